@@ -1,0 +1,45 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+export CONGRUENCE_DATA
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: .venv/installed ## Train three autoencoders on digits, compare them, write demo/report.html
+	$(BIN)/congruence demo --out demo
+
+test: .venv/developing ## Run the whole test suite, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: .venv/developing ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/developing ## Format the code
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+docs: .venv/developing ## Build the documentation into site/, warnings are errors
+	$(BIN)/mkdocs build --strict --quiet
+
+picture: .venv/developing ## Make the picture of the report in the README again
+	$(BIN)/congruence demo --out demo
+	$(BIN)/python docs/make_picture.py demo/report.html docs/img/report.png
+
+clean: ## Remove what was built
+	rm -rf .venv demo site dist .coverage .pytest_cache .mypy_cache .ruff_cache
+
+.venv/installed: pyproject.toml constraints.txt
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(PIP) -e '.[torch]'
+	touch $@
+
+.venv/developing: pyproject.toml constraints.txt
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(PIP) -e '.[dev]'
+	touch $@ .venv/installed
+
+.PHONY: help demo test lint format docs picture clean

@@ -1,0 +1,1 @@
+"""Did retraining only rotate my embeddings? `compare` answers; `Aligner` undoes the rotation."""

@@ -1,0 +1,87 @@
+"""`Aligner`: fitting a map as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from congruence.arrays import Float
+from congruence.maps.groups import fit_map
+
+
+class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Carry the rows of X onto the rows of y by the least-squares map of a group.
+
+    Solves min_h sum_i |h(x_i) - y_i|^2 over h in the group. The narrower side is zero-padded, so transformed rows
+    have max(d_X, d_y) columns.
+
+    Parameters
+    ----------
+    group : {"identity", "permutation", "rigid", "similarity", "linear"}
+        The maps that are allowed, from small to large.
+
+    Attributes
+    ----------
+    map_ : Map
+        The fitted map; callable, invertible where the mathematics is, savable.
+    n_features_in_ : int
+        The number of columns of X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from congruence import Aligner
+    >>> y = np.random.default_rng(0).normal(size=(50, 3))
+    >>> x = 2 * y[:, ::-1] + 1
+    >>> round(Aligner("similarity").fit(x, y).score(x, y), 6)
+    1.0
+    """
+
+    def __init__(self, group: str = "similarity"):
+        self.group = group
+
+    def fit(self, X: Any, y: Any) -> Aligner:
+        """Fit the map from paired rows X, shape (n, d_X), and y, shape (n, d_y) or (n,)."""
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=[np.float64, np.float32])
+        self.map_ = fit_map(X, _columns(y), self.group)
+        self._n_features_out = self.map_.width
+        return self
+
+    def transform(self, X: Any) -> Float:
+        """Map the rows of X, shape (n, d_X), into the space of y: shape (n, max(d_X, d_y))."""
+        check_is_fitted(self)
+        mapped: Float = self.map_(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        return mapped
+
+    def inverse_transform(self, X: Any) -> Float:
+        """Map rows of the target space back to the space of X: shape (n, max(d_X, d_y)). Linear maps may refuse."""
+        check_is_fitted(self)
+        back: Float = self.map_.inverse()(check_array(X, dtype=[np.float64, np.float32]))
+        return back
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of y's variance that the mapped X explains (R squared): 1 is perfect, higher is better."""
+        mapped = self.transform(X)
+        y = _columns(check_array(y, ensure_2d=False, dtype=np.float64))
+        miss = mapped - np.pad(y, ((0, 0), (0, mapped.shape[1] - y.shape[1])))
+        variance = np.square(y - y.mean(0)).sum()
+        return float(1 - np.square(miss).sum() / variance) if variance > 0 else float("nan")
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the transformed columns: aligner0, aligner1, ..."""
+        check_is_fitted(self)
+        return np.asarray([f"aligner{i}" for i in range(self.map_.width)], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _columns(y: Any) -> Any:
+    return y.reshape(-1, 1) if y.ndim == 1 else y

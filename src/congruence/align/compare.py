@@ -1,0 +1,246 @@
+"""`compare`: did retraining only rotate the embeddings? One answer for two or more runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from congruence.align.comparison import MCC, Comparison, Pair, Plane, Run
+from congruence.align.inputs import gather
+from congruence.align.prepared import PreparedRun, prepare
+from congruence.align.similarity import rows_overlap, unbiased_cka
+from congruence.align.verdict import advice_on_rows, judge, summarise
+from congruence.arrays import Rows, resolve_device, to_numpy
+from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
+from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
+from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
+from congruence.maps.nearness import Fit, Nearness, Protocol, measure, protocol
+from congruence.maps.sums import Paired, PairSums, pair_sums
+
+ROUTES = (*GROUPS, "ica")
+ROWS_FOR_CCA = 10  # a held-out correlation over fewer rows says nothing
+PLANE_ROWS = 300
+Progress = Callable[[str, int, int], None]  # what was done last, steps done, steps in all
+
+
+def compare(
+    runs: Mapping[str, Any] | Sequence[Any],
+    *,
+    groups: Sequence[str] = ROUTES,
+    directions: str = "forward",
+    normalize: str | None = None,
+    cluster: Any = None,
+    folds: int = 5,
+    nulls: int = 20,
+    bootstrap: int = 200,
+    seed: int = 0,
+    device: str = "auto",
+    drop_missing: bool = False,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Tell whether runs differ only by a permutation, a rotation and scale, or a linear map, and by how much.
+
+    Parameters
+    ----------
+    runs : mapping of name to run, or sequence of runs
+        Each run is an array or tensor of shape (n, d), a path to an embedding file, or a `Table`. Arrays are paired
+        row by row; files and tables by row id where they have one. Widths may differ.
+    groups : sequence of str
+        Which maps to fit: any of identity, permutation, rigid, similarity, linear, and ica.
+    directions : {"forward", "both"}
+        Map earlier runs onto later ones, or also back.
+    normalize : {None, "cosine"}
+        "cosine" puts every row on the unit sphere first.
+    cluster : array of shape (n,), or name of a metadata column, optional
+        Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
+    folds, nulls, bootstrap : int
+        How many folds are held out in turn, how many re-pairings make the null, how many bootstrap draws make the
+        interval (0 for none of the last two: their numbers are then NaN).
+    seed : int
+        The same seed gives the same result.
+    device : str
+        "auto" computes where the data lives; "cpu", "cuda" or "cuda:1" choose.
+    drop_missing : bool
+        Leave out rows with NaN or infinity instead of refusing them.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+
+    Returns
+    -------
+    Comparison
+        All errors are shares of the target's diameter: 0 is a perfect match, lower is nearer.
+
+    References
+    ----------
+    Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
+    """
+    _check_options(groups, directions, normalize, folds=(folds, 2), nulls=(nulls, 0), bootstrap=(bootstrap, 0))
+    inputs = gather(runs, cluster, drop_missing)
+    engine = resolve_device(device, *inputs.values)
+    plan = protocol(
+        len(inputs.values[0]),
+        folds=folds,
+        nulls=nulls,
+        bootstrap=bootstrap,
+        cluster=inputs.cluster,
+        seed=seed,
+    )
+    among = _pairs(len(inputs.names), directions)
+    steps = _Steps(progress, len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds))), len(among), nulls)
+    prepared = []
+    for name, values in zip(inputs.names, inputs.values, strict=True):
+        prepared.append(prepare(name, Rows(values, engine, normalize == "cosine"), plan))
+        steps(f"preparing {name}")
+        for fold in (None, *range(len(plan.folds))) if "ica" in groups else ():
+            prepared[-1].unmixing(fold)
+            steps(f"unmixing {name}")
+    pairs = [_compare_pair(prepared[i], prepared[j], groups, plan, steps) for i, j in among]
+
+    return Comparison(
+        runs=[Run(run.name, n, run.rows.d) for run, n in zip(prepared, inputs.read, strict=True)],
+        pairs=pairs,
+        verdict=summarise(pairs),
+        advice=inputs.notes + _advice(prepared, groups),
+        settings={
+            "groups": list(groups),
+            "directions": directions,
+            "normalize": normalize,
+            "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
+            "folds": len(plan.folds),
+            "nulls": nulls,
+            "bootstrap": bootstrap,
+            "seed": seed,
+            "device": engine,
+        },
+    )
+
+
+def _check_options(groups: Sequence[str], directions: str, normalize: str | None, **counts: tuple[int, int]) -> None:
+    if isinstance(groups, str) or not groups:
+        raise InputError(f"groups must be a list of some of {', '.join(ROUTES)}, not {groups!r}")
+    for group in groups:
+        if group not in ROUTES:
+            raise InputError(f"groups must be among {', '.join(ROUTES)}; {group!r} is not")
+    if len(set(groups)) < len(groups):
+        raise InputError(f"groups names one twice: {', '.join(groups)}")
+    if directions not in ("forward", "both"):
+        raise InputError(f"directions must be 'forward' or 'both', not {directions!r}")
+    if normalize not in (None, "cosine"):
+        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    for name, (value, least) in counts.items():
+        if value < least:
+            raise InputError(f"{name} must be at least {least}, not {value}")
+
+
+def _pairs(runs: int, directions: str) -> list[tuple[int, int]]:
+    forward = [(i, j) for i in range(runs) for j in range(i + 1, runs)]
+    return forward if directions == "forward" else forward + [(j, i) for i, j in forward]
+
+
+class _Steps:
+    """Counts the steps of a comparison and passes them to the caller's progress function."""
+
+    def __init__(self, progress: Progress | None, preparations: int, pairs: int, nulls: int):
+        self.progress, self.done, self.total = progress, 0, preparations + pairs * (1 + nulls)
+
+    def __call__(self, what: str) -> None:
+        self.done += 1
+        if self.progress is not None:
+            self.progress(what, self.done, self.total)
+
+
+def _compare_pair(
+    source: PreparedRun, target: PreparedRun, groups: Sequence[str], plan: Protocol, steps: _Steps
+) -> Pair:
+    sums = pair_sums(source.sums, target.sums)
+    fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
+    diameter = target.diameter
+    tick = partial(steps, f"{source.name} -> {target.name}")
+    near, maps = measure(sums, fits, diameter.value, plan, tick)
+    return Pair(
+        source=source.name,
+        target=target.name,
+        n=source.rows.n,
+        diameter=diameter.value,
+        diameter_exact=diameter.exact,
+        groups=near,
+        mcc=MCC(matched_correlation(sums.outside(None)), _held_out_weak_mcc(sums)),
+        cka=unbiased_cka(sums),
+        neighbour_overlap=rows_overlap(source.neighbours, target.neighbours),
+        verdict=judge(near, source.rows.n, max(source.rows.d, target.rows.d)),
+        maps=maps,
+        plane=_plane(sums, plan.seed),
+        components=_components(source, target, plan) if "ica" in groups else None,
+    )
+
+
+def _fit(group: str) -> Fit:
+    return lambda paired, fold: fit_group(paired, group)
+
+
+def _fit_ica(source: PreparedRun, target: PreparedRun, paired: Paired, fold: int | None) -> Map:
+    """The unsupervised route h = W_y^-1 P W_x: each run unmixed on its own, components matched by P."""
+    x, y = source.unmixing(fold), target.unmixing(fold)
+    cross = np.zeros((max(x.k, y.k),) * 2)
+    cross[: x.k, : y.k] = x.unmixing @ paired.cross @ y.unmixing.T
+    matched = signed_permutation(cross)[: x.k, : y.k]
+    matrix = np.zeros((paired.width, paired.width))
+    matrix[: source.rows.d, : target.rows.d] = x.unmixing.T @ matched @ y.mixing.T
+    return centred_map(paired, "linear", matrix)
+
+
+def _components(source: PreparedRun, target: PreparedRun, plan: Protocol) -> Nearness:
+    """The matched components themselves, unit variance each, over the diameter of the target's components."""
+    x, y = source.components, target.components
+    return measure(pair_sums(x.sums, y.sums), {"ica": _fit("permutation")}, y.diameter.value, plan)[0]["ica"]
+
+
+def _held_out_weak_mcc(sums: PairSums) -> float:
+    folds = range(len(sums.source.folds))
+    if min(len(fold) for fold in sums.source.folds) < ROWS_FOR_CCA:
+        return float("nan")
+    fitted = [sums.outside(k) for k in folds]
+    return float(np.mean([matched_correlation(sums.inside(k), fit_cca(fitted[k]), fitted[k]) for k in folds]))
+
+
+def _plane(sums: PairSums, seed: int) -> Plane:
+    """A sample of rows in the two directions in which the target varies most."""
+    x, y = sums.source.rows, sums.target.rows
+    everything = sums.outside(None)
+    values, vectors = np.linalg.eigh(everything.target.scatter)
+    axes = np.zeros((everything.width, 2))
+    axes[: y.d, : min(2, y.d)] = vectors[:, ::-1][:, :2]
+    index = np.sort(np.random.default_rng(seed).permutation(x.n)[:PLANE_ROWS])
+    before = to_numpy(x.take(index, width=everything.width)) + np.pad(x.mean, (0, everything.width - x.d))
+    origin = np.pad(y.mean, (0, everything.width - y.d))
+    after = fit_group(everything, "similarity")(before)
+    return Plane(
+        target=to_numpy(y.take(index, width=everything.width)) @ axes,
+        before=(before - origin) @ axes,
+        after=(after - origin) @ axes,
+        share=float(values[::-1][:2].sum() / max(values.sum(), np.finfo(float).tiny)),
+    )
+
+
+def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str]) -> list[str]:
+    notes = []
+    rows = advice_on_rows(prepared[0].rows.n, max(run.rows.d for run in prepared))
+    if rows is not None:
+        notes.append(rows)
+        warnings.warn(rows, FewRowsWarning, stacklevel=3)
+    dead = [f"{run.dead} of {run.rows.d} in {run.name}" for run in prepared if run.dead]
+    if dead:
+        notes.append(f"Some dimensions never change (dead units): {', '.join(dead)}.")
+    stuck = [run.name for run in prepared if "ica" in groups and not run.unmixing(None).converged]
+    if stuck:
+        text = (
+            f"ICA did not converge on {', '.join(stuck)}, so its row depends on where it started: the data may be "
+            "near Gaussian, or too few for their width. The other rows are not affected."
+        )
+        notes.append(text)
+        warnings.warn(text, NotConvergedWarning, stacklevel=3)
+    return notes

@@ -1,0 +1,223 @@
+"""The one door for arrays: numpy, memory maps and torch tensors in; the same kind out.
+
+Rows may be float16, float32, float64, integers or a tensor on any device. Arithmetic happens on float64
+chunks of rows (`Rows`), on the CPU or on a CUDA device; everything of size d x d comes back as numpy float64.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from congruence.errors import InputError, MissingDependencyError
+
+Array = npt.NDArray[Any]
+Float = npt.NDArray[np.float64]
+
+CHUNK_BYTES = 32 * 2**20  # of float64 rows; large enough for a fast product, small enough for any machine
+
+
+def is_tensor(x: object) -> bool:
+    """Whether `x` is a torch tensor, found out without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def to_numpy(x: Any) -> Array:
+    """Return `x` as a numpy array; tensors are detached and brought to the CPU, memory maps stay mapped."""
+    if is_tensor(x):
+        x = x.detach().cpu()
+        if str(x.dtype) == "torch.bfloat16":  # numpy has no bfloat16
+            x = x.float()
+        x = x.numpy()
+    if hasattr(x, "toarray"):  # scipy sparse
+        x = x.toarray()
+    return np.asanyarray(x)
+
+
+def like(result: Any, original: Any) -> Any:
+    """Return `result` as the kind of array that `original` is: same library, device and float dtype."""
+    if is_tensor(original):
+        import torch
+
+        dtype = original.dtype if original.dtype.is_floating_point else torch.float64
+        return torch.as_tensor(result, dtype=dtype, device=original.device)
+    dtype = getattr(original, "dtype", None)
+    if dtype in (np.float32, np.float64):
+        return result.astype(dtype, copy=False)
+    return result
+
+
+def float64_beside(x: Any, original: Any) -> Any:
+    """Return `x` in float64 in the library and on the device of `original`, ready to be multiplied with it."""
+    if is_tensor(original):
+        import torch
+
+        return torch.as_tensor(x, dtype=torch.float64, device=original.device)
+    return to_numpy(x).astype(np.float64, copy=False)
+
+
+def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
+    """Check that `x` is a non-empty real matrix (rows, dimensions) without NaN or infinity, and return it.
+
+    Tensors are returned as tensors and memory maps as memory maps: nothing is copied here.
+    """
+    if not is_tensor(x):
+        try:
+            x = to_numpy(x)
+        except ValueError as error:  # nested lists of unequal length
+            raise InputError(f"{name} is ragged: its rows do not all have the same length") from error
+    if len(x.shape) != 2:
+        hint = "; a single column is x.reshape(-1, 1)" if len(x.shape) == 1 else ""
+        raise InputError(f"{name} must be a matrix (rows, dimensions), but has shape {tuple(x.shape)}{hint}")
+    if 0 in x.shape:
+        raise InputError(f"{name} is empty: its shape is {tuple(x.shape)}")
+    if not _is_real(x):
+        raise InputError(f"{name} must hold real numbers, but its dtype is {x.dtype}")
+    if finite:
+        check_finite(x, name)
+    return x
+
+
+def check_finite(x: Any, name: str) -> None:
+    """Raise an error that names the rows of `x` holding NaN or infinity."""
+    bad = np.flatnonzero(~finite_rows(x))
+    if bad.size:
+        rows = "1 row" if bad.size == 1 else f"{bad.size} rows"
+        raise InputError(f"{name} has NaN or infinite values in {rows} of {len(x)} (row {listing(bad)})")
+
+
+def finite_rows(x: Any) -> npt.NDArray[np.bool_]:
+    """Tell for each row of `x` whether all its values are finite, shape (n,)."""
+    if not is_tensor(x) and not np.issubdtype(x.dtype, np.floating):
+        return np.ones(len(x), dtype=bool)
+    keep = np.empty(len(x), dtype=bool)
+    for part in row_chunks(*x.shape):
+        # A sum is finite only if every term is (or it overflows, which the second look settles).
+        with np.errstate(over="ignore", invalid="ignore"):
+            keep[part] = np.isfinite(to_numpy(x[part]).sum(axis=1, dtype=np.float64))
+    for row in np.flatnonzero(~keep):
+        keep[row] = bool(np.isfinite(to_numpy(x[row : row + 1])).all())
+    return keep
+
+
+def listing(values: Any, most: int = 5) -> str:
+    """Write the first few of `values` for a message: ``3, 17, 52, ...``."""
+    shown = ", ".join(str(v) for v in list(values[:most]))
+    return shown + (", ..." if len(values) > most else "")
+
+
+def row_chunks(n: int, d: int) -> Iterator[slice]:
+    """Slices that walk over n rows of d float64 values in pieces of about `CHUNK_BYTES`."""
+    step = max(1, CHUNK_BYTES // (8 * max(1, d)))
+    for start in range(0, n, step):
+        yield slice(start, min(n, start + step))
+
+
+def resolve_device(device: str, *arrays: Any) -> str:
+    """Turn "auto" into the device where the data already lives, and refuse what cannot be had.
+
+    numpy arrays and CPU tensors mean "cpu"; a CUDA tensor means its own device. "cuda" moves the rows there.
+    """
+    if device == "auto":
+        on = {str(x.device) for x in arrays if is_tensor(x) and x.device.type == "cuda"}
+        return on.pop() if len(on) == 1 else "cpu"
+    if device == "cpu":
+        return device
+    if not device.startswith("cuda"):
+        raise InputError(f"device must be 'auto', 'cpu' or 'cuda' (or 'cuda:1', ...), not {device!r}")
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError("device 'cuda' needs torch: pip install 'congruence[torch]'") from error
+    if not torch.cuda.is_available():
+        raise InputError(f"device {device!r} was asked for, but torch sees no CUDA device on this machine")
+    return device
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of one run, centred, handed out as float64 chunks on the engine that does the arithmetic.
+
+    Subtracting the mean before anything is summed keeps float64 sums exact enough for data far from the origin.
+    """
+
+    data: Any  # (n, d) numpy array, memory map or tensor
+    device: str = "cpu"
+    scale_rows: bool = False  # put every row on the unit sphere first
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.data.shape[0])
+
+    @property
+    def d(self) -> int:
+        """The number of dimensions."""
+        return int(self.data.shape[1])
+
+    @cached_property
+    def mean(self) -> Float:
+        """The mean row, shape (d,)."""
+        total = np.zeros(self.d)
+        for part in row_chunks(self.n, self.d):
+            total += to_numpy(self._raw(part).sum(0))
+        return total / self.n
+
+    @cached_property
+    def resolution(self) -> float:
+        """The smallest singular value that is more than rounding of the stored numbers.
+
+        Storing n x d numbers with relative rounding u adds a noise matrix whose largest singular value is about
+        u * rms * (sqrt(n) + sqrt(d)); directions below it carry no information.
+        """
+        squares = 0.0
+        for part in row_chunks(self.n, self.d):
+            chunk = self._raw(part)
+            squares += float((chunk * chunk).sum())
+        rms = float(np.sqrt(squares / (self.n * self.d)))
+        return float(_epsilon(self.data) * rms * (np.sqrt(self.n) + np.sqrt(self.d)))
+
+    def take(self, index: slice | Array, width: int | None = None) -> Any:
+        """Return the chosen rows minus the mean, float64, zero-padded to `width` columns."""
+        chunk = self._raw(index) - self._on_device(self.mean)
+        if width is not None and width > self.d:
+            padded = self._on_device(np.zeros((chunk.shape[0], width)))
+            padded[:, : self.d] = chunk
+            return padded
+        return chunk
+
+    def _raw(self, index: slice | Array) -> Any:
+        chunk = self._on_device(self.data[index])
+        if self.scale_rows:
+            chunk = chunk / (chunk * chunk).sum(1)[:, None] ** 0.5
+        return chunk
+
+    def _on_device(self, x: Any) -> Any:
+        if self.device == "cpu":
+            return to_numpy(x).astype(np.float64, copy=False)
+        import torch
+
+        x = x if is_tensor(x) else torch.from_numpy(np.ascontiguousarray(x))
+        return x.to(device=self.device, dtype=torch.float64)
+
+
+def _is_real(x: Any) -> bool:
+    if is_tensor(x):
+        return not (x.dtype.is_complex or str(x.dtype) == "torch.bool")
+    return bool(np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer))
+
+
+def _epsilon(x: Any) -> float:
+    """Return the relative rounding of the dtype; integers are exact, so float64's."""
+    if is_tensor(x):
+        import torch
+
+        return float(torch.finfo(x.dtype).eps) if x.dtype.is_floating_point else float(np.finfo(np.float64).eps)
+    return float(np.finfo(x.dtype).eps) if np.issubdtype(x.dtype, np.floating) else float(np.finfo(np.float64).eps)

@@ -1,0 +1,56 @@
+"""The command line: it parses, calls and prints; the work is done elsewhere.
+
+Exit codes: 0 done, 1 a limit given with --fail-above was exceeded, 2 the input or the call is wrong (one
+sentence says why), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from congruence import __version__
+from congruence.cli.compare import compare
+from congruence.cli.demo import demo
+from congruence.errors import CongruenceError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Is a learned representation identifiable? Did retraining only rotate it, or did it really change?",
+)
+app.command()(compare)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"congruence {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and turn our own errors into one sentence and exit code 2."""
+    try:
+        app()
+    except CongruenceError as error:
+        typer.echo(f"congruence: {error}", err=True)
+        sys.exit(2)
+    except MemoryError:
+        typer.echo("congruence: not enough memory for this input; compare fewer rows or runs at a time", err=True)
+        sys.exit(2)

@@ -1,0 +1,43 @@
+"""The exceptions and warnings users see.
+
+Every message says which argument or file is wrong, what was received and what would do. The command line
+prints the message alone and exits with code 2.
+"""
+
+from __future__ import annotations
+
+
+class CongruenceError(Exception):
+    """Anything this package refuses to do, with one sentence that says why."""
+
+
+class InputError(CongruenceError, ValueError):
+    """An argument or an array cannot be used as it is."""
+
+
+class TableError(InputError):
+    """A file cannot be read as, joined into or written as an embedding table."""
+
+
+class NotInvertibleError(CongruenceError, ArithmeticError):
+    """The map loses information, so it has no inverse."""
+
+
+class MissingDependencyError(CongruenceError, ImportError):
+    """An optional package is needed; the message names the extra that installs it."""
+
+
+class CongruenceWarning(UserWarning):
+    """Base of the warnings of this package."""
+
+
+class NotConvergedWarning(CongruenceWarning):
+    """An iterative method stopped at its limit, so its result depends on where it started."""
+
+
+class FewRowsWarning(CongruenceWarning):
+    """There are too few rows for the width of the data, so a number is less certain than it looks."""
+
+
+class PairedByPositionWarning(CongruenceWarning):
+    """Some runs have row ids and others do not, so rows are paired by their position."""

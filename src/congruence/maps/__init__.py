@@ -1,0 +1,1 @@
+"""Groups of maps, the best map of each, and the error it leaves."""

@@ -1,0 +1,199 @@
+"""The groups of allowed ambiguity, and the least-squares map of each.
+
+From small to large: `identity` (raw difference), `permutation` (signed), `rigid` (rotation or reflection),
+`similarity` (rigid and one scale; what Table 1 of the paper calls "rigid") and `linear` (least squares). Every
+group but `identity` includes the translation that matches the means. Each map minimises the squared error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from congruence.arrays import Float, Rows, as_matrix, float64_beside, like
+from congruence.errors import InputError, NotInvertibleError
+from congruence.files import replacing
+from congruence.maps.matching import signed_permutation
+from congruence.maps.sums import Paired, sums_of
+
+GROUPS = ("identity", "permutation", "rigid", "similarity", "linear")
+
+
+@dataclass(frozen=True, eq=False)
+class Map:
+    """The map x -> (x - source_mean) @ matrix + target_mean, a member of `group`.
+
+    It acts on rows of `width` numbers; narrower rows are zero-padded to it, and the result has `width` columns.
+    numpy arrays give numpy arrays, torch tensors give tensors on the same device.
+    """
+
+    group: str
+    matrix: Float  # (width, width)
+    source_mean: Float  # (width,)
+    target_mean: Float  # (width,)
+
+    @property
+    def width(self) -> int:
+        """The number of columns the map takes and gives."""
+        return len(self.matrix)
+
+    @property
+    def scale(self) -> float:
+        """The factor by which the map stretches lengths (root mean square over directions); 1 for a rigid map."""
+        return float(linalg.norm(self.matrix) / np.sqrt(self.width))
+
+    def __call__(self, x: Any) -> Any:
+        """Map the rows of x, shape (n, d) with d <= width, to shape (n, width)."""
+        x = as_matrix(x, "x", finite=False)
+        d = int(x.shape[1])
+        if d > self.width:
+            raise InputError(f"x has {d} columns, but this map acts on {self.width} (narrower rows are zero-padded)")
+        shift = self.target_mean - self.source_mean[d:] @ self.matrix[d:]  # padded columns are zeros minus the mean
+        matrix, mean, shift = (float64_beside(a, x) for a in (self.matrix[:d], self.source_mean[:d], shift))
+        return like((float64_beside(x, x) - mean) @ matrix + shift, x)
+
+    def inverse(self) -> Map:
+        """The map that undoes this one. A linear map of low rank or a similarity of scale 0 has none."""
+        if self.group in ("identity", "permutation", "rigid"):
+            matrix = self.matrix.T.copy()
+        else:
+            singular = linalg.svdvals(self.matrix)
+            rank = int((singular > singular[0] * self.width * np.finfo(np.float64).eps).sum())
+            if rank < self.width:
+                raise NotInvertibleError(
+                    f"this {self.group} map has rank {rank} of {self.width}, so it has no inverse; "
+                    "fit a rigid map, or fit the way back with x and y exchanged"
+                )
+            matrix = linalg.inv(self.matrix)
+        return Map(self.group, matrix, self.target_mean, self.source_mean)
+
+    def then(self, other: Map) -> Map:
+        """The map that applies this one first and `other` second; its group is the larger of the two."""
+        if self.width != other.width:
+            raise InputError(f"cannot chain a map of width {self.width} with one of width {other.width}")
+        group = max(self.group, other.group, key=GROUPS.index)
+        target_mean = (self.target_mean - other.source_mean) @ other.matrix + other.target_mean
+        return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
+
+    def save(self, path: str | Path) -> None:
+        """Write the map as safetensors, with its group as JSON in the header; whole or not at all."""
+        from safetensors.numpy import save_file
+
+        tensors = {
+            "matrix": np.ascontiguousarray(self.matrix),
+            "source_mean": np.ascontiguousarray(self.source_mean),
+            "target_mean": np.ascontiguousarray(self.target_mean),
+        }
+        header = {"congruence": json.dumps({"kind": "map", "group": self.group, "version": 1})}
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, metadata=header)
+
+
+def load_map(path: str | Path) -> Map:
+    """Read a map written by `Map.save`; it loads on any machine and nothing in it is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {}).get("congruence", "{}"))
+            if about.get("kind") != "map" or about.get("group") not in GROUPS:
+                raise InputError(f"{path} is a safetensors file, but not a map saved by congruence")
+            parts = {name: file.get_tensor(name) for name in ("matrix", "source_mean", "target_mean")}
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        raise InputError(f"cannot read a map from {path}: {error}") from error
+    width = len(parts["matrix"])
+    shapes = [part.shape for part in parts.values()]
+    if shapes != [(width, width), (width,), (width,)]:
+        raise InputError(f"{path} does not hold a map: its parts have shapes {shapes}")
+    return Map(about["group"], **parts)
+
+
+def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
+    """Fit the map of `group` that carries the rows of x onto the rows of y with the least squared error.
+
+    Where the data leave the map free (dead units, low rank, fewer rows than dimensions), `linear` takes the
+    solution of minimum norm and `rigid` and `similarity` the rotation nearest to the identity on the free part.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows, numpy or torch. The narrower one is zero-padded.
+    group : str
+        One of `GROUPS`.
+
+    Returns
+    -------
+    Map
+        Callable, with `inverse`, `then` and `save`.
+
+    References
+    ----------
+    Schönemann 1966 (rigid); Umeyama 1991 (similarity).
+    """
+    if group not in GROUPS:
+        raise InputError(f"group must be one of {', '.join(GROUPS)}, not {group!r}")
+    x, y = as_matrix(x, "x"), as_matrix(y, "y")
+    if len(x) != len(y):
+        raise InputError(f"x and y must have paired rows, but x has {len(x)} and y has {len(y)}")
+    return fit_group(sums_of(Rows(x), Rows(y)), group)
+
+
+def fit_group(paired: Paired, group: str) -> Map:
+    """Fit the map of `group` from the sums of paired rows."""
+    if group == "identity":
+        nowhere = np.zeros(paired.width)
+        return Map(group, np.eye(paired.width), nowhere, nowhere)
+    return centred_map(paired, group, _MATRICES[group](paired))
+
+
+def centred_map(paired: Paired, group: str, matrix: Float) -> Map:
+    """The map with the given matrix that carries the mean of the source onto the mean of the target."""
+    means = [np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)]
+    return Map(group, matrix, *means)
+
+
+def _permutation(paired: Paired) -> Float:
+    return signed_permutation(paired.padded)
+
+
+def _rotation(paired: Paired) -> Float:
+    """The orthogonal polar factor of the cross product (Schönemann 1966)."""
+    u, s, vt = paired.svd
+    free = s <= s[0] * paired.width * np.finfo(np.float64).eps
+    rotation = u @ vt
+    if free.any():
+        # Directions the data do not determine: any rotation of them fits, so take the one nearest to the identity.
+        u0, v0 = u[:, free], vt[free].T
+        a, _, bt = linalg.svd(u0.T @ v0)
+        rotation += u0 @ (a @ bt - np.eye(len(a))) @ v0.T
+    return rotation
+
+
+def _similarity(paired: Paired) -> Float:
+    """The rotation times the least-squares scale (Umeyama 1991)."""
+    spread = float(np.trace(paired.source.scatter))
+    constant = spread <= paired.source.rows.resolution**2  # then every scale fits equally
+    scale = 1.0 if constant else paired.svd[1].sum() / spread
+    return _rotation(paired) * scale
+
+
+def _linear(paired: Paired) -> Float:
+    """The least-squares matrix of minimum norm."""
+    d_x, d_y = paired.cross.shape
+    matrix = np.zeros((paired.width, paired.width))
+    matrix[:d_x, :d_y] = paired.source.solve(paired.cross)
+    return matrix
+
+
+_MATRICES: dict[str, Callable[[Paired], Float]] = {
+    "permutation": _permutation,
+    "rigid": _rotation,
+    "similarity": _similarity,
+    "linear": _linear,
+}

@@ -1,0 +1,175 @@
+"""The d x d sums from which every map is fitted, kept per fold so that leaving a fold out is a subtraction.
+
+A pass over the rows is the only work that grows with n. `RunSums` holds what one run contributes and is made
+once per run; `pair_sums` adds the cross products of two runs; both hand out the sums of all rows, of one fold,
+or of all rows but one fold. Rows are centred at the run's mean before they are summed (see `arrays.Rows`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
+
+# Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
+DOUBTFUL = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Where some rows of one run lie: how many, their mean, and their scatter sum (x - mean)(x - mean)^T."""
+
+    rows: Rows
+    index: Array  # (n,) which rows
+    mean: Float  # (d,) in the run's centred coordinates
+    scatter: Float  # (d, d)
+
+    @property
+    def n(self) -> int:
+        """The number of rows summed."""
+        return len(self.index)
+
+    @cached_property
+    def axes(self) -> tuple[Float, Float]:
+        """Principal axes (d, r) and singular values (r,) of the centred rows, without those that are rounding.
+
+        Taken from the scatter matrix where that resolves them, from a QR of the rows where it does not.
+        """
+        values, vectors = linalg.eigh(self.scatter)
+        if values[0] < DOUBTFUL * values[-1] or values[-1] <= 0:
+            _, singular, vectors_t = linalg.svd(self._triangle(), full_matrices=False)
+            vectors = vectors_t.T
+        else:
+            singular, vectors = np.sqrt(values[::-1]), vectors[:, ::-1]
+        floor = np.finfo(np.float64).eps * max(self.n, len(values)) * singular[0]
+        keep = singular > max(self.rows.resolution, floor)
+        return vectors[:, keep], singular[keep]
+
+    def solve(self, cross: Float) -> Float:
+        """Least squares of minimum norm: the pseudo-inverse of the scatter times `cross`, shape (d, d_y)."""
+        axes, singular = self.axes
+        return axes @ ((axes.T @ cross) / singular[:, None] ** 2)  # in this order nothing large is subtracted
+
+    def _triangle(self) -> Float:
+        """R of the QR decomposition of the centred rows, built chunk by chunk, shape (min(n, d), d)."""
+        triangle = np.zeros((0, self.rows.d))
+        for part in row_chunks(self.n, self.rows.d):
+            chunk = to_numpy(self.rows.take(self.index[part])) - self.mean
+            triangle = linalg.qr(np.vstack([triangle, chunk]), mode="r")[0][: self.rows.d]
+        return triangle
+
+
+@dataclass(frozen=True, eq=False)
+class RunSums:
+    """The sums of one run, fold by fold."""
+
+    rows: Rows
+    folds: list[Array]  # row indices of each fold; together they are all rows
+    totals: Float  # (folds, d)
+    products: Float  # (folds, d, d)
+
+    def inside(self, fold: int) -> Spread:
+        """The rows of one fold."""
+        return self._spread(self.folds[fold], self.totals[fold], self.products[fold])
+
+    def outside(self, fold: int | None) -> Spread:
+        """All rows but those of one fold; all rows when `fold` is None."""
+        return self._outside[fold if fold is not None else len(self.folds)]
+
+    @cached_property
+    def _outside(self) -> list[Spread]:
+        # Kept, because each spread remembers its axes: they are worked out once, for every pair and re-pairing.
+        total, product = self.totals.sum(0), self.products.sum(0)
+        spreads = []
+        for fold in range(len(self.folds)):
+            index = np.sort(np.concatenate([f for k, f in enumerate(self.folds) if k != fold] or [self.folds[0][:0]]))
+            spreads.append(self._spread(index, total - self.totals[fold], product - self.products[fold]))
+        return [*spreads, self._spread(np.arange(self.rows.n), total, product)]
+
+    def _spread(self, index: Array, total: Float, product: Float) -> Spread:
+        mean = total / max(len(index), 1)
+        return Spread(self.rows, index, mean, product - len(index) * np.outer(mean, mean))
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """What a fit knows of paired rows: the two spreads and the centred cross product, shape (d_x, d_y)."""
+
+    source: Spread
+    target: Spread
+    cross: Float
+
+    @property
+    def width(self) -> int:
+        """The larger of the two numbers of dimensions; the narrower run is zero-padded to it."""
+        return int(max(self.cross.shape))
+
+    @cached_property
+    def padded(self) -> Float:
+        """The cross product, zero-padded to a square, shape (width, width)."""
+        d_x, d_y = self.cross.shape
+        return np.pad(self.cross, ((0, self.width - d_x), (0, self.width - d_y)))
+
+    @cached_property
+    def svd(self) -> tuple[Float, Float, Float]:
+        """The singular value decomposition of the padded cross product."""
+        u, s, vt = linalg.svd(self.padded)
+        return u, s, vt
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """The sums of a pair of runs, fold by fold."""
+
+    source: RunSums
+    target: RunSums
+    products: Float  # (folds, d_x, d_y)
+
+    def inside(self, fold: int) -> Paired:
+        """The rows of one fold."""
+        x, y = self.source.inside(fold), self.target.inside(fold)
+        return Paired(x, y, self.products[fold] - x.n * np.outer(x.mean, y.mean))
+
+    def outside(self, fold: int | None) -> Paired:
+        """All rows but those of one fold; all rows when `fold` is None."""
+        x, y = self.source.outside(fold), self.target.outside(fold)
+        product = self.products.sum(0) - (self.products[fold] if fold is not None else 0.0)
+        return Paired(x, y, product - x.n * np.outer(x.mean, y.mean))
+
+
+def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
+    """Sum one run over its folds: one pass over the rows."""
+    totals = np.zeros((len(folds), rows.d))
+    products = np.zeros((len(folds), rows.d, rows.d))
+    for k, fold in enumerate(folds):
+        for part in row_chunks(len(fold), rows.d):
+            chunk = rows.take(fold[part])
+            totals[k] += to_numpy(chunk.sum(0))
+            products[k] += to_numpy(chunk.T @ chunk)
+    return RunSums(rows, folds, totals, products)
+
+
+def pair_sums(source: RunSums, target: RunSums, partner: Array | None = None) -> PairSums:
+    """Sum the cross products of two runs over their folds.
+
+    `partner`, shape (n,), says which target row goes with each source row; it must not lead out of a fold, so
+    that the spreads of the target stay what they are. By default rows go together as they come.
+    """
+    products = np.zeros((len(source.folds), source.rows.d, target.rows.d))
+    for k, fold in enumerate(source.folds):
+        for part in row_chunks(len(fold), max(source.rows.d, target.rows.d)):
+            index = fold[part]
+            x = source.rows.take(index)
+            y = target.rows.take(index if partner is None else partner[index])
+            products[k] += to_numpy(x.T @ y)
+    return PairSums(source, target, products)
+
+
+def sums_of(x: Rows, y: Rows) -> Paired:
+    """The sums of all rows of two runs, for a fit in sample."""
+    everything = [np.arange(x.n)]
+    return pair_sums(run_sums(x, everything), run_sums(y, everything)).outside(None)

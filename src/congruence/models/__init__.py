@@ -1,0 +1,1 @@
+"""Models whose representations can be asked about."""

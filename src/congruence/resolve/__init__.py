@@ -1,0 +1,1 @@
+"""Undoing the ambiguity without labels: whitening and independent components."""

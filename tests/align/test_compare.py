@@ -1,0 +1,311 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy.stats import ortho_group
+
+from congruence.align.compare import compare
+from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
+
+LADDER = ("identity", "permutation", "rigid", "similarity", "linear")
+QUICK = {"nulls": 3, "bootstrap": 20}
+
+
+def cloud(rng, n=400, d=5):
+    """Rows with independent, non-Gaussian dimensions of different size, away from the origin."""
+    return rng.laplace(size=(n, d)) * np.arange(1, d + 1) + 3
+
+
+def held(pair):
+    return {name: near.held_out.mean for name, near in pair.groups.items()}
+
+
+def test_two_trainings_of_a_graph_network_agree_with_the_reference_figures(model_pair):
+    with pytest.warns(FewRowsWarning, match="2784 rows for 300 dimensions"):
+        result = compare({"a": model_pair[0], "b": model_pair[1]}, groups=LADDER)
+    pair = result["a", "b"]
+    assert_allclose(pair.diameter, 43.592, atol=1e-3)
+    assert pair.diameter_exact
+    expected = {
+        "identity": 0.0727,
+        "permutation": 0.03376,
+        "rigid": 0.01819,
+        "similarity": 0.01829,
+        "linear": 0.00911,
+    }
+    for group, value in expected.items():
+        assert_allclose(pair.groups[group].mean, value, atol=1e-4)
+    for group, value in {"similarity": 0.0188, "rigid": 0.0187, "linear": 0.0110}.items():
+        assert_allclose(pair.groups[group].held_out.mean, value, atol=3e-4)
+    assert_allclose(pair.groups["similarity"].null, 0.053, atol=5e-4)
+    assert_allclose(pair.groups["rigid"].null, 0.076, atol=1.5e-3)
+    assert pair.verdict.status == "fails"
+    assert "removes 41 % of the rest; unrelated runs would give 5.3 %" in result.verdict
+    assert any("dead units" in note for note in result.advice)
+
+
+def test_a_rotated_scaled_shifted_float32_copy_is_recognised(rng):
+    x = cloud(rng).astype(np.float32)
+    y = (2.5 * x @ ortho_group.rvs(5, random_state=0) + 7).astype(np.float32)
+    pair = compare([x, y]).pairs[0]
+    assert pair.groups["similarity"].mean < 1e-6
+    assert held(pair)["similarity"] < 1e-6
+    assert held(pair)["identity"] > 0.1
+    assert (pair.verdict.status, pair.verdict.rung) == ("holds", "similarity")
+    assert_allclose(pair.cka, 1, atol=1e-6)
+    assert pair.neighbour_overlap > 0.999
+    assert pair.mcc.weak > 0.999
+
+
+def test_ica_undoes_a_rotation_without_being_shown_it(rng):
+    x = cloud(rng, n=4000)
+    pair = compare([x, x @ ortho_group.rvs(5, random_state=1)], **QUICK).pairs[0]
+    assert held(pair)["ica"] < 0.01
+    assert pair.efficiency > 0.95
+    assert pair.held_out_efficiency > 0.95
+    assert pair.components.held_out.mean < 0.02
+    assert pair.components.null > 0.1
+
+
+def test_a_run_compared_with_itself_is_at_distance_zero(rng):
+    x = cloud(rng)
+    pair = compare([x, x.copy()], **QUICK).pairs[0]
+    for name, near in pair.groups.items():
+        assert near.sup < 1e-10, name
+        assert near.held_out.mean < 1e-10, name
+    assert (pair.verdict.status, pair.verdict.rung) == ("holds", "identity")
+    assert_allclose([pair.mcc.strong, pair.mcc.weak, pair.cka, pair.neighbour_overlap], 1)
+
+
+def test_wide_unrelated_gaussians_never_look_similar(rng):
+    x, y = rng.normal(size=(2, 1000, 512))
+    with pytest.warns(FewRowsWarning):
+        pair = compare([x, y], groups=["similarity", "linear"], nulls=3).pairs[0]
+    similarity = pair.groups["similarity"]
+    assert_allclose(similarity.held_out.mean, similarity.null, rtol=0.01)
+    assert pair.groups["linear"].mean < 0.75 * pair.groups["linear"].null  # in sample it flatters
+    assert pair.groups["linear"].held_out.mean > similarity.null  # held out it does not
+    assert pair.verdict.rung == "none"
+    assert pair.verdict.status in ("fails", "unknown")
+    assert abs(pair.cka) < 0.02
+    assert pair.neighbour_overlap < 0.03
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 1000))
+def test_in_sample_rms_falls_from_rigid_to_similarity_to_linear(seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, 60, 4))
+    pair = compare([x, y], groups=["rigid", "similarity", "linear"], nulls=0, bootstrap=0).pairs[0]
+    rms = [pair.groups[g].rms for g in ("rigid", "similarity", "linear")]
+    assert rms[0] >= rms[1] - 1e-12
+    assert rms[1] >= rms[2] - 1e-12
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 1000), st.floats(0.01, 100))
+def test_nearness_ignores_what_it_says_it_ignores(seed, scale):
+    rng = np.random.default_rng(seed)
+    x, y = cloud(rng, 80, 3), cloud(rng, 80, 3)
+    moved = scale * x @ ortho_group.rvs(3, random_state=seed) + 5
+    plain, other = (compare([z, y], groups=LADDER, **QUICK).pairs[0] for z in (x, moved))
+    for group in ("similarity", "linear"):
+        assert_allclose(other.groups[group].held_out.mean, plain.groups[group].held_out.mean, rtol=1e-6)
+        assert_allclose(other.groups[group].null, plain.groups[group].null, rtol=1e-6)
+    assert_allclose(other.cka, plain.cka, rtol=1e-6)
+    assert other.neighbour_overlap == plain.neighbour_overlap
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(rng):
+    runs = {"a": cloud(rng), "b": cloud(rng)}
+    first, again, other = (compare(runs, seed=s, **QUICK).to_json() for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_the_json_has_exactly_the_fields_of_the_contract(rng):
+    result = json.loads(compare({"a": cloud(rng), "b": cloud(rng, d=6)}, **QUICK).to_json())
+    assert list(result) == ["runs", "pairs", "verdict"]
+    assert result["runs"] == [{"name": "a", "n": 400, "d": 5}, {"name": "b", "n": 400, "d": 6}]
+    assert isinstance(result["verdict"], str)
+    (pair,) = result["pairs"]
+    assert list(pair) == [
+        "source", "target", "n", "diameter", "diameter_exact", "groups", "mcc", "cka", "neighbour_overlap",
+    ]  # fmt: skip
+    assert set(pair["mcc"]) == {"strong", "weak"}
+    assert list(pair["groups"]) == [*LADDER, "ica"]
+    fields = {"mean", "rms", "q95", "sup", "held_out", "null"}
+    for name, group in pair["groups"].items():
+        assert set(group) == (fields | {"efficiency"} if name == "ica" else fields)
+        assert set(group["held_out"]) == {"mean", "low", "high"}
+
+
+def test_undefined_numbers_are_null_in_json(rng):
+    x = cloud(rng)
+    result = json.loads(compare([x, x], groups=["identity", "ica"], nulls=0, bootstrap=0).to_json())
+    group = result["pairs"][0]["groups"]["ica"]
+    assert group["efficiency"] is None
+    assert group["null"] is None
+    assert group["held_out"]["low"] is None
+
+
+def test_pairs_go_forward_or_both_ways(rng):
+    runs = {"a": cloud(rng), "b": cloud(rng), "c": cloud(rng)}
+    quick = {"groups": ["similarity"], **QUICK}
+    names = [(p.source, p.target) for p in compare(runs, **quick).pairs]
+    assert names == [("a", "b"), ("a", "c"), ("b", "c")]
+    both = [(p.source, p.target) for p in compare(runs, directions="both", **quick).pairs]
+    assert both == [*names, ("b", "a"), ("c", "a"), ("c", "b")]
+
+
+def test_a_pair_does_not_depend_on_the_other_runs(rng):
+    a, b, c = cloud(rng), cloud(rng), cloud(rng)
+    alone = compare({"a": a, "b": b}, groups=LADDER, **QUICK)["a", "b"].to_dict()
+    among = compare({"c": c, "a": a, "b": b}, groups=LADDER, **QUICK)["a", "b"].to_dict()
+    assert alone == among
+
+
+def test_cosine_normalisation_compares_directions(rng):
+    x = cloud(rng)
+    stretched = x * rng.uniform(0.1, 10, size=(400, 1))
+    pair = compare([x, stretched], normalize="cosine", groups=["identity"], **QUICK).pairs[0]
+    assert pair.groups["identity"].sup < 1e-12
+    assert pair.diameter <= 2
+
+
+def test_rows_of_a_cluster_are_held_out_together(rng):
+    """Rows that repeat within a plate make a flexible map look good unless the plate is held out whole."""
+    plate = np.repeat(np.arange(30), 20)
+    x, y = rng.normal(size=(2, 30, 25))
+    x, y = (z[plate] + 0.01 * rng.normal(size=(600, 25)) for z in (x, y))
+    options = {"groups": ["linear"], **QUICK}
+    naive = compare([x, y], **options).pairs[0].groups["linear"]
+    honest = compare([x, y], cluster=plate, **options).pairs[0].groups["linear"]
+    assert naive.held_out.mean < 0.8 * naive.null
+    assert honest.held_out.mean > 2 * naive.held_out.mean
+    assert honest.held_out.high - honest.held_out.low > 2 * (naive.held_out.high - naive.held_out.low)
+
+
+def test_tensors_and_arrays_give_the_same_answer(rng):
+    x, y = cloud(rng).astype(np.float32), cloud(rng).astype(np.float32)
+    plain = compare([x, y], groups=LADDER, **QUICK).to_json()
+    assert compare([torch.from_numpy(x), torch.from_numpy(y)], groups=LADDER, **QUICK).to_json() == plain
+
+
+def test_memory_maps_are_compared_where_they_lie(rng, tmp_path):
+    x, y = cloud(rng), cloud(rng)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    result = compare([tmp_path / "x.npy", str(tmp_path / "y.npy")], groups=LADDER, **QUICK)
+    assert [run.name for run in result.runs] == ["x", "y"]
+    expected = compare({"x": x, "y": y}, groups=LADDER, **QUICK)
+    assert result.to_json() == expected.to_json()
+
+
+def test_missing_values_are_refused_or_dropped(rng):
+    x, y = cloud(rng), cloud(rng)
+    x[[3, 17], 0] = np.nan
+    y[20, 1] = np.inf
+    with pytest.raises(InputError, match=r"a has NaN or infinite values in 2 rows of 400 \(row 3, 17\)"):
+        compare({"a": x, "b": y})
+    result = compare({"a": x, "b": y}, drop_missing=True, groups=["similarity"], **QUICK)
+    keep = np.setdiff1d(np.arange(400), [3, 17, 20])
+    expected = compare({"a": x[keep], "b": y[keep]}, groups=["similarity"], **QUICK)
+    assert result.pairs[0].to_dict() == expected.pairs[0].to_dict()
+    assert "3 of 400 rows have NaN or infinite values and were left out." in result.advice
+    with pytest.raises(InputError, match="every row has NaN"):
+        compare([np.full((5, 2), np.nan), y[:5, :2]], drop_missing=True)
+
+
+def test_gaussian_data_are_said_to_have_no_independent_components(rng):
+    with pytest.warns(NotConvergedWarning, match="ICA did not converge on"):
+        result = compare({"a": rng.normal(size=(300, 12)), "b": cloud(rng, 300)}, groups=["ica"], **QUICK)
+    assert any("ICA did not converge on a" in note for note in result.advice)
+
+
+@pytest.mark.parametrize(("n", "d"), [(4, 1), (6, 1), (5, 8), (12, 3)])
+def test_small_data_give_an_answer(n, d, rng):
+    x, y = rng.laplace(size=(2, n, d))
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewRowsWarning)
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        pair = compare([x, y], **QUICK).pairs[0]
+    assert all(np.isfinite(near.held_out.mean) for near in pair.groups.values())
+
+
+def test_steps_are_reported_to_the_end(rng):
+    seen = []
+    compare([cloud(rng), cloud(rng)], progress=lambda what, done, total: seen.append((done, total)), **QUICK)
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert {total for _, total in seen} == {len(seen)}
+
+
+def test_a_comparison_prints_its_verdict_and_table(rng):
+    text = str(compare({"a": cloud(rng), "b": cloud(rng)}, **QUICK))
+    assert text.startswith("The ")
+    assert "a -> b" in text
+    assert "similarity" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": ["affine"]}, "groups must be among identity, .*; 'affine' is not"),
+        ({"groups": "linear"}, "groups must be a list of some of"),
+        ({"groups": []}, "groups must be a list of some of"),
+        ({"groups": ["rigid", "rigid"]}, "groups names one twice: rigid, rigid"),
+        ({"directions": "up"}, "directions must be 'forward' or 'both', not 'up'"),
+        ({"normalize": "l1"}, "normalize must be None or 'cosine', not 'l1'"),
+        ({"folds": 1}, "folds must be at least 2, not 1"),
+        ({"nulls": -1}, "nulls must be at least 0, not -1"),
+        ({"bootstrap": -1}, "bootstrap must be at least 0, not -1"),
+        ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda'"),
+        ({"cluster": [1, 2]}, r"cluster must have one label per row, shape \(8,\), but has shape \(2,\)"),
+        ({"cluster": "plate"}, "cluster='plate' names a metadata column, but arrays have none"),
+    ],
+)
+def test_wrong_options_are_named(change, message, rng):
+    x, y = rng.normal(size=(2, 8, 2))
+    with pytest.raises(InputError, match=message):
+        compare([x, y], **change)
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([np.zeros((3, 2))], "comparing takes at least 2 runs, but 1 was given"),
+        ([], "no runs given"),
+        ("a.npy", "runs must be a list of runs or a mapping from name to run, not str"),
+        ([np.eye(4), np.eye(5)], "row counts must agree: run0 has 4, run1 has 5"),
+        ([np.eye(3), np.eye(3)], "at least 4 paired rows, but there are only 3"),
+        ([np.eye(4), np.ones((4, 4))], "all rows of run1 are equal"),
+        ([np.eye(4), np.full((4, 4), 0.1, dtype=np.float32)], "all rows of run1 are equal"),
+        ([np.ones(4), np.eye(4)], r"run0 must be a matrix \(rows, dimensions\), but has shape \(4,\)"),
+        ([[[1, 2], [3]], np.eye(4)], "run0 is ragged"),
+        ([np.eye(4) * 1j, np.eye(4)], "run0 must hold real numbers, but its dtype is complex128"),
+        ([np.array([["a"]] * 4), np.eye(4)], "run0 must hold real numbers"),
+        ([np.zeros((0, 3)), np.eye(4)], r"run0 is empty: its shape is \(0, 3\)"),
+    ],
+)
+def test_wrong_runs_are_named(runs, message):
+    with pytest.raises(InputError, match=message):
+        compare(runs)
+
+
+def test_rows_without_direction_are_refused_under_cosine(rng):
+    x = rng.normal(size=(8, 2))
+    x[5] = 0
+    with pytest.raises(InputError, match=r"run0 has rows that are all zero and so have no direction \(row 5\)"):
+        compare([x, rng.normal(size=(8, 2))], normalize="cosine")
+
+
+def test_an_unknown_pair_is_named(rng):
+    result = compare({"a": cloud(rng), "b": cloud(rng)}, groups=["rigid"], **QUICK)
+    with pytest.raises(InputError, match="there is no pair b -> a; the pairs are a -> b"):
+        result["b", "a"]

@@ -1,0 +1,26 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder of real third-party data, which is not part of the repository."""
+    folder = os.environ.get("CONGRUENCE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("CONGRUENCE_DATA does not name a folder with the real data sets")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def model_pair(data_folder):
+    """Hidden representations of 2784 molecules by two trainings of one graph network."""
+    folder = data_folder / "modelpairs"
+    return np.load(folder / "admet_cls_seed0.npy"), np.load(folder / "admet_cls_seed1.npy")

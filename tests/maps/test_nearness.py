@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from congruence.arrays import Rows
+from congruence.errors import InputError
+from congruence.maps.groups import fit_group, fit_map
+from congruence.maps.nearness import bootstrap_interval, measure, protocol
+from congruence.maps.sums import pair_sums, run_sums
+
+
+def measured(x, y, group="similarity", **options):
+    plan = protocol(len(x), **options)
+    sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(Rows(y), plan.folds))
+    near, _ = measure(sums, {group: lambda paired, fold: fit_group(paired, group)}, 1.0, plan)
+    return near[group], plan
+
+
+@given(st.integers(4, 60), st.integers(2, 8), st.integers(0, 100))
+def test_folds_hold_every_row_once(n, folds, seed):
+    plan = protocol(n, folds=folds, seed=seed)
+    assert_array_equal(np.sort(np.concatenate(plan.folds)), np.arange(n))
+    sizes = [len(fold) for fold in plan.folds]
+    assert max(sizes) - min(sizes) <= 1
+    assert min(sizes) >= 2
+
+
+@given(st.integers(4, 60), st.integers(0, 100))
+def test_re_pairings_move_every_row_within_its_fold(n, seed):
+    plan = protocol(n, nulls=3, seed=seed)
+    for partner in plan.repairings:
+        assert (partner != np.arange(n)).all()
+        for fold in plan.folds:
+            assert_array_equal(np.sort(partner[fold]), fold)
+
+
+def test_rows_of_a_cluster_stay_together(rng):
+    cluster = rng.choice(["a", "b", "c", "d", "e", "f", "g"], 100)
+    plan = protocol(100, folds=3, cluster=cluster)
+    where = {name: {k for k, fold in enumerate(plan.folds) if name in cluster[fold]} for name in set(cluster)}
+    assert all(len(folds) == 1 for folds in where.values())
+
+
+@pytest.mark.parametrize("group", ["identity", "permutation", "rigid", "similarity", "linear"])
+def test_held_out_errors_are_those_of_maps_fitted_without_the_row(group, rng):
+    """The subtraction of fold sums must give what fitting anew on the other rows gives."""
+    x, y = rng.normal(size=(60, 4)), rng.normal(size=(60, 3)) + 5
+    near, plan = measured(x, y, group, folds=4, nulls=2)
+    padded = np.pad(y, ((0, 0), (0, 1)))
+
+    def held_out(target):
+        errors = np.empty(60)
+        for fold in plan.folds:
+            rest = np.setdiff1d(np.arange(60), fold)
+            errors[fold] = np.linalg.norm(fit_map(x[rest], target[rest, :3], group)(x[fold]) - target[fold], axis=1)
+        return errors
+
+    assert_allclose(near.errors, held_out(padded), atol=1e-10)
+    assert_allclose(near.null, np.mean([held_out(padded[p]).mean() for p in plan.repairings]), atol=1e-10)
+    in_sample = np.linalg.norm(fit_map(x, y, group)(x) - padded, axis=1)
+    assert_allclose(near.mean, in_sample.mean())
+    assert_allclose(near.rms, np.sqrt((in_sample**2).mean()))
+    assert_allclose(near.q95, np.quantile(in_sample, 0.95))
+    assert_allclose(near.sup, in_sample.max())
+
+
+def test_held_out_errors_survive_rank_deficiency(rng):
+    x = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 8))
+    x[:, 5] = 0
+    near, _ = measured(x, x, "linear")
+    assert near.held_out.mean < 1e-10
+
+
+def test_unrelated_runs_score_at_their_null(rng):
+    near, _ = measured(*rng.normal(size=(2, 500, 8)), "linear", nulls=50)
+    assert_allclose(near.held_out.mean, near.null, rtol=0.02)
+
+
+def test_without_nulls_and_bootstrap_their_numbers_are_undefined(rng):
+    near, _ = measured(*rng.normal(size=(2, 50, 2)), nulls=0, bootstrap=0)
+    assert np.isnan(near.null)
+    assert np.isnan([near.held_out.low, near.held_out.high]).all()
+
+
+def test_the_bootstrap_interval_covers_the_mean_as_often_as_it_says():
+    hits = 0
+    for seed in range(300):
+        values = np.random.default_rng(seed).exponential(size=80)
+        low, high = bootstrap_interval(values, np.arange(80), 200, seed)
+        hits += low <= 1 <= high
+    assert 0.89 <= hits / 300 <= 0.98
+
+
+def test_clusters_widen_the_interval_of_correlated_rows(rng):
+    cluster = np.repeat(np.arange(20), 50)
+    values = rng.normal(size=20)[cluster] + 0.1 * rng.normal(size=1000)
+    rows = np.subtract(*bootstrap_interval(values, np.arange(1000), 500, 0)[::-1])
+    clusters = np.subtract(*bootstrap_interval(values, cluster, 500, 0)[::-1])
+    assert clusters > 4 * rows
+
+
+def test_too_few_rows_or_clusters_are_refused():
+    with pytest.raises(InputError, match="at least 4 paired rows, but there are only 3"):
+        protocol(3)
+    with pytest.raises(InputError, match="all rows belong to one cluster"):
+        protocol(10, cluster=np.zeros(10))

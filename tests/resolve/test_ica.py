@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from congruence.arrays import Rows
+from congruence.maps.matching import strong_mcc
+from congruence.maps.sums import run_sums
+from congruence.resolve.ica import unmix
+
+
+def spread(x):
+    return run_sums(Rows(x), [np.arange(len(x))]).outside(None)
+
+
+def components(x, ica):
+    return (x - x.mean(0)) @ ica.unmixing.T
+
+
+@pytest.fixture
+def mixture(rng):
+    sources = np.column_stack([rng.laplace(size=5000), rng.uniform(-1, 1, 5000), rng.exponential(size=5000)])
+    return sources, sources @ rng.normal(size=(3, 3)) + 4
+
+
+def test_independent_sources_are_recovered(mixture):
+    sources, x = mixture
+    ica = unmix(spread(x))
+    assert ica.converged
+    assert strong_mcc(components(x, ica), sources) > 0.999
+
+
+def test_components_are_white_and_lead_back(mixture):
+    _, x = mixture
+    ica = unmix(spread(x))
+    s = components(x, ica)
+    assert_allclose(np.cov(s, rowvar=False, bias=True), np.eye(3), atol=1e-8)
+    assert_allclose(s @ ica.mixing.T + x.mean(0), x, atol=1e-8)
+
+
+def test_low_rank_gives_as_many_components_as_there_are_directions(mixture, rng):
+    _, x = mixture
+    wide = np.column_stack([x @ rng.normal(size=(3, 5)), np.zeros(len(x))]).astype(np.float32)
+    ica = unmix(spread(wide))
+    assert ica.k == 3
+    assert_allclose(np.cov(components(wide.astype(float), ica), rowvar=False, bias=True), np.eye(3), atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_components(mixture):
+    _, x = mixture
+    assert_allclose(unmix(spread(x), seed=3).unmixing, unmix(spread(x), seed=3).unmixing, atol=0)
+
+
+def test_a_good_start_saves_iterations(mixture):
+    _, x = mixture
+    first = unmix(spread(x))
+    again = unmix(spread(x[:4000]), start=first)
+    assert again.iterations <= first.iterations
+    assert strong_mcc(components(x, first), components(x, again)) > 0.999
+
+
+def test_one_dimension_needs_no_rotation(rng):
+    ica = unmix(spread(rng.normal(size=(50, 1))))
+    assert ica.converged
+    assert_allclose(np.abs(ica.unmixing * ica.mixing), 1)
+
+
+def test_reaching_the_cap_is_recorded(rng):
+    assert not unmix(spread(rng.normal(size=(200, 15)))).converged
