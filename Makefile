@@ -23,7 +23,7 @@ format: .venv/developing ## Format the code
 	$(BIN)/ruff format .
 
 docs: .venv/developing ## Build the documentation into site/, warnings are errors
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 picture: .venv/developing ## Make the picture of the report in the README again
 	$(BIN)/congruence demo --out demo

@@ -177,10 +177,14 @@ class Rows:
         Storing n x d numbers with relative rounding u adds a noise matrix whose largest singular value is about
         u * rms * (sqrt(n) + sqrt(d)); directions below it carry no information.
         """
-        squares = 0.0
+        squares = largest = 0.0
         for part in row_chunks(self.n, self.d):
             chunk = self._raw(part)
-            squares += float((chunk * chunk).sum())
+            largest = max(largest, float(abs(chunk).max()))
+            with np.errstate(over="ignore"):
+                squares += float((chunk * chunk).sum())
+        if largest != 0 and not 1e-140 < largest < 1e140:
+            raise InputError("the values are too large or too small to be squared; rescale them")
         rms = float(np.sqrt(squares / (self.n * self.d)))
         return float(_epsilon(self.data) * rms * (np.sqrt(self.n) + np.sqrt(self.d)))
 

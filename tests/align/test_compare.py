@@ -239,6 +239,20 @@ def test_small_data_give_an_answer(n, d, rng):
     assert all(np.isfinite(near.held_out.mean) for near in pair.groups.values())
 
 
+def test_a_collapsed_run_is_unrelated_to_a_live_one(rng):
+    result = compare([np.ones((400, 5)), cloud(rng)], **QUICK)
+    assert result.pairs[0].verdict.rung == "none"
+    assert result.pairs[0].components is None
+    assert any("5 of 5 in run0" in note for note in result.advice)
+
+
+def test_a_rotation_of_too_few_rows_is_not_called_something_else(rng):
+    x = rng.normal(size=(50, 100))
+    with pytest.warns(FewRowsWarning):
+        pair = compare([x, x @ ortho_group.rvs(100, random_state=0)], groups=["similarity", "linear"], **QUICK).pairs[0]
+    assert pair.verdict.status == "unknown"
+
+
 def test_steps_are_reported_to_the_end(rng):
     seen = []
     compare([cloud(rng), cloud(rng)], progress=lambda what, done, total: seen.append((done, total)), **QUICK)
@@ -286,6 +300,8 @@ def test_wrong_options_are_named(change, message, rng):
         ([np.eye(3), np.eye(3)], "at least 4 paired rows, but there are only 3"),
         ([np.eye(4), np.ones((4, 4))], "all rows of run1 are equal"),
         ([np.eye(4), np.full((4, 4), 0.1, dtype=np.float32)], "all rows of run1 are equal"),
+        ([np.eye(4) * 1e200, np.eye(4)], "run0: the values are too large or too small to be squared"),
+        ([np.eye(4), np.eye(4) * 1e-200], "run1: the values are too large or too small to be squared"),
         ([np.ones(4), np.eye(4)], r"run0 must be a matrix \(rows, dimensions\), but has shape \(4,\)"),
         ([[[1, 2], [3]], np.eye(4)], "run0 is ragged"),
         ([np.eye(4) * 1j, np.eye(4)], "run0 must hold real numbers, but its dtype is complex128"),

@@ -45,6 +45,8 @@ def test_efficiency_is_undefined_where_the_rotation_gains_nothing():
         ({"identity": 0.04, "similarity": 0.02, "linear": 0.02}, 50, "unknown", "similarity", "too few rows"),
         ({"identity": 0.06, "similarity": 0.05, "linear": 0.05}, 1000, "fails", "none", "no more alike than unrelated"),
         ({"identity": 0.06, "similarity": 0.05, "linear": 0.05}, 15, "unknown", "none", "too few rows"),
+        ({"similarity": 0.04, "linear": 0.01}, 15, "unknown", "linear", "too few rows"),
+        ({"similarity": 0.001, "linear": 0.001}, 15, "holds", "similarity", "only a rotation"),
         ({"linear": 0.002}, 1000, "holds", "linear", "is a linear map"),
         ({"permutation": 0.03}, 1000, "ambiguous", "permutation", "related, but"),
         ({"rigid": 0.003, "linear": 0.003}, 1000, "holds", "rigid", "only a rotation."),

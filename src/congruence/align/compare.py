@@ -193,8 +193,10 @@ def _fit_ica(source: PreparedRun, target: PreparedRun, paired: Paired, fold: int
     return centred_map(paired, "linear", matrix)
 
 
-def _components(source: PreparedRun, target: PreparedRun, plan: Protocol) -> Nearness:
+def _components(source: PreparedRun, target: PreparedRun, plan: Protocol) -> Nearness | None:
     """The matched components themselves, unit variance each, over the diameter of the target's components."""
+    if source.unmixing(None).k == 0:  # a constant run has none
+        return None
     x, y = source.components, target.components
     return measure(pair_sums(x.sums, y.sums), {"ica": _fit("permutation")}, y.diameter.value, plan)[0]["ica"]
 

@@ -67,6 +67,10 @@ def prepare(name: str, rows: Rows, plan: Protocol) -> PreparedRun:
         empty = np.flatnonzero(_squared_norms(rows) == 0)
         if empty.size:
             raise InputError(f"{name} has rows that are all zero and so have no direction (row {listing(empty)})")
+    try:
+        _ = rows.resolution
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
     return PreparedRun(name, rows, run_sums(rows, plan.folds), plan.seed)
 
 

@@ -14,7 +14,8 @@ from congruence.maps.nearness import Nearness
 NEARLY = 0.1  # an error below this share of the null is a near match
 WORTHWHILE = 0.1  # a larger group must remove this share of the error, beyond its interval, to count
 RELATED = 0.95  # an error above this share of the null is no better than chance
-ROWS_PER_DIMENSION = 10
+ROWS_PER_DIMENSION = 10  # enough to tell a linear map from a rotation
+ROWS_FOR_A_ROTATION = 2  # per dimension; with fewer, even a true rotation cannot be found
 PERFECT = 1e-6  # below this share of the diameter, what is left is rounding of float32
 
 UP_TO = {
@@ -52,17 +53,18 @@ def judge(groups: Mapping[str, Nearness], n: int, d: int) -> PairVerdict:
         return PairVerdict("unknown", "none", "No group of maps was asked for.", "")
     claim = next((groups[g] for g in ("similarity", "rigid") if g in groups), ladder[-1])
     rung = _rung(ladder)
-    few = n < ROWS_PER_DIMENSION * d
-    if rung is None:
-        # With fewer rows than dimensions a rotation cannot be learned, so failing to find one says nothing.
-        status, headline = ("unknown", "few") if n < 2 * d else ("fails", "none")
-    elif claim.held_out.mean <= max(NEARLY * claim.null, PERFECT):
+    if rung is not None and claim.held_out.mean <= max(NEARLY * claim.null, PERFECT):
         smaller = GROUPS.index(rung.group) < GROUPS.index(claim.group)
         status, headline = "holds", rung.group if smaller else claim.group
+    elif n < ROWS_FOR_A_ROTATION * d:
+        # Rows span too few directions for a rotation to be learned, so failing to find one says nothing.
+        status, headline = "unknown", "few"
+    elif rung is None:
+        status, headline = "fails", "none"
     elif GROUPS.index(rung.group) > GROUPS.index(claim.group):
         status, headline = "fails", "more"
     else:
-        status, headline = ("unknown", "few") if few else ("ambiguous", "partly")
+        status, headline = ("unknown", "few") if n < ROWS_PER_DIMENSION * d else ("ambiguous", "partly")
     return PairVerdict(status, rung.group if rung else "none", HEADLINES[headline], _detail(claim, groups, rung))
 
 

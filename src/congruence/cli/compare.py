@@ -23,7 +23,7 @@ def compare(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILES...",
+            metavar="FILE",
             help="Two or more embedding files (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
             show_default=False,
         ),
@@ -86,14 +86,15 @@ def compare(
 ) -> None:
     """Did retraining only rotate my embeddings, or did they really change?
 
-    Fits maps of growing freedom from each run onto the later ones and reports the error that is left, as a share of
-    the target's diameter: on held-out rows, with an interval, beside what unrelated runs would give. Examples:
+    Fits maps of growing freedom from each run onto the later ones and reports
+    the error that is left, as a share of the target's diameter: on held-out
+    rows, with an interval, beside what unrelated runs would give. Examples:
 
         congruence compare run_a.npy run_b.npy --report report.html
 
-        congruence compare tables/*.parquet --id cell_id --features 'emb_*' --group-by plate
+        congruence compare runs/*.parquet --id cell_id --features 'emb_*'
 
-        congruence compare old.npy new.npy --normalize cosine --fail-above similarity=0.02
+        congruence compare old.npy new.npy --fail-above similarity=0.02
     """
     from congruence.align.compare import compare as compare_runs
     from congruence.tables import read_table, unique_names

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -82,15 +83,17 @@ def _ladder(pair: Pair) -> Table:
 
 
 def _overview(result: Comparison) -> Table:
-    """Many pairs: a line for every pair, held-out error and its null for every group."""
+    """Many pairs: a line for every pair, and one for what unrelated runs would give."""
     groups = list(result.pairs[0].groups)
-    table = Table(title="held-out error (null), % of the diameter")
-    table.add_column("pair")
+    table = Table(title="held-out error, % of the diameter", box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("pair", overflow="fold")
     for group in groups:
-        table.add_column(group, justify="right", no_wrap=True)
+        table.add_column({"permutation": "perm."}.get(group, group), justify="right", no_wrap=True)
     for pair in result.pairs:
-        cells = [f"{_percent(near.held_out.mean)} ({_percent(near.null)})" for near in pair.groups.values()]
+        cells = [_percent(near.held_out.mean) for near in pair.groups.values()]
         table.add_row(_plain(f"{pair.source} -> {pair.target}"), *cells)
+    nulls = [sum(pair.groups[g].null for pair in result.pairs) / len(result.pairs) for g in groups]
+    table.add_row("unrelated (null)", *map(_percent, nulls), style="dim")
     return table
 
 

@@ -49,7 +49,7 @@ def train_autoencoder(
                 loss.backward()
                 optimiser.step()
             if progress is not None:
-                progress(epoch + 1, float(loss))
+                progress(epoch + 1, float(loss.detach()))
     with torch.no_grad():
         codes = encoder(data)
         final = float(torch.nn.functional.mse_loss(decoder(codes), data))

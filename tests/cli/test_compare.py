@@ -1,0 +1,242 @@
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import ortho_group
+
+from congruence.cli import main
+
+QUICK = ["--nulls", "2", "--bootstrap", "20"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Two runs as arrays: the second is the first, rotated, with a little noise."""
+    rng = np.random.default_rng(0)
+    x = rng.laplace(size=(300, 4)).astype(np.float32)
+    y = (x @ ortho_group.rvs(4, random_state=0) + 0.01 * rng.normal(size=(300, 4))).astype(np.float32)
+    np.save(tmp_path / "old.npy", x)
+    np.save(tmp_path / "new.npy", y)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    """Run the command line in this process; return its exit code and what it printed."""
+    sys.argv = ["congruence", *map(str, arguments)]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr()
+    return stopped.value.code or 0, printed.out, printed.err
+
+
+def test_it_answers_in_a_sentence_and_a_table(folder, capsys):
+    code, out, _ = run(capsys, "compare", "old.npy", "new.npy", *QUICK)
+    assert code == 0
+    assert "The difference is only a rotation." in out
+    for word in ("old -> new", "held out", "null", "similarity", "ica"):
+        assert word in out
+
+
+def test_it_writes_every_output(folder, capsys):
+    outputs = ["--report", "r.html", "--json", "r.json", "--csv", "r.csv", "--latex", "r.tex"]
+    code, _, _ = run(capsys, "compare", "old.npy", "new.npy", *outputs, *QUICK, "--quiet")
+    assert code == 0
+    result = json.loads((folder / "r.json").read_text())
+    assert result["pairs"][0]["groups"]["similarity"]["held_out"]["mean"] < 0.02
+    assert "The difference is only a rotation." in (folder / "r.html").read_text()
+    rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
+    assert [row["group"] for row in rows] == ["identity", "permutation", "rigid", "similarity", "linear", "ica"]
+    assert r"\toprule" in (folder / "r.tex").read_text()
+    assert {p.name for p in folder.iterdir()} == {"old.npy", "new.npy", "r.html", "r.json", "r.csv", "r.tex"}
+
+
+def test_json_on_stdout_is_json_alone(folder, capsys):
+    code, out, err = run(capsys, "compare", "old.npy", "new.npy", "--json", "-", *QUICK)
+    assert code == 0
+    assert json.loads(out)["runs"][0]["name"] == "old"
+    assert "only a rotation" in err
+
+
+def test_quiet_prints_nothing(folder, capsys):
+    assert run(capsys, "compare", "old.npy", "new.npy", "-q", *QUICK) == (0, "", "")
+
+
+def test_the_same_seed_writes_the_same_bytes(folder, capsys):
+    for name in ("a", "b"):
+        run(capsys, "compare", "old.npy", "new.npy", "--json", f"{name}.json", "--report", f"{name}.html", *QUICK)
+    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
+    assert (folder / "a.html").read_bytes() == (folder / "b.html").read_bytes()
+
+
+def test_a_pipeline_can_stop_on_a_limit(folder, capsys):
+    command = ["compare", "old.npy", "new.npy", "--normalize", "cosine", *QUICK, "--fail-above"]
+    assert run(capsys, *command, "similarity=0.1")[0] == 0
+    code, out, err = run(capsys, *command, "similarity=0.0001", "--fail-above", "linear=0.5")
+    assert code == 1
+    assert "old -> new: held-out similarity error" in err
+    assert "is above 0.0001" in err
+    assert "linear" not in err
+    assert "similarity" in out
+
+
+@pytest.fixture
+def tables(folder):
+    """Three parquet tables with ids in different orders, plates and one row missing in the last."""
+    rng = np.random.default_rng(1)
+    x = np.load("old.npy")
+    (folder / "tables").mkdir()
+    for seed in range(3):
+        order = rng.permutation(300)[: 300 - (seed == 2)]
+        columns = {f"emb_{i}": (x @ ortho_group.rvs(4, random_state=seed))[order, i] for i in range(4)}
+        columns |= {
+            "cell_id": [f"cell{i}" for i in order],
+            "plate": [f"p{i % 12}" for i in order],
+            "score": order * 1.0,
+        }
+        pq.write_table(pa.table(columns), f"tables/run{seed}.parquet")
+    return folder / "tables"
+
+
+def test_tables_are_joined_by_id_and_grouped_by_plate(tables, capsys):
+    options = ["--id", "cell_id", "--features", "emb_*", "--group-by", "plate"]
+    groups = ["--groups", "permutation,similarity,linear"]
+    code, out, _ = run(capsys, "compare", "tables/*.parquet", *options, *groups, "--json", "r.json", *QUICK)
+    assert code == 0
+    result = json.loads((tables.parent / "r.json").read_text())
+    assert [run["n"] for run in result["runs"]] == [300, 300, 299]
+    assert [run["d"] for run in result["runs"]] == [4, 4, 4]
+    assert len(result["pairs"]) == 3
+    for pair in result["pairs"]:
+        assert pair["n"] == 299
+        assert list(pair["groups"]) == ["permutation", "similarity", "linear"]
+        assert pair["groups"]["similarity"]["held_out"]["mean"] < 1e-6
+    assert "rows without a partner were left out: 1 of run0, 1 of run1" in out.replace("\n", " ")
+
+
+def test_mixed_files_are_paired_by_position_with_a_note(folder, capsys):
+    x = np.load("old.npy")
+    columns = {f"e{i}": x[:, i] for i in range(4)} | {"id": [str(i) for i in range(300)]}
+    pq.write_table(pa.table(columns), "third.parquet")
+    code, _, err = run(capsys, "compare", "old.npy", "third.parquet", "--groups", "identity", *QUICK)
+    assert code == 0
+    assert "position" in err
+    assert "old" in err
+
+
+def bad_files(folder):
+    np.save(folder / "short.npy", np.zeros((7, 4)))
+    np.save(folder / "flat.npy", np.zeros(300))
+    np.save(folder / "empty.npy", np.zeros((0, 4)))
+    holed = np.load(folder / "old.npy")
+    holed[[4, 9]] = np.nan
+    np.save(folder / "holed.npy", holed)
+    (folder / "ragged.csv").write_text("a,b\n1,2\n3\n")
+    (folder / "words.csv").write_text("a,b\n1,x\n3,y\n")
+    (folder / "cut.parquet").write_bytes(b"PAR1 and then nothing")
+    (folder / "table.xlsx").write_text("")
+    columns = {"id": ["a", "a", "b"], "e": [1.0, 2.0, 3.0]}
+    pq.write_table(pa.table(columns), folder / "twice.parquet")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["old.npy", "absent.npy"], "absent.npy"),
+        (["old.npy", "short.npy"], "300"),
+        (["old.npy", "flat.npy"], "(300,)"),
+        (["old.npy", "empty.npy"], "empty"),
+        (["old.npy", "holed.npy"], "--drop-missing"),
+        (["old.npy", "ragged.csv"], "ragged.csv"),
+        (["old.npy", "words.csv"], "--features"),
+        (["old.npy", "cut.parquet"], "cut.parquet"),
+        (["old.npy", "table.xlsx"], ".xlsx"),
+        (["twice.parquet", "twice.parquet"], "a"),
+        (["old.npy"], "at least 2 runs"),
+        (["*.nothing"], "no file matches *.nothing"),
+        (["old.npy", "new.npy", "--id", "cell"], "old.npy cannot be read with --id"),
+        (["old.npy", "new.npy", "--group-by", "plate"], "plate"),
+        (["old.npy", "new.npy", "--groups", "affine"], "'affine' is not"),
+        (["old.npy", "new.npy", "--folds", "1"], "folds must be at least 2"),
+        (["old.npy", "new.npy", "--normalize", "l2"], "normalize must be None or 'cosine', not 'l2'"),
+        (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=SHARE such as similarity=0.02"),
+        (["old.npy", "new.npy", "--fail-above", "affine=1"], "'affine', which is not among the groups"),
+        (["old.npy", "new.npy", "--json", "nowhere/r.json"], "the folder nowhere does not exist"),
+        (["old.npy", "new.npy", "--report", "."], "it is a folder"),
+        (["old.npy", "new.npy", "--json", "old.npy"], "would overwrite the input old.npy"),
+        (["old.npy", "new.npy", "--json", "r", "--csv", "r"], "would overwrite --json"),
+    ],
+)
+def test_mistakes_are_one_sentence_with_exit_code_2_and_nothing_written(arguments, message, folder, capsys):
+    bad_files(folder)
+    before = sorted(folder.iterdir())
+    asked = [] if "--json" in arguments else ["--json", "r.json"]
+    code, out, err = run(capsys, "compare", *arguments, *asked, "--report", "r.html") if "--report" not in arguments \
+        else run(capsys, "compare", *arguments, *asked)  # fmt: skip
+    assert code == 2
+    assert out == ""
+    assert err.startswith("congruence: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_missing_values_can_be_dropped(folder, capsys):
+    bad_files(folder)
+    arguments = ["old.npy", "holed.npy", "--drop-missing", "--groups", "identity", "--json", "r.json"]
+    code, out, _ = run(capsys, "compare", *arguments, *QUICK)
+    assert code == 0
+    assert json.loads((folder / "r.json").read_text())["pairs"][0]["n"] == 298
+    assert "left out" in out
+
+
+def test_unknown_options_are_usage_errors(folder, capsys):
+    code, _, err = run(capsys, "compare", "old.npy", "new.npy", "--colour")
+    assert code == 2
+    assert "--colour" in err
+
+
+def test_the_version_is_told(capsys):
+    import congruence
+
+    assert run(capsys, "--version")[1] == f"congruence {congruence.__version__}\n"
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(3000, 200)))
+    command = [
+        sys.executable,
+        "-m",
+        "congruence",
+        "compare",
+        "a.npy",
+        "b.npy",
+        "--report",
+        "r.html",
+        "--json",
+        "r.json",
+    ]
+    process = subprocess.Popen(
+        [*command, "--nulls", "500"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert {p.name for p in tmp_path.iterdir()} == {"a.npy", "b.npy"}

@@ -1,0 +1,67 @@
+"""Every example in the README and the documentation that is marked to run does run, and every command has one."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import ortho_group
+
+from congruence.cli import app, main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"<!-- run -->\n```(console|python)\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    pytest.param(kind, text, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, (kind, text) in enumerate(BLOCK.findall(page.read_text()))
+]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A folder with the files that the examples name."""
+    rng = np.random.default_rng(0)
+    x = rng.laplace(size=(240, 4))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tables").mkdir()
+    for seed, name in enumerate(["old", "new", "run_a", "run_b"]):
+        np.save(f"{name}.npy", x @ ortho_group.rvs(4, random_state=seed))
+    columns = {f"emb_{i}": x[:, i] for i in range(4)}
+    pq.write_table(pa.table(columns), "run_c.parquet")
+    columns |= {"cell_id": [f"c{i}" for i in range(240)], "plate": [f"p{i % 8}" for i in range(240)]}
+    for i in range(3):
+        pq.write_table(pa.table(columns), f"tables/run{i}.parquet")
+
+
+@pytest.mark.parametrize(("kind", "text"), EXAMPLES)
+def test_examples_run(kind, text, world, monkeypatch):
+    if kind == "python":
+        exec(compile(text, "example", "exec"), {})
+        return
+    for line in text.splitlines():
+        prompt, *words = shlex.split(line, comments=True)
+        assert (prompt, words[0]) == ("$", "congruence")
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert not stopped.value.code, line
+
+
+def test_every_command_has_an_example():
+    shown = {line.split()[2] for page in PAGES for _, text in BLOCK.findall(page.read_text())
+             for line in text.splitlines() if line.startswith("$ congruence ")}  # fmt: skip
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert commands <= shown
+
+
+def test_the_readme_shows_the_commands_of_the_makefile():
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for target in re.findall(r"\$ make ([a-z-]+)", page.read_text()):
+            assert target in targets
