@@ -27,7 +27,8 @@ docs: .venv/developing ## Build the documentation into site/, warnings are error
 
 picture: .venv/developing ## Make the picture of the report in the README again
 	$(BIN)/congruence demo --out demo
-	$(BIN)/python docs/make_picture.py demo/report.html docs/img/report.png
+	$(BIN)/congruence compare demo/seed0.parquet demo/seed1.parquet --report demo/pair.html --quiet
+	$(BIN)/python docs/make_picture.py demo/pair.html docs/img/report.png
 
 clean: ## Remove what was built
 	rm -rf .venv demo site dist .coverage .pytest_cache .mypy_cache .ruff_cache

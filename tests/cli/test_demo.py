@@ -48,7 +48,7 @@ def test_the_digits_need_no_download():
 def test_a_seed_decides_the_training():
     images, _ = digits()
     options = {"latent": 3, "epochs": 2}
-    codes, loss = train_autoencoder(images[:200], seed=1, **options)
+    codes, _ = train_autoencoder(images[:200], seed=1, **options)
     again, _ = train_autoencoder(images[:200], seed=1, **options)
     other, _ = train_autoencoder(images[:200], seed=2, **options)
     assert codes.shape == (200, 3)

@@ -90,7 +90,8 @@ def test_the_table_has_teeth(tmp_path):
     [
         "import congruence",
         "import congruence.cli",
-        "import sys; sys.argv = ['congruence', '--help']\ntry: __import__('congruence.cli').cli.main()\nexcept SystemExit: pass",
+        "import sys; sys.argv = ['congruence', '--help']\n"
+        "try: __import__('congruence.cli').cli.main()\nexcept SystemExit: pass",
         "import sys; sys.argv = ['congruence', 'compare', '--help']\n"
         "try: __import__('congruence.cli').cli.main()\nexcept SystemExit: pass",
     ],

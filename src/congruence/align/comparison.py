@@ -44,10 +44,11 @@ class Run:
 
 @dataclass(frozen=True)
 class MCC:
-    """Mean correlation coefficients on held-out rows, from 0 to 1, higher is closer.
+    """Mean correlation coefficients, from 0 to 1, higher is closer (Khemakhem et al. 2020). Neither bounds the other.
 
-    `strong` matches the raw dimensions one to one (up to permutation, sign and scale of each); `weak` does so
-    after canonical correlation analysis (up to any linear map). Khemakhem et al. 2020. Neither bounds the other.
+    `strong` matches the raw dimensions one to one (up to permutation, sign and scale of each) over all rows; `weak`
+    does so after canonical correlation analysis (up to any linear map), fitted on some folds and scored on the other;
+    it is NaN where a fold has fewer than 10 rows.
     """
 
     strong: float

@@ -12,6 +12,7 @@ from congruence.maps.groups import GROUPS
 from congruence.maps.nearness import Nearness
 
 NEARLY = 0.1  # an error below this share of the null is a near match
+MOSTLY = 0.5  # and below this share, the map explains most of it
 WORTHWHILE = 0.1  # a larger group must remove this share of the error, beyond its interval, to count
 RELATED = 0.95  # an error above this share of the null is no better than chance
 ROWS_PER_DIMENSION = 10  # enough to tell a linear map from a rotation
@@ -31,6 +32,7 @@ HEADLINES = {
     "rigid": "The difference is only a rotation.",
     "similarity": "The difference is only a rotation and a scale.",
     "linear": "The difference is a linear map.",
+    "mostly": "The difference is mostly a rotation and a scale, but not only.",
     "more": "The difference is more than a rotation and a scale.",
     "partly": "The runs are related, but no map tried here explains their difference.",
     "none": "The runs are no more alike than unrelated ones.",
@@ -62,7 +64,8 @@ def judge(groups: Mapping[str, Nearness], n: int, d: int) -> PairVerdict:
     elif rung is None:
         status, headline = "fails", "none"
     elif GROUPS.index(rung.group) > GROUPS.index(claim.group):
-        status, headline = "fails", "more"
+        mostly = claim.held_out.mean <= MOSTLY * claim.null
+        status, headline = "fails", "mostly" if mostly else "more"
     else:
         status, headline = ("unknown", "few") if n < ROWS_PER_DIMENSION * d else ("ambiguous", "partly")
     return PairVerdict(status, rung.group if rung else "none", HEADLINES[headline], _detail(claim, groups, rung))

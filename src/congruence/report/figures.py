@@ -1,0 +1,171 @@
+"""Figures of a comparison as inline SVG: what explains a pair, what its map does, how near all runs are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.report.heat import HEAT_RUNS, heat_map
+from congruence.report.histogram import error_histogram
+from congruence.report.svg import HELD_OUT, INK, LINE, MUTED, NULL, SOURCE, draw
+from congruence.report.words import elided, ordered, percent
+
+if TYPE_CHECKING:
+    from congruence.align.comparison import Pair
+    from congruence.maps.nearness import Nearness
+
+POINTS = 200  # of each run in a plane
+LINKS = 50
+_DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
+SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
+IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
+CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2.5, "dashes": (1.6, 0.8)}
+
+__all__ = ["HEAT_RUNS", "error_histogram", "heat_map", "ladder", "planes"]
+
+
+def ladder(pair: Pair) -> str:
+    """Draw the error that each group leaves, from small to large: held out, in sample, and the null.
+
+    The held-out mark carries its 95 % interval. The y axis, in % of the target's diameter, starts at 0.
+    Where the raw difference is far above everything else, its mark becomes an arrow at the top; its number is
+    in the label below.
+    """
+    names = ordered(pair.groups)
+    at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
+    nears = [pair.groups[name] for name in names]
+    top = _ladder_top(names, nears)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.set(ylabel="error, % of the target's diameter", xlim=(at[0] - 0.6, at[-1] + 0.6), ylim=(0, top))
+        axes.grid(axis="y")
+        axes.set_xticks(at, [""] * len(at), minor=False)
+        axes.tick_params(length=0)
+        for x, name, near in zip(at, names, nears, strict=True):
+            _rung(axes, x, near, top)
+            _below(axes, x, -18, name)
+            _below(axes, x, -34, percent(near.held_out.mean).replace("< ", "<"), weight="bold")
+        if names[-1] == "ica" and len(names) > 1:
+            axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
+        _ladder_legend(figure)
+
+    said = "; ".join(
+        f"{name} {percent(near.held_out.mean)} held out, null {percent(near.null)}"
+        for name, near in zip(names, nears, strict=True)
+    )
+    return draw(
+        paint,
+        (535, 330),
+        key=f"ladder {pair.source!r} {pair.target!r}",
+        label=f"Error left after the best map of each group, from {pair.source} to {pair.target}: {said}",
+    )
+
+
+def _ladder_top(names: Sequence[str], nears: Sequence[Nearness]) -> float:
+    def highest(only: Sequence[Nearness]) -> float:
+        values = [v for near in only for v in (near.held_out.mean, near.held_out.high, near.mean, near.null)]
+        return 100 * max((v for v in values if math.isfinite(v)), default=0.0)
+
+    everything = highest(nears)
+    rest = highest([near for name, near in zip(names, nears, strict=True) if name != "identity"])
+    return 1.12 * (rest if everything > 3 * rest > 0 else everything) or 1.0
+
+
+def _below(axes: Any, x: float, depth: float, text: str, **style: str) -> None:
+    # Two annotations, not one of two lines: only single lines are centred by the browser's own font.
+    axes.annotate(text, (x, 0), (0, depth), textcoords="offset points", ha="center", fontsize=12, **style)
+
+
+def _rung(axes: Any, x: float, near: Nearness, top: float) -> None:
+    held_out = near.held_out
+    if 100 * held_out.mean > top:
+        axes.plot(x, 0.95 * top, "^", color=HELD_OUT, markersize=9)
+        return
+    axes.plot([x - 0.34, x + 0.34], [100 * near.null] * 2, **CHANCE)
+    axes.plot(x - 0.2, 100 * near.mean, **IN_SAMPLE)
+    axes.plot([x, x], [100 * held_out.low, 100 * held_out.high], color=HELD_OUT, linewidth=2.5)
+    axes.plot(x, 100 * held_out.mean, **SCORED)
+
+
+def _ladder_legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    marks = [
+        Line2D([], [], **SCORED | {"linewidth": 2.5}, label="held out, 95 % interval"),
+        Line2D([], [], **IN_SAMPLE, label="in sample"),
+        Line2D([], [], **CHANCE, label="null (chance)"),
+    ]
+    figure.legend(handles=marks, loc="outside upper left", ncols=3)
+
+
+def planes(pair: Pair) -> str:
+    """Draw both runs in the target's principal plane, as they are and after the best rotation and scale.
+
+    The panels share their limits unless the source lies far away before it is mapped; then each has its own
+    and the title says so. Grey lines link some rows of the source with the same rows of the target.
+    """
+    plane = pair.plane
+    target, before, after = (np.asarray(p, dtype=float)[:POINTS] for p in (plane.target, plane.before, plane.after))
+    views = {
+        "before": (before, _box(target, before)),
+        "after the best rotation and scale": (after, _box(target, after)),
+    }
+    (_, reach_before), (_, reach_after) = (box for _, box in views.values())
+    apart = bool((reach_before > 2 * reach_after).any())
+    if not apart:
+        views = {title: (source, _box(target, before, after)) for title, (source, _) in views.items()}
+    tall = float(np.clip(max(reach[1] / reach[0] for _, (_, reach) in views.values()), 0.45, 1.0))
+
+    def paint(figure: Any) -> None:
+        for axes, (title, (source, box)) in zip(figure.subplots(1, 2), views.items(), strict=True):
+            _scatter(axes, source, target, pair)
+            _frame(axes, *box, tall)
+            axes.set_title(f"{title} (zoomed out)" if apart and source is before else title)
+        legend = figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        note = f"the target's principal plane, {percent(plane.share)} of its variance"
+        figure.supxlabel(note, x=0.01, ha="left", fontsize=12, color=MUTED)
+
+    return draw(
+        paint,
+        (800, 400 * tall + 75),
+        key=f"planes {pair.source!r} {pair.target!r}",
+        label=f"Rows of {pair.source} and {pair.target} in the target's plane, before and after the best map",
+    )
+
+
+def _box(*clouds: Any) -> tuple[Any, Any]:
+    """Return the centre of a box that holds all points with a margin, and its reach along both axes."""
+    points = np.concatenate(clouds)
+    points = points[np.isfinite(points).all(1)]
+    low, high = (points.min(0), points.max(0)) if len(points) else (np.zeros(2), np.zeros(2))
+    reach = 0.54 * (high - low)
+    return (low + high) / 2, np.maximum(reach, 0.05 * reach.max() or 1.0)
+
+
+def _frame(axes: Any, centre: Any, reach: Any, tall: float) -> None:
+    from matplotlib.ticker import NullLocator
+
+    wide = max(reach[0], reach[1] / tall)  # the same units along both axes
+    axes.set_xlim(centre[0] - wide, centre[0] + wide)
+    axes.set_ylim(centre[1] - tall * wide, centre[1] + tall * wide)
+    axes.set(aspect="equal")
+    axes.spines[:].set(visible=True, color=LINE)
+    axes.xaxis.set_major_locator(NullLocator())
+    axes.yaxis.set_major_locator(NullLocator())
+
+
+def _scatter(axes: Any, source: Any, target: Any, pair: Pair) -> None:
+    gap = np.full((len(target[:LINKS]), 2), np.nan)
+    links = np.stack([source[:LINKS], target[:LINKS], gap], axis=1).reshape(-1, 2)
+    axes.plot(*links.T, color=MUTED, linewidth=0.8, alpha=0.7)
+    axes.plot(*target.T, "o", color=INK, markersize=5, alpha=0.6, markeredgewidth=0)
+    axes.plot(*source.T, "x", color=SOURCE, markersize=5, markeredgewidth=1.4)
+    names = elided([pair.target, pair.source], 36)
+    for line, role, name in zip(axes.lines[1:], ("target", "source"), names, strict=True):
+        line.set_label(f"{role} {name}")

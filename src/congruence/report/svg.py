@@ -1,0 +1,157 @@
+"""Inline SVG that follows the page: colours are CSS variables, text is text, bytes are reproducible."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import io
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+# Each colour in the light and in the dark scheme. Hues are near Okabe and Ito's, with enough contrast for
+# text on either page; no two marks in a figure differ by colour alone.
+PALETTE = {
+    "page": ("#fbfbf9", "#14171c"),
+    "card": ("#ffffff", "#1b1f26"),
+    "ink": ("#1c2027", "#e8eaed"),
+    "muted": ("#585f6b", "#a5adba"),
+    "line": ("#d8dbe0", "#363d48"),
+    "grid": ("#e4e6ea", "#2c323b"),
+    "c-heldout": ("#0a62ab", "#6cb8f5"),
+    "c-null": ("#b8430f", "#f6965f"),
+    "c-linear": ("#0b7556", "#4fcba3"),
+    "c-source": ("#93388f", "#dc96d8"),
+    "c-heat": ("#e8940a", "#a4570a"),
+}
+_SENTINELS = {name: f"#fe01{number:02x}" for number, name in enumerate(PALETTE, start=16)}
+INK, MUTED, GRID = _SENTINELS["ink"], _SENTINELS["muted"], _SENTINELS["grid"]
+LINE, HEAT, SOURCE = _SENTINELS["line"], _SENTINELS["c-heat"], _SENTINELS["c-source"]
+HELD_OUT, NULL, LINEAR = _SENTINELS["c-heldout"], _SENTINELS["c-null"], _SENTINELS["c-linear"]
+
+STYLE = {
+    "svg.fonttype": "none",
+    "path.simplify": False,
+    "font.size": 13.0,
+    "axes.titlesize": 13.0,
+    "axes.titleweight": "bold",
+    "axes.titlepad": 7.0,
+    "axes.labelsize": 12.0,
+    "xtick.labelsize": 12.0,
+    "ytick.labelsize": 12.0,
+    "legend.fontsize": 12.0,
+    "legend.frameon": False,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.4,
+    "legend.borderpad": 0.0,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 1.0,
+}
+
+_CLUTTER = (
+    r"<metadata>.*?</metadata>",
+    r"<!--.*?-->",
+    r"<style.*?</style>",
+    r" font-family: [^;\"]*;",  # text is set in the page's font
+    r' transform="rotate\(-0 [^"]*"',
+    r'<path d="[^"]*" style="fill: none"/>',
+    r"<defs>\s*</defs>",
+)
+
+
+def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, label: str) -> str:
+    """Let `paint` draw on an empty matplotlib figure and return it as an inline SVG element.
+
+    Parameters
+    ----------
+    paint : callable
+        Receives a `matplotlib.figure.Figure`; draws with the colours of this module.
+    size : (width, height)
+        In CSS pixels, at which text has the sizes of `STYLE`.
+    key : str
+        What the figure shows: its kind and the names of its runs. Ids in the SVG start with a digest of it,
+        so that figures with different keys can share a page.
+    label : str
+        What a screen reader says.
+    """
+    from matplotlib import style
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    out = io.StringIO()
+    with style.context(["default", STYLE | {"svg.hashsalt": digest}]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # measured with our font, shown with the reader's
+        layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.09)
+        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout=layout)
+        paint(figure)
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    return _inline(out.getvalue(), f"f{digest}", label)
+
+
+def _inline(svg: str, prefix: str, label: str) -> str:
+    """Strip what a page does not need, make ids unique and colours variable; leave words as they are."""
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert box is not None
+    body = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    body, written = _stash_words(body)
+    for pattern in _CLUTTER:
+        body = re.sub(pattern, "", body, flags=re.DOTALL)
+    body = re.sub(r"-?\d+\.\d\d+", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), body)
+    body = re.sub(r"\s*\n\s*", "\n", body.replace("xlink:href", "href"))
+    body = _hoist_styles(_renumber_ids(body, prefix))
+    for name, sentinel in _SENTINELS.items():
+        body = body.replace(sentinel, f"var(--{name}, {PALETTE[name][0]})")
+    body = re.sub(r"\0(\d+)\0", lambda m: written[int(m[1])], body)
+    width = float(box[1])  # below the size at which it was drawn a figure may shrink a little, text included
+    style = f"max-width: {width:.0f}px; min-width: {0.85 * width:.0f}px; stroke-linejoin: round"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {box[1]} {box[2]}" role="img"'
+        f' aria-label="{html.escape(label)}" style="{style}">'
+    ) + body.strip()
+
+
+def _stash_words(body: str) -> tuple[str, list[str]]:
+    """Put numbers in the place of all text, so that what is done to tags cannot touch the name of a run."""
+    written: list[str] = []
+
+    def stash(match: re.Match[str]) -> str:
+        written.append(match[2])
+        return f"{match[1]}\0{len(written) - 1}\0"
+
+    return re.sub(r"(<text [^>]*>)([^<]*)", stash, body), written
+
+
+def _renumber_ids(body: str, prefix: str) -> str:
+    """Drop ids nothing refers to; give the others short names that start with the prefix."""
+    used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', body))
+    names = {old: f"{prefix}-{number}" for number, old in enumerate(used)}
+    body = re.sub(r' id="([^"]*)"', lambda m: f' id="{names[m[1]]}"' if m[1] in names else "", body)
+    return re.sub(r'(href="|url\()#([^")]+)', lambda m: f"{m[1]}#{names[m[2]]}", body)
+
+
+def _hoist_styles(body: str) -> str:
+    """Write the style that all points of a scatter share once, on their group."""
+
+    def hoist(match: re.Match[str]) -> str:
+        styles = set(re.findall(r'style="([^"]*)"', match[2]))
+        if len(styles) != 1:
+            return match[0]
+        plain = re.sub(r' style="[^"]*"', "", match[2])
+        return f'<g{match[1]} style="{styles.pop()}">{plain}'
+
+    return re.sub(r"<g((?: clip-path=\"[^\"]*\")?)>((?:\s*<use [^>]*/>)+)", hoist, body)

@@ -1,0 +1,203 @@
+"""Bring the rows of several tables into the same order, by id where they have ids."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from congruence.arrays import Array, finite_rows, listing
+from congruence.errors import PairedByPositionWarning, TableError
+from congruence.tables.columns import PREFIX
+from congruence.tables.labels import as_labels, in_one_kind, missing_labels
+from congruence.tables.table import Table
+
+Index = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The same samples in every run: row i of each array of `values` is sample i."""
+
+    values: list[Array]  # (n, d_k) for each table
+    names: tuple[str, ...]
+    ids: Array | None  # (n,)
+    metadata: Mapping[str, Array]  # of the first table
+    cluster: Array | None  # (n,)
+    dropped: Mapping[str, int]  # rows of each table with NaN or infinity
+    unmatched: Mapping[str, int]  # rows of each table whose id is not in every other
+    by_position: bool
+
+    @property
+    def n(self) -> int:
+        """The number of joined rows."""
+        return int(self.values[0].shape[0])
+
+
+def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster: str | None = None) -> Joined:
+    """Pair the rows of several tables.
+
+    Rows are matched by id, in the order of the first table, if every table has ids; by position if not, with
+    a warning where only some have them. Rows that some table lacks are left out and counted in `unmatched`.
+    Where all rows are kept in order, the arrays are handed on as they are: nothing is copied.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        With distinct names.
+    drop_missing : bool
+        Leave out, from every table, the rows where any table has NaN or infinity, instead of refusing them.
+    cluster : str, optional
+        The metadata column (with or without ``Metadata_``) that tells which rows belong together; it is taken
+        from the first table that has it, and tables that have it must agree.
+    """
+    _check_names(tables)
+    by_position = any(table.ids is None for table in tables)
+    rows = _rows_by_position(tables) if by_position else _rows_by_id(tables)
+    unmatched = {table.name: table.n - len(index) for table, index in zip(tables, rows, strict=True)}
+    keep, dropped = _finite(tables, rows, drop_missing)
+    if not keep.all():
+        rows = [index[keep] for index in rows]
+    ids = next((table.ids[index] for table, index in zip(tables, rows, strict=True) if table.ids is not None), None)
+    return Joined(
+        values=[_take(table.values, index) for table, index in zip(tables, rows, strict=True)],
+        names=tuple(table.name for table in tables),
+        ids=ids,
+        metadata={name: _take(column, rows[0]) for name, column in tables[0].metadata.items()},
+        cluster=None if cluster is None else _clusters(tables, rows, cluster, ids),
+        dropped=dropped,
+        unmatched=unmatched,
+        by_position=by_position,
+    )
+
+
+def _check_names(tables: Sequence[Table]) -> None:
+    if not tables:
+        raise TableError("there are no tables to join; give at least one")
+    doubled = [name for name, count in Counter(table.name for table in tables).items() if count > 1]
+    if doubled:
+        raise TableError(f"several tables have the same name ({listing(doubled)}); give each its own")
+
+
+def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
+    counts = ", ".join(f"{table.name} has {table.n}" for table in tables)
+    if len({table.n for table in tables}) > 1:
+        raise TableError(f"rows are paired by position, but the numbers of rows differ: {counts}; use --id")
+    named = [table for table in tables if table.ids is not None]
+    if named:
+        _check_same_order(named)
+        without = listing([table.name for table in tables if table.ids is None], 10)
+        warnings.warn(
+            f"rows are paired by position, because {without} has no ids; name the id column with --id",
+            PairedByPositionWarning,
+            stacklevel=3,
+        )
+    return [np.arange(tables[0].n)] * len(tables)
+
+
+def _check_same_order(named: Sequence[Table]) -> None:
+    """Refuse to pair by position what the ids, where there are any, say is not paired."""
+    keys = in_one_kind([table.ids for table in named if table.ids is not None])
+    for table, key in zip(named[1:], keys[1:], strict=True):
+        differ = np.flatnonzero(key != keys[0])
+        if differ.size:
+            raise TableError(
+                f"rows cannot be paired by position: {named[0].name} and {table.name} have different ids in "
+                f"{differ.size} rows (row {listing(differ)}), and not every table has ids; use --id"
+            )
+
+
+def _rows_by_id(tables: Sequence[Table]) -> list[Index]:
+    """Return for each table the rows whose id is in all tables, in the order of the first."""
+    keys = in_one_kind([table.ids for table in tables if table.ids is not None])
+    orders = [_sorted_order(keys[0], tables[0])]
+    if all(np.array_equal(key, keys[0]) for key in keys[1:]):  # the usual case, and sorting text is slow
+        return [np.arange(len(keys[0]))] * len(tables)
+    orders += [_sorted_order(key, table) for key, table in zip(keys[1:], tables[1:], strict=True)]
+    first = keys[0][orders[0]]
+    found = np.ones(len(first), dtype=bool)
+    places = [np.arange(len(first))]
+    for key, order in zip(keys[1:], orders[1:], strict=True):
+        ranked = key[order]
+        place = np.minimum(np.searchsorted(ranked, first), len(ranked) - 1)
+        found &= ranked[place] == first
+        places.append(place)
+    if not found.any():
+        examples = "; ".join(f"{table.name} has {listing(key, 3)}" for table, key in zip(tables, keys, strict=True))
+        raise TableError(f"no id is in all tables: {examples}")
+    rows = [order[place[found]] for order, place in zip(orders, places, strict=True)]
+    back = np.argsort(rows[0])
+    return [index[back] for index in rows]
+
+
+def _sorted_order(key: Array, table: Table) -> Index:
+    order = np.argsort(key)
+    ranked = key[order]
+    again = ranked[1:][ranked[1:] == ranked[:-1]]
+    if again.size:
+        doubled = np.unique(again)
+        raise TableError(f"{table.name} has {doubled.size} ids more than once: {listing(doubled)}")
+    return order
+
+
+def _finite(
+    tables: Sequence[Table], rows: Sequence[Index], drop_missing: bool
+) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
+    """Return which joined rows are finite in every table, and how many are not in each."""
+    keep = np.ones(len(rows[0]), dtype=bool)
+    dropped = {}
+    complaints = []
+    for table, index in zip(tables, rows, strict=True):
+        good = finite_rows(table.values)[index]
+        bad = np.sort(index[~good])  # in the numbering of its own file
+        keep &= good
+        dropped[table.name] = len(bad)
+        if bad.size:
+            few = "1 row" if bad.size == 1 else f"{bad.size} rows"
+            complaints.append(f"{table.name} in {few} of {table.n} (row {listing(bad)})")
+    if complaints and not drop_missing:
+        raise TableError(
+            f"NaN or infinite values: {'; '.join(complaints)}; leave these rows out with --drop-missing "
+            "(drop_missing=True in Python)"
+        )
+    if not keep.any():
+        raise TableError(f"no rows are left without NaN or infinite values: {'; '.join(complaints)}")
+    return keep, dropped
+
+
+def _take(array: Array, index: Index) -> Array:
+    """Return the chosen rows, or the array itself if they are all of them in order."""
+    if len(index) == len(array) and np.array_equal(index, np.arange(len(array))):
+        return array
+    return array[index]
+
+
+def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Array | None) -> Array:
+    """Return the cluster of each joined row, (n,), after checking that the tables agree."""
+    found: list[tuple[Table, Array]] = []
+    for table, index in zip(tables, rows, strict=True):
+        column = table.metadata.get(name, table.metadata.get(PREFIX + name))
+        if column is not None:
+            missing = np.sort(index[missing_labels(column[index])])
+            if missing.size:
+                rows_missing = f"{missing.size} of its joined rows (row {listing(missing)})"
+                raise TableError(f"{table.name} has no {name!r} in {rows_missing}")
+            found.append((table, as_labels(column[index])))
+    if not found:
+        there = listing(list(dict.fromkeys(column for table in tables for column in table.metadata)), 10)
+        raise TableError(f"no table has a metadata column {name!r}; there are {there or 'none'}")
+    labels = in_one_kind([label for _, label in found])
+    for (table, _), label in zip(found[1:], labels[1:], strict=True):
+        differ = np.flatnonzero(label != labels[0])
+        if differ.size:
+            at = differ[0]
+            example = f"id {ids[at]}" if ids is not None else f"row {at}"
+            raise TableError(
+                f"{found[0][0].name} and {table.name} disagree on {name!r} in {differ.size} joined rows; "
+                f"for {example} they say {labels[0][at]} and {label[at]}"
+            )
+    return found[0][1]

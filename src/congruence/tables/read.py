@@ -1,0 +1,80 @@
+"""Read an embedding table, whatever the format of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from congruence.errors import TableError
+from congruence.tables.access import check_readable, stem_of, suffix_of
+from congruence.tables.columns import Selection, patterns
+from congruence.tables.read_anndata import read_h5ad, read_zarr
+from congruence.tables.read_arrays import read_npy, read_npz, read_pt, read_safetensors
+from congruence.tables.read_columns import read_arrow, read_parquet
+from congruence.tables.read_csv import read_csv
+from congruence.tables.table import Table
+
+READERS: dict[str, Callable[[Path, Selection], Table]] = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".csv": read_csv,
+    ".csv.gz": read_csv,
+    ".parquet": read_parquet,
+    ".arrow": read_arrow,
+    ".feather": read_arrow,
+    ".h5ad": read_h5ad,
+    ".zarr": read_zarr,
+    ".safetensors": read_safetensors,
+    ".pt": read_pt,
+    ".pth": read_pt,
+}
+SUFFIXES = tuple(READERS)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    id: str | None = None,
+    features: str | Sequence[str] | None = None,
+    metadata: str | Sequence[str] | None = None,
+    key: str | None = None,
+    name: str | None = None,
+) -> Table:
+    """Read an embedding table: values, and row ids and metadata where the file has them.
+
+    Nothing is ever unpickled. Files that can be mapped into memory (.npy, uncompressed .arrow with a column
+    of lists, .safetensors, .pt) are not loaded. NaN is let through; `join_tables` decides about it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file, or a folder for .zarr. The suffix tells the format; `SUFFIXES` lists those that are known.
+    id : str, optional
+        The column (or one-dimensional array) that holds the ids. Without it, the column that `write_table`
+        recorded, one called ``id``, ``row_id`` or ``Metadata_id``, a pandas index of names, the array
+        ``ids``, or the obs_names of AnnData; else the table has no ids.
+    features : str or list of str, optional
+        Names or glob patterns of the columns that are values (``"emb_*"``, comma separated). Every other
+        column is then metadata. Without it, all columns are features except ids, those that `metadata`
+        names, those with the prefix ``Metadata_`` and the index of a pandas frame.
+    metadata : str or list of str, optional
+        Names or glob patterns of the columns that are metadata.
+    key : str, optional
+        Which array inside the file: its name in .npz, .safetensors, .pt and .zarr; "X" or a key of obsm for
+        AnnData; the column of lists in .parquet and .arrow.
+    name : str, optional
+        What the run is called; the stem of the file if not given.
+
+    Returns
+    -------
+    Table
+        float32 and float64 stay what they are; columns of both, and columns of integers, become float64.
+        Columns of lists or struct that are not the values are left out.
+    """
+    path = Path(path)
+    suffix = suffix_of(path)
+    if suffix not in READERS:
+        raise TableError(f"{path} has an unknown suffix {suffix!r}; known are {', '.join(SUFFIXES)}")
+    check_readable(path, folder=suffix == ".zarr")
+    select = Selection(id, patterns(features), patterns(metadata), key, stem_of(path) if name is None else name)
+    return READERS[suffix](path, select)

@@ -1,0 +1,177 @@
+"""Readers of columnar files: .parquet, .arrow and .feather, and what .csv shares with them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, listing
+from congruence.errors import TableError
+from congruence.tables.access import reading
+from congruence.tables.columns import LIST, NESTED, NUMBER, Columns, Selection, choose_columns
+from congruence.tables.table import Table
+
+ID_RECORD = b"congruence.id"  # where write_table notes the id column in the schema
+BLOCK_BYTES = 2**26  # of rows turned from columns into rows at a time: few enough calls, little extra memory
+
+
+def read_parquet(path: Path, select: Selection) -> Table:
+    """Read the needed columns of a parquet file, a batch of rows at a time."""
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        file = pq.ParquetFile(path, memory_map=True)
+        schema = file.schema_arrow
+    columns = _choose(schema, select, path)
+    with file:
+        batches = file.iter_batches(_block_rows(columns), columns=[*columns.values, *columns.beside])
+        return _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
+
+
+def read_arrow(path: Path, select: Selection) -> Table:
+    """Map an Arrow IPC file (which a feather file is) or stream into memory."""
+    import pyarrow as pa
+
+    with reading(path):
+        source = pa.memory_map(str(path))
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
+        table.validate(full=True)  # offsets are used unchecked below, and a wrong one would end the process
+    return table_from_arrow(path, select, table)
+
+
+def table_from_arrow(path: Path, select: Selection, table: Any, described: Mapping[str, str] | None = None) -> Table:
+    """Build a table from an arrow table; `described` says more about columns that are not numbers."""
+    columns = _choose(table.schema, select, path, described)
+    # A column of lists in one piece is already a matrix, and can be used where it lies.
+    batches = table.select([*columns.values, *columns.beside]).to_batches(
+        None if columns.lists else _block_rows(columns)
+    )
+    return _table_from_batches(path, select, columns, table.schema, table.num_rows, batches)
+
+
+def _block_rows(columns: Columns) -> int:
+    return 2**16 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
+
+
+def _choose(schema: Any, select: Selection, path: Path, described: Mapping[str, str] | None = None) -> Columns:
+    """Choose the columns by their names and types."""
+    check_distinct(schema.names, path)
+    notes = schema.metadata or {}
+    pandas = json.loads(notes.get(b"pandas", b"{}"))
+    index = [name for name in pandas.get("index_columns", []) if isinstance(name, str)]
+    recorded = notes.get(ID_RECORD, b"").decode() or None
+    kinds = {field.name: _kind(field.type) for field in schema} | dict(described or {})
+    return choose_columns(kinds, select, path, index=index, recorded_id=recorded)
+
+
+def check_distinct(names: list[str], path: Path) -> None:
+    """Refuse a file in which a name does not tell which column is meant."""
+    doubled = [name for name, count in Counter(names).items() if count > 1]
+    if doubled:
+        raise TableError(f"{path} has several columns of the same name: {listing(doubled)}")
+
+
+def _kind(type: Any) -> str:
+    import pyarrow.types as pt
+
+    if pt.is_integer(type) or pt.is_floating(type) or pt.is_decimal(type):
+        return NUMBER
+    if pt.is_list(type) or pt.is_large_list(type) or pt.is_fixed_size_list(type):
+        inner = type.value_type
+        return LIST if pt.is_integer(inner) or pt.is_floating(inner) else NESTED
+    return NESTED if pt.is_nested(type) else "empty" if pt.is_null(type) else str(type)
+
+
+def _table_from_batches(
+    path: Path, select: Selection, columns: Columns, schema: Any, n: int, batches: Iterable[Any]
+) -> Table:
+    """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice."""
+    features = () if columns.lists else columns.values
+    values = np.empty((n, len(features)), _common_dtype(schema, features))  # (n, d)
+    whole = [*columns.values, *columns.beside] if columns.lists else columns.beside
+    beside: dict[str, list[Any]] = {name: [] for name in whole}
+    start = 0
+    for batch in _guarded(path, batches):
+        block = values[start : start + batch.num_rows]
+        for j, name in enumerate(features):
+            block[:, j] = _numbers(batch.column(name))
+        for name, parts in beside.items():
+            parts.append(batch.column(name))
+        start += batch.num_rows
+    if start != n:
+        raise TableError(f"{path} could not be read whole, it may be damaged: {start} of {n} rows are there")
+    if columns.lists:
+        name = columns.values[0]
+        values = _matrix_of_lists(beside[name], name, path)
+        features = tuple(f"{name}_{i}" for i in range(values.shape[1]))
+    with reading(path):  # text that is not UTF-8
+        ids = None if columns.id is None else _plain(beside[columns.id])
+        metadata = {name: _plain(beside[name]) for name in columns.metadata}
+    return Table(values, select.name, ids, metadata, features, path)
+
+
+def _guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
+    """Hand on the batches; only what the library raises while it decodes the next one is put into words."""
+    with reading(path):
+        yield from batches
+
+
+def _common_dtype(schema: Any, features: Iterable[str]) -> np.dtype[Any]:
+    """Return float32 where every column is, float64 as soon as one is wider or holds integers."""
+    import pyarrow.types as pt
+
+    types = [schema.field(name).type for name in features]
+    dtypes = {t.to_pandas_dtype() if pt.is_floating(t) else np.float64 for t in types}
+    return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
+
+
+def _numbers(column: Any) -> Array:
+    """Return an arrow array as numbers, nulls as NaN."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    array: Array = column.to_numpy(zero_copy_only=False)
+    return array
+
+
+def _matrix_of_lists(parts: list[Any], name: str, path: Path) -> Array:
+    """Stack a column of equally long lists into a matrix (n, d), without copying where it is in one piece."""
+    import pyarrow.compute as pc
+
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return np.empty((0, 0))
+    lengths = np.concatenate([pc.list_value_length(part).fill_null(-1).to_numpy() for part in parts])  # (n,)
+    nulls = np.flatnonzero(lengths < 0)
+    if nulls.size:
+        raise TableError(f"{path}: column {name} has no vector in {nulls.size} rows (row {listing(nulls)})")
+    usual = int(np.bincount(lengths).argmax())
+    odd = np.flatnonzero(lengths != usual)
+    if odd.size:
+        found = listing([f"row {row} has {lengths[row]}" for row in odd])
+        raise TableError(f"{path}: column {name} is ragged: most rows have {usual} values, but {found}")
+    blocks = []
+    for part in parts:
+        flat = _numbers(part.flatten())
+        flat = flat if flat.dtype.kind == "f" else flat.astype(np.float64)
+        blocks.append(flat.reshape(len(part), usual))
+    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+
+
+def _plain(parts: list[Any]) -> Array:
+    """Return a column as numpy: numbers, bools, times, or text with None where it is missing."""
+    import pyarrow as pa
+
+    column = pa.chunked_array(parts) if parts else pa.chunked_array([], pa.int64())
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    array: Array = column.to_numpy()
+    return array

@@ -1,0 +1,104 @@
+"""Reader of .csv files, where every type has to be guessed."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+from congruence.arrays import listing
+from congruence.errors import TableError
+from congruence.tables.access import first_sentence, reading, suffix_of
+from congruence.tables.columns import NUMBER, Selection, choose_columns, is_number
+from congruence.tables.read_columns import check_distinct, table_from_arrow
+from congruence.tables.table import Table
+
+# What stands for a missing number; "nan" is a number already and not in the list.
+NULLS = ["", "NA", "N/A", "#N/A", "n/a", "null", "NULL", "None", "<NA>"]
+
+
+def read_csv(path: Path, select: Selection) -> Table:
+    """Read a csv file with a header; ids are kept as text, so that 007 stays 007."""
+    import pyarrow as pa
+    import pyarrow.csv as pv
+
+    select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
+    names = _read_header(path)
+    check_distinct(names, path)
+    # The types are not known yet, but the parts the columns play follow from their names alone.
+    columns = choose_columns(dict.fromkeys(names, NUMBER), select, path)
+    as_text = dict.fromkeys(columns.beside, pa.string())
+    convert = pv.ConvertOptions(column_types=as_text, null_values=NULLS)
+    # A blank line is a missing value where there is one column; dropping it would shift the rows below.
+    parse = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1)
+    # Every block becomes a chunk of each column, so wide files want large blocks.
+    read = pv.ReadOptions(block_size=min(2**28, max(2**20, 2**15 * len(names))))
+    with reading(path):
+        try:
+            table = pv.read_csv(path, read, parse, convert)
+        except pa.ArrowInvalid:
+            read.use_threads = False  # pyarrow counts lines only without threads
+            try:
+                table = pv.read_csv(path, read, parse, convert)
+            except pa.ArrowInvalid as error:
+                raise TableError(_csv_complaint(path, error)) from error
+    if table.num_rows == 0:  # of columns without cells nothing could be said, not even that they are numbers
+        raise TableError(f"{path} is empty: it has a header, but no rows")
+    for name in columns.metadata:
+        at = names.index(name)
+        table = table.set_column(at, name, _retyped(table.column(at)))
+    described = {name: _first_text(table.column(name)) for name in columns.values if _is_text(table, name)}
+    return table_from_arrow(path, select, table, described)
+
+
+def _read_header(path: Path) -> list[str]:
+    """Return the column names of a csv file, and refuse a first line that is data."""
+    opener: Any = gzip.open if suffix_of(path).endswith(".gz") else open
+    with reading(path), opener(path, "rt", encoding="utf-8-sig", newline="") as handle:
+        names: list[str] = next((row for row in csv.reader(handle) if row), [])
+    if not names:
+        raise TableError(f"{path} is empty: it has no header")
+    if all(is_number(name) for name in names):
+        raise TableError(
+            f"{path} has no header: its first line holds only numbers ({listing(names, 3)}); give each column a name"
+        )
+    return names
+
+
+def _csv_complaint(path: Path, error: Exception) -> str:
+    """Return pyarrow's complaint with its row number as the line of the file."""
+    found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+    if found is None:
+        return f"{path} could not be read as {suffix_of(path)}, it may be damaged: {first_sentence(error)}"
+    line, expected, got = found.groups()
+    return f"{path} is ragged: line {line} has {got} cells, but the header has {expected}"
+
+
+def _retyped(column: Any) -> Any:
+    """Turn text into numbers where nothing is lost by it: 12 becomes a number, 007 and A01 stay text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    filled = pc.if_else(pc.equal(column, ""), None, column)
+    if filled.null_count == len(filled) or pc.any(pc.match_substring_regex(filled, r"^-?0\d")).as_py():
+        return column
+    for type in (pa.int64(), pa.float64()):
+        try:
+            return filled.cast(type)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def _is_text(table: Any, name: str) -> bool:
+    return str(table.schema.field(name).type) == "string"
+
+
+def _first_text(column: Any) -> str:
+    """Describe the first cell of a text column that is not a number."""
+    for row, cell in enumerate(column.to_pylist()):
+        if cell not in NULLS and not is_number(cell):
+            return f"{cell[:40]!r} in row {row}"
+    return "text"

@@ -1,0 +1,106 @@
+"""Writers of columnar files: .csv, .parquet, .arrow and .feather, all through pyarrow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import listing, row_chunks, to_numpy
+from congruence.errors import TableError
+from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, is_number
+from congruence.tables.read_columns import ID_RECORD
+from congruence.tables.table import Table
+
+
+def write_parquet(table: Table, temporary: Path, path: Path, id: str) -> None:
+    """Write a parquet file, a block of rows at a time."""
+    import pyarrow.parquet as pq
+
+    schema = _schema(table, path, id)
+    repeating = schema.names[: -table.d]
+    # Feature values hardly repeat, so a dictionary of them would only take time and space.
+    with pq.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer:
+        for batch in _batches(table, schema):
+            writer.write_batch(batch)
+
+
+def write_arrow(table: Table, temporary: Path, path: Path, id: str) -> None:
+    """Write an uncompressed Arrow IPC file, which can be mapped into memory."""
+    import pyarrow as pa
+
+    schema = _schema(table, path, id)
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in _batches(table, schema):
+            writer.write_batch(batch)
+
+
+def write_csv(table: Table, temporary: Path, path: Path, id: str, *, compression: str | None = None) -> None:
+    """Write a csv file with a header; floats are written so that they are read back exactly."""
+    import pyarrow as pa
+    import pyarrow.csv as pv
+
+    if table.values.dtype == np.float16:  # arrow does not print it
+        table = replace(table, values=table.values.astype(np.float32))
+    schema = _schema(table, path, id)
+    if all(is_number(name) for name in schema.names):
+        raise TableError(f"{path} cannot be written: a csv header of numbers alone would be taken for a row")
+    with (
+        pa.output_stream(str(temporary), compression=compression) as sink,
+        pv.CSVWriter(sink, schema) as writer,
+    ):
+        for batch in _batches(table, schema):
+            writer.write_batch(batch)
+
+
+def write_csv_gz(table: Table, temporary: Path, path: Path, id: str) -> None:
+    """Write a csv file compressed with gzip."""
+    write_csv(table, temporary, path, id, compression="gzip")
+
+
+def _schema(table: Table, path: Path, id: str) -> Any:
+    """Return the arrow schema: id, metadata, features; with a note of which column is the id."""
+    import pyarrow as pa
+
+    stored = {name if name.startswith(PREFIX) else PREFIX + name: name for name in table.metadata}
+    _check_names(table, path, None if table.ids is None else id, stored)
+    types = {} if table.ids is None else {id: pa.int64() if table.ids.dtype.kind == "i" else pa.string()}
+    for name, original in stored.items():
+        type = pa.array(table.metadata[original]).type
+        types[name] = pa.string() if pa.types.is_null(type) else type
+    types |= dict.fromkeys(table.feature_names, pa.from_numpy_dtype(to_numpy(table.values[:1]).dtype))
+    return pa.schema(types.items(), {ID_RECORD: id.encode()} if table.ids is not None else None)
+
+
+def _check_names(table: Table, path: Path, id: str | None, stored: Mapping[str, str]) -> None:
+    """Refuse names that would be read back as something else."""
+    names = [*([] if id is None else [id]), *stored, *table.feature_names]
+    doubled = [name for name, count in Counter(names).items() if count > 1]
+    if len(stored) < len(table.metadata):
+        doubled += [name for name in table.metadata if PREFIX + name in table.metadata]
+    if doubled:
+        raise TableError(f"{path} cannot be written: several columns would be called {listing(doubled)}")
+    chosen = set(choose_columns(dict.fromkeys(names, NUMBER), Selection(id), path).values)
+    lost = [name for name in table.feature_names if name not in chosen]
+    if lost:
+        raise TableError(
+            f"{path} cannot be written: features called {listing(lost)} would be read back as ids or metadata"
+        )
+
+
+def _batches(table: Table, schema: Any) -> Iterator[Any]:
+    """Yield the rows of a table as record batches."""
+    import pyarrow as pa
+
+    beside = [*([] if table.ids is None else [table.ids]), *table.metadata.values()]
+    for part in row_chunks(table.n, table.d):
+        columns = np.ascontiguousarray(to_numpy(table.values[part]).T)  # (d, rows)
+        arrays = [column[part] for column in beside] + list(columns)
+        yield pa.record_batch(
+            [pa.array(array, type=field.type) for array, field in zip(arrays, schema, strict=True)],
+            schema=schema,
+        )

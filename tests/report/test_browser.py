@@ -1,0 +1,171 @@
+"""The page in a real browser: it draws, sorts, folds and fits."""
+
+import shutil
+
+import pytest
+
+from congruence.report import write_report
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
+    names = ["seed 1", "seed 2", "seed 10", "a_name_without_any_place_to_break_it_" * 4]
+    pairs = make_comparison(names).pairs
+    pairs[1] = make_pair(names[0], names[2], groups={"rigid": make_nearness("rigid", 9e-7)})  # no similarity
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(make_comparison(names, pairs, advice=["Use more rows."]), path)
+    return path
+
+
+@pytest.fixture
+def visit(browser, report):
+    """Open the report; fail on anything it logs, throws or asks for."""
+    contexts = []
+
+    def open_page(scheme="light", width=1200):
+        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+        contexts.append(context)
+        context.set_default_timeout(8000)
+        page = context.new_page()
+        page.complaints, page.requests = [], []
+        page.on("console", lambda message: page.complaints.append(message.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.goto(report.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def colours(page):
+    return page.evaluate("(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))")
+
+
+def column(page, number):
+    cells = page.locator(f"table.sortable tbody tr > :nth-child({number})")
+    return [cell.get_attribute("data-value") for cell in cells.all()]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_opens_without_an_error_or_a_request(visit, report, scheme):
+    page = visit(scheme)
+    assert page.complaints == []
+    assert page.requests == [report.as_uri()]
+
+
+def test_light_and_dark_exchange_ink_and_paper(visit):
+    def lightness(colour):
+        return sum(int(part) for part in colour.strip("rgb()").split(","))
+
+    ink, paper = map(lightness, colours(visit("light")))
+    assert ink < 150 < 700 < paper
+    ink, paper = map(lightness, colours(visit("dark")))
+    assert ink > 650 > 100 > paper
+
+
+def test_figures_follow_the_scheme(visit):
+    script = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    assert visit("light").evaluate(script) != visit("dark").evaluate(script)
+
+
+def test_figures_are_drawn_in_the_font_of_the_page(visit):
+    page = visit()
+    family = "e => getComputedStyle(e).fontFamily"
+    assert page.locator("figure svg text").first.evaluate(family) == page.locator("body").evaluate(family)
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_the_page_never_scrolls_sideways(visit, width):
+    page = visit(width=width)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_on_a_phone_the_further_numbers_need_no_scrolling(visit):
+    box = visit(width=400).locator("details[open] .scroll:has(.facts)")
+    assert box.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
+def test_text_in_figures_does_not_shrink_below_ten_pixels(visit):
+    page = visit(width=400)
+    script = """[...document.querySelectorAll('details[open] svg text')].map(
+        e => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a).filter(size => size > 0)"""
+    unrotated = [size for size in page.evaluate(script) if size > 1]
+    assert len(unrotated) > 20
+    assert min(unrotated) >= 10
+
+
+def test_labels_below_the_ladder_do_not_overlap(visit):
+    page = visit()
+    script = """[...document.querySelectorAll('details[open] figure:first-child svg text')].map(e => {
+        const {left, right, top, bottom} = e.getBoundingClientRect(); return [left, top, right, bottom]; })"""
+    boxes = page.evaluate(script)
+    assert len(boxes) > 15
+    for i, (left, top, right, bottom) in enumerate(boxes):
+        for other in boxes[i + 1 :]:
+            apart = right <= other[0] or other[2] <= left or bottom <= other[1] + 3 or other[3] <= top + 3
+            assert apart, (boxes[i], other)
+
+
+def test_clicking_a_heading_sorts_numbers_up_then_down_with_missing_last(visit):
+    page = visit()
+    heading = page.locator("th", has=page.get_by_role("button", name="similarity", exact=True))
+    heading.get_by_role("button").click()
+    up = column(page, 6)
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert up[-1] == ""
+    numbers = [float(value) for value in up[:-1]]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == 5
+    heading.get_by_role("button").click()
+    down = column(page, 6)
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert down == [*reversed(up[:-1]), ""]
+
+
+def test_tiny_numbers_sort_as_numbers(visit):
+    page = visit()
+    page.get_by_role("button", name="rigid", exact=True).click()
+    assert float(column(page, 5)[0]) == 9e-7
+
+
+def test_sorting_works_from_the_keyboard_and_names_sort_naturally(visit):
+    page = visit()
+    page.get_by_role("button", name="pair", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    names = page.locator("table.sortable tbody th").all_inner_texts()
+    assert [name.split("→")[0].strip() for name in names][:2] == ["seed 10", "seed 2"]
+    assert page.locator("th[aria-sort]").count() == 1
+
+
+def test_the_first_pair_is_open_and_the_others_open_on_request(visit):
+    page = visit()
+    states = page.locator("details").evaluate_all("all => all.map(one => one.open)")
+    assert states == [True] + [False] * 5
+    page.locator("summary").nth(2).click()
+    assert page.locator("details").nth(2).locator("svg").first.is_visible()
+    page.locator("table.sortable tbody a").nth(4).click()
+    page.wait_for_function("document.getElementById('pair-5').open")
+    assert page.complaints == []
+
+
+def test_printing_opens_every_pair(visit):
+    page = visit()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details[open]").count() == 6

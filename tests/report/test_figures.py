@@ -1,0 +1,151 @@
+import re
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from congruence.align.comparison import Plane
+from congruence.report.figures import error_histogram, heat_map, ladder, planes
+from congruence.report.svg import PALETTE
+
+SVG = "{http://www.w3.org/2000/svg}"
+OF_PAIRS = [ladder, planes, error_histogram]
+
+
+def texts(svg):
+    return [element.text for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+@pytest.fixture(scope="module", params=["ladder", "planes", "error_histogram", "heat_map"])
+def svg(request, pair, three):
+    draw = {"ladder": ladder, "planes": planes, "error_histogram": error_histogram}.get(request.param)
+    return heat_map(three) if draw is None else draw(pair)
+
+
+def test_figures_are_well_formed_and_described(svg):
+    root = ET.fromstring(svg)
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    assert len(root.get("aria-label")) > 20
+
+
+def test_figures_are_small_and_hold_no_pixels(svg):
+    assert len(svg) < 60_000
+    assert "<image" not in svg
+    assert "base64" not in svg
+
+
+def test_colours_are_variables_of_the_page_with_a_fallback(svg):
+    plain = re.sub(r"var\(--([\w-]+), #[0-9a-f]{6}\)", lambda m: "" if m[1] in PALETTE else m[0], svg)
+    assert not re.search(r"#[0-9a-f]{6}\b(?!-)|rgb|var\(|: (black|white)", plain)
+
+
+def test_figures_name_no_other_address(svg):
+    assert re.findall(r"https?://[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
+
+
+@pytest.mark.parametrize("draw", OF_PAIRS)
+def test_the_same_pair_gives_the_same_bytes(draw, make_pair):
+    assert draw(make_pair()) == draw(make_pair())
+
+
+@pytest.mark.parametrize("draw", OF_PAIRS)
+def test_figures_of_different_pairs_share_no_id(draw, make_pair):
+    drawn = [draw(make_pair("a", "b")), draw(make_pair("a", "c"))]
+    ids = [re.findall(r' id="([^"]+)"', svg) for svg in drawn]
+    assert ids[0]
+    assert not set(ids[0]) & set(ids[1])
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', drawn[0])) == set(ids[0])
+
+
+@pytest.mark.parametrize("name", ["<script>", "$x_1$ & y", "嵌入", "_hidden", "lr=0.00012345", 'a" id="b', "#fe0112"])
+def test_any_name_is_drawn_as_it_is(name, make_pair):
+    svg = planes(make_pair(name, "other"))
+    assert name in ET.fromstring(svg).get("aria-label")
+    assert f"source {name}" in texts(svg)
+
+
+def test_the_heat_map_draws_any_name_as_it_is(make_comparison):
+    names = ["<b>", "$x_1$", "嵌入", "_hidden", "0.00012345"]
+    assert set(names) <= set(texts(heat_map(make_comparison(names))))
+
+
+def test_the_ladder_shows_every_group_and_its_held_out_number(pair):
+    written = texts(ladder(pair))
+    for group, number in [("identity", "31.0 %"), ("similarity", "1.83 %"), ("ica", "3.00 %")]:
+        assert group in written
+        assert number in written
+    assert {"in sample", "null (chance)"} <= set(written)
+
+
+def test_the_ladder_starts_at_zero(pair):
+    assert "0" in texts(ladder(pair))
+
+
+def test_a_raw_difference_far_above_the_rest_does_not_flatten_the_ladder(make_pair, make_nearness):
+    pair = make_pair()
+    far = make_pair(groups=pair.groups | {"identity": make_nearness("identity", 40.0, null=40.0)})
+    written = texts(ladder(far))
+    assert "4000 %" in written
+    assert max(float(text) for text in written if text.isdigit()) <= 30
+
+
+def test_the_heat_map_prints_only_what_was_computed(three):
+    written = texts(heat_map(three))
+    assert {"1.83", "1.92", "2.01"} <= set(written)
+    assert sum(bool(re.fullmatch(r"[\d.]+", text)) for text in written) == 3
+
+
+def test_a_large_heat_map_has_a_scale_instead_of_numbers(make_comparison):
+    written = texts(heat_map(make_comparison([str(i) for i in range(100, 114)])))
+    assert "0 %" in written
+    assert "1.83" not in written
+
+
+def test_the_heat_map_of_very_many_runs_shows_the_first_ones(make_pair, make_comparison):
+    names = [f"run {i}" for i in range(60)]
+    svg = heat_map(make_comparison(names, [make_pair("run 0", "run 1"), make_pair("run 0", "run 59")]))
+    assert "run 39" in texts(svg)
+    assert "run 40" not in texts(svg)
+
+
+def test_planes_say_how_much_of_the_variance_they_show(pair):
+    assert "the target's principal plane, 62.0 % of its variance" in texts(planes(pair))
+
+
+def test_planes_draw_a_sample_of_the_rows(pair):
+    assert ET.fromstring(planes(pair)).findall(f".//{SVG}use").__len__() <= 4 * 200 + 8
+
+
+def test_a_source_that_lies_far_away_is_zoomed_out(make_pair, make_plane):
+    assert "before" in texts(planes(make_pair()))
+    assert "before (zoomed out)" in texts(planes(make_pair(plane=make_plane(shift=50.0))))
+
+
+def test_planes_without_any_spread_are_drawn(make_pair):
+    still = np.zeros((5, 2))
+    assert "before" in texts(planes(make_pair(plane=Plane(still, still, still, 1.0))))
+
+
+def test_the_histogram_turns_logarithmic_only_where_groups_lie_far_apart(make_pair, make_nearness):
+    near = {name: make_nearness(name, 0.2) for name in ("identity", "similarity", "linear")}
+    assert not any("log" in text for text in texts(error_histogram(make_pair(groups=near))))
+    assert any("log" in text for text in texts(error_histogram(make_pair())))
+
+
+def test_the_histogram_survives_errors_of_exactly_zero(make_pair, make_nearness):
+    exact = {name: make_nearness(name, 0.0) for name in ("identity", "similarity", "linear")}
+    assert "similarity" in texts(error_histogram(make_pair(groups=exact)))
+
+
+@pytest.mark.parametrize("draw", OF_PAIRS)
+def test_undefined_numbers_leave_a_figure_that_can_be_drawn(draw, undefined):
+    ET.fromstring(draw(undefined.pairs[0]))
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone(pair):
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    ladder(pair)
+    assert dict(matplotlib.rcParams) == before

@@ -1,0 +1,52 @@
+import math
+
+import pytest
+
+from congruence.report.words import elided, number, ordered, percent, setting, worst
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0183, "1.83 %"),
+        (0.25, "25.0 %"),
+        (1.0, "100 %"),
+        (11.66, "1166 %"),
+        (0.0, "0 %"),
+        (0.09999, "10.0 %"),
+        (0.00021, "0.0210 %"),
+        (4e-9, "< 0.001 %"),
+        (-0.05, "−5.00 %"),
+        (math.nan, "–"),
+        (math.inf, "∞"),
+    ],
+)
+def test_percentages_have_three_significant_digits(share, text):
+    assert percent(share) == text
+
+
+def test_numbers_use_an_exponent_only_where_they_must():
+    assert [number(v) for v in (0.41, 12.345, 1234.5, 3e-7, 2.5e9)] == ["0.410", "12.3", "1234", "3.00e−07", "2.50e+09"]
+
+
+def test_groups_are_ordered_from_small_to_large_with_ica_last():
+    assert ordered({"ica", "linear", "other", "identity", "rigid"}) == ["identity", "rigid", "linear", "other", "ica"]
+
+
+def test_a_claim_holds_only_where_it_holds_for_every_pair():
+    assert worst(["holds", "holds"]) == "holds"
+    assert worst(["holds", "unknown"]) == "unknown"
+    assert worst(["holds", "unknown", "ambiguous"]) == "ambiguous"
+    assert worst(["holds", "fails", "ambiguous"]) == "fails"
+    assert worst([]) == "unknown"
+
+
+def test_long_names_lose_their_middle_but_stay_different():
+    assert elided(["short"], 10) == ["short"]
+    assert elided(["models/run_1/embeddings.npy"], 13) == ["models…gs.npy"]
+    names = ["models/run_1/embeddings.npy", "models/run_2/embeddings.npy"]
+    assert len(set(elided(names, 13))) == 2
+
+
+def test_settings_read_like_words():
+    assert [setting(v) for v in (None, True, ["a", "b"], 5)] == ["none", "yes", "a, b", "5"]

@@ -1,0 +1,243 @@
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_array_equal
+
+from congruence.errors import TableError
+from congruence.tables import read_columns, read_table
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+COLUMNS = {f"emb_{i}": X[:, i] for i in range(3)}
+
+
+def save(path, columns):
+    table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".feather":
+        pyarrow.feather.write_feather(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+@pytest.fixture(params=[".parquet", ".feather", ".arrow"])
+def path(request, tmp_path):
+    return tmp_path / f"run{request.param}"
+
+
+def test_float32_columns_become_a_contiguous_float32_matrix(path):
+    table = read_table(save(path, COLUMNS))
+    assert table.values.dtype == np.float32
+    assert table.values.flags.c_contiguous
+    assert_array_equal(table.values, X)
+    assert table.features == ("emb_0", "emb_1", "emb_2")
+    assert table.ids is None
+
+
+def test_rows_keep_their_order_across_blocks(path, monkeypatch):
+    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 1)
+    x = np.arange(3000.0).reshape(1000, 3)
+    columns = {f"x{i}": x[:, i] for i in range(3)} | {"id": np.arange(1000)}
+    table = read_table(save(path, columns))
+    assert_array_equal(table.values, x)
+    assert_array_equal(table.ids, np.arange(1000))
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (["float16", "float16"], np.float16),
+        (["float16", "float32"], np.float32),
+        (["float32", "float64"], np.float64),
+        (["float32", "int8"], np.float64),
+        (["int64", "uint8"], np.float64),
+    ],
+)
+def test_the_widest_column_decides_the_dtype(path, types, expected):
+    columns = {str(i): np.array([1, 2, 3]).astype(dtype) for i, dtype in enumerate(types)}
+    values = read_table(save(path, columns)).values
+    assert values.dtype == expected
+    assert_array_equal(values, [[1, 1], [2, 2], [3, 3]])
+
+
+def test_decimals_are_numbers(path):
+    columns = {"x": pa.array([1, 2], pa.decimal128(5, 2)), "y": [1.0, 2.0]}
+    assert_array_equal(read_table(save(path, columns)).values, [[1, 1], [2, 2]])
+
+
+def test_nulls_become_nan(path):
+    columns = {"x": pa.array([1.0, None, 3.0], pa.float32()), "y": pa.array([1, 2, None], pa.int64())}
+    assert_array_equal(read_table(save(path, columns)).values, [[1, 1], [np.nan, 2], [3, np.nan]])
+
+
+def test_ids_and_metadata_come_along(path):
+    columns = {
+        "Metadata_plate": ["p", None, "q", "q"],
+        "Metadata_dose": pa.array([1, None, 3, 4]),
+        "Metadata_ok": [True, False, True, True],
+        "Metadata_kind": pa.array(["u", "v", "u", "v"]).dictionary_encode(),
+        "Metadata_day": pa.array([0, 1, 2, 3], pa.timestamp("us")),
+        "Metadata_cell": ["007", "a", "b", "c"],
+        **COLUMNS,
+    }
+    table = read_table(save(path, columns), id="cell")
+    assert table.ids.tolist() == ["007", "a", "b", "c"]
+    assert table.metadata["Metadata_plate"].tolist() == ["p", None, "q", "q"]
+    assert_array_equal(table.metadata["Metadata_dose"], [1, np.nan, 3, 4])
+    assert table.metadata["Metadata_ok"].dtype == bool
+    assert table.metadata["Metadata_kind"].tolist() == ["u", "v", "u", "v"]
+    assert table.metadata["Metadata_day"].dtype.kind == "M"
+    assert "Metadata_cell" not in table.metadata
+
+
+def test_features_are_chosen_by_pattern(path):
+    table = read_table(save(path, {"species": ["a"] * 4, "area": [1, 2, 3, 4], **COLUMNS}), features="emb_*")
+    assert_array_equal(table.values, X)
+    assert list(table.metadata) == ["species", "area"]
+
+
+def test_columns_that_are_not_numbers_are_named(path):
+    columns = {"species": ["a"] * 4, "ok": [True] * 4, "empty": pa.nulls(4), **COLUMNS}
+    with pytest.raises(
+        TableError, match=re.escape("columns that are not numbers: species (string), ok (bool), empty (empty);")
+    ):
+        read_table(save(path, columns))
+
+
+def test_null_ids_are_named_by_row(path):
+    columns = {"id": ["a", None, "c", None], **COLUMNS}
+    with pytest.raises(TableError, match=r"has no id in 2 rows of 4 \(row 1, 3\)"):
+        read_table(save(path, columns))
+
+
+@pytest.mark.parametrize("type", [pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 3)])
+def test_a_column_of_lists_is_a_matrix(path, type):
+    columns = {"id": [5, 6, 7, 8], "text": ["a", "b", "c", "d"], "vec": pa.array(X.tolist(), type)}
+    table = read_table(save(path, columns))
+    assert table.values.dtype == np.float32
+    assert_array_equal(table.values, X)
+    assert table.features == ("vec_0", "vec_1", "vec_2")
+    assert table.ids.tolist() == [5, 6, 7, 8]
+    assert table.metadata["text"].tolist() == ["a", "b", "c", "d"]
+
+
+def test_a_column_of_lists_in_several_pieces_is_put_together(path):
+    piece = pa.table({"vec": pa.array(X.tolist(), pa.list_(pa.float32()))})
+    sliced = piece.slice(1, 2)  # starts inside its buffer
+    assert_array_equal(read_table(save(path, pa.concat_tables([piece, sliced]))).values, np.vstack([X, X[1:3]]))
+
+
+def test_lists_of_integers_become_float64_and_missing_entries_nan(path):
+    table = read_table(save(path, {"vec": pa.array([[1, 2], [3, None]], pa.list_(pa.int64()))}))
+    assert_array_equal(table.values, [[1, 2], [3, np.nan]])
+    whole = read_table(save(path, {"vec": pa.array([[1, 2], [3, 4]], pa.list_(pa.int64()))}))
+    assert whole.values.dtype == np.float64
+
+
+def test_an_uncompressed_column_of_lists_is_used_where_it_lies(tmp_path):
+    columns = pa.table({"vec": pa.array(X.tolist(), pa.list_(pa.float32(), 3))})
+    path = tmp_path / "run.feather"
+    pyarrow.feather.write_feather(columns, path, compression="uncompressed")
+    assert not read_table(path).values.flags.owndata
+    assert not read_table(path).values.flags.writeable
+
+
+def test_a_key_chooses_the_column_of_lists(path):
+    vectors = pa.array(X.tolist(), pa.list_(pa.float32()))
+    columns = {"a": vectors, "b": pa.array((X + 1).tolist(), pa.list_(pa.float32()))}
+    assert_array_equal(read_table(save(path, columns), key="b").values, X + 1)
+    with pytest.raises(TableError, match=r"choose from \(a, b\); name it with --key"):
+        read_table(path)
+
+
+def test_ragged_lists_are_named_by_row_and_length(path):
+    columns = {"vec": pa.array([[1.0, 2.0], [1.0], [3.0, 4.0], [1.0, 2.0, 3.0]])}
+    with pytest.raises(TableError, match="column vec is ragged: most rows have 2 values, but row 1 has 1, row 3 has 3"):
+        read_table(save(path, columns))
+
+
+def test_null_lists_are_named_by_row(path):
+    columns = {"vec": pa.array([[1.0, 2.0], None, [3.0, 4.0]])}
+    with pytest.raises(TableError, match=r"column vec has no vector in 1 rows \(row 1\)"):
+        read_table(save(path, columns))
+
+
+def test_lists_of_text_are_not_an_embedding(path):
+    table = read_table(save(path, {"tags": [["a"], ["b"], [], ["c"]], **COLUMNS}), features="emb_*")
+    assert_array_equal(table.values, X)
+    assert table.metadata == {}
+
+
+def test_empty_tables_are_refused(path):
+    with pytest.raises(TableError, match=re.escape("is empty: its shape is (0, 1)")):
+        read_table(save(path, {"x": pa.array([], pa.float32())}))
+    with pytest.raises(TableError, match=re.escape("is empty: its shape is (0, 0)")):
+        read_table(save(path, {"vec": pa.array([], pa.list_(pa.float32()))}))
+
+
+def test_columns_of_the_same_name_are_refused(path):
+    doubled = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], names=["x", "x"])
+    with pytest.raises(TableError, match="has several columns of the same name: x"):
+        read_table(save(path, doubled))
+
+
+def test_a_dot_in_a_column_name_is_no_path(path):
+    assert_array_equal(read_table(save(path, {"a.b": [1.0, 2.0], "a": [3.0, 4.0]})).values, [[1, 3], [2, 4]])
+
+
+@pytest.mark.parametrize("name", [None, "sample"])
+def test_a_numeric_pandas_index_is_metadata(tmp_path, name):
+    frame = pd.DataFrame(COLUMNS, index=pd.Index([4, 3, 2, 1], name=name))
+    frame.to_parquet(tmp_path / "run.parquet")
+    table = read_table(tmp_path / "run.parquet")
+    assert_array_equal(table.values, X)
+    assert table.ids is None
+    assert table.metadata[name or "__index_level_0__"].tolist() == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize("name", [None, "sample"])
+def test_a_pandas_index_of_names_serves_as_ids(tmp_path, name):
+    pd.DataFrame(COLUMNS, index=pd.Index(list("wxyz"), name=name)).to_parquet(tmp_path / "run.parquet")
+    table = read_table(tmp_path / "run.parquet")
+    assert table.ids.tolist() == ["w", "x", "y", "z"]
+    assert_array_equal(table.values, X)
+
+
+def test_a_plain_pandas_frame_has_no_ids(tmp_path):
+    pd.DataFrame(COLUMNS).to_parquet(tmp_path / "run.parquet")
+    table = read_table(tmp_path / "run.parquet")
+    assert (table.ids, table.metadata) == (None, {})
+
+
+def test_a_file_with_fewer_rows_than_it_says_is_refused(tmp_path, monkeypatch):
+    save(tmp_path / "run.parquet", COLUMNS)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **kwargs: iter([]))
+    with pytest.raises(TableError, match="could not be read whole, it may be damaged: 0 of 4 rows are there"):
+        read_table(tmp_path / "run.parquet")
+
+
+def test_offsets_that_point_outside_the_file_are_refused(tmp_path):
+    path = save(tmp_path / "run.arrow", {"id": ["a", "bc", "def", "g"], **COLUMNS})
+    offsets = np.array([0, 1, 3, 6, 7], np.int32)
+    data = path.read_bytes()
+    assert data.count(offsets.tobytes()) == 1
+    path.write_bytes(data.replace(offsets.tobytes(), (offsets * 10**6).tobytes()))
+    with pytest.raises(TableError, match=r"run.arrow could not be read as .arrow, it may be damaged"):
+        read_table(path)
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path):
+    path = tmp_path / "run.parquet"
+    pq.write_table(
+        pa.table({"id": ["qqqq", "bc", "def", "g"], **COLUMNS}), path, compression="none", use_dictionary=False
+    )
+    path.write_bytes(path.read_bytes().replace(b"qqqq", b"\xff\xff\xff\xff"))
+    with pytest.raises(TableError, match=r"run.parquet could not be read as .parquet, it may be damaged"):
+        read_table(path)
