@@ -6,9 +6,10 @@ chunks of rows (`Rows`), on the CPU or on a CUDA device; everything of size d x 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,7 +39,9 @@ def to_numpy(x: Any) -> Array:
         x = x.numpy()
     if hasattr(x, "toarray"):  # scipy sparse
         x = x.toarray()
-    return np.asanyarray(x)
+    if isinstance(x, np.ma.MaskedArray):  # what is masked is missing
+        x = np.where(np.ma.getmaskarray(x), np.nan, np.ma.getdata(x))
+    return x if isinstance(x, np.memmap) else np.asarray(x)
 
 
 def like(result: Any, original: Any) -> Any:
@@ -49,7 +52,7 @@ def like(result: Any, original: Any) -> Any:
         dtype = original.dtype if original.dtype.is_floating_point else torch.float64
         return torch.as_tensor(result, dtype=dtype, device=original.device)
     dtype = getattr(original, "dtype", None)
-    if dtype in (np.float32, np.float64):
+    if isinstance(dtype, np.dtype) and np.issubdtype(dtype, np.floating):
         return result.astype(dtype, copy=False)
     return result
 
@@ -85,6 +88,14 @@ def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
     return x
 
 
+def as_paired(x: Any, y: Any) -> tuple[Any, Any]:
+    """Check that x and y are matrices with as many rows as each other, and return them."""
+    x, y = as_matrix(x, "x"), as_matrix(y, "y")
+    if len(x) != len(y):
+        raise InputError(f"x and y must have paired rows, but x has {len(x)} and y has {len(y)}")
+    return x, y
+
+
 def check_finite(x: Any, name: str) -> None:
     """Raise an error that names the rows of `x` holding NaN or infinity."""
     bad = np.flatnonzero(~finite_rows(x))
@@ -100,8 +111,10 @@ def finite_rows(x: Any) -> npt.NDArray[np.bool_]:
     keep = np.empty(len(x), dtype=bool)
     for part in row_chunks(*x.shape):
         # A sum is finite only if every term is (or it overflows, which the second look settles).
+        chunk = to_numpy(x[part])
+        chunk = chunk if chunk.dtype in (np.float32, np.float64) else chunk.astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
-            keep[part] = np.isfinite(to_numpy(x[part]).sum(axis=1, dtype=np.float64))
+            keep[part] = np.isfinite(chunk @ np.ones(chunk.shape[1], chunk.dtype))
     for row in np.flatnonzero(~keep):
         keep[row] = bool(np.isfinite(to_numpy(x[row : row + 1])).all())
     return keep
@@ -125,19 +138,21 @@ def resolve_device(device: str, *arrays: Any) -> str:
 
     numpy arrays and CPU tensors mean "cpu"; a CUDA tensor means its own device. "cuda" moves the rows there.
     """
+    if not isinstance(device, str) or not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        raise InputError(f"device must be 'auto', 'cpu' or 'cuda' (or 'cuda:1', ...), not {device!r}")
     if device == "auto":
         on = {str(x.device) for x in arrays if is_tensor(x) and x.device.type == "cuda"}
         return on.pop() if len(on) == 1 else "cpu"
     if device == "cpu":
         return device
-    if not device.startswith("cuda"):
-        raise InputError(f"device must be 'auto', 'cpu' or 'cuda' (or 'cuda:1', ...), not {device!r}")
     try:
         import torch
     except ImportError as error:
         raise MissingDependencyError("device 'cuda' needs torch: pip install 'congruence[torch]'") from error
     if not torch.cuda.is_available():
         raise InputError(f"device {device!r} was asked for, but torch sees no CUDA device on this machine")
+    if int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {device!r} was asked for, but torch sees only {torch.cuda.device_count()}")
     return device
 
 
@@ -151,6 +166,7 @@ class Rows:
     data: Any  # (n, d) numpy array, memory map or tensor
     device: str = "cpu"
     scale_rows: bool = False  # put every row on the unit sphere first
+    order: Array | None = None  # (n,) hand out row order[i] as row i: the rows in another pairing
 
     @property
     def n(self) -> int:
@@ -162,35 +178,43 @@ class Rows:
         """The number of dimensions."""
         return int(self.data.shape[1])
 
-    @cached_property
+    @property
     def mean(self) -> Float:
         """The mean row, shape (d,)."""
-        total = np.zeros(self.d)
-        for part in row_chunks(self.n, self.d):
-            total += to_numpy(self._raw(part).sum(0))
-        return total / self.n
+        return self._moments[0]
+
+    @property
+    def rounding(self) -> Float:
+        """How far storing a number may have moved it, root mean square per dimension, shape (d,)."""
+        return self._moments[1]
+
+    @property
+    def resolution(self) -> float:
+        """The Frobenius norm that the rounding of all stored numbers may have: what is below it may be nothing."""
+        return float(np.sqrt(self.n * np.square(self.rounding).sum()))
 
     @cached_property
-    def resolution(self) -> float:
-        """The smallest singular value that is more than rounding of the stored numbers.
-
-        Storing n x d numbers with relative rounding u adds a noise matrix whose largest singular value is about
-        u * rms * (sqrt(n) + sqrt(d)); directions below it carry no information.
-        """
-        squares = largest = 0.0
+    def _moments(self) -> tuple[Float, Float]:
+        total, squares, largest = np.zeros(self.d), np.zeros(self.d), 0.0
         for part in row_chunks(self.n, self.d):
             chunk = self._raw(part)
             largest = max(largest, float(abs(chunk).max()))
-            with np.errstate(over="ignore"):
-                squares += float((chunk * chunk).sum())
-        if largest != 0 and not 1e-140 < largest < 1e140:
-            raise InputError("the values are too large or too small to be squared; rescale them")
-        rms = float(np.sqrt(squares / (self.n * self.d)))
-        return float(_epsilon(self.data) * rms * (np.sqrt(self.n) + np.sqrt(self.d)))
+            if largest != 0 and not 1e-140 < largest < 1e140:
+                raise InputError("the values are too large or too small to be squared; rescale them")
+            total += to_numpy(chunk.sum(0))
+            squares += to_numpy((chunk * chunk).sum(0))
+        return total / self.n, _epsilon(self.data) * np.sqrt(squares / self.n)
+
+    def shuffled(self, order: Array) -> Rows:
+        """The same rows in another order, so that they stand beside other rows of another run."""
+        again = replace(self, order=order)
+        again.__dict__["_moments"] = self._moments  # they do not depend on the order
+        return again
 
     def take(self, index: slice | Array, width: int | None = None) -> Any:
         """Return the chosen rows minus the mean, float64, zero-padded to `width` columns."""
-        chunk = self._raw(index) - self._on_device(self.mean)
+        chunk = self._raw(index if self.order is None else self.order[index])
+        chunk = chunk - self._on_device(self.mean)
         if width is not None and width > self.d:
             padded = self._on_device(np.zeros((chunk.shape[0], width)))
             padded[:, : self.d] = chunk
@@ -200,6 +224,9 @@ class Rows:
     def _raw(self, index: slice | Array) -> Any:
         chunk = self._on_device(self.data[index])
         if self.scale_rows:
+            # First by the largest entry, so that no square can overflow or vanish.
+            largest = abs(chunk).max(1)
+            chunk = chunk / (largest if isinstance(largest, np.ndarray) else largest.values)[:, None]
             chunk = chunk / (chunk * chunk).sum(1)[:, None] ** 0.5
         return chunk
 
@@ -208,7 +235,9 @@ class Rows:
             return to_numpy(x).astype(np.float64, copy=False)
         import torch
 
-        x = x if is_tensor(x) else torch.from_numpy(np.ascontiguousarray(x))
+        if not is_tensor(x):
+            known = x.dtype.isnative and x.dtype.itemsize <= 8
+            x = torch.from_numpy(np.array(x, dtype=x.dtype if known else np.float64))  # a copy: maps are read-only
         return x.to(device=self.device, dtype=torch.float64)
 
 

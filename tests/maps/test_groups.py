@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
 from congruence.errors import InputError, NotInvertibleError
-from congruence.maps.groups import GROUPS, Map, fit_map, load_map
+from congruence.maps.groups import GROUPS, Map, complete_rotation, fit_map, load_map
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["alignment"]
 X, Y = np.array(ORACLE["X"]), np.array(ORACLE["Y"])
@@ -133,6 +133,16 @@ def test_files_that_are_not_maps_are_refused(tmp_path):
     save_file({"matrix": np.eye(2)}, tmp_path / "part.safetensors", metadata=about)
     with pytest.raises(InputError, match="cannot read a map"):
         load_map(tmp_path / "part.safetensors")
+    save_file({"matrix": np.eye(2)}, tmp_path / "list.safetensors", metadata={"congruence": "[1]"})
+    with pytest.raises(InputError, match="not a map saved by congruence"):
+        load_map(tmp_path / "list.safetensors")
+    parts = {"matrix": np.array(1.0), "source_mean": np.zeros(1), "target_mean": np.full(1, np.nan)}
+    save_file(parts, tmp_path / "scalar.safetensors", metadata=about)
+    with pytest.raises(InputError, match="does not hold a map: its parts have shapes"):
+        load_map(tmp_path / "scalar.safetensors")
+    save_file(parts | {"matrix": np.eye(1)}, tmp_path / "nan.safetensors", metadata=about)
+    with pytest.raises(InputError, match="it has NaN or infinite values"):
+        load_map(tmp_path / "nan.safetensors")
     parts = {"matrix": np.eye(2), "source_mean": np.zeros(3), "target_mean": np.zeros(2)}
     save_file(parts, tmp_path / "odd.safetensors", metadata=about)
     with pytest.raises(InputError, match="does not hold a map: its parts have shapes"):
@@ -167,6 +177,42 @@ def test_a_free_rotation_is_the_one_nearest_to_the_identity(rng):
     h = fit_map(x, y, "rigid")
     assert_allclose(h.matrix @ h.matrix.T, np.eye(10), atol=1e-12)
     assert np.trace(h.matrix) > 9.9
+
+
+@pytest.mark.parametrize("d", [4, 7, 12])
+def test_a_completed_rotation_is_a_rotation_and_as_near_to_the_identity_as_any(d, rng):
+    u, v = (np.linalg.qr(rng.normal(size=(d, 3)))[0] for _ in range(2))
+    found = complete_rotation(u, v)
+    assert_allclose(found @ found.T, np.eye(d), atol=1e-10)
+    assert_allclose(u.T @ found, v.T, atol=1e-10)
+    rest = [np.linalg.qr(np.hstack([side, rng.normal(size=(d, d - 3))]))[0][:, 3:] for side in (u, v)]
+    for seed in range(20):
+        other = u @ v.T + rest[0] @ rotation(d - 3, seed) @ rest[1].T
+        assert np.trace(other) <= np.trace(found) + 1e-9
+
+
+def test_the_rounding_of_float32_does_not_decide_a_free_rotation(rng):
+    x = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 8))
+    y = rng.normal(size=(100, 8))
+    exact, stored = (fit_map(z, y, "rigid").matrix for z in (x, x.astype(np.float32)))
+    assert_allclose(stored, exact, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.1])
+def test_a_constant_target_leaves_the_rotation_at_rest(value, rng):
+    x, y = rng.normal(size=(50, 3)), np.full((50, 3), value)
+    assert_allclose(fit_map(x, y, "rigid").matrix, np.eye(3), atol=1e-12)
+    assert fit_map(x, y, "similarity").scale == 0
+    assert_allclose(fit_map(y, x, "similarity").matrix, np.eye(3), atol=1e-12)
+    with pytest.raises(NotInvertibleError):
+        fit_map(x, y, "similarity").inverse()
+
+
+def test_values_that_cannot_be_squared_are_refused(rng):
+    x = rng.normal(size=(10, 2))
+    for group in GROUPS[1:]:
+        with pytest.raises(InputError, match="too large or too small to be squared"):
+            fit_map(x * 1e200, x, group)
 
 
 def test_too_few_rows_give_the_linear_map_of_minimum_norm(rng):

@@ -36,6 +36,37 @@ def test_re_pairings_move_every_row_within_its_fold(n, seed):
             assert_array_equal(np.sort(partner[fold]), fold)
 
 
+@given(st.integers(2, 12), st.integers(0, 100))
+def test_re_pairings_of_clusters_lead_to_other_clusters(clusters, seed):
+    rng = np.random.default_rng(seed)
+    cluster = np.repeat(np.arange(clusters), rng.integers(3, 6, size=clusters))
+    plan = protocol(len(cluster), nulls=3, cluster=cluster, seed=seed)
+    for partner in plan.repairings:
+        assert_array_equal(np.sort(partner), np.arange(len(cluster)))
+        if 2 * np.bincount(cluster).max() <= len(cluster):
+            assert (cluster[partner] != cluster).all()
+
+
+def test_folds_of_unequal_clusters_have_about_equal_rows(rng):
+    cluster = np.repeat(np.arange(40), rng.integers(1, 50, size=40))
+    sizes = [len(fold) for fold in protocol(len(cluster), folds=5, cluster=cluster).folds]
+    assert max(sizes) - min(sizes) < 50
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_the_null_is_that_of_maps_fitted_to_the_shuffled_rows(clustered, rng):
+    x, y = rng.normal(size=(2, 60, 3))
+    cluster = np.repeat(np.arange(12), 5) if clustered else None
+    near, plan = measured(x, y, "similarity", folds=4, nulls=2, cluster=cluster)
+    expected = []
+    for partner in plan.repairings:
+        for fold in plan.folds:
+            rest = np.setdiff1d(np.arange(60), fold)
+            h = fit_map(x[rest], y[partner][rest], "similarity")
+            expected += list(np.linalg.norm(h(x[fold]) - y[partner][fold], axis=1))
+    assert_allclose(near.null, np.mean(expected), atol=1e-10)
+
+
 def test_rows_of_a_cluster_stay_together(rng):
     cluster = rng.choice(["a", "b", "c", "d", "e", "f", "g"], 100)
     plan = protocol(100, folds=3, cluster=cluster)

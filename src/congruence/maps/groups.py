@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float, Rows, as_matrix, float64_beside, like
+from congruence.arrays import Float, Rows, as_matrix, as_paired, float64_beside, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.files import replacing
+from congruence.maps.algebra import svd
 from congruence.maps.matching import signed_permutation
 from congruence.maps.sums import Paired, sums_of
 
@@ -81,8 +82,8 @@ class Map:
         target_mean = (self.target_mean - other.source_mean) @ other.matrix + other.target_mean
         return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
 
-    def save(self, path: str | Path) -> None:
-        """Write the map as safetensors, with its group as JSON in the header; whole or not at all."""
+    def save(self, path: str | Path, **about: Any) -> None:
+        """Write the map as safetensors, with its group (and what else there is to say) as JSON in the header."""
         from safetensors.numpy import save_file
 
         tensors = {
@@ -90,7 +91,7 @@ class Map:
             "source_mean": np.ascontiguousarray(self.source_mean),
             "target_mean": np.ascontiguousarray(self.target_mean),
         }
-        header = {"congruence": json.dumps({"kind": "map", "group": self.group, "version": 1})}
+        header = {"congruence": json.dumps({"kind": "map", "group": self.group, "version": 1, "about": about})}
         with replacing(path) as temporary:
             save_file(tensors, temporary, metadata=header)
 
@@ -102,16 +103,27 @@ def load_map(path: str | Path) -> Map:
     try:
         with safe_open(path, framework="numpy") as file:
             about = json.loads((file.metadata() or {}).get("congruence", "{}"))
-            if about.get("kind") != "map" or about.get("group") not in GROUPS:
+            if not isinstance(about, dict) or about.get("kind") != "map" or about.get("group") not in GROUPS:
                 raise InputError(f"{path} is a safetensors file, but not a map saved by congruence")
             parts = {name: file.get_tensor(name) for name in ("matrix", "source_mean", "target_mean")}
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise InputError(f"cannot read a map from {path}: {error}") from error
-    width = len(parts["matrix"])
+    width = parts["source_mean"].size
     shapes = [part.shape for part in parts.values()]
-    if shapes != [(width, width), (width,), (width,)]:
+    if shapes != [(width, width), (width,), (width,)] or any(p.dtype != np.float64 for p in parts.values()):
         raise InputError(f"{path} does not hold a map: its parts have shapes {shapes}")
+    if not all(np.isfinite(part).all() for part in parts.values()):
+        raise InputError(f"{path} does not hold a map: it has NaN or infinite values")
     return Map(about["group"], **parts)
+
+
+def read_about(path: str | Path) -> dict[str, Any]:
+    """What was written beside a map by ``Map.save(path, **about)``."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        about = json.loads(file.metadata()["congruence"]).get("about", {})
+    return about if isinstance(about, dict) else {}
 
 
 def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
@@ -138,9 +150,7 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     """
     if group not in GROUPS:
         raise InputError(f"group must be one of {', '.join(GROUPS)}, not {group!r}")
-    x, y = as_matrix(x, "x"), as_matrix(y, "y")
-    if len(x) != len(y):
-        raise InputError(f"x and y must have paired rows, but x has {len(x)} and y has {len(y)}")
+    x, y = as_paired(x, y)
     return fit_group(sums_of(Rows(x), Rows(y)), group)
 
 
@@ -164,22 +174,37 @@ def _permutation(paired: Paired) -> Float:
 
 def _rotation(paired: Paired) -> Float:
     """The orthogonal polar factor of the cross product (Schönemann 1966)."""
-    u, s, vt = paired.svd
-    free = s <= s[0] * paired.width * np.finfo(np.float64).eps
-    rotation = u @ vt
-    if free.any():
-        # Directions the data do not determine: any rotation of them fits, so take the one nearest to the identity.
-        u0, v0 = u[:, free], vt[free].T
-        a, _, bt = linalg.svd(u0.T @ v0)
-        rotation += u0 @ (a @ bt - np.eye(len(a))) @ v0.T
-    return rotation
+    u, _, vt = paired.svd
+    return complete_rotation(u, vt.T)
+
+
+def complete_rotation(u: Float, v: Float) -> Float:
+    """The rotation that carries the columns of u onto those of v, both (d, k), and is else nearest to the identity.
+
+    Directions orthogonal to both stay where they are; inside the span of both, what is left of one is turned onto what
+    is left of the other by the orthogonal polar factor.
+    """
+    d, k = u.shape
+    if k == d:
+        return u @ v.T
+    span = np.eye(d) if 2 * k >= d else linalg.orth(np.hstack([u, v]), rcond=1e-10)  # (d, m)
+    rest = [_complement(span.T @ side) for side in (u, v)]  # each (m, m - k)
+    a, _, bt = svd(rest[0].T @ rest[1])
+    inside = (span.T @ u) @ (span.T @ v).T + rest[0] @ (a @ bt) @ rest[1].T
+    return np.eye(d) + span @ (inside - np.eye(span.shape[1])) @ span.T
+
+
+def _complement(basis: Float) -> Float:
+    """Orthonormal columns orthogonal to those of `basis`, shape (m, m - k)."""
+    if basis.shape[1] == 0:
+        return np.eye(len(basis))
+    return np.asarray(linalg.qr(basis)[0][:, basis.shape[1] :])
 
 
 def _similarity(paired: Paired) -> Float:
     """The rotation times the least-squares scale (Umeyama 1991)."""
-    spread = float(np.trace(paired.source.scatter))
-    constant = spread <= paired.source.rows.resolution**2  # then every scale fits equally
-    scale = 1.0 if constant else paired.svd[1].sum() / spread
+    size = np.square(paired.source.axes[1]).sum()  # the source's scatter, without what is rounding
+    scale = paired.svd[1].sum() / size if size > 0 else 1.0  # a constant source fits at every scale
     return _rotation(paired) * scale
 
 

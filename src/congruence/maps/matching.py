@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import optimize
 
-from congruence.arrays import Array, Float, Rows, as_matrix
-from congruence.errors import InputError
+from congruence.arrays import Array, Float, Rows, as_paired
+from congruence.maps.algebra import svd
 from congruence.maps.sums import Paired, Spread, sums_of
 
 CCA_COMPONENTS = 20  # as in the reference implementation of the weak MCC
@@ -91,7 +91,7 @@ class CCA:
 def fit_cca(paired: Paired, n_components: int = CCA_COMPONENTS) -> CCA:
     """Canonical correlation analysis by whitening both runs on their numerical rank."""
     white_x, white_y = _whitening(paired.source), _whitening(paired.target)
-    u, _, vt = linalg.svd(white_x.T @ paired.cross @ white_y, full_matrices=False)
+    u, _, vt = svd(white_x.T @ paired.cross @ white_y, full_matrices=False)
     return CCA(white_x @ u[:, :n_components], white_y @ vt[:n_components].T)
 
 
@@ -121,7 +121,7 @@ def _correlation(paired: Paired, cca: CCA | None) -> Float:
 
 def _varies(spread: Spread, variance: Float) -> Array:
     """Which dimensions vary by more than the rounding of the stored numbers."""
-    varies: Array = np.sqrt(np.maximum(variance, 0)) > spread.rows.resolution / np.sqrt(spread.rows.d)
+    varies: Array = np.sqrt(np.maximum(variance, 0)) > np.sqrt(spread.n) * spread.rows.rounding
     return varies
 
 
@@ -131,7 +131,5 @@ def _whitening(spread: Spread) -> Float:
 
 
 def _paired(x: Any, y: Any) -> Paired:
-    x, y = as_matrix(x, "x"), as_matrix(y, "y")
-    if len(x) != len(y):
-        raise InputError(f"x and y must have paired rows, but x has {len(x)} and y has {len(y)}")
+    x, y = as_paired(x, y)
     return sums_of(Rows(x), Rows(y))

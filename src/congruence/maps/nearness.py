@@ -6,19 +6,23 @@ others), and as a null (held out again, after the pairing of the rows was destro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, Rows, float64_beside, row_chunks, to_numpy
 from congruence.errors import InputError
+from congruence.maps.algebra import one_thread
 from congruence.maps.groups import Map
 from congruence.maps.sums import Paired, PairSums, pair_sums
 
 Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and which fold they leave out
 Tick = Callable[[], None]
+
+NULL_ROWS = 20_000  # rows scored in each re-pairing; maps are fitted on all
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,18 @@ class Protocol:
 
     folds: list[Array]  # row indices of each fold
     unit: Array  # (n,) the cluster of each row; rows of a cluster stay together
+    clustered: bool
     repairings: list[Array]  # each (n,): the partner of every row in a destroyed pairing
     bootstrap: int
     seed: int
+
+    @cached_property
+    def fold_of(self) -> Array:
+        """The number of the fold that holds each row, shape (n,)."""
+        number = np.empty(len(self.unit), dtype=int)
+        for k, fold in enumerate(self.folds):
+            number[fold] = k
+        return number
 
 
 def protocol(
@@ -80,11 +93,7 @@ def protocol(
     cluster: Array | None = None,
     seed: int = 0,
 ) -> Protocol:
-    """Deal n rows (or clusters of rows) into folds and draw the re-pairings of the null.
-
-    Re-pairings shuffle rows inside each fold and leave none in place, so that what is fitted for a fold has seen
-    the same rows as the true pairing and only the pairing differs.
-    """
+    """Deal n rows (or clusters of rows) into folds of about the same size and draw the re-pairings of the null."""
     unit = np.arange(n) if cluster is None else np.unique(cluster, return_inverse=True)[1]
     units = int(unit.max()) + 1
     if cluster is not None and units < 2:
@@ -93,15 +102,40 @@ def protocol(
     if count < 2:
         raise InputError(f"holding rows out takes at least 4 paired rows, but there are only {n}")
     rng = np.random.default_rng(seed)
-    dealt = np.empty(units, dtype=int)
-    dealt[rng.permutation(units)] = np.arange(units) % count
+    dealt = _deal(np.bincount(unit), count, rng)
     parts = [np.flatnonzero(dealt[unit] == k) for k in range(count)]
-    repairings = [_shuffled_inside(parts, n, rng) for _ in range(nulls)]
-    return Protocol(parts, unit, repairings, bootstrap, seed)
+    repairings = [repairing(parts, unit, cluster is not None, rng) for _ in range(nulls)]
+    return Protocol(parts, unit, cluster is not None, repairings, bootstrap, seed)
 
 
-def _shuffled_inside(folds: list[Array], n: int, rng: np.random.Generator) -> Array:
-    partner = np.arange(n)
+def _deal(sizes: Array, folds: int, rng: np.random.Generator) -> Array:
+    """Deal clusters into folds, the largest first and each to the fold with the fewest rows so far."""
+    dealt = np.empty(len(sizes), dtype=int)
+    shuffled = rng.permutation(len(sizes))
+    if sizes.max() == 1:
+        dealt[shuffled] = np.arange(len(sizes)) % folds
+        return dealt
+    rows = np.zeros(folds, dtype=int)
+    for cluster in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
+        dealt[cluster] = rows.argmin()
+        rows[dealt[cluster]] += sizes[cluster]
+    return dealt
+
+
+def repairing(folds: list[Array], unit: Array, clustered: bool, rng: np.random.Generator) -> Array:
+    """Draw a partner for every row that is not its own, shape (n,).
+
+    Single rows are shuffled inside each fold, so that what is fitted for a fold has seen the same rows as in the true
+    pairing. Rows of a cluster resemble each other, so there each row gets its partner from another cluster, as far as
+    no cluster holds more than half of the rows.
+    """
+    partner = np.arange(len(unit))
+    if clustered:
+        place = rng.permutation(int(unit.max()) + 1)
+        ring = np.lexsort([rng.random(len(unit)), place[unit]])  # cluster by cluster, in random order
+        largest = int(np.bincount(unit).max())
+        partner[ring] = np.roll(ring, rng.integers(largest, max(largest, len(unit) - largest) + 1))
+        return partner
     for fold in folds:
         ring = rng.permutation(fold)
         partner[ring] = np.roll(ring, 1)  # one cycle: no row keeps its partner
@@ -116,30 +150,34 @@ def measure(
     Returns the nearness and the map fitted to all rows, by name. `tick` is called after each of the
     1 + nulls rounds, for a progress bar.
     """
-    maps = {name: fit(sums.outside(None), None) for name, fit in fits.items()}
+    maps = _fit_all(fits, sums.outside(None), None)
     in_sample = row_errors(maps, sums.source.rows, sums.target.rows, np.arange(sums.source.rows.n))
-    held_out = _held_out(sums, fits, plan.folds, None)
+    held_out = np.empty((len(fits), sums.source.rows.n))
+    for fold, errors in zip(plan.folds, _held_out(sums, fits, plan.folds), strict=True):
+        held_out[:, fold] = errors
     tick()
-    null = dict.fromkeys(fits, 0.0)
+    null, few = np.zeros(len(fits)), _sampled(plan)
     for partner in plan.repairings:
-        shuffled = _held_out(pair_sums(sums.source, sums.target, partner), fits, plan.folds, partner)
-        for name in fits:
-            null[name] += float(shuffled[name].mean()) / len(plan.repairings)
+        target = sums.target.shuffled(partner, inside_folds=not plan.clustered)
+        null += np.concatenate(_held_out(pair_sums(sums.source, target), fits, few), axis=1).mean(1)
         tick()
     return {
-        name: _summary(name, in_sample[name], held_out[name], null[name] if plan.repairings else np.nan, diameter, plan)
-        for name in fits
+        name: _summary(name, in_sample[name], held_out[i], null[i] / len(plan.repairings or [0]), diameter, plan)
+        for i, name in enumerate(fits)
     }, maps
 
 
-def row_errors(
-    maps: Mapping[str, Map], x: Rows, y: Rows, index: Array, partner: Array | None = None
-) -> dict[str, Float]:
+def _fit_all(fits: Mapping[str, Fit], paired: Paired, fold: int | None) -> dict[str, Map]:
+    with one_thread(paired.width):
+        return {name: fit(paired, fold) for name, fit in fits.items()}
+
+
+def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[str, Float]:
     """The distance |h(x_i) - y_i| of every chosen row for every map h, each of shape (len(index),)."""
     errors = {name: np.empty(len(index)) for name in maps}
     for part in row_chunks(len(index), max(x.d, y.d)):
         chunk = x.take(index[part])
-        target = y.take((index if partner is None else partner[index])[part], width=max(x.d, y.d))
+        target = y.take(index[part], width=max(x.d, y.d))
         for name, h in maps.items():
             errors[name][part] = _distances(h, chunk, target, x, y)
     return errors
@@ -148,19 +186,33 @@ def row_errors(
 def _distances(h: Map, chunk: Any, target: Any, x: Rows, y: Rows) -> Float:
     # Chunks are centred; what is left of the means after the map is one small vector, added at the end.
     offset = h(x.mean[None])[0] - np.pad(y.mean, (0, h.width - y.d))
-    miss = chunk @ float64_beside(h.matrix[: x.d], chunk) - target + float64_beside(offset, chunk)
+    moved = _times(chunk, h, x.d)
+    miss = moved - target + float64_beside(offset, chunk)
     return to_numpy((miss * miss).sum(1) ** 0.5)
 
 
-def _held_out(sums: PairSums, fits: Mapping[str, Fit], folds: list[Array], partner: Array | None) -> dict[str, Float]:
-    x, y = sums.source.rows, sums.target.rows
-    errors = {name: np.empty(x.n) for name in fits}
-    for k, fold in enumerate(folds):
-        paired = sums.outside(k)
-        maps = {name: fit(paired, k) for name, fit in fits.items()}
-        for name, values in row_errors(maps, x, y, fold, partner).items():
-            errors[name][fold] = values
+def _times(chunk: Any, h: Map, d: int) -> Any:
+    """Chunk @ matrix; a permutation of full width only picks columns, which is far cheaper than a product."""
+    if d < h.width or h.group not in ("identity", "permutation"):
+        return chunk @ float64_beside(h.matrix[:d], chunk)
+    source = np.abs(h.matrix).argmax(0)  # column j of the result is column source[j] of the chunk
+    return chunk[:, source] * float64_beside(h.matrix[source, np.arange(d)], chunk)
+
+
+def _held_out(sums: PairSums, fits: Mapping[str, Fit], scored: list[Array]) -> list[Float]:
+    """The errors of the scored rows of each fold under maps fitted without it: for each, (fits, rows)."""
+    errors = []
+    for k, rows in enumerate(scored):
+        maps = _fit_all(fits, sums.outside(k), k)
+        errors.append(np.array(list(row_errors(maps, sums.source.rows, sums.target.rows, rows).values())))
     return errors
+
+
+def _sampled(plan: Protocol) -> list[Array]:
+    """Some rows of each fold: the null is a mean over many re-pairings, so that many rows of each are enough."""
+    rng = np.random.default_rng(plan.seed)
+    most = max(NULL_ROWS // len(plan.folds), 1)
+    return [np.sort(rng.permutation(fold)[:most]) if len(fold) > most else fold for fold in plan.folds]
 
 
 def _summary(group: str, in_sample: Float, held_out: Float, null: float, diameter: float, plan: Protocol) -> Nearness:
@@ -173,9 +225,25 @@ def _summary(group: str, in_sample: Float, held_out: Float, null: float, diamete
         q95=float(np.quantile(in_sample, 0.95)),
         sup=float(in_sample.max()),
         held_out=HeldOut(float(held_out.mean()), low, high),
-        null=null / diameter,
+        null=null / diameter if plan.repairings else float("nan"),
         errors=held_out,
     )
+
+
+def bootstrap_ratio(a: Float, b: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
+    """The 95 % percentile interval of mean(a) / mean(b) for two errors of the same rows, drawn together."""
+    low, high = np.quantile(
+        [weight @ a / (weight @ b) for weight in _draws(unit, draws, seed)] if draws else [np.nan], [0.025, 0.975]
+    )
+    return float(low), float(high)
+
+
+def _draws(unit: Array, draws: int, seed: int) -> Iterator[Float]:
+    """How often each row is drawn when units are drawn anew, each (n,)."""
+    rng = np.random.default_rng(seed)
+    units = int(unit.max()) + 1
+    for _ in range(draws):
+        yield np.bincount(rng.integers(units, size=units), minlength=units)[unit].astype(float)
 
 
 def bootstrap_interval(values: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
@@ -185,12 +253,6 @@ def bootstrap_interval(values: Float, unit: Array, draws: int, seed: int) -> tup
     """
     if draws < 1:
         return float("nan"), float("nan")
-    total = np.bincount(unit, weights=values)
-    count = np.bincount(unit).astype(float)
-    rng = np.random.default_rng(seed)
-    means = np.empty(draws)
-    for b in range(draws):
-        drawn = rng.integers(len(total), size=len(total))
-        means[b] = total[drawn].sum() / count[drawn].sum()
+    means = [weight @ values / weight.sum() for weight in _draws(unit, draws, seed)]
     low, high = np.quantile(means, [0.025, 0.975])
     return float(low), float(high)

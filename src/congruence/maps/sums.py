@@ -14,6 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
+from congruence.maps.algebra import eigh, svd
 
 # Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
 DOUBTFUL = 1e-11
@@ -37,17 +38,26 @@ class Spread:
     def axes(self) -> tuple[Float, Float]:
         """Principal axes (d, r) and singular values (r,) of the centred rows, without those that are rounding.
 
-        Taken from the scatter matrix where that resolves them, from a QR of the rows where it does not.
+        What is rounding is decided with every dimension measured in units of its own rounding, so that one large
+        dimension does not drown the others. Taken from the scatter matrix where that resolves the singular values,
+        from a QR of the rows where it does not.
         """
-        values, vectors = linalg.eigh(self.scatter)
+        rounding = self.rows.rounding
+        unit = np.where(rounding > 0, rounding, rounding.min(where=rounding > 0, initial=1.0))  # (d,)
+        values, vectors = eigh(self.scatter / np.outer(unit, unit))
         if values[0] < DOUBTFUL * values[-1] or values[-1] <= 0:
-            _, singular, vectors_t = linalg.svd(self._triangle(), full_matrices=False)
-            vectors = vectors_t.T
+            _, singular, vectors_t = svd(self._triangle() / unit, full_matrices=False)
         else:
-            singular, vectors = np.sqrt(values[::-1]), vectors[:, ::-1]
-        floor = np.finfo(np.float64).eps * max(self.n, len(values)) * singular[0]
-        keep = singular > max(self.rows.resolution, floor)
-        return vectors[:, keep], singular[keep]
+            singular, vectors_t = np.sqrt(values), vectors.T
+        # Noise of unit size in an n x d matrix has singular values up to about this.
+        noise = np.sqrt(self.n) + np.sqrt(self.rows.d)
+        floor = np.finfo(np.float64).eps * max(self.n, self.rows.d) * singular.max(initial=0)
+        keep = singular > max(noise, floor)
+        if not keep.any():
+            return np.zeros((self.rows.d, 0)), np.zeros(0)
+        factor = singular[keep, None] * vectors_t[keep] * unit  # (r, d): factor.T @ factor is the scatter that is left
+        _, singular, vectors_t = svd(factor, full_matrices=False)
+        return vectors_t.T, singular
 
     def solve(self, cross: Float) -> Float:
         """Least squares of minimum norm: the pseudo-inverse of the scatter times `cross`, shape (d, d_y)."""
@@ -90,6 +100,15 @@ class RunSums:
             spreads.append(self._spread(index, total - self.totals[fold], product - self.products[fold]))
         return [*spreads, self._spread(np.arange(self.rows.n), total, product)]
 
+    def shuffled(self, order: Array, *, inside_folds: bool) -> RunSums:
+        """The sums of the same rows in another order; an order that stays inside the folds changes none of them."""
+        rows = self.rows.shuffled(order)
+        if not inside_folds:
+            return run_sums(rows, self.folds)
+        again = RunSums(rows, self.folds, self.totals, self.products)
+        again.__dict__["_outside"] = self._outside
+        return again
+
     def _spread(self, index: Array, total: Float, product: Float) -> Spread:
         mean = total / max(len(index), 1)
         return Spread(self.rows, index, mean, product - len(index) * np.outer(mean, mean))
@@ -116,9 +135,17 @@ class Paired:
 
     @cached_property
     def svd(self) -> tuple[Float, Float, Float]:
-        """The singular value decomposition of the padded cross product."""
-        u, s, vt = linalg.svd(self.padded)
-        return u, s, vt
+        """The singular value decomposition of the cross product on directions that are more than rounding.
+
+        Shapes (width, k), (k,) and (k, width): k is the number of directions in which the two runs have anything to
+        do with each other.
+        """
+        axes_x, axes_y = self.source.axes[0], self.target.axes[0]
+        u, s, vt = svd(axes_x.T @ self.cross @ axes_y, full_matrices=False)
+        keep = s > s.max(initial=0) * self.width * np.finfo(np.float64).eps
+        left, right = axes_x @ u[:, keep], axes_y @ vt[keep].T
+        pad = [((0, self.width - len(side)), (0, 0)) for side in (left, right)]
+        return np.pad(left, pad[0]), s[keep], np.pad(right, pad[1]).T
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,19 +180,13 @@ def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
     return RunSums(rows, folds, totals, products)
 
 
-def pair_sums(source: RunSums, target: RunSums, partner: Array | None = None) -> PairSums:
-    """Sum the cross products of two runs over their folds.
-
-    `partner`, shape (n,), says which target row goes with each source row; it must not lead out of a fold, so
-    that the spreads of the target stay what they are. By default rows go together as they come.
-    """
+def pair_sums(source: RunSums, target: RunSums) -> PairSums:
+    """Sum the cross products of two runs over their folds: one pass over the rows."""
     products = np.zeros((len(source.folds), source.rows.d, target.rows.d))
     for k, fold in enumerate(source.folds):
         for part in row_chunks(len(fold), max(source.rows.d, target.rows.d)):
             index = fold[part]
-            x = source.rows.take(index)
-            y = target.rows.take(index if partner is None else partner[index])
-            products[k] += to_numpy(x.T @ y)
+            products[k] += to_numpy(source.rows.take(index).T @ target.rows.take(index))
     return PairSums(source, target, products)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
+from congruence.maps.algebra import one_thread
 from congruence.maps.sums import Spread
 
 MAX_ITERATIONS = 200
@@ -34,11 +35,10 @@ class Unmixing:
         return len(self.unmixing)
 
 
-def unmix(spread: Spread, *, seed: int = 0, start: Unmixing | None = None) -> Unmixing:
+def unmix(spread: Spread, *, seed: int = 0) -> Unmixing:
     """Whiten the rows of `spread` on their numerical rank and rotate them to independent components.
 
-    The rotation starts at random (from `seed`), or from `start`, an unmixing of mostly the same rows, which
-    saves iterations.
+    The rotation starts at random, from `seed`.
     """
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
@@ -48,12 +48,11 @@ def unmix(spread: Spread, *, seed: int = 0, start: Unmixing | None = None) -> Un
     white = (to_numpy(spread.rows.take(spread.index)) - spread.mean) @ (axes / deviation)  # (n, k)
     rotation, iterations, converged = np.eye(len(singular)), 0, True
     if len(singular) > 1:
-        warm = start is not None and start.k == len(singular)
-        first = start.unmixing @ (axes * deviation) if warm and start is not None else None  # (k, k), near orthogonal
-        ica = FastICA(whiten=False, max_iter=MAX_ITERATIONS, tol=TOLERANCE, random_state=seed, w_init=first)
+        ica = FastICA(whiten=False, max_iter=MAX_ITERATIONS, tol=TOLERANCE, random_state=seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            ica.fit(white)
+            with one_thread(len(singular)):
+                ica.fit(white)
         rotation, iterations = ica.components_, int(ica.n_iter_)
         converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
     return Unmixing(
