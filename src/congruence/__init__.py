@@ -19,12 +19,16 @@ _HOMES = {
     "Map": "congruence.maps.groups",
     "Table": "congruence.tables",
     "compare": "congruence.align.compare",
+    "consensus": "congruence.align.consensus",
     "diameter": "congruence.maps.diameter",
     "fit_map": "congruence.maps.groups",
     "load_map": "congruence.maps.groups",
+    "load_translator": "congruence.align.translate",
     "read_table": "congruence.tables",
+    "translate": "congruence.align.translate",
     "write_report": "congruence.report",
     "write_table": "congruence.tables",
+    "write_translation_report": "congruence.report",
 }
 
 __all__ = [
@@ -34,21 +38,27 @@ __all__ = [
     "Table",
     "__version__",
     "compare",
+    "consensus",
     "diameter",
     "fit_map",
     "load_map",
+    "load_translator",
     "read_table",
+    "translate",
     "write_report",
     "write_table",
+    "write_translation_report",
 ]
 
 if TYPE_CHECKING:
     from congruence.align.aligner import Aligner
     from congruence.align.compare import compare
     from congruence.align.comparison import Comparison
+    from congruence.align.consensus import consensus
+    from congruence.align.translate import load_translator, translate
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
-    from congruence.report import write_report
+    from congruence.report import write_report, write_translation_report
     from congruence.tables import Table, read_table, write_table
 
 

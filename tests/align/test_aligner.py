@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from congruence import Aligner
-from congruence.errors import NotInvertibleError
+from congruence.errors import InputError, NotInvertibleError
 
 
 @parametrize_with_checks([Aligner(), Aligner("linear"), Aligner("permutation")])
@@ -48,3 +48,12 @@ def test_a_map_without_inverse_says_so(rng):
     x, y = rng.normal(size=(50, 3)), rng.normal(size=(50, 1))
     with pytest.raises(NotInvertibleError, match="rank 1 of 3"):
         Aligner("linear").fit(x, y).inverse_transform(y)
+
+
+def test_targets_of_another_shape_are_refused(rng):
+    x, y = rng.normal(size=(2, 50, 3))
+    aligner = Aligner("rigid").fit(x, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        aligner.score(x, y[:1])
+    with pytest.raises(InputError, match="y has 6 columns, but this map gives 3"):
+        aligner.score(x, np.hstack([y, y]))

@@ -196,6 +196,76 @@ def test_tensors_and_arrays_give_the_same_answer(rng):
     assert compare([torch.from_numpy(x), torch.from_numpy(y)], groups=LADDER, **QUICK).to_json() == plain
 
 
+def test_one_large_dimension_does_not_drown_the_others():
+    """bfloat16 with one far-off column, as language models have: the run must still be found equal to itself."""
+    x = torch.randn(500, 16, generator=torch.Generator().manual_seed(0))
+    x[:, 3] += 2000
+    x = x.to(torch.bfloat16)
+    pair = compare([x, x.clone()], groups=LADDER, **QUICK).pairs[0]
+    assert pair.groups["linear"].held_out.mean < 1e-10
+    scaled = (x.float() * torch.linspace(0.5, 2, 16)).numpy()
+    pair = compare([x, scaled], groups=("similarity", "linear"), **QUICK).pairs[0]
+    assert pair.groups["linear"].rms < 0.01
+    wide = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32) * np.float32([1e9, 1])
+    pair = compare([wide, wide / np.float32([1e9, 1])], groups=["linear"], **QUICK).pairs[0]
+    assert pair.groups["linear"].held_out.mean < 1e-5
+
+
+def test_the_null_of_clustered_rows_destroys_what_clusters_share(rng):
+    """Five plates in five folds: a shuffle inside folds would leave the plates paired."""
+    plate = np.repeat(np.arange(5), 60)
+    centres = 3 * rng.normal(size=(5, 4))
+    x, y = (
+        centres[plate] @ turn + rng.normal(size=(300, 4)) for turn in (np.eye(4), ortho_group.rvs(4, random_state=0))
+    )
+    with pytest.warns(FewRowsWarning, match="only 5 clusters"):
+        result = compare([x, y], cluster=plate, groups=["similarity"], nulls=10)
+    assert result.pairs[0].verdict.rung == "similarity"
+    assert any("only 5 clusters" in note for note in result.advice)
+
+
+def test_a_shifted_permutation_has_no_efficiency_to_speak_of(rng):
+    x = cloud(rng).astype(np.float32)
+    y = x[:, ::-1] + np.float32(7)
+    assert np.isnan(compare([x, y], **QUICK).pairs[0].efficiency)
+
+
+def test_directions_of_huge_and_tiny_rows_are_compared(rng):
+    x = cloud(rng)
+    for scale in (1e200, 1e-200):
+        pair = compare([x * scale, x], normalize="cosine", groups=["identity"], **QUICK).pairs[0]
+        assert pair.groups["identity"].sup < 1e-12
+
+
+def test_tables_keep_their_names(rng, tmp_path):
+    from congruence.tables import Table
+
+    np.save(tmp_path / "a.npy", cloud(rng))
+    tables = [Table(cloud(rng), "model.v2"), Table(cloud(rng), "baseline", path=tmp_path / "a.npy"), tmp_path / "a.npy"]
+    result = compare(tables, groups=["identity"], **QUICK)
+    assert [run.name for run in result.runs] == ["model.v2", "baseline", "a"]
+
+
+def test_data_frames_must_agree_about_their_rows(rng):
+    import pandas as pd
+
+    x = pd.DataFrame(cloud(rng))
+    assert compare([x, x], groups=["identity"], **QUICK).pairs[0].groups["identity"].sup == 0
+    with pytest.raises(InputError, match="the data frames run0 and run1 have different indexes"):
+        compare([x, x.iloc[::-1]])
+
+
+def test_masked_and_matrix_arrays_are_understood(rng):
+    x = cloud(rng)
+    masked = np.ma.masked_array(x, mask=np.zeros_like(x, dtype=bool))
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.matrix(x)
+    assert compare([matrix, masked], groups=["identity"], **QUICK).pairs[0].groups["identity"].sup == 0
+    masked[7, 0] = np.ma.masked
+    with pytest.raises(InputError, match=r"NaN or infinite values in 1 row of 400 \(row 7\)"):
+        compare([x, masked])
+
+
 def test_memory_maps_are_compared_where_they_lie(rng, tmp_path):
     x, y = cloud(rng), cloud(rng)
     np.save(tmp_path / "x.npy", x)
@@ -276,9 +346,17 @@ def test_a_comparison_prints_its_verdict_and_table(rng):
         ({"groups": ["rigid", "rigid"]}, "groups names one twice: rigid, rigid"),
         ({"directions": "up"}, "directions must be 'forward' or 'both', not 'up'"),
         ({"normalize": "l1"}, "normalize must be None or 'cosine', not 'l1'"),
-        ({"folds": 1}, "folds must be at least 2, not 1"),
-        ({"nulls": -1}, "nulls must be at least 0, not -1"),
-        ({"bootstrap": -1}, "bootstrap must be at least 0, not -1"),
+        ({"folds": 1}, "folds must be a whole number of at least 2, not 1"),
+        ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
+        ({"bootstrap": -1}, "bootstrap must be a whole number of at least 0, not -1"),
+        ({"folds": 2.5}, "folds must be a whole number of at least 2, not 2.5"),
+        ({"nulls": "3"}, "nulls must be a whole number of at least 0, not '3'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
+        ({"device": 0}, "device must be 'auto', 'cpu' or 'cuda'"),
+        ({"device": "cudafoo"}, "device must be 'auto', 'cpu' or 'cuda'"),
+        ({"cluster": [None] + ["a"] * 7}, r"cluster has missing labels \(row 0\)"),
+        ({"cluster": [float("nan")] * 2 + [1.0] * 6}, r"cluster has missing labels \(row 0, 1\)"),
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda'"),
         ({"cluster": [1, 2]}, r"cluster must have one label per row, shape \(8,\), but has shape \(2,\)"),
         ({"cluster": "plate"}, "cluster='plate' names a metadata column, but arrays have none"),
@@ -306,6 +384,7 @@ def test_wrong_options_are_named(change, message, rng):
         ([[[1, 2], [3]], np.eye(4)], "run0 is ragged"),
         ([np.eye(4) * 1j, np.eye(4)], "run0 must hold real numbers, but its dtype is complex128"),
         ([np.array([["a"]] * 4), np.eye(4)], "run0 must hold real numbers"),
+        ({1: np.eye(4), "1": np.eye(4)}, "runs must have different names, but are called 1, 1"),
         ([np.zeros((0, 3)), np.eye(4)], r"run0 is empty: its shape is \(0, 3\)"),
     ],
 )
@@ -319,6 +398,27 @@ def test_rows_without_direction_are_refused_under_cosine(rng):
     x[5] = 0
     with pytest.raises(InputError, match=r"run0 has rows that are all zero and so have no direction \(row 5\)"):
         compare([x, rng.normal(size=(8, 2))], normalize="cosine")
+
+
+def test_the_consensus_comes_along_when_asked_for(rng):
+    runs = {name: cloud(rng) for name in "abc"}
+    result = compare(runs, groups=["similarity"], consensus=True, **QUICK)
+    assert set(result.consensus.held_out) == set(runs)
+    assert set(json.loads(result.to_json())["consensus"]["runs"]) == set(runs)
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([1, 2], "steps must have one entry for each of the 3 runs, not 2"),
+        ([1, 3, 2], "steps must rise from run to run, but are 1, 3, 2"),
+    ],
+)
+def test_wrong_steps_are_named(steps, message, rng):
+    with pytest.raises(InputError, match=message):
+        compare([cloud(rng) for _ in range(3)], steps=steps)
+    with pytest.raises(InputError, match="compared forward only"):
+        compare([cloud(rng) for _ in range(3)], steps=[1, 2, 3], directions="both")
 
 
 def test_an_unknown_pair_is_named(rng):

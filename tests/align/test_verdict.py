@@ -6,14 +6,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.align.comparison import efficiency
-from congruence.align.verdict import advice_on_rows, judge, percent
+from congruence.align.verdict import advice_on_clusters, advice_on_rows, clearly_better, judge, percent
 from congruence.maps.nearness import HeldOut, Nearness
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["efficiency"]
 
 
 def near(group, mean, null=0.05, width=0.001):
-    return Nearness(group, mean, mean, mean, mean, HeldOut(mean, mean - width, mean + width), null, np.empty(0))
+    errors = mean * np.random.default_rng(0).uniform(0.5, 1.5, size=500)
+    return Nearness(group, mean, mean, mean, mean, HeldOut(mean, mean - width, mean + width), null, errors)
 
 
 def ladder(**means):
@@ -31,6 +32,7 @@ def test_efficiency_is_undefined_where_the_rotation_gains_nothing():
     assert np.isnan(efficiency(0.1, 0.1, 0.05))
     assert np.isnan(efficiency(0.1, 0.2, 0.05))
     assert np.isnan(efficiency(float("nan"), 0.2, 0.05))
+    assert np.isnan(efficiency(3e-8, 1e-8, 0.3))  # both are rounding
 
 
 @pytest.mark.parametrize(
@@ -42,15 +44,22 @@ def test_efficiency_is_undefined_where_the_rotation_gains_nothing():
         ({"identity": 0.04, "similarity": 0.003, "linear": 0.003}, 1000, "holds", "similarity", "rotation and a scale"),
         ({"identity": 0.04, "similarity": 0.02, "linear": 0.01}, 1000, "fails", "linear", "mostly a rotation"),
         ({"identity": 0.06, "similarity": 0.03, "linear": 0.01}, 1000, "fails", "linear", "more than a rotation"),
-        ({"identity": 0.04, "similarity": 0.02, "linear": 0.02}, 1000, "ambiguous", "similarity", "related, but"),
+        ({"identity": 0.04, "similarity": 0.02, "linear": 0.02}, 1000, "ambiguous", "similarity", "mostly a rotation"),
         ({"identity": 0.04, "similarity": 0.02, "linear": 0.02}, 50, "unknown", "similarity", "too few rows"),
         ({"identity": 0.06, "similarity": 0.05, "linear": 0.05}, 1000, "fails", "none", "no more alike than unrelated"),
         ({"identity": 0.06, "similarity": 0.05, "linear": 0.05}, 15, "unknown", "none", "too few rows"),
         ({"similarity": 0.04, "linear": 0.01}, 15, "unknown", "linear", "too few rows"),
         ({"similarity": 0.001, "linear": 0.001}, 15, "holds", "similarity", "only a rotation"),
-        ({"linear": 0.002}, 1000, "holds", "linear", "is a linear map"),
-        ({"permutation": 0.03}, 1000, "ambiguous", "permutation", "related, but"),
+        ({"similarity": 0.02, "linear": 0.001}, 1000, "fails", "linear", "is a linear map, more than a rotation"),
+        ({"linear": 0.002}, 1000, "unknown", "linear", "was not tried"),
+        ({"identity": 0.04, "linear": 0.002}, 1000, "unknown", "linear", "was not tried"),
+        ({"identity": 0.06}, 1000, "unknown", "none", "was not tried"),
+        ({"permutation": 0.03}, 1000, "unknown", "permutation", "was not tried"),
+        ({"permutation": 0.001}, 1000, "holds", "permutation", "Only the order and signs"),
+        ({"permutation": 1e-9, "similarity": 0.04}, 15, "holds", "permutation", "Only the order and signs"),
         ({"rigid": 0.003, "linear": 0.003}, 1000, "holds", "rigid", "only a rotation."),
+        ({"similarity": 0.0055, "linear": 0.0055}, 1000, "ambiguous", "similarity", "mostly a rotation"),
+        ({"similarity": 0.03, "linear": 0.03}, 1000, "ambiguous", "similarity", "related, but"),
     ],
 )  # fmt: skip
 def test_the_verdict_follows_from_held_out_numbers(means, n, status, rung, headline):
@@ -71,10 +80,35 @@ def test_ica_alone_gives_no_verdict():
     assert judge({"ica": near("ica", 0.01)}, 100, 3).status == "unknown"
 
 
-def test_without_a_null_only_a_perfect_match_counts_as_related():
-    bare = {"similarity": near("similarity", 0.01, null=float("nan"), width=float("nan"))}
-    assert judge(bare, 1000, 3).rung == "none"
-    assert "unrelated runs" not in judge(bare, 1000, 3).detail
+@pytest.mark.parametrize(("mean", "status"), [(0.01, "unknown"), (1e-9, "holds")])
+def test_without_a_null_only_a_perfect_match_is_judged(mean, status):
+    bare = {g: near(g, mean, null=float("nan"), width=float("nan")) for g in ("similarity", "linear")}
+    found = judge(bare, 1000, 3)
+    assert found.status == status
+    assert "unrelated" not in found.headline + found.detail
+
+
+def test_groups_are_compared_on_the_same_rows():
+    """Heavy tails make both intervals wide, but on every row the linear map leaves a third less."""
+    errors = np.random.default_rng(0).pareto(1.5, size=200)
+    wide = [
+        Nearness(g, m, m, m, m, HeldOut(m, m / 2, m * 2), 0.5, m * errors / errors.mean())
+        for g, m in (("similarity", 0.3), ("linear", 0.2))
+    ]
+    assert clearly_better(wide[1], wide[0])
+    assert not clearly_better(wide[0], wide[1])
+    outlier = np.r_[np.ones(199), 400]  # on one row each, and not the same
+    lone = [
+        Nearness("any", m, m, m, m, HeldOut(m, m / 2, m * 2), 0.5, m * e / e.mean())
+        for e, m in ((outlier, 0.3), (outlier[::-1], 0.2))
+    ]
+    assert not clearly_better(lone[1], lone[0])
+
+
+def test_few_or_unequal_clusters_are_advised_upon():
+    assert "only 5 clusters" in advice_on_clusters(np.repeat(np.arange(5), 20))
+    assert "One cluster holds 100 of 120 rows" in advice_on_clusters(np.r_[np.zeros(100, int), np.arange(1, 21)])
+    assert advice_on_clusters(np.repeat(np.arange(20), 5)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from congruence.arrays import Float
+from congruence.errors import InputError
 from congruence.maps.groups import fit_map
 
 
@@ -66,6 +67,9 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The share of y's variance that the mapped X explains (R squared): 1 is perfect, higher is better."""
         mapped = self.transform(X)
         y = _columns(check_array(y, ensure_2d=False, dtype=np.float64))
+        check_consistent_length(mapped, y)
+        if y.shape[1] > mapped.shape[1]:
+            raise InputError(f"y has {y.shape[1]} columns, but this map gives {mapped.shape[1]}")
         miss = mapped - np.pad(y, ((0, 0), (0, mapped.shape[1] - y.shape[1])))
         variance = np.square(y - y.mean(0)).sum()
         return float(1 - np.square(miss).sum() / variance) if variance > 0 else float("nan")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from congruence.align.comparison import MCC, Comparison, Pair, Plane, Run
+from congruence.align.consensus import consensus_of
 from congruence.align.inputs import gather
 from congruence.align.prepared import PreparedRun, prepare
-from congruence.align.similarity import rows_overlap, unbiased_cka
-from congruence.align.verdict import advice_on_rows, judge, summarise
+from congruence.align.similarities.registry import MEASURES, chosen
+from congruence.align.similarities.sides import Both
+from congruence.align.verdict import advice_on_clusters, advice_on_rows, judge, summarise
 from congruence.arrays import Rows, resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
@@ -40,6 +43,9 @@ def compare(
     seed: int = 0,
     device: str = "auto",
     drop_missing: bool = False,
+    similarities: str | Sequence[str] = (),
+    steps: Sequence[float] | None = None,
+    consensus: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Tell whether runs differ only by a permutation, a rotation and scale, or a linear map, and by how much.
@@ -66,6 +72,13 @@ def compare(
         "auto" computes where the data lives; "cpu", "cuda" or "cuda:1" choose.
     drop_missing : bool
         Leave out rows with NaN or infinity instead of refusing them.
+    similarities : sequence of str, or "all"
+        Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample.
+    steps : sequence of float, optional
+        For checkpoints of one training: the step of each run, rising. Then each run is mapped onto the next and onto
+        the last, instead of all pairs.
+    consensus : bool
+        Also find what all runs have in common (`consensus` with its defaults, over the same folds).
     progress : callable, optional
         Called as progress(what, done, total) while working.
 
@@ -78,7 +91,9 @@ def compare(
     ----------
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
-    _check_options(groups, directions, normalize, folds=(folds, 2), nulls=(nulls, 0), bootstrap=(bootstrap, 0))
+    measures = chosen(similarities)
+    counts = {"folds": (folds, 2), "nulls": (nulls, 0), "bootstrap": (bootstrap, 0), "seed": (seed, 0)}
+    _check_options(groups, directions, normalize, counts)
     inputs = gather(runs, cluster, drop_missing)
     engine = resolve_device(device, *inputs.values)
     plan = protocol(
@@ -89,37 +104,45 @@ def compare(
         cluster=inputs.cluster,
         seed=seed,
     )
-    among = _pairs(len(inputs.names), directions)
-    steps = _Steps(progress, len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds))), len(among), nulls)
+    among = _pairs(len(inputs.names), directions) if steps is None else _series(steps, inputs.names, directions)
+    tell = _Steps(progress, len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds))), len(among), nulls)
     prepared = []
     for name, values in zip(inputs.names, inputs.values, strict=True):
         prepared.append(prepare(name, Rows(values, engine, normalize == "cosine"), plan))
-        steps(f"preparing {name}")
+        tell(f"preparing {name}")
         for fold in (None, *range(len(plan.folds))) if "ica" in groups else ():
             prepared[-1].unmixing(fold)
-            steps(f"unmixing {name}")
-    pairs = [_compare_pair(prepared[i], prepared[j], groups, plan, steps) for i, j in among]
+            tell(f"unmixing {name}")
+    pairs = [_compare_pair(prepared[i], prepared[j], groups, measures, plan, tell) for i, j in among]
 
     return Comparison(
         runs=[Run(run.name, n, run.rows.d) for run, n in zip(prepared, inputs.read, strict=True)],
         pairs=pairs,
         verdict=summarise(pairs),
-        advice=inputs.notes + _advice(prepared, groups),
+        advice=inputs.notes + _advice(prepared, groups, plan),
         settings={
             "groups": list(groups),
             "directions": directions,
             "normalize": normalize,
             "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
+            "paired": "by id" if inputs.by_id else "by position",
             "folds": len(plan.folds),
             "nulls": nulls,
             "bootstrap": bootstrap,
             "seed": seed,
             "device": engine,
-        },
+        }
+        | ({"similarities": list(measures)} if measures else {}),
+        ids=inputs.ids,
+        metadata=inputs.metadata,
+        steps=None if steps is None else [float(step) for step in steps],
+        consensus=consensus_of(inputs.names, [p.sums for p in prepared], plan, "similarity", 1) if consensus else None,
     )
 
 
-def _check_options(groups: Sequence[str], directions: str, normalize: str | None, **counts: tuple[int, int]) -> None:
+def _check_options(
+    groups: Sequence[str], directions: str, normalize: str | None, counts: Mapping[str, tuple[int, int]]
+) -> None:
     if isinstance(groups, str) or not groups:
         raise InputError(f"groups must be a list of some of {', '.join(ROUTES)}, not {groups!r}")
     for group in groups:
@@ -132,13 +155,27 @@ def _check_options(groups: Sequence[str], directions: str, normalize: str | None
     if normalize not in (None, "cosine"):
         raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
     for name, (value, least) in counts.items():
-        if value < least:
-            raise InputError(f"{name} must be at least {least}, not {value}")
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if counts["seed"][0] >= 2**32:
+        raise InputError(f"seed must be below 2**32, not {counts['seed'][0]}")
 
 
 def _pairs(runs: int, directions: str) -> list[tuple[int, int]]:
     forward = [(i, j) for i in range(runs) for j in range(i + 1, runs)]
     return forward if directions == "forward" else forward + [(j, i) for i, j in forward]
+
+
+def _series(steps: Sequence[float], names: Sequence[str], directions: str) -> list[tuple[int, int]]:
+    """Each checkpoint onto the next, and each onto the last."""
+    if len(steps) != len(names):
+        raise InputError(f"steps must have one entry for each of the {len(names)} runs, not {len(steps)}")
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        raise InputError(f"steps must rise from run to run, but are {', '.join(f'{s:g}' for s in steps)}")
+    if directions != "forward":
+        raise InputError("a series of checkpoints is compared forward only; leave directions out")
+    last = len(names) - 1
+    return sorted({(k, k + 1) for k in range(last)} | {(k, last) for k in range(last)})
 
 
 class _Steps:
@@ -154,12 +191,18 @@ class _Steps:
 
 
 def _compare_pair(
-    source: PreparedRun, target: PreparedRun, groups: Sequence[str], plan: Protocol, steps: _Steps
+    source: PreparedRun,
+    target: PreparedRun,
+    groups: Sequence[str],
+    measures: Sequence[str],
+    plan: Protocol,
+    tell: _Steps,
 ) -> Pair:
     sums = pair_sums(source.sums, target.sums)
+    both = Both(source.side, target.side, sums.outside(None))
     fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
     diameter = target.diameter
-    tick = partial(steps, f"{source.name} -> {target.name}")
+    tick = partial(tell, f"{source.name} -> {target.name}")
     near, maps = measure(sums, fits, diameter.value, plan, tick)
     return Pair(
         source=source.name,
@@ -168,13 +211,14 @@ def _compare_pair(
         diameter=diameter.value,
         diameter_exact=diameter.exact,
         groups=near,
-        mcc=MCC(matched_correlation(sums.outside(None)), _held_out_weak_mcc(sums)),
-        cka=unbiased_cka(sums),
-        neighbour_overlap=rows_overlap(source.neighbours, target.neighbours),
-        verdict=judge(near, source.rows.n, max(source.rows.d, target.rows.d)),
+        mcc=MCC(matched_correlation(both.sums), _held_out_weak_mcc(sums)),
+        cka=MEASURES["cka"].of(both),
+        neighbour_overlap=MEASURES["neighbour_overlap"].of(both),
+        verdict=judge(near, source.rows.n, max(source.rows.d, target.rows.d), plan.unit),
         maps=maps,
         plane=_plane(sums, plan.seed),
         components=_components(source, target, plan) if "ica" in groups else None,
+        similarities={name: MEASURES[name].of(both) for name in measures},
     )
 
 
@@ -228,20 +272,25 @@ def _plane(sums: PairSums, seed: int) -> Plane:
     )
 
 
-def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str]) -> list[str]:
+def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str], plan: Protocol) -> list[str]:
     notes = []
     rows = advice_on_rows(prepared[0].rows.n, max(run.rows.d for run in prepared))
     if rows is not None:
         notes.append(rows)
         warnings.warn(rows, FewRowsWarning, stacklevel=3)
+    clusters = advice_on_clusters(plan.unit) if plan.clustered else None
+    if clusters is not None:
+        notes.append(clusters)
+        warnings.warn(clusters, FewRowsWarning, stacklevel=3)
     dead = [f"{run.dead} of {run.rows.d} in {run.name}" for run in prepared if run.dead]
     if dead:
         notes.append(f"Some dimensions never change (dead units): {', '.join(dead)}.")
-    stuck = [run.name for run in prepared if "ica" in groups and not run.unmixing(None).converged]
+    stuck = [run.name for run in prepared if "ica" in groups and not run.unmixed_well]
     if stuck:
         text = (
-            f"ICA did not converge on {', '.join(stuck)}, so its row depends on where it started: the data may be "
-            "near Gaussian, or too few for their width. The other rows are not affected."
+            f"ICA did not converge on {', '.join(stuck)} (on all rows, or without some fold), so its row depends on "
+            "where it started: the data may be near Gaussian, or too few for their width. "
+            "The other rows are not affected."
         )
         notes.append(text)
         warnings.warn(text, NotConvergedWarning, stacklevel=3)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from congruence.arrays import Array
 from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import Nearness
+from congruence.results import json_text
 
-SIGNIFICANT_DIGITS = 10  # of every float in JSON: far past what matters, short of the last bits that threads move
+if TYPE_CHECKING:
+    from congruence.align.consensus import Consensus
+    from congruence.align.moved import MovedRows
+
+NOTHING = 1e-6  # of the diameter: rounding of float32
 ICA_LADDER = ("permutation", "similarity", "ica")
 
 
@@ -30,7 +32,8 @@ def efficiency(permutation: float, similarity: float, ica: float) -> float:
     Nelson et al. 2026, Table 1 ("efficiency", where the similarity is called rigid).
     """
     gain = permutation - similarity
-    return (permutation - ica) / gain if gain > 0 else math.nan
+    worthwhile = gain > NOTHING and gain > 0.001 * permutation  # a ratio of rounding errors would say nothing
+    return (permutation - ica) / gain if worthwhile else math.nan
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,7 @@ class Pair:
     maps: dict[str, Map] = field(repr=False)
     plane: Plane = field(repr=False)
     components: Nearness | None = None  # the ICA row once more, in the space of matched unit-variance components
+    similarities: dict[str, float] = field(default_factory=dict)  # further measures, where they were asked for
 
     @property
     def efficiency(self) -> float:
@@ -129,6 +133,7 @@ class Pair:
             "mcc": {"strong": self.mcc.strong, "weak": self.mcc.weak},
             "cka": self.cka,
             "neighbour_overlap": self.neighbour_overlap,
+            **({"similarities": dict(self.similarities)} if self.similarities else {}),
         }
 
 
@@ -145,6 +150,10 @@ class Comparison:
     verdict: str
     advice: list[str]
     settings: Mapping[str, Any]
+    ids: Array | None = field(default=None, repr=False)  # (n,) of the paired rows
+    metadata: Mapping[str, Array] = field(default_factory=dict, repr=False)  # of the first run, each (n,)
+    steps: list[float] | None = None  # of checkpoints of one training, one for each run
+    consensus: Consensus | None = None  # what all runs have in common, where it was asked for
 
     def __getitem__(self, names: tuple[str, str]) -> Pair:
         for pair in self.pairs:
@@ -153,17 +162,39 @@ class Comparison:
         known = ", ".join(f"{p.source} -> {p.target}" for p in self.pairs)
         raise InputError(f"there is no pair {names[0]} -> {names[1]}; the pairs are {known}")
 
+    def moved(self, group: str | None = None) -> MovedRows:
+        """Which rows moved, by the held-out errors of `group` (similarity, or else the largest that was compared)."""
+        from congruence.align.moved import moved_rows
+
+        return moved_rows(self, group)
+
     def to_dict(self) -> dict[str, Any]:
         """The whole result as plain numbers, lists and strings (the JSON contract)."""
         return {
             "runs": [{"name": run.name, "n": run.n, "d": run.d} for run in self.runs],
             "pairs": [pair.to_dict() for pair in self.pairs],
             "verdict": self.verdict,
+            **({"series": self.series()} if self.steps is not None else {}),
+            **({"consensus": self.consensus.to_dict()} if self.consensus is not None else {}),
         }
+
+    def series(self) -> list[dict[str, Any]]:
+        """For checkpoints of one training: the held-out error of each onto the next and onto the last, by group."""
+        known = {(pair.source, pair.target): pair for pair in self.pairs}
+        names = [run.name for run in self.runs]
+
+        def onto(source: str, target: str) -> dict[str, float]:
+            pair = known.get((source, target))
+            return {} if pair is None else {name: near.held_out.mean for name, near in pair.groups.items()}
+
+        return [
+            {"name": name, "step": step, "to_next": onto(name, following), "to_last": onto(name, names[-1])}
+            for name, following, step in zip(names, [*names[1:], ""], self.steps or [], strict=True)
+        ]
 
     def to_json(self) -> str:
         """The result as JSON text. The same data and seed give the same bytes; undefined numbers are null."""
-        return json.dumps(_rounded(self.to_dict()), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        return json_text(self.to_dict())
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A tidy table: one row per pair and group."""
@@ -173,6 +204,7 @@ class Comparison:
                     "source": pair.source,
                     "target": pair.target,
                     "group": name,
+                    "status": pair.verdict.status,
                     "held_out": near.held_out.mean,
                     "low": near.held_out.low,
                     "high": near.held_out.high,
@@ -196,13 +228,3 @@ class Comparison:
                 f" {row['null']:8.4f} {row['mean']:9.4f}"
             )
         return "\n".join([*lines, *(f"note: {advice}" for advice in self.advice)])
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
-    return value

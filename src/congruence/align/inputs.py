@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, finite_rows, to_numpy
+from congruence.arrays import Array, as_matrix, finite_rows, listing, to_numpy
 from congruence.errors import InputError
 from congruence.tables import Joined, Table, join_tables, read_table, unique_names
 
@@ -22,15 +22,19 @@ class Inputs:
     values: list[Any]  # each (n, d_k)
     read: list[int]  # rows each run had before pairing
     cluster: Array | None  # (n,)
+    labels: Array | None  # (n,) or (n, m)
+    ids: Array | None  # (n,)
+    metadata: dict[str, Array]  # of the first run, each (n,)
+    by_id: bool  # whether ids, rather than positions, paired the rows
     notes: list[str]  # what was left out
 
 
-def gather(runs: Mapping[str, Any] | Sequence[Any], cluster: Any, drop_missing: bool) -> Inputs:
-    """Read, check and pair the runs."""
+def gather(runs: Mapping[str, Any] | Sequence[Any], cluster: Any, drop_missing: bool, labels: Any = None) -> Inputs:
+    """Read, check and pair the runs; `cluster` and `labels` are metadata columns of tables, or arrays beside arrays."""
     names, given = _named(runs)
     if any(isinstance(run, str | Path | Table) for run in given):
-        return _from_tables(names, given, cluster, drop_missing)
-    return _from_arrays(names, given, cluster, drop_missing)
+        return _from_tables(names, given, cluster, drop_missing, labels)
+    return _from_arrays(names, given, cluster, drop_missing, labels)
 
 
 def _named(runs: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[Any]]:
@@ -38,28 +42,67 @@ def _named(runs: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[Any
         names, given = [str(name) for name in runs], list(runs.values())
     elif isinstance(runs, list | tuple):
         given = list(runs)
-        names = unique_names([_label(i, run) for i, run in enumerate(given)])
+        names = _names(given)
     else:
         raise InputError(f"runs must be a list of runs or a mapping from name to run, not {type(runs).__name__}")
     if len(given) < 2:
         raise InputError(f"comparing takes at least 2 runs, but {len(given)} was given" if given else "no runs given")
+    if len(set(names)) < len(names):
+        raise InputError(f"runs must have different names, but are called {', '.join(names)}")
     return names, given
 
 
-def _label(i: int, run: Any) -> str | Path:
-    if isinstance(run, Table):
-        return run.path or run.name
-    return run if isinstance(run, str | Path) else f"run{i}"
+def _names(given: list[Any]) -> list[str]:
+    """Tables keep their names, paths give their stems, arrays are numbered; clashes are told apart by folder."""
+    names = [
+        run.name if isinstance(run, Table) else stem if isinstance(run, str | Path) else f"run{i}"
+        for i, (run, stem) in enumerate(zip(given, _stems(given), strict=True))
+    ]
+    if len(set(names)) == len(names):
+        return names
+    paths = [
+        getattr(run, "path", None) or (run if isinstance(run, str | Path) else name)
+        for run, name in zip(given, names, strict=True)
+    ]
+    return unique_names(paths)
 
 
-def _from_tables(names: list[str], given: list[Any], cluster: Any, drop_missing: bool) -> Inputs:
+def _stems(given: list[Any]) -> list[str]:
+    paths = [run for run in given if isinstance(run, str | Path)]
+    stems = iter(unique_names(paths)) if paths else iter(())
+    return [next(stems) if isinstance(run, str | Path) else "" for run in given]
+
+
+def _from_tables(names: list[str], given: list[Any], cluster: Any, drop_missing: bool, labels: Any) -> Inputs:
     tables = [_as_table(name, run) for name, run in zip(names, given, strict=True)]
     column = cluster if isinstance(cluster, str) else None
     if cluster is not None and column is None:
         raise InputError("with files or tables, cluster must be the name of a metadata column, not an array")
     joined = join_tables(tables, drop_missing=drop_missing, cluster=column)
-    read = [table.n for table in tables]
-    return Inputs(names, joined.values, read, joined.cluster, _pairing_notes(joined))
+    return Inputs(
+        names=names,
+        values=joined.values,
+        read=[table.n for table in tables],
+        cluster=joined.cluster,
+        labels=_column(joined, labels),
+        ids=joined.ids,
+        metadata=dict(joined.metadata),
+        by_id=not joined.by_position,
+        notes=_pairing_notes(joined),
+    )
+
+
+def _column(joined: Joined, labels: Any) -> Array | None:
+    if labels is None:
+        return None
+    if not isinstance(labels, str):
+        raise InputError("with files or tables, labels must be the name of a metadata column, not an array")
+    for name in (labels, f"Metadata_{labels}"):
+        if name in joined.metadata:
+            found = joined.metadata[name]
+            return found.astype(str) if found.dtype == object else found
+    known = ", ".join(joined.metadata) or "none"
+    raise InputError(f"{joined.names[0]} has no metadata column {labels!r} to take labels from; it has {known}")
 
 
 def _as_table(name: str, run: Any) -> Table:
@@ -70,33 +113,54 @@ def _as_table(name: str, run: Any) -> Table:
     return Table(to_numpy(as_matrix(run, name, finite=False)), name)
 
 
-def _from_arrays(names: list[str], given: list[Any], cluster: Any, drop_missing: bool) -> Inputs:
+def _from_arrays(names: list[str], given: list[Any], cluster: Any, drop_missing: bool, labels: Any) -> Inputs:
+    _check_indexes(names, given)
     values = [as_matrix(run, name, finite=not drop_missing) for name, run in zip(names, given, strict=True)]
     counts = [len(x) for x in values]
     if len(set(counts)) > 1:
         found = ", ".join(f"{name} has {count}" for name, count in zip(names, counts, strict=True))
         raise InputError(f"arrays are paired row by row, so their row counts must agree: {found}")
-    labels = _labels(cluster, counts[0])
+    groups = _per_row(cluster, counts[0], "cluster", dimensions=1)
+    targets = _per_row(labels, counts[0], "labels", dimensions=2)
     notes = []
     if drop_missing:
         keep = np.logical_and.reduce([finite_rows(x) for x in values])
         if not keep.any():
             raise InputError("every row has NaN or infinite values in some run, so nothing is left to compare")
         if not keep.all():
-            values, labels = [x[keep] for x in values], None if labels is None else labels[keep]
+            values = [x[keep] for x in values]
+            groups, targets = (None if a is None else a[keep] for a in (groups, targets))
             notes.append(f"{(~keep).sum()} of {counts[0]} rows have NaN or infinite values and were left out.")
-    return Inputs(names, values, counts, labels, notes)
+    return Inputs(names, values, counts, groups, targets, None, {}, False, notes)
 
 
-def _labels(cluster: Any, n: int) -> Array | None:
-    if cluster is None:
+def _check_indexes(names: list[str], given: list[Any]) -> None:
+    """Data frames are paired row by row like arrays, so their indexes must not say otherwise."""
+    frames = [
+        (name, run) for name, run in zip(names, given, strict=True) if hasattr(run, "index") and hasattr(run, "columns")
+    ]
+    for name, frame in frames[1:]:
+        first = frames[0][1]
+        if len(frame) == len(first) and not frame.index.equals(first.index):
+            raise InputError(
+                f"the data frames {frames[0][0]} and {name} have different indexes: "
+                "reindex one like the other, or pass frame.to_numpy() to pair them row by row"
+            )
+
+
+def _per_row(given: Any, n: int, name: str, dimensions: int) -> Array | None:
+    """One entry (or, in two dimensions, one row) for each row of the runs."""
+    if given is None:
         return None
-    if isinstance(cluster, str):
-        raise InputError(f"cluster={cluster!r} names a metadata column, but arrays have none; pass the labels")
-    labels = to_numpy(cluster)
-    if labels.shape != (n,):
-        raise InputError(f"cluster must have one label per row, shape ({n},), but has shape {labels.shape}")
-    return labels
+    if isinstance(given, str):
+        raise InputError(f"{name}={given!r} names a metadata column, but arrays have none; pass the labels")
+    labels = to_numpy(given)
+    if not 1 <= labels.ndim <= dimensions or len(labels) != n:
+        raise InputError(f"{name} must have one label per row, shape ({n},), but has shape {labels.shape}")
+    missing = np.flatnonzero([label is None or label != label for label in labels] if labels.ndim == 1 else [])
+    if missing.size:
+        raise InputError(f"{name} has missing labels (row {listing(missing)})")
+    return labels.astype(str) if labels.dtype == object else labels
 
 
 def _pairing_notes(joined: Joined) -> list[str]:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from congruence.align.similarity import nearest
-from congruence.arrays import Array, Float, Rows, listing, row_chunks, to_numpy
+from congruence.align.similarities.sides import Side
+from congruence.arrays import Array, Rows, listing, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
@@ -30,21 +30,25 @@ class PreparedRun:
     def diameter(self) -> Diameter:
         """The largest distance between two rows; a run whose rows are all equal is refused."""
         found = rows_diameter(self.rows)
-        if found.value <= self.rows.resolution / np.sqrt(self.rows.n):
+        if found.value == 0 or self.dead == self.rows.d:
             raise InputError(f"all rows of {self.name} are equal, so distances to it cannot be put in proportion")
         return found
 
     @cached_property
-    def neighbours(self) -> Array:
-        """The nearest neighbours of each row (of a sample of many)."""
-        return nearest(self.rows, seed=self.seed)
+    def side(self) -> Side:
+        """What the similarities ask of the run, each thing worked out once."""
+        return Side(self.sums, self.seed)
 
     def unmixing(self, fold: int | None) -> Unmixing:
         """The independent components of all rows but those of one fold."""
         if fold not in self._unmixings:
-            start = None if fold is None else self.unmixing(None)
-            self._unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed, start=start)
+            self._unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed)
         return self._unmixings[fold]
+
+    @property
+    def unmixed_well(self) -> bool:
+        """Whether every unmixing that was asked for converged."""
+        return all(unmixing.converged for unmixing in self._unmixings.values())
 
     @cached_property
     def components(self) -> PreparedRun:
@@ -58,22 +62,21 @@ class PreparedRun:
     def dead(self) -> int:
         """The number of dimensions that never change."""
         deviation = np.sqrt(np.maximum(np.diag(self.sums.outside(None).scatter), 0))
-        return int((deviation <= self.rows.resolution / np.sqrt(self.rows.d)).sum())
+        return int((deviation <= np.sqrt(self.rows.n) * self.rows.rounding).sum())
 
 
 def prepare(name: str, rows: Rows, plan: Protocol) -> PreparedRun:
     """Sum one run over the folds; with rows on the unit sphere, refuse rows that have no direction."""
     if rows.scale_rows:
-        empty = np.flatnonzero(_squared_norms(rows) == 0)
+        empty = np.flatnonzero(_is_empty(rows))
         if empty.size:
             raise InputError(f"{name} has rows that are all zero and so have no direction (row {listing(empty)})")
     try:
-        _ = rows.resolution
+        _ = rows.mean
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     return PreparedRun(name, rows, run_sums(rows, plan.folds), plan.seed)
 
 
-def _squared_norms(rows: Rows) -> Float:
-    plain = [to_numpy(rows.data[p]).astype(np.float64) for p in row_chunks(rows.n, rows.d)]
-    return np.concatenate([(chunk**2).sum(1) for chunk in plain])
+def _is_empty(rows: Rows) -> Array:
+    return np.concatenate([(to_numpy(rows.data[p]) == 0).all(1) for p in row_chunks(rows.n, rows.d)])

@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from congruence.align.comparison import Pair, PairVerdict
+from congruence.arrays import Array
 from congruence.maps.groups import GROUPS
-from congruence.maps.nearness import Nearness
+from congruence.maps.nearness import Nearness, bootstrap_ratio
 
 NEARLY = 0.1  # an error below this share of the null is a near match
 MOSTLY = 0.5  # and below this share, the map explains most of it
 WORTHWHILE = 0.1  # a larger group must remove this share of the error, beyond its interval, to count
 RELATED = 0.95  # an error above this share of the null is no better than chance
 ROWS_PER_DIMENSION = 10  # enough to tell a linear map from a rotation
+FEW_CLUSTERS = 10
 ROWS_FOR_A_ROTATION = 2  # per dimension; with fewer, even a true rotation cannot be found
+DRAWS = 200  # of the bootstrap that compares two groups
 PERFECT = 1e-6  # below this share of the diameter, what is left is rounding of float32
 
 UP_TO = {
@@ -31,51 +34,74 @@ HEADLINES = {
     "permutation": "Only the order and signs of the dimensions changed.",
     "rigid": "The difference is only a rotation.",
     "similarity": "The difference is only a rotation and a scale.",
-    "linear": "The difference is a linear map.",
+    "linear": "The difference is a linear map, more than a rotation and a scale.",
     "mostly": "The difference is mostly a rotation and a scale, but not only.",
     "more": "The difference is more than a rotation and a scale.",
     "partly": "The runs are related, but no map tried here explains their difference.",
     "none": "The runs are no more alike than unrelated ones.",
     "few": "There are too few rows to tell.",
+    "untried": "Whether the difference is a rotation was not tried: ask for the group similarity.",
+    "no null": "There is no null to judge by: ask for at least one re-pairing.",
 }
 
 
-def judge(groups: Mapping[str, Nearness], n: int, d: int) -> PairVerdict:
+def judge(groups: Mapping[str, Nearness], n: int, d: int, unit: Array | None = None) -> PairVerdict:
     """Decide for one pair, from held-out errors against the null, whether it differs by a rotation and a scale.
 
-    The claim "only a rotation and a scale" (or the largest group at hand that is not more than that)
+    The claim "only a rotation and a scale"
 
-    - holds if it leaves less than a tenth of the error of unrelated runs;
+    - holds if a similarity, or a smaller group, leaves less than a tenth of the error of unrelated runs;
     - fails if a general linear map does clearly better, or if nothing does better than chance;
     - is ambiguous if the runs are related but neither explains the rest;
-    - is unknown if there are too few rows per dimension to tell these apart.
+    - is unknown if there are too few rows per dimension to tell these apart, if no rotation was tried, or if there is
+      no null to judge by.
+
+    `unit`, shape (n,), names the cluster of each row.
     """
     ladder = [groups[g] for g in GROUPS if g in groups]
-    if not ladder:
-        return PairVerdict("unknown", "none", "No group of maps was asked for.", "")
-    claim = next((groups[g] for g in ("similarity", "rigid") if g in groups), ladder[-1])
-    rung = _rung(ladder)
-    if rung is not None and claim.held_out.mean <= max(NEARLY * claim.null, PERFECT):
-        smaller = GROUPS.index(rung.group) < GROUPS.index(claim.group)
-        status, headline = "holds", rung.group if smaller else claim.group
-    elif n < ROWS_FOR_A_ROTATION * d:
+    claims = [near for near in ladder if near.group != "linear"]
+    rung = _rung(ladder, unit)
+    status, headline = _judged(claims, ladder, rung, n, d, unit)
+    shown = [groups[g] for g in ("similarity", "rigid") if g in groups] or ladder[::-1]
+    detail = _detail(shown[0], groups) if shown else ""
+    return PairVerdict(status, rung.group if rung else "none", HEADLINES[headline], detail)
+
+
+def _judged(
+    claims: Sequence[Nearness], ladder: Sequence[Nearness], rung: Nearness | None, n: int, d: int, unit: Array | None
+) -> tuple[str, str]:
+    """The status of the claim, and which headline says it."""
+    near = [c for c in claims if _matches(c, ladder)]
+    if near:
+        return "holds", (_rung(near, unit) or near[0]).group
+    if not any(c.group in ("rigid", "similarity") for c in claims):
+        return "unknown", "untried"
+    if np.isnan([c.null for c in ladder]).any():
+        return "unknown", "no null"
+    if n < ROWS_FOR_A_ROTATION * d:
         # Rows span too few directions for a rotation to be learned, so failing to find one says nothing.
-        status, headline = "unknown", "few"
-    elif rung is None:
-        status, headline = "fails", "none"
-    elif GROUPS.index(rung.group) > GROUPS.index(claim.group):
-        mostly = claim.held_out.mean <= MOSTLY * claim.null
-        status, headline = "fails", "mostly" if mostly else "more"
-    else:
-        status, headline = ("unknown", "few") if n < ROWS_PER_DIMENSION * d else ("ambiguous", "partly")
-    return PairVerdict(status, rung.group if rung else "none", HEADLINES[headline], _detail(claim, groups, rung))
+        return "unknown", "few"
+    if rung is None:
+        return "fails", "none"
+    mostly = claims[-1].held_out.mean <= MOSTLY * claims[-1].null
+    if rung.group == "linear":
+        return "fails", "linear" if _matches(rung, ladder) else "mostly" if mostly else "more"
+    if n < ROWS_PER_DIMENSION * d:
+        return "unknown", "few"
+    return "ambiguous", "mostly" if mostly else "partly"
 
 
-def _rung(ladder: Sequence[Nearness]) -> Nearness | None:
+def _matches(claim: Nearness, ladder: Sequence[Nearness]) -> bool:
+    """Whether a map leaves next to nothing of what unrelated runs would give, under whichever group gives least."""
+    null = min(near.null for near in ladder)  # NaN compares as no match
+    return bool(claim.held_out.mean <= PERFECT or claim.held_out.mean <= NEARLY * null)
+
+
+def _rung(ladder: Sequence[Nearness], unit: Array | None) -> Nearness | None:
     """The smallest group that beats the null and that no larger group clearly improves upon."""
-    related = [g for g in ladder if g.held_out.mean < PERFECT or _beats_null(g)]
+    related = [g for g in ladder if g.held_out.mean <= PERFECT or _beats_null(g)]
     for i, group in enumerate(related):
-        if not any(_clearly_better(larger, group) for larger in related[i + 1 :]):
+        if not any(clearly_better(larger, group, unit) for larger in related[i + 1 :]):
             return group
     return None
 
@@ -84,14 +110,15 @@ def _beats_null(near: Nearness) -> bool:
     return near.held_out.mean < RELATED * near.null and not near.held_out.high >= near.null
 
 
-def _clearly_better(a: Nearness, b: Nearness) -> bool:
-    if b.held_out.mean < PERFECT:
+def clearly_better(a: Nearness, b: Nearness, unit: Array | None = None) -> bool:
+    """Whether a leaves less than b on the same held-out rows, by a tenth and beyond the bootstrap interval."""
+    if b.held_out.mean <= PERFECT or not a.held_out.mean < (1 - WORTHWHILE) * b.held_out.mean:
         return False
-    apart = not a.held_out.high >= b.held_out.low  # also when there is no interval
-    return apart and a.held_out.mean < (1 - WORTHWHILE) * b.held_out.mean
+    unit = np.arange(len(a.errors)) if unit is None else unit
+    return bootstrap_ratio(a.errors, b.errors, unit, DRAWS, 0)[1] < 1
 
 
-def _detail(claim: Nearness, groups: Mapping[str, Nearness], rung: Nearness | None) -> str:
+def _detail(claim: Nearness, groups: Mapping[str, Nearness]) -> str:
     held = claim.held_out
     parts = [f"{UP_TO[claim.group]} the runs agree to {percent(held.mean)} of the diameter"]
     if np.isfinite(held.low):
@@ -147,6 +174,19 @@ def percent(share: float) -> str:
     if share < PERFECT:
         return "0 %"
     return f"{float(f'{100 * share:.2g}'):g} %"
+
+
+def advice_on_clusters(unit: Array) -> str | None:
+    """What to say when clusters are too few, or too unequal, for held-out numbers to rest on them."""
+    sizes = np.bincount(unit)
+    if len(sizes) < FEW_CLUSTERS:
+        return (
+            f"There are only {len(sizes)} clusters: rows of a cluster count as one, so held-out numbers and intervals "
+            "rest on that few independent cases."
+        )
+    if sizes.max() > len(unit) / 2:
+        return f"One cluster holds {sizes.max()} of {len(unit)} rows: without it, maps are fitted on few."
+    return None
 
 
 def advice_on_rows(n: int, d: int) -> str | None:

@@ -1,0 +1,192 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy.stats import ortho_group
+
+from congruence.align.translate import load_translator, translate
+from congruence.errors import InputError, NotInvertibleError
+from congruence.maps.groups import fit_map
+
+QUICK = {"nulls": 1, "bootstrap": 50}
+
+
+def models(rng, n=600, d=6, noise=0.01):
+    old = rng.laplace(size=(n, d))
+    new = 3 * old @ ortho_group.rvs(d, random_state=0) + 1 + noise * rng.normal(size=(n, d))
+    return old, new
+
+
+def test_a_rotated_model_is_translated_back(rng):
+    old, new = models(rng)
+    found = translate(old, new, **QUICK)
+    assert found.decision == "go"
+    assert found.group == "similarity"
+    assert_allclose(found.translator(new), old, atol=0.1)
+    retrieval = found.certificate.retrieval
+    assert retrieval.recall_10.mean > 0.95
+    assert retrieval.itself > 0.99
+    assert retrieval.rank_agreement > 0.999
+    assert retrieval.before < 0.2
+    assert not found.certificate.drift.found
+    assert found.verdict.startswith("Go: on held-out rows, translated vectors find")
+
+
+def test_recall_is_the_share_of_true_neighbours_found(rng):
+    """Against a plain computation over all rows, with the maps of every fold."""
+    old, new = models(rng, n=80, noise=0.5)
+    found = translate(old, new, group="linear", **QUICK)
+    from congruence.maps.nearness import protocol
+
+    carried = np.empty_like(old)
+    for fold in protocol(80, nulls=1).folds:
+        rest = np.setdiff1d(np.arange(80), fold)
+        carried[fold] = fit_map(new[rest], old[rest], "linear")(new[fold])
+    shares = []
+    for i in range(80):
+        truth, guess = (np.linalg.norm(old - z[i], axis=1) for z in (old, carried))
+        truth[i] = guess[i] = np.inf
+        shares.append(len(set(np.argsort(truth)[:10]) & set(np.argsort(guess)[:10])) / 10)
+    assert_allclose(found.certificate.retrieval.recall_10.mean, np.mean(shares))
+
+
+def test_unrelated_models_are_a_no_go(rng):
+    found = translate(rng.normal(size=(400, 5)), rng.normal(size=(400, 5)), **QUICK)
+    assert found.decision == "no-go"
+    assert found.certificate.retrieval.recall_10.mean < 3 * found.certificate.retrieval.chance
+
+
+def test_the_group_is_the_smallest_that_does_as_well(rng):
+    old = rng.laplace(size=(600, 4))
+    turned = old @ ortho_group.rvs(4, random_state=0)
+    assert translate(old, turned + 0.01 * rng.normal(size=old.shape), **QUICK).group == "rigid"
+    assert translate(old, 3 * turned + 0.01 * rng.normal(size=old.shape), **QUICK).group == "similarity"
+    assert translate(old, turned * [1, 2, 3, 4], **QUICK).group == "linear"
+    assert translate(old, turned, group="linear", **QUICK).group == "linear"
+
+
+def test_drift_beyond_a_linear_map_is_said(rng):
+    old = rng.uniform(-2, 2, size=(1500, 3))
+    found = translate(old, np.sin(old) + 0.3 * old**3, **QUICK)
+    assert found.certificate.drift.found
+    assert found.certificate.drift.share > 0.3
+    assert "differ by more than a linear map" in found.verdict
+    assert not translate(old, old + 0.3 * rng.normal(size=old.shape), **QUICK).certificate.drift.found
+
+
+def test_angles_are_translated_for_cosine_embeddings(rng):
+    old = rng.laplace(size=(600, 6))
+    new = old @ ortho_group.rvs(6, random_state=0) * rng.uniform(0.1, 10, size=(600, 1))  # lengths say nothing
+    found = translate(old, new, normalize="cosine", **QUICK)
+    assert found.decision == "go"
+    assert_allclose(np.linalg.norm(found.translator(new), axis=1), 1)
+    assert_allclose(found.translator(7 * new), found.translator(new), atol=1e-12)
+
+
+def test_probes_trained_on_old_vectors_are_tried_on_translated_ones(rng):
+    old, new = models(rng, n=900)
+    classes = np.where(old[:, 0] + 0.3 * rng.normal(size=900) > 0, "yes", "no")
+    probe = translate(old, new, labels=classes, **QUICK).certificate.probe
+    assert probe.score == "accuracy"
+    assert probe.ideal > 0.8
+    assert_allclose(probe.after, probe.ideal, atol=0.02)
+    assert probe.before < probe.after - 0.1
+    assert 0.4 < probe.baseline < 0.6
+    numbers = translate(old, new, labels=old[:, :2] ** 3, **QUICK).certificate.probe
+    assert numbers.score == "R squared"
+    assert numbers.baseline == 0
+
+
+def test_the_curve_falls_with_paired_rows(rng):
+    old, new = models(rng, noise=0.5)
+    curve = translate(old, new, group="linear", **QUICK).certificate.curve
+    assert curve[0].rows == 10
+    assert curve[-1].rows == 480
+    assert curve[-1].mean < 0.7 * curve[0].mean
+    assert all(point.low <= point.mean <= point.high for point in curve)
+
+
+@pytest.mark.parametrize(("d_old", "d_new"), [(4, 6), (6, 4)])
+def test_widths_may_differ(d_old, d_new, rng):
+    shared = rng.laplace(size=(400, 4))
+    old, new = (shared @ rng.normal(size=(4, d)) for d in (d_old, d_new))
+    found = translate(old, new, group="linear", **QUICK)
+    assert found.translator(new).shape == (400, d_old)
+    assert_allclose(found.translator(new), old, atol=1e-8)
+
+
+def test_a_saved_translator_comes_back_the_same(rng, tmp_path):
+    old, new = models(rng)
+    found = translate(old, new, normalize="cosine", **QUICK)
+    found.save(tmp_path / "up.safetensors")
+    again = load_translator(tmp_path / "up.safetensors")
+    assert_allclose(again(new), found.translator(new), atol=0)
+    tensor = torch.from_numpy(new.astype(np.float32))
+    assert again(tensor).dtype == torch.float32
+    assert_allclose(again(tensor).numpy(), again(new), atol=1e-5)
+    fit_map(new, old).save(tmp_path / "plain.safetensors")
+    with pytest.raises(InputError, match="holds a map, but not one made by translate"):
+        load_translator(tmp_path / "plain.safetensors")
+
+
+def test_translation_goes_both_ways_where_it_can(rng):
+    old, new = models(rng)
+    found = translate(old, new, **QUICK)
+    assert_allclose(found.translator.inverse(found.translator(new)), new, atol=1e-9)
+    narrow = translate(old[:, :2], new, group="linear", **QUICK)
+    with pytest.raises(NotInvertibleError):
+        narrow.translator.inverse(old[:, :2])
+
+
+def test_many_rows_are_sampled(rng, monkeypatch):
+    from congruence.align import translate as module
+
+    monkeypatch.setattr(module, "EVALUATED_ROWS", 100)
+    old, new = models(rng)
+    assert_allclose(translate(old, new, **QUICK).certificate.retrieval.chance, 10 / 99)
+
+
+def test_json_is_plain_and_the_same_each_time(rng):
+    old, new = models(rng)
+    first, again = (translate(old, new, labels=old[:, 0], seed=3, **QUICK).to_json() for _ in range(2))
+    assert first == again
+    result = json.loads(first)
+    assert {"group", "groups", "retrieval", "probe", "curve", "drift", "decision", "verdict"} <= set(result)
+
+
+def test_two_trainings_of_a_graph_network(model_pair, data_folder):
+    """Run 1 into run 0: what the certificate said when it was first run, on held-out molecules."""
+    logits = np.load(data_folder / "modelpairs" / "admet_cls_outputs.npz")["logits"][0]
+    found = translate(*model_pair, labels=logits, **QUICK)
+    assert found.group == "linear"
+    assert_allclose(found.certificate.retrieval.recall_10.mean, 0.789, atol=0.02)
+    assert found.certificate.retrieval.before < 0.03
+    probe = found.certificate.probe
+    assert_allclose([probe.ideal, probe.after], [0.894, 0.832], atol=0.02)
+    assert probe.before < 0
+    assert found.decision == "no-go"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"group": "affine"}, "group must be 'auto', identity, permutation, rigid, similarity, linear, not 'affine'"),
+        ({"normalize": "l2"}, "normalize must be None or 'cosine', not 'l2'"),
+        ({"labels": np.zeros(3)}, r"labels must have one label per row, shape \(20,\), but has shape \(3,\)"),
+        ({"labels": "topic"}, "labels='topic' names a metadata column, but arrays have none"),
+        ({"labels": np.zeros(20, int)}, "labels have a single class"),
+    ],
+)
+def test_wrong_options_are_named(change, message, rng):
+    with pytest.raises(InputError, match=message):
+        translate(*rng.normal(size=(2, 20, 2)), **change)
+
+
+def test_rows_of_another_width_are_refused(rng):
+    old, new = models(rng)
+    with pytest.raises(InputError, match="x has 5 columns, but this map was fitted for 6"):
+        translate(old, new, **QUICK).translator(new[:, :5])
+    with pytest.raises(InputError, match="all rows of old are equal"):
+        translate(np.ones((20, 2)), rng.normal(size=(20, 2)))
