@@ -1,17 +1,23 @@
-"""Comparisons made by hand: tests of the report should not need the maths."""
+"""Results made by hand: tests of the report should not need the maths."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+from congruence.align.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
+from congruence.align.consensus import Consensus
+from congruence.align.translate import Translation, Translator
+from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.report import render
+from congruence.report import render, render_translation
 
+VOID = {"meta", "link", "br"}
 ERRORS = {
     "identity": 0.31,
     "permutation": 0.24,
@@ -20,6 +26,32 @@ ERRORS = {
     "linear": 0.0171,
     "ica": 0.03,
 }
+
+
+class Outline(HTMLParser):
+    """Tags that are opened and not closed in order, attributes and visible text of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.misplaced, self.attributes, self.text = [], [], [], ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, *attr) for attr in attrs]
+        self.text += " " * (tag in ("th", "td", "small"))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.attributes += [(tag, *attr) for attr in attrs]
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.misplaced.append(tag)
+
+    def handle_data(self, data):
+        if not {"style", "script"} & set(self.open):
+            self.text += data
 
 
 def nearness_by_hand(group, held_out, null=0.25, rows=400, seed=0):
@@ -71,7 +103,7 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
     return Pair(**(fields | changes))
 
 
-def comparison_by_hand(names=("old", "new"), pairs=None, advice=(), verdict=None):
+def comparison_by_hand(names=("old", "new"), pairs=None, advice=(), verdict=None, **changes):
     if pairs is None:
         pairs = [
             pair_by_hand(a, b, 1 + i / 20, ("holds", "fails", "ambiguous", "unknown")[i % 4], seed=i)
@@ -83,7 +115,80 @@ def comparison_by_hand(names=("old", "new"), pairs=None, advice=(), verdict=None
         verdict=verdict or f"{pairs[0].verdict.headline} {pairs[0].verdict.detail}",
         advice=list(advice),
         settings={"groups": list(ERRORS), "directions": "forward", "normalize": None, "folds": 5, "seed": 0},
+        **changes,
     )
+
+
+def training_by_hand(steps=(1, 10, 100, 1000, 10_000, 100_000), **changes):
+    """Checkpoints of one training, each mapped onto the next and onto the last."""
+    names = [f"step {step}" for step in steps]
+    last = len(steps) - 1
+    among = sorted({(k, k + 1) for k in range(last)} | {(k, last) for k in range(last)})
+    pairs = [pair_by_hand(names[i], names[j], 1 + (j - i) / 2 + 4 / (1 + i), "fails", seed=i) for i, j in among]
+    return comparison_by_hand(names, pairs, steps=[float(step) for step in steps], **changes)
+
+
+def consensus_by_hand(names, **changes):
+    held_out = {name: HeldOut(0.01 * (i + 1), 0.009 * (i + 1), 0.011 * (i + 1)) for i, name in enumerate(names)}
+    still = {"values": np.zeros((400, 2)), "maps": {}, "errors": {}, "diameter": 3.2, "iterations": 7}
+    fields = {"group": "similarity", "held_out": held_out, "null": 0.21, "converged": True} | still
+    return Consensus(**(fields | changes))
+
+
+def translation_by_hand(decision="go", **changes):
+    rows = (10, 23, 55, 129, 303, 711, 1670, 3200)
+    errors = (0.21, 0.17, 0.11, 0.062, 0.034, 0.0222, 0.0204, 0.0201)
+    verdict = "on held-out rows, translated vectors find 95 % of the 10 nearest old vectors; 90 % is required."
+    certificate = {
+        "retrieval": Retrieval(HeldOut(0.91, 0.9, 0.92), HeldOut(0.951, 0.947, 0.955), 0.993, 0.987, 0.031, 0.0025),
+        "probe": Probe("accuracy", 0.874, 0.861, 0.507, 0.5),
+        "curve": [CurvePoint(n, e, 0.95 * e, 1.06 * e) for n, e in zip(rows, errors, strict=True)],
+        "drift": Drift(0.012, False),
+    }
+    certificate |= {name: changes.pop(name) for name in list(certificate) if name in changes}
+    fields = {
+        "translator": Translator(Map("similarity", np.eye(3), np.zeros(3), np.zeros(3)), None, 3, 2),
+        "group": "similarity",
+        "n": 4000,
+        "diameter": 12.345678,
+        "candidates": {name: nearness_by_hand(name, ERRORS[name]) for name in ("rigid", "similarity", "linear")},
+        "certificate": Certificate(**certificate),
+        "decision": decision,
+        "verdict": f"{decision.capitalize()}: {verdict}",
+        "advice": [],
+        "settings": {"group": "auto", "normalize": None, "require": 0.9, "folds": 5, "seed": 0},
+    }
+    return Translation(**(fields | changes))
+
+
+def rich_by_hand(names=("seed 1", "seed 2", "seed 10"), **consensus):
+    """A comparison with ids, metadata, a consensus and eight rows that moved far more than the others."""
+    ids = np.array([f"CHEMBL{i}" for i in range(400)])
+    metadata = {"target": np.array(["EGFR", "HER2"] * 200), "logP": np.linspace(-2, 5, 400)}
+    comparison = comparison_by_hand(names, ids=ids, metadata=metadata)
+    for pair in comparison.pairs:
+        for near in pair.groups.values():
+            near.errors[:8] = near.held_out.mean * np.arange(16, 8, -1)
+    object.__setattr__(comparison, "consensus", consensus_by_hand(names, **consensus))
+    return comparison
+
+
+PAGES = {
+    "comparison": lambda: render(comparison_by_hand(("seed 1", "seed 2", "seed 10"))),
+    "rich": lambda: render(rich_by_hand()),
+    "training": lambda: render(training_by_hand((0, 1, 1000))),
+    "translation": lambda: render_translation(translation_by_hand()),
+}
+
+
+@pytest.fixture(scope="session")
+def outline():
+    return Outline
+
+
+@pytest.fixture(scope="session", params=list(PAGES))
+def any_page(request):
+    return PAGES[request.param]()
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +212,21 @@ def make_comparison():
 
 
 @pytest.fixture(scope="session")
+def make_training():
+    return training_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_rich():
+    return rich_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_translation():
+    return translation_by_hand
+
+
+@pytest.fixture(scope="session")
 def pair():
     return pair_by_hand()
 
@@ -119,12 +239,6 @@ def comparison():
 @pytest.fixture(scope="session")
 def three():
     return comparison_by_hand(("seed 1", "seed 2", "seed 10"))
-
-
-@pytest.fixture(scope="session")
-def twenty_page():
-    """The report of 20 runs, 190 pairs; made once, for it takes seconds."""
-    return render(comparison_by_hand([f"run {i}" for i in range(20)]))
 
 
 @pytest.fixture

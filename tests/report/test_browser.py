@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from congruence.report import write_report
+from congruence.report import write_report, write_translation_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PAGES = ["report", "rich", "training", "translation"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
@@ -30,12 +31,21 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
     return path
 
 
+@pytest.fixture(scope="module")
+def folder(report, make_rich, make_training, make_translation):
+    """All kinds of pages, side by side."""
+    write_report(make_rich(), report.with_name("rich.html"))
+    write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
+    write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
+    return report.parent
+
+
 @pytest.fixture
-def visit(browser, report):
-    """Open the report; fail on anything it logs, throws or asks for."""
+def visit(browser, folder):
+    """Open a page; fail on anything it logs, throws or asks for."""
     contexts = []
 
-    def open_page(scheme="light", width=1200):
+    def open_page(scheme="light", width=1200, name="report"):
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
         contexts.append(context)
         context.set_default_timeout(8000)
@@ -44,7 +54,7 @@ def visit(browser, report):
         page.on("console", lambda message: page.complaints.append(message.text))
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("request", lambda request: page.requests.append(request.url))
-        page.goto(report.as_uri())
+        page.goto((folder / f"{name}.html").as_uri())
         return page
 
     yield open_page
@@ -57,15 +67,16 @@ def colours(page):
 
 
 def column(page, number):
-    cells = page.locator(f"table.sortable tbody tr > :nth-child({number})")
+    cells = page.locator("table.sortable").first.locator(f"tbody tr > :nth-child({number})")
     return [cell.get_attribute("data-value") for cell in cells.all()]
 
 
+@pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_opens_without_an_error_or_a_request(visit, report, scheme):
-    page = visit(scheme)
+def test_a_page_opens_without_an_error_or_a_request(visit, folder, scheme, name):
+    page = visit(scheme, name=name)
     assert page.complaints == []
-    assert page.requests == [report.as_uri()]
+    assert page.requests == [(folder / f"{name}.html").as_uri()]
 
 
 def test_light_and_dark_exchange_ink_and_paper(visit):
@@ -89,25 +100,28 @@ def test_figures_are_drawn_in_the_font_of_the_page(visit):
     assert page.locator("figure svg text").first.evaluate(family) == page.locator("body").evaluate(family)
 
 
+@pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [400, 1200])
-def test_the_page_never_scrolls_sideways(visit, width):
-    page = visit(width=width)
+def test_a_page_never_scrolls_sideways(visit, width, name):
+    page = visit(width=width, name=name)
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_on_a_phone_the_further_numbers_need_no_scrolling(visit):
-    box = visit(width=400).locator("details[open] .scroll:has(.facts)")
-    assert box.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+@pytest.mark.parametrize(("name", "count"), [("report", 1), ("translation", 2)])
+def test_on_a_phone_further_numbers_need_no_scrolling(visit, name, count):
+    boxes = visit(width=400, name=name).locator(".scroll:has(.facts):visible")
+    assert boxes.evaluate_all("all => all.map(e => e.scrollWidth - e.clientWidth)") == [0] * count
 
 
-def test_text_in_figures_does_not_shrink_below_ten_pixels(visit):
-    page = visit(width=400)
-    script = """[...document.querySelectorAll('details[open] svg text')].map(
-        e => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a).filter(size => size > 0)"""
-    unrotated = [size for size in page.evaluate(script) if size > 1]
-    assert len(unrotated) > 20
-    assert min(unrotated) >= 10
+@pytest.mark.parametrize("name", PAGES)
+def test_text_in_figures_does_not_shrink_below_ten_pixels(visit, name):
+    page = visit(width=400, name=name)
+    script = """[...document.querySelectorAll('svg text')].filter(e => e.checkVisibility()).map(e => {
+        const {a, b} = e.getScreenCTM(); return parseFloat(getComputedStyle(e).fontSize) * Math.hypot(a, b); })"""
+    sizes = page.evaluate(script)
+    assert len(sizes) > 20
+    assert min(sizes) >= 10
 
 
 def test_labels_below_the_ladder_do_not_overlap(visit):
@@ -149,7 +163,7 @@ def test_sorting_works_from_the_keyboard_and_names_sort_naturally(visit):
     page.get_by_role("button", name="pair", exact=True).focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Enter")
-    names = page.locator("table.sortable tbody th").all_inner_texts()
+    names = page.locator("table.sortable").first.locator("tbody th").all_inner_texts()
     assert [name.split("→")[0].strip() for name in names][:2] == ["seed 10", "seed 2"]
     assert page.locator("th[aria-sort]").count() == 1
 
@@ -169,3 +183,23 @@ def test_printing_opens_every_pair(visit):
     page = visit()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details[open]").count() == 6
+
+
+def test_rows_that_moved_are_listed_from_the_top_and_sorted_by_what_is_clicked(visit):
+    page = visit(name="rich")
+    table = page.get_by_role("region", name="The rows that moved most").locator("table")
+    names = table.locator("tbody th")
+    assert names.first.inner_text() == "CHEMBL0"
+    table.get_by_role("button", name="disagreement", exact=True).click()
+    assert names.last.inner_text() == "CHEMBL0"
+    table.get_by_role("button", name="logP", exact=True).click()
+    assert names.first.inner_text() == "CHEMBL0"
+    table.get_by_role("button", name="logP", exact=True).click()
+    assert names.last.inner_text() == "CHEMBL0"
+
+
+def test_a_learning_curve_sorts_by_its_rows(visit):
+    page = visit(name="translation")
+    table = page.get_by_role("region", name="Error against paired rows").locator("table")
+    table.get_by_role("button", name="error", exact=True).click()
+    assert table.locator("tbody th").first.inner_text() == "3200"

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from congruence.align.comparison import Plane
-from congruence.report.figures import error_histogram, heat_map, ladder, planes
+from congruence.report.figures import error_histogram, heat_map, ladder, learning_curve, moved_curve, planes
 from congruence.report.svg import PALETTE
+from congruence.report.training import training_section
 
 SVG = "{http://www.w3.org/2000/svg}"
 OF_PAIRS = [ladder, planes, error_histogram]
@@ -16,10 +17,23 @@ def texts(svg):
     return [element.text for element in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-@pytest.fixture(scope="module", params=["ladder", "planes", "error_histogram", "heat_map"])
-def svg(request, pair, three):
-    draw = {"ladder": ladder, "planes": planes, "error_histogram": error_histogram}.get(request.param)
-    return heat_map(three) if draw is None else draw(pair)
+FALLING = np.linspace(0.3, 0.01, 500)
+
+
+@pytest.fixture(
+    scope="module", params=["ladder", "planes", "histogram", "heat map", "moved", "training", "learning curve"]
+)
+def svg(request, pair, three, make_training, make_translation):
+    draw = {
+        "ladder": lambda: ladder(pair),
+        "planes": lambda: planes(pair),
+        "histogram": lambda: error_histogram(pair),
+        "heat map": lambda: heat_map(three),
+        "moved": lambda: moved_curve(FALLING, 0.25, ["a", "b"]),
+        "training": lambda: training_section(make_training()).figure,
+        "learning curve": lambda: learning_curve(make_translation().certificate.curve, 4000, 0.25),
+    }
+    return draw[request.param]()
 
 
 def test_figures_are_well_formed_and_described(svg):
@@ -149,3 +163,21 @@ def test_drawing_leaves_the_settings_of_matplotlib_alone(pair):
     before = dict(matplotlib.rcParams)
     ladder(pair)
     assert dict(matplotlib.rcParams) == before
+
+
+def test_the_curve_of_rows_is_logarithmic_only_where_errors_lie_far_apart():
+    assert "disagreement, % of the diameter" in texts(moved_curve(np.linspace(0.3, 0.1, 500), 0.25, "ab"))
+    assert "disagreement, % of the diameter (log)" in texts(moved_curve(FALLING, 0.25, "ab"))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 10_000_000])
+def test_the_curve_of_rows_is_drawn_for_one_row_or_millions(rows):
+    svg = moved_curve(np.linspace(0.3, 0.0, rows), 0.25, "ab")
+    assert len(svg) < 20_000
+    assert "1" in texts(svg)
+
+
+def test_the_learning_curve_marks_all_rows_and_the_null(make_translation):
+    written = texts(learning_curve(make_translation().certificate.curve, 4000, 0.25))
+    assert {"all 4000 rows", "null (chance)", "10", "100", "1000"} <= set(written)
+    assert "null (chance)" not in texts(learning_curve(make_translation().certificate.curve, 4000, np.nan))

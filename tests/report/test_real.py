@@ -1,9 +1,10 @@
-"""Once with real numbers: what `compare` returns is what the report takes."""
+"""Once with real numbers: what `compare` and `translate` return is what the report takes."""
 
 import numpy as np
 
 from congruence.align.compare import compare
-from congruence.report import render, to_csv, to_latex
+from congruence.align.translate import translate
+from congruence.report import render, render_translation, to_csv, to_latex
 
 
 def test_a_rotated_run_is_reported_as_one():
@@ -17,3 +18,24 @@ def test_a_rotated_run_is_reported_as_one():
     assert "nan %" not in page
     assert to_csv(comparison).count("\n") == 1 + len(comparison.pairs[0].groups)
     assert r"old $\to$ new" in to_latex(comparison)
+
+
+def test_a_rotated_model_can_be_translated():
+    rng = np.random.default_rng(0)
+    x = rng.laplace(size=(300, 4))
+    rotation = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    translation = translate(x, 2 * x @ rotation + 1, nulls=2, bootstrap=20, labels=(x[:, 0] > 0).astype(int))
+    page = render_translation(translation)
+    assert "badge go" in page
+    assert "leaves no more than rounding" in page
+    assert "The accuracy of a linear probe" in page
+
+
+def test_checkpoints_and_moved_rows_are_reported():
+    rng = np.random.default_rng(0)
+    x = rng.laplace(size=(300, 4))
+    runs = {name: x + scale * rng.normal(size=x.shape) for name, scale in (("a", 1.0), ("b", 0.3), ("c", 0.0))}
+    comparison = compare(runs, groups=("rigid", "similarity"), nulls=2, bootstrap=20, steps=[1, 10, 1000])
+    page = render(comparison)
+    assert "the held-out error onto the last checkpoint falls from" in page
+    assert "The 20 rows that moved most" in page

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from congruence.report.words import elided, number, ordered, percent, setting, worst
+from congruence.report.words import between, count, elided, number, ordered, percent, sentences, setting, step, worst
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,24 @@ def test_long_names_lose_their_middle_but_stay_different():
 
 def test_settings_read_like_words():
     assert [setting(v) for v in (None, True, ["a", "b"], 5)] == ["none", "yes", "a, b", "5"]
+
+
+def test_an_interval_is_written_once_where_its_ends_read_the_same():
+    assert between(0.9, 0.92) == "90.0 to 92.0 %"
+    assert between(1e-9, 2e-9) == "< 0.001 %"
+    assert between(math.nan, math.nan) == "–"
+
+
+def test_counts_agree_with_their_noun():
+    assert [count(n, "row") for n in (0, 1, 12)] == ["0 rows", "1 row", "12 rows"]
+
+
+def test_steps_are_written_whole():
+    assert [step(v) for v in (0.0, 143000.0, 1e6, 0.25)] == ["0", "143000", "1000000", "0.25"]
+
+
+def test_numbers_do_not_end_a_sentence():
+    assert sentences("They agree to 1.8 % or so. Others give 25 %.") == [
+        "They agree to 1.8 % or so.",
+        "Others give 25 %.",
+    ]

@@ -1,10 +1,12 @@
-"""What a comparison looks like outside Python: one HTML page, a CSV file, a LaTeX table, SVG figures.
+"""What results look like outside Python: HTML pages, a CSV file, a LaTeX table, SVG figures.
 
-`write_report` and `render` make the page, `to_csv` and `to_latex` the tables, `congruence.report.figures` the
-figures. Only result objects come in here. matplotlib and jinja2 are imported when a page is made, not before.
+`render` and `write_report` make the page of a comparison, `render_translation` and `write_translation_report` that of
+a translation, `to_csv` and `to_latex` the tables, `congruence.report.figures` the figures. Only result objects come
+in here. matplotlib and jinja2 are imported when a page is made, not before.
 """
 
 from congruence.report.html import render, write_report
 from congruence.report.tables import to_csv, to_latex
+from congruence.report.translation import render_translation, write_translation_report
 
-__all__ = ["render", "to_csv", "to_latex", "write_report"]
+__all__ = ["render", "render_translation", "to_csv", "to_latex", "write_report", "write_translation_report"]

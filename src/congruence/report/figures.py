@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence.report.curves import learning_curve, moved_curve, training_curves
 from congruence.report.heat import HEAT_RUNS, heat_map
 from congruence.report.histogram import error_histogram
 from congruence.report.svg import HELD_OUT, INK, LINE, MUTED, NULL, SOURCE, draw
@@ -24,7 +25,17 @@ SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2.5, "dashes": (1.6, 0.8)}
 
-__all__ = ["HEAT_RUNS", "error_histogram", "heat_map", "ladder", "planes"]
+__all__ = [
+    "HEAT_RUNS",
+    "error_histogram",
+    "groups_ladder",
+    "heat_map",
+    "ladder",
+    "learning_curve",
+    "moved_curve",
+    "planes",
+    "training_curves",
+]
 
 
 def ladder(pair: Pair) -> str:
@@ -34,9 +45,18 @@ def ladder(pair: Pair) -> str:
     Where the raw difference is far above everything else, its mark becomes an arrow at the top; its number is
     in the label below.
     """
-    names = ordered(pair.groups)
+    return groups_ladder(
+        pair.groups,
+        key=f"ladder {pair.source!r} {pair.target!r}",
+        about=f"from {pair.source} to {pair.target}",
+    )
+
+
+def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> str:
+    """Draw the ladder of any groups; `about` says for whom, to those who cannot see it."""
+    names = ordered(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
-    nears = [pair.groups[name] for name in names]
+    nears = [groups[name] for name in names]
     top = _ladder_top(names, nears)
 
     def paint(figure: Any) -> None:
@@ -60,8 +80,8 @@ def ladder(pair: Pair) -> str:
     return draw(
         paint,
         (535, 330),
-        key=f"ladder {pair.source!r} {pair.target!r}",
-        label=f"Error left after the best map of each group, from {pair.source} to {pair.target}: {said}",
+        key=key,
+        label=f"Error left after the best map of each group, {about}: {said}",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence.report.scales import far_apart, plain_decades
 from congruence.report.svg import HELD_OUT, LINEAR, MUTED, NULL, draw
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def error_histogram(pair: Pair) -> str:
         axes.set_ylim(bottom=0)
         axes.grid(axis="y")
         if log:
-            _plain_decades(axes, bins)
+            plain_decades(axes.xaxis, bins[0], bins[-1])
         if shown:
             figure.legend(loc="outside upper left", ncols=2)
 
@@ -58,29 +59,17 @@ def error_histogram(pair: Pair) -> str:
     )
 
 
-def _plain_decades(axes: Any, bins: Any) -> None:
-    """Mark 1, 2 and 5 of each decade, or only some decades where there are many, and write them out."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    decades = math.log10(bins[-1] / bins[0])
-    subs = (1, 2, 5) if decades < 2.5 else (1,)
-    axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=6 if decades > 6 else 12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-
-
 def _finite(errors: Any) -> Any:
     errors = np.asarray(errors, dtype=float)
     return errors[np.isfinite(errors)]
 
 
 def _bins(samples: list[Any], null: float) -> tuple[Any, bool]:
-    """Choose common bins, from 0 or, where medians are more than 12-fold apart, logarithmic."""
+    """Choose common bins, from 0 or, where medians are far apart, logarithmic."""
     tops = [float(sample.max()) for sample in samples] + [null]
     top = 1.04 * max((value for value in tops if math.isfinite(value)), default=0.0) or 1.0
     medians = [float(np.median(sample)) for sample in samples] + [null]
-    middle = [value for value in medians if math.isfinite(value)]
-    if not middle or max(middle) <= 12 * min(middle):
+    if not far_apart(medians):
         return np.linspace(0, top, BINS + 1), False
     low = max(min(float(np.quantile(sample, 0.01)) for sample in samples), 1e-9 * top)
     return np.geomspace(low, top, BINS + 1), True

@@ -1,19 +1,18 @@
-"""The report: one self-contained HTML file that a colleague can read without knowing this package."""
+"""The report of a comparison: one self-contained HTML file that a colleague can read without knowing this package."""
 
 from __future__ import annotations
 
-import platform
-import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import metadata, resources
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from congruence import files
 from congruence.report import figures, words
-from congruence.report.svg import PALETTE
+from congruence.report.moved import Moved, moved_section
+from congruence.report.page import fill
+from congruence.report.training import Training, training_section
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 SHOWN_PAIRS = 12  # with figures, about 60 kB each
 TABLE_PAIRS = 500
 LIMIT = 1_900_000  # bytes
+ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has a line for anyway
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,16 @@ class _Section:
     pair: Pair
     figures: dict[str, str]
     facts: list[tuple[str, str, str]]  # what, its value, what it means
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What is drawn once, before the page is cut to its size."""
+
+    sections: list[_Section] = field(default_factory=list)
+    heat: str = ""
+    training: Training | None = None
+    moved: Moved | None = None
 
 
 def write_report(comparison: Comparison, path: str | Path) -> None:
@@ -45,15 +55,24 @@ def render(comparison: Comparison) -> str:
     With more than `SHOWN_PAIRS` pairs, only those with the largest held-out error have figures, and the page
     says so.
     """
-    chosen = _worst(comparison.pairs, SHOWN_PAIRS)
-    sections = [_section(number, pair) for number, pair in enumerate(chosen, start=1)]
-    heat = figures.heat_map(comparison) if _has_heat_map(comparison) else ""
+    parts = _parts(comparison)
     rows = TABLE_PAIRS
-    page = _page(comparison, sections, heat, rows)
-    while len(page.encode()) > LIMIT and (sections or rows > 1):
-        sections, rows = sections[: len(sections) // 2], max(rows // 2, 1)
-        page = _page(comparison, sections, heat, rows)
+    page = _page(comparison, parts, rows)
+    while len(page.encode()) > LIMIT and (parts.sections or rows > 1):
+        parts = replace(parts, sections=parts.sections[: len(parts.sections) // 2])
+        rows = max(rows // 2, 1)
+        page = _page(comparison, parts, rows)
     return page
+
+
+def _parts(comparison: Comparison) -> _Parts:
+    chosen = _worst(comparison.pairs, SHOWN_PAIRS)
+    return _Parts(
+        sections=[_section(number, pair) for number, pair in enumerate(chosen, start=1)],
+        heat=figures.heat_map(comparison) if _has_heat_map(comparison) else "",
+        training=training_section(comparison),
+        moved=moved_section(comparison),
+    )
 
 
 def _worst(pairs: Sequence[Pair], count: int) -> list[Pair]:
@@ -69,7 +88,12 @@ def _worst(pairs: Sequence[Pair], count: int) -> list[Pair]:
 
 
 def _has_heat_map(comparison: Comparison) -> bool:
-    return len(comparison.runs) > 2 and any("similarity" in pair.groups for pair in comparison.pairs)
+    """Checkpoints of a training are compared with few others: their map would be nearly blank."""
+    return (
+        comparison.steps is None
+        and len(comparison.runs) > 2
+        and any("similarity" in pair.groups for pair in comparison.pairs)
+    )
 
 
 def _section(number: int, pair: Pair) -> _Section:
@@ -115,44 +139,27 @@ def _facts(pair: Pair) -> list[tuple[str, str, str]]:
         held, null = pair.components.held_out.mean, pair.components.null
         value = f"{words.percent(held)} (null {words.percent(null)})"
         facts.append(("ICA components, held out", value, "matched components, over their own diameter"))
+    for name, similarity in pair.similarities.items():
+        if name not in ALWAYS_SHOWN:
+            what, meaning = words.SIMILARITIES.get(name, (name, ""))
+            facts.append((what, words.number(similarity), meaning))
     return facts
 
 
-def _page(comparison: Comparison, sections: list[_Section], heat: str, rows: int) -> str:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"percent": words.percent, "setting": words.setting, "prose": words.prose}
-    template = resources.files("congruence.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+def _page(comparison: Comparison, parts: _Parts, rows: int) -> str:
     statuses = Counter(pair.verdict.status for pair in comparison.pairs)
-    groups = words.ordered({name for pair in comparison.pairs for name in pair.groups})
-    return environment.from_string(template).render(
+    return fill(
+        "comparison.html.j2",
         comparison=comparison,
+        consensus=getattr(comparison, "consensus", None),
         status=words.worst(statuses),
         statuses=[(status, statuses[status]) for status in words.STATUSES if statuses[status]],
-        marks=words.STATUSES,
         ranks=list(words.STATUSES),
-        sentences=re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", comparison.verdict.strip()),
-        groups=groups,
-        meanings=words.GROUPS,
+        sentences=words.sentences(comparison.verdict),
+        groups=words.ordered({name for pair in comparison.pairs for name in pair.groups}),
+        listed=rows,
         rows=comparison.pairs[:rows],
-        sections=sections,
-        numbers={(section.pair.source, section.pair.target): section.number for section in sections},
-        heat=heat,
+        parts=parts,
+        numbers={(section.pair.source, section.pair.target): section.number for section in parts.sections},
         heat_runs=min(len(comparison.runs), figures.HEAT_RUNS),
-        palette=PALETTE,
-        versions=_versions(),
-        undefined=words.UNDEFINED,
     )
-
-
-def _versions() -> list[tuple[str, str]]:
-    from congruence import __version__
-
-    found: list[tuple[str, str]] = [("python", platform.python_version()), ("congruence", __version__)]
-    for name in ("numpy", "scipy", "scikit-learn"):
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            found.append((name, "not installed"))
-    return found

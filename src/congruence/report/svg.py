@@ -24,11 +24,13 @@ PALETTE = {
     "c-linear": ("#0b7556", "#4fcba3"),
     "c-source": ("#93388f", "#dc96d8"),
     "c-heat": ("#e8940a", "#a4570a"),
+    "c-ica": ("#8a6a00", "#e0c050"),
 }
 _SENTINELS = {name: f"#fe01{number:02x}" for number, name in enumerate(PALETTE, start=16)}
 INK, MUTED, GRID = _SENTINELS["ink"], _SENTINELS["muted"], _SENTINELS["grid"]
 LINE, HEAT, SOURCE = _SENTINELS["line"], _SENTINELS["c-heat"], _SENTINELS["c-source"]
-HELD_OUT, NULL, LINEAR = _SENTINELS["c-heldout"], _SENTINELS["c-null"], _SENTINELS["c-linear"]
+HELD_OUT, NULL = _SENTINELS["c-heldout"], _SENTINELS["c-null"]
+LINEAR, ICA = _SENTINELS["c-linear"], _SENTINELS["c-ica"]
 
 STYLE = {
     "svg.fonttype": "none",

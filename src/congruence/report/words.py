@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,11 +16,47 @@ GROUPS = {
     "ica": "each run is unmixed on its own, without seeing the other; only then are components matched",
 }
 
+AFTER = {  # what was removed before runs are called different
+    "identity": "as they are",
+    "permutation": "after the best permutation",
+    "rigid": "after the best rotation",
+    "similarity": "after the best rotation and scale",
+    "linear": "after the best linear map",
+    "ica": "after unmixing",
+}
+
 STATUSES = {  # from the one to look at first; the mark tells them apart without colour
     "fails": ("✕", "No: more than a rotation and a scale changed"),
     "ambiguous": ("≈", "Unclear: the numbers allow both readings"),
     "unknown": ("?", "Unknown: too little to judge by"),
     "holds": ("✓", "Yes: at most a rotation and a scale"),
+}
+
+DECISIONS = {  # about a translation; the mark tells them apart without colour
+    "go": ("✓", "New vectors can be translated into the old space."),
+    "unsure": ("≈", "It is not yet certain that new vectors can be translated well enough."),
+    "no-go": ("✕", "New vectors cannot be translated well enough."),
+}
+
+SIMILARITIES = {  # those that only some reports have: what they are called, and what they mean; all in sample
+    "plain_cka": (
+        "CKA, plain",
+        "agreement of the similarity structure, inflated where rows are few; higher is closer, 0 to 1",
+    ),
+    "svcca": (
+        "SVCCA",
+        "mean canonical correlation of the directions with 99 % of the variance; higher is closer, 0 to 1",
+    ),
+    "pwcca": ("PWCCA", "canonical correlations, weighted by what the source uses; higher is closer, 0 to 1"),
+    "rsa": ("RSA", "rank correlation of the distances between rows; higher is closer, −1 to 1"),
+    "rsa_pearson": ("RSA, Pearson", "correlation of the squared distances between rows; higher is closer, −1 to 1"),
+    "procrustes": ("Procrustes distance", "between shapes of norm 1 after the best rotation; lower is closer, 0 to √2"),
+    "angular_procrustes": ("Procrustes angle", "between shapes after the best rotation; lower is closer, 0 to π/2"),
+    "size_and_shape": (
+        "size-and-shape distance",
+        "after the best rotation, without scaling, over all rows; lower is closer, from 0 up",
+    ),
+    "weak_mcc": ("MCC, weak, in sample", "correlation after the best linear map (CCA); higher is closer, 0 to 1"),
 }
 
 UNDEFINED = "–"
@@ -56,6 +93,13 @@ def percent(share: float, unit: str = " %") -> str:
     return number(100 * share) + unit if math.isfinite(share) else number(share)
 
 
+def between(low: float, high: float) -> str:
+    """Write an interval of shares, once where both ends read the same; a dash where it is undefined."""
+    if not (math.isfinite(low) and math.isfinite(high)) or percent(low) == percent(high):
+        return percent(low)
+    return f"{percent(low, unit='')} to {percent(high)}"
+
+
 def elided(names: Sequence[str], length: int) -> list[str]:
     """Leave out the middle of long names, but never so much that two of them become the same."""
 
@@ -67,6 +111,21 @@ def elided(names: Sequence[str], length: int) -> list[str]:
     if len(set(shortened)) == len(set(names)):
         return shortened
     return elided(names, 2 * length)
+
+
+def count(number: int, noun: str) -> str:
+    """Write how many there are: "1 row", "12 rows"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def step(value: float) -> str:
+    """Write the step of a training: whole where it is, never as 1e+05."""
+    return f"{value:.0f}" if value == round(value) else f"{value:g}"
+
+
+def sentences(text: str) -> list[str]:
+    """Split prose after a full stop that a capital letter or a number follows."""
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text.strip())
 
 
 def prose(sentence: str) -> str:

@@ -1,0 +1,127 @@
+"""Figures that are curves: rows by how far they moved, errors along a training, errors against paired rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.report.scales import error_axis, plain_decades, step_axis
+from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.words import percent
+
+if TYPE_CHECKING:
+    from congruence.align.certificate import CurvePoint
+    from congruence.report.training import Checkpoint
+
+RANKS = 160  # drawn of a curve of rows
+MARKS = 24  # drawn on a line along the training
+GROUPS = {
+    "identity": (MUTED, "s"),
+    "permutation": (SOURCE, "D"),
+    "rigid": (INK, "^"),
+    "similarity": (HELD_OUT, "o"),
+    "linear": (LINEAR, "v"),
+    "ica": (ICA, "P"),
+}
+CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
+__all__ = ["learning_curve", "moved_curve", "training_curves"]
+
+
+def moved_curve(falling: Any, null: float, names: Sequence[str]) -> str:
+    """Draw how far rows moved, from the one that moved most, against their rank.
+
+    `falling` holds the disagreement of all rows, largest first; the ranks are logarithmic, so that the few rows
+    that moved most can be seen among a million.
+    """
+    n = len(falling)
+    ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
+    median = float(np.median(falling))
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], null], "disagreement, % of the diameter")
+        axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
+        axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
+        if math.isfinite(null):
+            axes.axhline(100 * null, **CHANCE, label="null (chance)")
+        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the one that moved most (log)")
+        plain_decades(axes.xaxis, 1, n)
+        figure.legend(loc="outside upper left", ncols=3)
+
+    said = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
+    return draw(
+        paint,
+        (535, 300),
+        key=f"moved {list(names)!r}",
+        label=f"Disagreement of the runs about each of {n} rows: {said}; null {percent(null)}",
+    )
+
+
+def training_curves(points: Sequence[Checkpoint], groups: Sequence[str], reference: str) -> str:
+    """Draw the held-out error of each checkpoint, by group: onto the last (solid) and onto the next (dashed).
+
+    The dotted line is the null of the group `reference`, onto the last checkpoint.
+    """
+    steps = [point.step for point in points]
+    nulls = [point.null for point in points]
+    ways = {
+        "onto the last checkpoint": [point.to_last for point in points],
+        "onto the next checkpoint": [point.to_next for point in points],
+    }
+    shown = [error for errors in ways.values() for onto in errors for error in onto.values()]
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(1, 2, sharey=True)
+        error_axis(panels[0], [*shown, *nulls], "error, % of the target's diameter")
+        for axes, (title, errors), solid in zip(panels, ways.items(), (True, False), strict=True):
+            axes.set_title(title, loc="left")
+            axes.grid(visible=True, axis="y")
+            for group in groups:
+                _group_line(axes, steps, [100 * onto[group] for onto in errors], group, solid)
+            axes.plot(steps, [100 * null for null in nulls], **CHANCE, label=f"null of {reference}")
+            step_axis(axes, steps)
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper left", ncols=len(groups) + 1)
+
+    return draw(
+        paint,
+        (900, 340),
+        key=f"training {[point.name for point in points]!r}",
+        label=f"Held-out error of {len(points)} checkpoints along the training, onto the last and onto the next",
+    )
+
+
+def _group_line(axes: Any, steps: Sequence[float], errors: Sequence[float], group: str, solid: bool) -> None:
+    colour, marker = GROUPS.get(group, (INK, "x"))
+    style = {"linewidth": 2, "markersize": 6, "markevery": max(1, len(steps) // MARKS)}
+    dashes = (None, None) if solid else (3, 1.6)
+    axes.plot(steps, errors, color=colour, marker=marker, dashes=dashes, label=group, **style)
+
+
+def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> str:
+    """Draw the held-out error of maps fitted on more and more paired rows, with its range over draws.
+
+    The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the null.
+    """
+    rows = [point.rows for point in curve]
+    mean, low, high = (100 * np.array([getattr(p, name) for p in curve]) for name in ("mean", "low", "high"))
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        error_axis(axes, [*low / 100, *high / 100, null], "error, % of the old diameter")
+        axes.set(xscale="log", xlim=(rows[0] / 1.15, 1.15 * n), xlabel="paired rows the map is fitted on (log)")
+        axes.fill_between(rows, low, high, color=HELD_OUT, alpha=0.18, linewidth=0)
+        axes.vlines(rows, low, high, color=HELD_OUT, linewidth=2)
+        style = {"color": HELD_OUT, "marker": "o", "markersize": 7, "linewidth": 2.5, "clip_on": False}
+        axes.plot(rows, mean, **style, label="held out, range of draws")
+        if math.isfinite(null):
+            axes.axhline(100 * null, **CHANCE, label="null (chance)")
+        axes.axvline(n, color=INK, linewidth=1.5, dashes=(5, 2), label=f"all {n} rows")
+        plain_decades(axes.xaxis, rows[0], n)
+        figure.legend(loc="outside upper left", ncols=3)
+
+    said = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
+    return draw(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")

@@ -1,0 +1,101 @@
+import re
+
+import pytest
+
+from congruence.report import html, render
+from congruence.report.training import training_section
+
+
+@pytest.fixture(scope="module")
+def page(make_training):
+    comparison = make_training()
+    return html._page(comparison, html._Parts(training=training_section(comparison)), 100)
+
+
+def said(svg):
+    return re.findall(r"<text[^>]*>([^<]*)", svg)
+
+
+def test_runs_that_are_no_checkpoints_have_no_training(comparison):
+    assert training_section(comparison) is None
+
+
+def test_a_training_takes_the_place_of_the_heat_map(make_training):
+    page = render(make_training((1, 2, 3)))
+    parts = ["All pairs</h2>", "Along the training</h2>", "Pair by pair</h2>"]
+    places = [page.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "How near is every run" not in page
+
+
+def test_the_sentence_tells_how_the_error_onto_the_last_checkpoint_changes(make_training):
+    assert training_section(make_training()).sentence == (
+        "After the best rotation and scale, the held-out error onto the last checkpoint falls from 13.7 % at step 1 "
+        "to 4.21 % at step 10000."
+    )
+
+
+def test_every_checkpoint_but_the_last_has_a_row_with_both_errors(page, make_training):
+    table = page[page.index("Along the training</h2>") : page.index("Pair by pair</h2>")]
+    assert table.count('<th scope="row"') == 5
+    errors = {(p.source, p.target): p.groups["similarity"].held_out.mean for p in make_training().pairs}
+    assert f'data-value="{errors["step 10", "step 100000"]}">9.15 %<small>next 6.40 %</small>' in table
+    assert "step 100000</bdi> at step 100000" in table
+
+
+@pytest.mark.parametrize(
+    ("steps", "log", "ticks"),
+    [
+        ((1, 10, 100, 1000, 10_000), True, {"1", "10", "100", "1000"}),
+        ((0, 1, 10, 1000, 100_000), True, {"0", "1", "10", "100", "1000"}),
+        ((100, 200, 300, 400), False, {"100", "200", "300"}),
+        ((0, 50, 100), False, {"0", "50"}),
+        ((-100, 1, 10_000, 20_000), False, {"0", "10000"}),
+        ((0.5, 0.75, 1.0), False, set()),
+    ],
+)
+def test_steps_are_logarithmic_where_they_span_more_than_two_decades(steps, log, ticks, make_training):
+    written = said(training_section(make_training(steps)).figure)
+    assert ("step (log)" in written) is log
+    assert ticks <= set(written)
+
+
+def test_the_figure_has_a_line_for_each_group_and_way(make_training):
+    figure = training_section(make_training()).figure
+    written = said(figure)
+    for words in ("onto the last checkpoint", "onto the next checkpoint", "similarity", "ica", "null of similarity"):
+        assert words in written
+    dashed = len(re.findall(r"stroke-dasharray: 6,", figure))
+    assert dashed == 6  # one of each group, onto the next
+
+
+def test_two_checkpoints_are_enough(make_training):
+    training = training_section(make_training((1, 2)))
+    assert training.sentence == ""
+    assert len(training.checkpoints) == 1
+
+
+def test_groups_that_some_checkpoint_lacks_are_left_blank(make_training, make_nearness):
+    comparison = make_training((1, 2, 3))
+    onto_last = comparison["step 1", "step 3"]
+    onto_last.groups.clear()
+    onto_last.groups["rigid"] = make_nearness("rigid", 0.5)
+    page = html._page(comparison, html._Parts(training=training_section(comparison)), 10)
+    assert '<td class="num" data-value=""><span title="undefined">–</span>' in page
+    assert not re.search(r"\bnan\b", page, re.IGNORECASE)
+
+
+def test_without_a_similarity_the_smallest_group_is_told(make_training, make_nearness):
+    comparison = make_training((1, 2, 3))
+    for pair, error in zip(comparison.pairs, (0.1, 0.2, 0.3), strict=True):
+        pair.groups.clear()
+        pair.groups["rigid"] = make_nearness("rigid", error)
+    assert training_section(comparison).sentence.startswith("After the best rotation, the held-out error onto the last")
+
+
+def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch):
+    monkeypatch.setattr(html, "SHOWN_PAIRS", 1)
+    monkeypatch.setattr(html, "TABLE_PAIRS", 100)
+    page = render(make_training(range(1, 302)))
+    assert "The first 100 of 300 checkpoints are listed." in page
+    assert len(page.encode()) < 1_000_000
