@@ -132,6 +132,66 @@ def test_mixed_files_are_paired_by_position_with_a_note(folder, capsys):
     assert "old" in err
 
 
+def test_rows_that_moved_are_written_as_a_table(tables, capsys):
+    moved = np.load("old.npy")
+    table = pq.read_table("tables/run1.parquet").to_pydict()
+    row = table["cell_id"].index("cell7")
+    table["emb_0"][row] += 30.0
+    pq.write_table(pa.table(table), "tables/run1.parquet")
+    options = ["--id", "cell_id", "--features", "emb_*", "--groups", "similarity", "--rows-out", "moved.parquet"]
+    code, _, _ = run(capsys, "compare", "tables/*.parquet", *options, *QUICK)
+    assert code == 0
+    found = pq.read_table("moved.parquet").to_pydict()
+    assert found["id"][0] == "cell7"
+    assert found["Metadata_plate"][0] == "p7"
+    assert found["moved"] == sorted(found["moved"], reverse=True)
+    assert found["moved_run1"][0] > found["moved_run0"][0]
+    assert len(found["id"]) == 299 < len(moved)
+
+
+def test_checkpoints_are_compared_in_the_order_of_their_steps(folder, capsys):
+    rng = np.random.default_rng(0)
+    x = np.load("old.npy")
+    for step, noise in ((100, 1.0), (9, 3.0), (1000, 0.1)):
+        np.save(f"ckpt_step{step}.npy", x + noise * rng.normal(size=x.shape))
+    code, _, _ = run(capsys, "compare", "ckpt_*.npy", "--series", "--groups", "similarity", "--json", "r.json", *QUICK)
+    assert code == 0
+    result = json.loads((folder / "r.json").read_text())
+    assert [point["step"] for point in result["series"]] == [9, 100, 1000]
+    to_last = [point["to_last"].get("similarity") for point in result["series"]]
+    assert to_last[0] > to_last[1]
+    assert to_last[2] is None
+    names = [(pair["source"], pair["target"]) for pair in result["pairs"]]
+    assert names == [("ckpt_step9", "ckpt_step100"), ("ckpt_step9", "ckpt_step1000"), ("ckpt_step100", "ckpt_step1000")]
+
+
+def test_an_option_is_used_for_the_files_it_means_something_for(folder, capsys):
+    x = np.load("old.npy")
+    columns = {f"emb_{i}": x[:, i] for i in range(4)} | {"plate": ["a"] * 300}
+    pq.write_table(pa.table(columns), "third.parquet")
+    code, out, _ = run(
+        capsys, "compare", "old.npy", "third.parquet", "--features", "emb_*", "--groups", "identity", *QUICK
+    )
+    assert code == 0
+    assert "300 rows x 4 dimensions, paired by position" in out
+
+
+def test_a_defect_of_ours_is_told_in_a_sentence(folder, capsys, monkeypatch):
+    from congruence.align import compare as module
+
+    def broken(*args, **kwargs):
+        raise RuntimeError("the unexpected")
+
+    monkeypatch.setattr(module, "compare", broken)
+    code, _, err = run(capsys, "compare", "old.npy", "new.npy")
+    assert code == 3
+    assert "a defect of ours (RuntimeError: the unexpected)" in err
+    monkeypatch.setenv("CONGRUENCE_DEBUG", "1")
+    monkeypatch.setattr(sys, "argv", ["congruence", "compare", "old.npy", "new.npy"])
+    with pytest.raises(RuntimeError):
+        main()
+
+
 def bad_files(folder):
     np.save(folder / "short.npy", np.zeros((7, 4)))
     np.save(folder / "flat.npy", np.zeros(300))
@@ -145,6 +205,8 @@ def bad_files(folder):
     (folder / "table.xlsx").write_text("")
     columns = {"id": ["a", "a", "b"], "e": [1.0, 2.0, 3.0]}
     pq.write_table(pa.table(columns), folder / "twice.parquet")
+    columns = {"id": ["a", "b", "c"], "e0": [1.0, 2.0, 3.0], "e1": [1.0, None, 3.0]}
+    pq.write_table(pa.table(columns), folder / "holed.parquet")
 
 
 @pytest.mark.parametrize(
@@ -153,25 +215,35 @@ def bad_files(folder):
         (["old.npy", "absent.npy"], "absent.npy"),
         (["old.npy", "short.npy"], "300"),
         (["old.npy", "flat.npy"], "(300,)"),
-        (["old.npy", "empty.npy"], "empty"),
+        (["old.npy", "empty.npy"], "(0, 4)"),
         (["old.npy", "holed.npy"], "--drop-missing"),
         (["old.npy", "ragged.csv"], "ragged.csv"),
         (["old.npy", "words.csv"], "--features"),
         (["old.npy", "cut.parquet"], "cut.parquet"),
         (["old.npy", "table.xlsx"], ".xlsx"),
-        (["twice.parquet", "twice.parquet"], "a"),
+        (["twice.parquet", "old.npy", "--id", "id"], "old.npy cannot be read with --id"),
+        (["twice.parquet", "./twice.parquet"], "more than once: a"),
         (["old.npy"], "at least 2 runs"),
         (["*.nothing"], "no file matches *.nothing"),
         (["old.npy", "new.npy", "--id", "cell"], "old.npy cannot be read with --id"),
         (["old.npy", "new.npy", "--group-by", "plate"], "plate"),
         (["old.npy", "new.npy", "--groups", "affine"], "'affine' is not"),
-        (["old.npy", "new.npy", "--folds", "1"], "folds must be at least 2"),
+        (["old.npy", "new.npy", "--folds", "1"], "folds must be a whole number of at least 2"),
         (["old.npy", "new.npy", "--normalize", "l2"], "normalize must be None or 'cosine', not 'l2'"),
         (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=SHARE such as similarity=0.02"),
         (["old.npy", "new.npy", "--fail-above", "affine=1"], "'affine', which is not among the groups"),
         (["old.npy", "new.npy", "--json", "nowhere/r.json"], "the folder nowhere does not exist"),
         (["old.npy", "new.npy", "--report", "."], "it is a folder"),
-        (["old.npy", "new.npy", "--json", "old.npy"], "would overwrite the input old.npy"),
+        (["old.npy", "new.npy", "--rows-out", "old.npy"], "would overwrite the input old.npy"),
+        (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy would be taken for an embedding table"),
+        (["old.npy", "new.npy", "--csv", "-"], "--csv cannot be written to stdout; only --json can"),
+        (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=SHARE such as similarity=0.02"),
+        (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "names 'linear' twice"),
+        (["old.npy", "new.npy", "--seed", "-1"], "seed must be a whole number of at least 0, not -1"),
+        (["old.npy", "new.npy", "--features", "emb_*"], "--features means nothing for files like old.npy"),
+        (["old.npy", "new.npy", "--series"], "old.npy has no number in it"),
+        (["old.npy", "new.npy", "--similarities", "cca"], "cca"),
+        (["holed.parquet", "holed.parquet"], "all in e1"),
         (["old.npy", "new.npy", "--json", "r", "--csv", "r"], "would overwrite --json"),
     ],
 )

@@ -34,7 +34,14 @@ def world(tmp_path, monkeypatch):
         np.save(f"{name}.npy", x @ ortho_group.rvs(4, random_state=seed))
     columns = {f"emb_{i}": x[:, i] for i in range(4)}
     pq.write_table(pa.table(columns), "run_c.parquet")
-    columns |= {"cell_id": [f"c{i}" for i in range(240)], "plate": [f"p{i % 8}" for i in range(240)]}
+    documents = {"doc_id": [f"d{i}" for i in range(240)]}
+    for seed, name in enumerate(["old", "new", "new_full"]):
+        moved = x @ ortho_group.rvs(4, random_state=seed)
+        pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
+    (tmp_path / "checkpoints").mkdir()
+    for step in (10, 100, 1000):
+        np.save(f"checkpoints/step{step}.npy", x + rng.normal(size=x.shape) / step)
+    columns |= {"cell_id": [f"c{i}" for i in range(240)], "plate": [f"p{i % 12}" for i in range(240)]}
     for i in range(3):
         pq.write_table(pa.table(columns), f"tables/run{i}.parquet")
 
@@ -54,9 +61,14 @@ def test_examples_run(kind, text, world, monkeypatch):
 
 
 def test_every_command_has_an_example():
-    shown = {line.split()[2] for page in PAGES for _, text in BLOCK.findall(page.read_text())
-             for line in text.splitlines() if line.startswith("$ congruence ")}  # fmt: skip
+    lines = [
+        line.split()[2:] for page in PAGES for _, text in BLOCK.findall(page.read_text()) for line in text.splitlines()
+    ]
+    shown = {" ".join(words[: 2 if words[0] == "translate" else 1]) for words in lines if words}
     commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    for group in app.registered_groups:
+        inner = group.typer_instance.registered_commands
+        commands |= {f"{group.name} {command.name or command.callback.__name__}" for command in inner}
     assert commands <= shown
 
 

@@ -13,11 +13,12 @@ ROOT = Path(congruence.__file__).parent
 HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndata", "zarr"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `reproduce` or `cli`.
-BASE = {"errors", "files", "arrays"}
+BASE = {"errors", "files", "results", "arrays"}
 BELOW = {*BASE, "tables", "runs", "maps"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "results": set(),
     "arrays": {"errors"},
     "tables": BASE,
     "runs": BASE,

@@ -1,17 +1,19 @@
 """The command line: it parses, calls and prints; the work is done elsewhere.
 
 Exit codes: 0 done, 1 a limit given with --fail-above was exceeded, 2 the input or the call is wrong (one
-sentence says why), 130 interrupted.
+sentence says why), 3 a defect of ours, 130 interrupted.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
 import typer
 
 from congruence import __version__
+from congruence.cli import translate
 from congruence.cli.compare import compare
 from congruence.cli.demo import demo
 from congruence.errors import CongruenceError
@@ -25,6 +27,7 @@ app = typer.Typer(
     help="Is a learned representation identifiable? Did retraining only rotate it, or did it really change?",
 )
 app.command()(compare)
+app.add_typer(translate.app, name="translate")
 app.command()(demo)
 
 
@@ -54,3 +57,11 @@ def main() -> None:
     except MemoryError:
         typer.echo("congruence: not enough memory for this input; compare fewer rows or runs at a time", err=True)
         sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        if os.environ.get("CONGRUENCE_DEBUG"):
+            raise
+        where = "set CONGRUENCE_DEBUG=1 to see where, and please report it"
+        typer.echo(f"congruence: this is a defect of ours ({type(error).__name__}: {error}); {where}", err=True)
+        sys.exit(3)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import glob
-import warnings
+import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from congruence.cli.screen import interruptible, progress_bar, say, show_comparison
-from congruence.errors import CongruenceWarning, InputError
+from congruence.cli import options as given
+from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_comparison
+from congruence.errors import InputError
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
-
-DATA, METHOD, OUTPUT = "Which rows and columns", "How to compare", "What to write"
 
 
 @interruptible
@@ -28,61 +28,62 @@ def compare(
             show_default=False,
         ),
     ],
-    id: Annotated[
-        Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)
-    ] = None,
-    features: Annotated[
-        Optional[str], typer.Option(help="Columns with the embedding, e.g. 'emb_*'.", rich_help_panel=DATA)
-    ] = None,
-    metadata: Annotated[
-        Optional[str], typer.Option(help="Columns to set aside, e.g. 'plate,well'.", rich_help_panel=DATA)
-    ] = None,
-    key: Annotated[
-        Optional[str],
-        typer.Option(help="Which array of a file with several, e.g. an obsm key.", rich_help_panel=DATA),
-    ] = None,
-    group_by: Annotated[
-        Optional[str],
-        typer.Option(help="Column whose rows stay together (plate, patient, document).", rich_help_panel=DATA),
-    ] = None,
-    drop_missing: Annotated[
-        bool,
-        typer.Option("--drop-missing", help="Leave out rows with NaN or infinity.", rich_help_panel=DATA),
-    ] = False,
+    id: given.Id = None,
+    features: given.Features = None,
+    metadata: given.Metadata = None,
+    key: given.Key = None,
+    group_by: given.GroupBy = None,
+    drop_missing: given.DropMissing = False,
     groups: Annotated[
-        str, typer.Option(help="Maps to fit, separated by commas.", rich_help_panel=METHOD)
+        str, typer.Option(help="Maps to fit, separated by commas.", rich_help_panel=given.METHOD)
     ] = "identity,permutation,rigid,similarity,linear,ica",
     directions: Annotated[
-        str, typer.Option(help="'forward' (earlier file onto later) or 'both'.", rich_help_panel=METHOD)
+        str, typer.Option(help="'forward' (earlier file onto later) or 'both'.", rich_help_panel=given.METHOD)
     ] = "forward",
-    normalize: Annotated[
+    normalize: given.Normalize = None,
+    series: Annotated[
+        bool,
+        typer.Option(
+            "--series",
+            help="Checkpoints of one training, each onto the next and the last; the step is in the file name.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = False,
+    folds: given.Folds = 5,
+    nulls: given.Nulls = 20,
+    bootstrap: given.Bootstrap = 200,
+    seed: given.Seed = 0,
+    device: given.Device = "auto",
+    similarities: Annotated[
         Optional[str],
-        typer.Option(help="'cosine' puts rows on the unit sphere first.", rich_help_panel=METHOD),
+        typer.Option(
+            help="Further measures, separated by commas (cka,svcca,rsa,procrustes,...), or 'all'.",
+            rich_help_panel=given.METHOD,
+        ),
     ] = None,
-    folds: Annotated[int, typer.Option(help="Parts held out in turn.", rich_help_panel=METHOD)] = 5,
-    nulls: Annotated[int, typer.Option(help="Re-pairings that make the null.", rich_help_panel=METHOD)] = 20,
-    bootstrap: Annotated[int, typer.Option(help="Draws that make the interval.", rich_help_panel=METHOD)] = 200,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=METHOD)] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=METHOD)] = "auto",
     fail_above: Annotated[
         Optional[list[str]],
         typer.Option(
             metavar="GROUP=SHARE",
             help="Exit with 1 if a pair's held-out error exceeds this share of the diameter; may be repeated.",
-            rich_help_panel=OUTPUT,
+            rich_help_panel=given.OUTPUT,
         ),
     ] = None,
-    report: Annotated[
-        Optional[Path], typer.Option(help="Write a page a colleague can read (HTML).", rich_help_panel=OUTPUT)
+    report: given.Report = None,
+    json: given.Json = None,
+    csv: Annotated[Optional[Path], typer.Option(help="Write the table as csv.", rich_help_panel=given.OUTPUT)] = None,
+    latex: Annotated[
+        Optional[Path], typer.Option(help="Write the table as LaTeX.", rich_help_panel=given.OUTPUT)
     ] = None,
-    json: Annotated[
-        Optional[Path], typer.Option(help="Write the result as JSON; - for stdout.", rich_help_panel=OUTPUT)
-    ] = None,
-    csv: Annotated[Optional[Path], typer.Option(help="Write the table as csv.", rich_help_panel=OUTPUT)] = None,
-    latex: Annotated[Optional[Path], typer.Option(help="Write the table as LaTeX.", rich_help_panel=OUTPUT)] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no table and no progress.", rich_help_panel=OUTPUT)
+    consensus: Annotated[
+        bool,
+        typer.Option("--consensus", help="Also find what all runs have in common.", rich_help_panel=given.METHOD),
     ] = False,
+    rows_out: Annotated[
+        Optional[Path],
+        typer.Option(help="Write which rows moved most, as a table.", rich_help_panel=given.OUTPUT),
+    ] = None,
+    quiet: given.Quiet = False,
 ) -> None:
     """Did retraining only rotate my embeddings, or did they really change?
 
@@ -97,19 +98,20 @@ def compare(
         congruence compare old.npy new.npy --fail-above similarity=0.02
     """
     from congruence.align.compare import compare as compare_runs
-    from congruence.tables import read_table, unique_names
+    from congruence.tables import unique_names, write_table
 
     paths = _expanded(files)
-    chosen = [name.strip() for name in groups.split(",") if name.strip()]
+    if len(paths) < 2:
+        raise InputError(f"comparing takes at least 2 runs, but only {paths[0]} was given")
+    steps = _steps(paths) if series else None
+    if steps is not None:
+        paths = sorted(paths, key=steps.__getitem__)
+    chosen = _listed(groups)
     limits = _limits(fail_above or [], chosen)
-    outputs = {"report": report, "json": json, "csv": csv, "latex": latex}
-    _check_outputs(outputs, paths)
-    with warnings.catch_warnings(record=True) as caught, progress_bar(shown=not quiet) as progress:
-        warnings.simplefilter("always", CongruenceWarning)
-        tables = [
-            read_table(path, id=id, features=features, metadata=metadata, key=key, name=name)
-            for path, name in zip(paths, unique_names(paths), strict=True)
-        ]
+    texts = {"report": report, "json": json, "csv": csv, "latex": latex}
+    given.check_outputs(texts, paths, tables={"rows-out": rows_out})
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
+        tables = given.read_tables(paths, unique_names(paths), id=id, features=features, metadata=metadata, key=key)
         result = compare_runs(
             tables,
             groups=chosen,
@@ -122,12 +124,17 @@ def compare(
             seed=seed,
             device=device,
             drop_missing=drop_missing,
+            similarities=_listed(similarities or ""),
+            consensus=consensus,
+            steps=None if steps is None else sorted(steps.values()),
             progress=progress,
         )
-    for text in {str(w.message): None for w in caught}:
+    for text in warned:
         if text not in result.advice:
             say(f"note: {text}")
-    _write(result, outputs)
+    given.write_outputs(_rendered(result, texts), texts)
+    if rows_out is not None:
+        write_table(result.moved().to_table(), rows_out)
     if not quiet:
         show_comparison(result, stderr=str(json) == "-")
     if _exceeded(result, limits):
@@ -145,44 +152,46 @@ def _expanded(files: list[str]) -> list[str]:
     return paths
 
 
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _steps(paths: list[str]) -> dict[str, float]:
+    """The training step of each checkpoint: the last number in the name of its file."""
+    steps: dict[str, float] = {}
+    for path in paths:
+        numbers = re.findall(r"\d+", Path(path).name.partition(".")[0]) or re.findall(r"\d+", Path(path).parent.name)
+        if not numbers:
+            raise InputError(f"--series takes the step from the file name, but {path} has no number in it")
+        if float(numbers[-1]) in steps.values():
+            raise InputError(f"--series takes the step from the file name, but {numbers[-1]} is there twice")
+        steps[path] = float(numbers[-1])
+    return steps
+
+
 def _limits(given: list[str], groups: list[str]) -> dict[str, float]:
-    limits = {}
+    limits: dict[str, float] = {}
     for text in given:
         group, _, value = text.partition("=")
         try:
-            limits[group] = float(value)
+            limit = float(value)
         except ValueError:
-            raise InputError(f"--fail-above takes GROUP=SHARE such as similarity=0.02, not {text!r}") from None
+            limit = math.nan
+        if not limit >= 0:
+            raise InputError(f"--fail-above takes GROUP=SHARE such as similarity=0.02, not {text!r}")
         if group not in groups:
             raise InputError(f"--fail-above names {group!r}, which is not among the groups {','.join(groups)}")
+        if group in limits:
+            raise InputError(f"--fail-above names {group!r} twice")
+        limits[group] = limit
     return limits
 
 
-def _check_outputs(outputs: dict[str, Path | None], inputs: list[str]) -> None:
-    """Refuse, before any work, outputs that cannot be written or would overwrite an input or each other."""
-    from congruence.files import check_writable
-
-    taken = {Path(path).resolve(): f"the input {path}" for path in inputs}
-    for name, path in outputs.items():
-        if path is None or str(path) == "-":
-            continue
-        check_writable(path)
-        if path.resolve() in taken:
-            raise InputError(f"--{name} {path} would overwrite {taken[path.resolve()]}")
-        taken[path.resolve()] = f"--{name}"
-
-
-def _write(result: Comparison, outputs: dict[str, Path | None]) -> None:
-    from congruence.files import write_text
+def _rendered(result: Comparison, outputs: dict[str, Path | None]) -> dict[str, str]:
     from congruence.report import render, to_csv, to_latex
 
     render_as = {"report": render, "json": lambda r: r.to_json(), "csv": to_csv, "latex": to_latex}
-    texts = {name: render_as[name](result) for name, path in outputs.items() if path is not None}
-    for name, text in texts.items():
-        if str(outputs[name]) == "-":
-            typer.echo(text, nl=False)
-        else:
-            write_text(outputs[name], text)  # type: ignore[arg-type]
+    return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
 
 
 def _exceeded(result: Comparison, limits: dict[str, float]) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from congruence.cli.screen import Progress, interruptible, progress_bar, say, show_comparison
+from congruence.cli.screen import Progress, collected_warnings, interruptible, progress_bar, say, show_comparison
 
 
 @interruptible
@@ -40,7 +40,7 @@ def demo(
     images, labels = digits()
     ids = np.array([f"digit{i:04d}" for i in range(len(images))])
     paths = []
-    with progress_bar() as progress:
+    with collected_warnings(), progress_bar() as progress:
         for seed in range(seeds):
             codes, loss = train_autoencoder(images, epochs=epochs, seed=seed, progress=partial(_tick, progress, epochs))
             paths.append(out / f"seed{seed}.parquet")

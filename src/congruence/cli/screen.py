@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,11 +14,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from congruence.errors import CongruenceWarning
+
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
+    from congruence.align.translate import Translation
 
 F = TypeVar("F", bound=Callable[..., Any])
 Progress = Callable[[str, int, int], None]
+SHOWN_PAIRS = 4  # with their similarities side by side; the report and the JSON have all
 
 
 def interruptible(command: F) -> F:
@@ -36,6 +42,16 @@ def interruptible(command: F) -> F:
 def say(text: str) -> None:
     """Print a message for the person at the screen, on stderr."""
     typer.echo(text, err=True)
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Yield a list that holds, after the block, what was warned of in it: to be said at the end, not in between."""
+    texts: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CongruenceWarning)
+        yield texts
+    texts += dict.fromkeys(str(warning.message) for warning in caught)
 
 
 @contextlib.contextmanager
@@ -64,19 +80,32 @@ def show_comparison(result: Comparison, *, stderr: bool = False) -> None:
     """Print the verdict and a short table."""
     console = Console(stderr=stderr, highlight=False)
     console.print(f"[bold]{_plain(result.verdict)}[/bold]", soft_wrap=True)
+    console.print(_plain(_basis(result)), soft_wrap=True)
     console.print(_ladder(result.pairs[0]) if len(result.pairs) == 1 else _overview(result))
+    if result.pairs[0].similarities:
+        console.print(_similarities(result))
     for note in result.advice:
         console.print(f"note: {_plain(note)}", soft_wrap=True)
 
 
+def _basis(result: Comparison) -> str:
+    """What was compared, how rows were paired, and the word for the verdict."""
+    widths = sorted({run.d for run in result.runs})
+    width = f"{widths[0]}" if len(widths) == 1 else f"{widths[0]} to {widths[-1]} (zero-padded)"
+    statuses = Counter(pair.verdict.status for pair in result.pairs)
+    verdict = ", ".join(f"{word} in {count}" if len(statuses) > 1 else word for word, count in statuses.items())
+    pairing = result.settings.get("paired", "by position")
+    return f"{result.pairs[0].n} rows x {width} dimensions, paired {pairing}; only a rotation and a scale: {verdict}"
+
+
 def _ladder(pair: Pair) -> Table:
     """One pair: a line for every group."""
-    table = Table(title=_plain(f"{pair.source} -> {pair.target}, {pair.n} rows, % of the diameter {pair.diameter:.4g}"))
+    table = Table(title=_plain(f"{pair.source} -> {pair.target}, % of the diameter {pair.diameter:.4g}"))
     for heading in ("group", "held out", "95 % interval", "null", "in sample", "sup"):
         table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
     for name, near in pair.groups.items():
         held = near.held_out
-        interval = f"{_percent(held.low)} .. {_percent(held.high)}"
+        interval = f"{_percent(held.low)} .. {_percent(held.high)}" if held.low == held.low else "-"
         numbers = (_percent(held.mean), interval, *map(_percent, (near.null, near.mean, near.sup)))
         table.add_row(name, *numbers)
     return table
@@ -97,8 +126,53 @@ def _overview(result: Comparison) -> Table:
     return table
 
 
+def _similarities(result: Comparison) -> Table:
+    """The further measures that were asked for: a line for each, a column for every pair while they fit."""
+    from congruence.align.similarities import MEASURES
+
+    few = result.pairs[:SHOWN_PAIRS]
+    title = "similarities, in sample" + (f", first {len(few)} pairs" if len(few) < len(result.pairs) else "")
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("measure", no_wrap=True)
+    for pair in few:
+        table.add_column(_plain(f"{pair.source} -> {pair.target}"), justify="right", overflow="fold")
+    table.add_column("direction", no_wrap=True)
+    for name in few[0].similarities:
+        values = (pair.similarities[name] for pair in few)
+        table.add_row(name, *("-" if v != v else f"{v:.4g}" for v in values), MEASURES[name].direction)
+    return table
+
+
+def show_translation(result: Translation, *, stderr: bool = False) -> None:
+    """Print the decision and what it rests on."""
+    console = Console(stderr=stderr, highlight=False)
+    console.print(f"[bold]{_plain(result.verdict)}[/bold]", soft_wrap=True)
+    table = Table(title=_plain(f"new -> old, {result.n} paired rows, {result.group} map"), box=box.SIMPLE_HEAD)
+    for heading in ("held-out", "translated", "as is", "chance"):
+        table.add_column(heading, justify="left" if heading == "held-out" else "right", no_wrap=True)
+    found = result.certificate.retrieval
+    ten = f"{_percent(found.recall_10.mean)} ({_percent(found.recall_10.low)} .. {_percent(found.recall_10.high)})"
+    table.add_row("recall@10, %", ten, _percent(found.before), _percent(found.chance))
+    table.add_row("recall@1, %", _percent(found.recall_1.mean), "", "")
+    table.add_row("nearest is itself, %", _percent(found.itself), "", "")
+    table.add_row("rank agreement", f"{found.rank_agreement:.3f}", "", "")
+    probe = result.certificate.probe
+    if probe is not None:
+        name = f"probe, {probe.score} (ideal {probe.ideal:.3f})"
+        table.add_row(name, f"{probe.after:.3f}", f"{probe.before:.3f}", f"{probe.baseline:.3f}")
+    for name, near in result.candidates.items():
+        held = near.held_out.mean
+        table.add_row(f"error of the {name} map, %", _percent(held), "", _percent(near.null))
+    console.print(table)
+    for note in result.advice:
+        console.print(f"note: {_plain(note)}", soft_wrap=True)
+
+
 def _percent(share: float) -> str:
-    return "-" if share != share else f"{100 * share:.2f}"
+    """A share in percent, to three significant digits; next to nothing is 0."""
+    if share != share:
+        return "-"
+    return f"{100 * share:#.3g}".rstrip(".") if share >= 1e-6 else "0"
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,127 @@
+"""How long the maths of `compare` and `translate apply` takes, beside the scipy calls it must be measured against.
+
+One run, interleaved, the same threads on both sides; wall and CPU seconds, the median over repetitions.
+
+    python benchmarks/align.py            # writes benchmarks/results/align.csv
+    python benchmarks/align.py --quick    # seconds, for the test suite
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import platform
+import statistics
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import scipy
+from scipy.linalg import lstsq, orthogonal_procrustes
+
+from congruence.align.translate import Translator
+from congruence.arrays import Rows, finite_rows
+from congruence.maps.groups import GROUPS, fit_group, fit_map
+from congruence.maps.nearness import measure, protocol
+from congruence.maps.sums import pair_sums, run_sums
+from congruence.tables import Stream, Table, stream_table, write_stream
+
+SIZES = [(20_000, 64), (20_000, 256), (100_000, 128), (100_000, 256), (50_000, 512)]
+
+
+def data(n, d, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, d), dtype=np.float32)
+    turn = np.linalg.qr(rng.normal(size=(d, d)))[0].astype(np.float32)
+    return x, x @ turn + np.float32(0.1) * rng.standard_normal((n, d), dtype=np.float32)
+
+
+def peer(x, y):
+    """What a notebook does: Procrustes and least squares, in sample, in float64 as scipy computes."""
+    x, y = x - x.mean(0), y - y.mean(0)
+    orthogonal_procrustes(x, y)
+    lstsq(x.astype(np.float64), y.astype(np.float64))
+
+
+def ours(x, y):
+    """All five groups, in sample and held out in five folds, from files of float32 rows."""
+    plan = protocol(len(x), nulls=0, bootstrap=0)
+    sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(Rows(y), plan.folds))
+    measure(sums, {g: lambda paired, fold, g=g: fit_group(paired, g) for g in GROUPS}, 1.0, plan)
+
+
+def bare_product(x, h, path):
+    """Read, multiply and write: the least that translating a file can cost."""
+    rows = np.load(path, mmap_mode="r")
+    matrix = h.matrix.astype(np.float32)
+    shift = (h.target_mean - h.source_mean @ h.matrix).astype(np.float32)
+    out = np.lib.format.open_memmap(path.with_name("bare.npy"), mode="w+", dtype=np.float32, shape=x.shape)
+    for start in range(0, len(x), 16_384):
+        out[start : start + 16_384] = rows[start : start + 16_384] @ matrix + shift
+    out.flush()
+
+
+def translated(x, h, path):
+    """`congruence translate apply` on the same file."""
+    translator = Translator(h, None, x.shape[1], x.shape[1])
+    stream = stream_table(path)
+    chunks = (Table(translator(chunk.values), "t") for chunk in stream.chunks if finite_rows(chunk.values).all())
+    write_stream(Stream(stream.n, chunks), path.with_name("translated.npy"))
+
+
+def timed(work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def against(name, mine, theirs, n, d, repeats):
+    """Run both sides in turn and report the ratio of medians."""
+    sides = {"ours": mine, "peer": theirs}
+    runs = {side: [] for side in sides}
+    for _ in range(repeats):
+        for side, work in sides.items():
+            runs[side].append(timed(work))
+    wall = {side: statistics.median(w for w, _ in times) for side, times in runs.items()}
+    cpu = {side: statistics.median(c for _, c in times) for side, times in runs.items()}
+    row = {"what": name, "n": n, "d": d, "repeats": repeats}
+    row |= {f"{side}_wall_s": round(wall[side], 3) for side in sides} | {
+        f"{side}_cpu_s": round(cpu[side], 3) for side in sides
+    }
+    row["wall_ratio"] = round(wall["ours"] / wall["peer"], 2)
+    row["cpu_ratio"] = round(cpu["ours"] / cpu["peer"], 2)
+    print("  ".join(f"{k}={v}" for k, v in row.items()), flush=True)
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "align.csv")
+    arguments = parser.parse_args()
+    sizes, repeats = ([(500, 8)], 1) if arguments.quick else (SIZES, 3)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for n, d in sizes:
+            x, y = data(n, d, seed=0)
+            rows.append(
+                against("compare / (procrustes + lstsq)", partial(ours, x, y), partial(peer, x, y), n, d, repeats)
+            )
+            path = Path(folder) / "x.npy"
+            np.save(path, x)
+            h = fit_map(x[:2000], y[:2000], "linear")
+            work = partial(translated, x, h, path), partial(bare_product, x, h, path)
+            rows.append(against("translate apply / bare product", *work, n, d, repeats))
+    machine = f"{platform.machine()}, {np.__config__.CONFIG['Build Dependencies']['blas']['name']}"
+    versions = f"numpy {np.__version__}, scipy {scipy.__version__}, python {platform.python_version()}"
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, [*rows[0], "machine", "versions"])
+        writer.writeheader()
+        writer.writerows({**row, "machine": machine, "versions": versions} for row in rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Options that mean the same in every command, and the checks they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from congruence.errors import InputError
+
+if TYPE_CHECKING:
+    from congruence.tables import Table
+
+DATA, METHOD, OUTPUT = "Which rows and columns", "How it is done", "What to write"
+
+Id = Annotated[Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)]
+Features = Annotated[
+    Optional[str], typer.Option(help="Columns with the embedding, e.g. 'emb_*'.", rich_help_panel=DATA)
+]
+Metadata = Annotated[Optional[str], typer.Option(help="Columns to set aside, e.g. 'plate,well'.", rich_help_panel=DATA)]
+Key = Annotated[
+    Optional[str], typer.Option(help="Which array of a file with several, e.g. an obsm key.", rich_help_panel=DATA)
+]
+GroupBy = Annotated[
+    Optional[str],
+    typer.Option(help="Column whose rows stay together (plate, patient, document).", rich_help_panel=DATA),
+]
+DropMissing = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with NaN or infinity.", rich_help_panel=DATA)
+]
+Normalize = Annotated[
+    Optional[str], typer.Option(help="'cosine' puts rows on the unit sphere first.", rich_help_panel=METHOD)
+]
+Folds = Annotated[int, typer.Option(help="Parts held out in turn.", rich_help_panel=METHOD)]
+Nulls = Annotated[int, typer.Option(help="Re-pairings that make the null.", rich_help_panel=METHOD)]
+Bootstrap = Annotated[int, typer.Option(help="Draws that make the interval.", rich_help_panel=METHOD)]
+Seed = Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=METHOD)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=METHOD)]
+Report = Annotated[
+    Optional[Path], typer.Option(help="Write a page a colleague can read (HTML).", rich_help_panel=OUTPUT)
+]
+Json = Annotated[Optional[Path], typer.Option(help="Write the result as JSON; - for stdout.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no table and no progress.", rich_help_panel=OUTPUT)]
+
+
+def read_tables(
+    paths: Sequence[str | Path],
+    names: Sequence[str],
+    *,
+    id: str | None,
+    features: str | None,
+    metadata: str | None,
+    key: str | None,
+) -> list[Table]:
+    """Read every file with the options that its format can honour; an option that fits no file is refused.
+
+    Ids are not like the other options: a file without them cannot be joined, so they are asked of every file.
+    """
+    from congruence.tables import honours, read_table
+
+    wishes = {"features": features, "metadata": metadata, "key": key}
+    wishes = {name: value for name, value in wishes.items() if value is not None}
+    for name in wishes:
+        if not any(honours(path, name) for path in paths):
+            raise InputError(f"--{name} means nothing for files like {paths[0]}")
+    return [
+        read_table(path, id=id, name=run, **{k: v for k, v in wishes.items() if honours(path, k)})
+        for path, run in zip(paths, names, strict=True)
+    ]
+
+
+def check_outputs(
+    texts: Mapping[str, Path | None], inputs: Iterable[str | Path], *, tables: Mapping[str, Path | None] | None = None
+) -> None:
+    """Refuse, before any work, outputs that cannot be written or would overwrite an input, a table or each other."""
+    from congruence.files import check_writable
+    from congruence.tables import SUFFIXES
+
+    taken = {Path(path).resolve(): f"the input {path}" for path in inputs}
+    for name, path in {**texts, **(tables or {})}.items():
+        if path is None or (name == "json" and str(path) == "-"):
+            continue
+        if str(path) == "-":
+            raise InputError(f"--{name} cannot be written to stdout; only --json can")
+        if name in texts and path.name.endswith(SUFFIXES) and f".{name}" not in path.suffixes:
+            # A forgotten file name makes the next embedding file the output: never write a page over it.
+            raise InputError(f"--{name} {path} would be taken for an embedding table; give a name for the {name}")
+        check_writable(path)
+        if path.resolve() in taken:
+            raise InputError(f"--{name} {path} would overwrite {taken[path.resolve()]}")
+        taken[path.resolve()] = f"--{name}"
+
+
+def write_outputs(texts: Mapping[str, str], outputs: Mapping[str, Path | None]) -> None:
+    """Write every text to its file, or to stdout for "-"."""
+    from congruence.files import write_text
+
+    for name, text in texts.items():
+        path = outputs[name]
+        if str(path) == "-":
+            typer.echo(text, nl=False)
+        elif path is not None:
+            write_text(path, text)

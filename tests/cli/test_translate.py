@@ -1,0 +1,110 @@
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import ortho_group
+
+from congruence.cli import main
+from congruence.tables import read_table
+
+QUICK = ["--nulls", "1", "--bootstrap", "20"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    old = rng.laplace(size=(500, 4)).astype(np.float32)
+    new = (2 * old @ ortho_group.rvs(4, random_state=0) + 0.01 * rng.normal(size=old.shape)).astype(np.float32)
+    monkeypatch.chdir(tmp_path)
+    for name, x in (("old", old), ("new", new)):
+        order = rng.permutation(500)
+        columns = {f"emb_{i}": x[order, i] for i in range(4)} | {"doc_id": [f"doc{i}" for i in order]}
+        columns["topic"] = ["sport" if value > 0 else "politics" for value in old[order, 0]]
+        pq.write_table(pa.table(columns), f"{name}.parquet")
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    sys.argv = ["congruence", "translate", *map(str, arguments)]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr()
+    return stopped.value.code or 0, printed.out, printed.err
+
+
+FIT = ["fit", "old.parquet", "new.parquet", "--id", "doc_id", "--features", "emb_*", *QUICK]
+
+
+def test_fit_and_apply_carry_a_table_into_the_old_space(folder, capsys):
+    outputs = ["--map", "up.safetensors", "--report", "up.html", "--json", "up.json"]
+    code, out, _ = run(capsys, *FIT, "--labels", "topic", *outputs)
+    assert code == 0
+    assert out.startswith("Go: on held-out rows, translated vectors find")
+    result = json.loads((folder / "up.json").read_text())
+    assert result["decision"] == "go"
+    assert result["probe"]["after"] > 0.9
+    assert "Go" in (folder / "up.html").read_text()
+    options = ["--id", "doc_id", "--features", "emb_*", "--out", "back.parquet"]
+    code, _, err = run(capsys, "apply", "up.safetensors", "new.parquet", *options)
+    assert code == 0
+    assert "500 rows translated" in err
+    back, old = read_table("back.parquet"), read_table("old.parquet", id="doc_id", features="emb_*")
+    where = {name: i for i, name in enumerate(back.ids)}
+    order = [where[name] for name in old.ids]
+    assert_allclose(back.values[order], old.values, atol=0.1)
+    assert back.values.dtype == np.float32
+    assert set(back.metadata) == {"Metadata_topic"}
+
+
+def test_the_way_back(folder, capsys):
+    run(capsys, *FIT, "--map", "up.safetensors", "-q")
+    options = ["--id", "doc_id", "--features", "emb_*", "-q"]
+    run(capsys, "apply", "up.safetensors", "new.parquet", "--out", "there.parquet", *options)
+    code, _, _ = run(capsys, "apply", "up.safetensors", "there.parquet", "--inverse", "--out", "again.npz", "-q")
+    assert code == 0
+    new = read_table("new.parquet", features="emb_*", id="doc_id")
+    assert_allclose(read_table("again.npz").values, new.values, atol=1e-4)
+
+
+def test_a_pipeline_can_stop_unless_it_is_a_go(folder, capsys):
+    assert run(capsys, *FIT, "--fail", "-q")[0] == 0
+    assert run(capsys, *FIT, "--fail", "--require", "0.999", "-q")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "absent.parquet", "new.parquet"], "absent.parquet"),
+        ([*FIT, "--labels", "colour"], "old has no metadata column 'colour' to take labels from; it has topic"),
+        ([*FIT, "--map", "old.parquet"], "would overwrite the input old.parquet"),
+        ([*FIT, "--group", "affine"], "group must be 'auto'"),
+        (["apply", "absent.safetensors", "new.parquet", "--out", "o.parquet"], "cannot read a map"),
+        (["apply", "new.parquet", "new.parquet", "--out", "o.parquet"], "cannot read a map"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments, message, folder, capsys):
+    before = sorted(folder.iterdir())
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("congruence: ")
+    assert message in err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_missing_values_are_named_by_their_row_in_the_whole_table(folder, capsys, monkeypatch):
+    from congruence.tables import read_columns
+
+    run(capsys, *FIT, "--map", "up.safetensors", "-q")
+    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 8 * 4 * 100)
+    columns = pq.read_table("new.parquet").to_pydict()
+    columns["emb_2"][400] = None
+    pq.write_table(pa.table(columns), "holed.parquet")
+    options = ["--id", "doc_id", "--features", "emb_*", "--out", "o.parquet"]
+    code, _, err = run(capsys, "apply", "up.safetensors", "holed.parquet", *options)
+    assert code == 2
+    assert "holed.parquet has NaN or infinite values (row 400)" in err
+    assert not (folder / "o.parquet").exists()
