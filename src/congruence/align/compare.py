@@ -19,6 +19,7 @@ from congruence.align.similarities.sides import Both
 from congruence.align.verdict import advice_on_clusters, advice_on_rows, judge, summarise
 from congruence.arrays import Rows, resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
+from congruence.maps.algebra import eigh
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
 from congruence.maps.nearness import Fit, Nearness, Protocol, measure, protocol
@@ -257,7 +258,7 @@ def _plane(sums: PairSums, seed: int) -> Plane:
     """A sample of rows in the two directions in which the target varies most."""
     x, y = sums.source.rows, sums.target.rows
     everything = sums.outside(None)
-    values, vectors = np.linalg.eigh(everything.target.scatter)
+    values, vectors = eigh(everything.target.scatter)
     axes = np.zeros((everything.width, 2))
     axes[: y.d, : min(2, y.d)] = vectors[:, ::-1][:, :2]
     index = np.sort(np.random.default_rng(seed).permutation(x.n)[:PLANE_ROWS])

@@ -52,3 +52,26 @@ def eigh(matrix: Float) -> tuple[Float, Float]:
     with one_thread(len(matrix)):
         values, vectors = linalg.eigh(matrix)
     return values, vectors
+
+
+def complete_rotation(u: Float, v: Float) -> Float:
+    """The rotation that carries the columns of u onto those of v, both (d, k), and is else nearest to the identity.
+
+    Directions orthogonal to both stay where they are; inside the span of both, what is left of one is turned onto what
+    is left of the other by the orthogonal polar factor.
+    """
+    d, k = u.shape
+    if k == d:
+        return u @ v.T
+    span = np.eye(d) if 2 * k >= d else linalg.orth(np.hstack([u, v]), rcond=1e-10)  # (d, m)
+    rest = [_complement(span.T @ side) for side in (u, v)]  # each (m, m - k)
+    a, _, bt = svd(rest[0].T @ rest[1])
+    inside = (span.T @ u) @ (span.T @ v).T + rest[0] @ (a @ bt) @ rest[1].T
+    return np.eye(d) + span @ (inside - np.eye(span.shape[1])) @ span.T
+
+
+def _complement(basis: Float) -> Float:
+    """Orthonormal columns orthogonal to those of `basis`, shape (m, m - k)."""
+    if basis.shape[1] == 0:
+        return np.eye(len(basis))
+    return np.asarray(linalg.qr(basis)[0][:, basis.shape[1] :])

@@ -116,10 +116,11 @@ def _sweep(cloud: Cloud, best: _Best) -> None:
 def _farthest(cloud: Cloud, index: Array, origins: Any) -> Array:
     """Return for each origin which of the indexed rows is farthest from it."""
     found, value = np.zeros(len(origins), dtype=np.int64), np.full(len(origins), -np.inf)
-    for part, x in cloud.chunks(index):
+    for part in row_chunks(len(index), cloud.rows.d):
+        x = cloud.take(index[part])
         score = (x * x).sum(1)[:, None] - 2 * (x @ origins.T)  # (m, origins): squared distance less a constant
         at, highest = to_numpy(score.argmax(0)), to_numpy(library(x).amax(score, 0))
-        found = np.where(highest > value, part[at], found)
+        found = np.where(highest > value, index[part][at], found)
         value = np.maximum(highest, value)
     return found
 

@@ -19,7 +19,6 @@ from scipy import linalg
 from congruence.arrays import Float, Rows, as_matrix, as_paired, float64_beside, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.files import replacing
-from congruence.maps.algebra import svd
 from congruence.maps.matching import signed_permutation
 from congruence.maps.sums import Paired, sums_of
 
@@ -173,39 +172,14 @@ def _permutation(paired: Paired) -> Float:
 
 
 def _rotation(paired: Paired) -> Float:
-    """The orthogonal polar factor of the cross product (Schönemann 1966)."""
-    u, _, vt = paired.svd
-    return complete_rotation(u, vt.T)
-
-
-def complete_rotation(u: Float, v: Float) -> Float:
-    """The rotation that carries the columns of u onto those of v, both (d, k), and is else nearest to the identity.
-
-    Directions orthogonal to both stay where they are; inside the span of both, what is left of one is turned onto what
-    is left of the other by the orthogonal polar factor.
-    """
-    d, k = u.shape
-    if k == d:
-        return u @ v.T
-    span = np.eye(d) if 2 * k >= d else linalg.orth(np.hstack([u, v]), rcond=1e-10)  # (d, m)
-    rest = [_complement(span.T @ side) for side in (u, v)]  # each (m, m - k)
-    a, _, bt = svd(rest[0].T @ rest[1])
-    inside = (span.T @ u) @ (span.T @ v).T + rest[0] @ (a @ bt) @ rest[1].T
-    return np.eye(d) + span @ (inside - np.eye(span.shape[1])) @ span.T
-
-
-def _complement(basis: Float) -> Float:
-    """Orthonormal columns orthogonal to those of `basis`, shape (m, m - k)."""
-    if basis.shape[1] == 0:
-        return np.eye(len(basis))
-    return np.asarray(linalg.qr(basis)[0][:, basis.shape[1] :])
+    return paired.rotation
 
 
 def _similarity(paired: Paired) -> Float:
     """The rotation times the least-squares scale (Umeyama 1991)."""
     size = np.square(paired.source.axes[1]).sum()  # the source's scatter, without what is rounding
     scale = paired.svd[1].sum() / size if size > 0 else 1.0  # a constant source fits at every scale
-    return _rotation(paired) * scale
+    return paired.rotation * scale
 
 
 def _linear(paired: Paired) -> Float:

@@ -9,7 +9,6 @@ which one float32 matrix product of width k + 3 gives for all pairs of a tile. O
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
-from congruence.errors import InputError
 
 CPU_TILE, GPU_TILE = 2048, 16384  # rows per side of a tile of pairs
 KEPT_BYTES = 256 * 2**20  # of float32 rows; more are made again whenever they are needed (a GPU keeps all)
@@ -50,18 +48,11 @@ class Cloud:
         x = self.rows.take(index)
         return x if self.centre is None else x - self.centre
 
-    def chunks(self, index: Array) -> Iterator[tuple[Array, Any]]:
-        """Walk over the chosen rows in pieces that fit in any memory."""
-        for part in row_chunks(len(index), self.rows.d):
-            yield index[part], self.take(index[part])
-
 
 def centre_rows(rows: Rows) -> Cloud:
     """Measure all rows from their mean, or from one of them where that may be rounding (rows all but equal)."""
     rows = _moved(rows)
     radius = _distances(rows, None)
-    if radius.any() and not 1e-140 < radius.max() < 1e140:
-        raise InputError("the values are too large or too small to be squared; rescale them")
     if radius.max() > 1e-9 * np.linalg.norm(rows.mean):  # no rounding: some two rows are r_max apart, or more
         return Cloud(rows, None, radius)
     start = rows.take(slice(int(radius.argmax()), int(radius.argmax()) + 1))
@@ -161,20 +152,20 @@ class PairBounds:
         return (length / self.scale) ** 2 / 2 - self.slack
 
     def _make(self, index: Array) -> Side:
-        parts = [self._project(x) for _, x in self.cloud.chunks(index)]
-        join = library(parts[0].rows).concatenate
-        return Side(join([p.rows for p in parts]), join([p.rest for p in parts]))
+        widths = (3 + self.widths[-1], len(self.widths))
+        side = Side(*(_float32(len(index), width, self.cloud.take(slice(0, 1))) for width in widths))
+        for part in row_chunks(len(index), self.d):
+            self._fill(side[part], self.cloud.take(index[part]))
+        return side
 
-    def _project(self, x: Any) -> Side:
+    def _fill(self, side: Side, x: Any) -> None:
         x /= self.scale
-        xp, squared = library(x), (x * x).sum(1)[:, None]
         u = x if self.axes is None else x @ float64_beside(self.axes, x)
-        left, rest = squared, []
-        for before, k in pairwise([0, *self.widths]):
-            left = left - (u[:, before:k] ** 2).sum(1)[:, None]
-            rest.append(left.clip(min=0) ** 0.5 if k < self.d else 0 * left)
-        rows = xp.concatenate([0 * squared, squared / 2, 1 + 0 * squared, -u], 1)
-        return Side(xp.asarray(rows, dtype=xp.float32), xp.asarray(xp.concatenate(rest, 1), dtype=xp.float32))
+        left = (x * x).sum(1)
+        side.rows[:, 1], side.rows[:, 2], side.rows[:, 3:] = left / 2, 1, -u
+        for at, (before, k) in enumerate(pairwise([0, *self.widths])):
+            left = left - (u[:, before:k] ** 2).sum(1) if k < self.d else 0 * left
+            side.rest[:, at] = left.clip(min=0) ** 0.5
 
 
 def choose_axes(cloud: Cloud, order: Array, length: float) -> Float | None:
@@ -204,3 +195,9 @@ def library(x: Any) -> Any:
     import torch
 
     return torch
+
+
+def _float32(n: int, width: int, beside: Any) -> Any:
+    if is_tensor(beside):
+        return beside.new_empty((n, width), dtype=library(beside).float32)
+    return np.empty((n, width), np.float32)

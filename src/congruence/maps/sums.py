@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
-from congruence.maps.algebra import eigh, svd
+from congruence.maps.algebra import complete_rotation, eigh, svd
 
 # Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
 DOUBTFUL = 1e-11
@@ -146,6 +146,12 @@ class Paired:
         left, right = axes_x @ u[:, keep], axes_y @ vt[keep].T
         pad = [((0, self.width - len(side)), (0, 0)) for side in (left, right)]
         return np.pad(left, pad[0]), s[keep], np.pad(right, pad[1]).T
+
+    @cached_property
+    def rotation(self) -> Float:
+        """The rotation that brings the source nearest to the target (Schönemann 1966), shape (width, width)."""
+        u, _, vt = self.svd
+        return complete_rotation(u, vt.T)
 
 
 @dataclass(frozen=True, eq=False)
