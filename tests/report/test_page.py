@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from congruence.report import html, render
@@ -155,3 +156,14 @@ def test_a_consensus_that_did_not_converge_says_so(make_rich):
 
 def test_without_a_consensus_there_is_no_section_on_it(page):
     assert "have in common" not in page
+
+
+@pytest.mark.parametrize("groups", [["rigid"], ["permutation"], ["ica"]])
+def test_whatever_was_compared_is_drawn(groups):
+    from congruence import compare
+
+    rng = np.random.default_rng(0)
+    runs = {name: rng.laplace(size=(60, 2)) for name in "abc"}
+    page = html.render(compare(runs, groups=groups, nulls=1, bootstrap=5))
+    assert f"Held-out error up to {groups[0]}, in" in page
+    assert "null of " + groups[0] in page

@@ -22,12 +22,13 @@ HISTOGRAM = {
 
 
 def error_histogram(pair: Pair) -> str:
-    """Draw how the held-out errors of single rows are spread, for identity, similarity and linear.
+    """Draw how the held-out errors of single rows are spread, for identity, similarity and linear, or what there is.
 
     All share their bins. A vertical line marks the null of the similarity (or of the first group there is).
     The x axis is logarithmic where the groups lie too far apart to be seen on one linear axis.
     """
-    shown = {name: 100 * _finite(pair.groups[name].errors) for name in HISTOGRAM if name in pair.groups}
+    chosen = [name for name in HISTOGRAM if name in pair.groups] or list(pair.groups)[:1]
+    shown = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
     shown = {name: errors for name, errors in shown.items() if len(errors)}
     reference = "similarity" if "similarity" in shown else next(iter(shown), "")
     null = 100 * pair.groups[reference].null if reference else math.nan
@@ -36,7 +37,7 @@ def error_histogram(pair: Pair) -> str:
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for name, errors in shown.items():
-            colour, dashes = HISTOGRAM[name]
+            colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
             steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
             axes.plot(np.repeat(bins, 2), steps, color=colour, dashes=dashes, linewidth=2, label=name)

@@ -69,7 +69,7 @@ def _parts(comparison: Comparison) -> _Parts:
     chosen = _worst(comparison.pairs, SHOWN_PAIRS)
     return _Parts(
         sections=[_section(number, pair) for number, pair in enumerate(chosen, start=1)],
-        heat=figures.heat_map(comparison) if _has_heat_map(comparison) else "",
+        heat=figures.heat_map(comparison, words.headline_group(comparison)) if _has_heat_map(comparison) else "",
         training=training_section(comparison),
         moved=moved_section(comparison),
     )
@@ -89,11 +89,7 @@ def _worst(pairs: Sequence[Pair], count: int) -> list[Pair]:
 
 def _has_heat_map(comparison: Comparison) -> bool:
     """Checkpoints of a training are compared with few others: their map would be nearly blank."""
-    return (
-        comparison.steps is None
-        and len(comparison.runs) > 2
-        and any("similarity" in pair.groups for pair in comparison.pairs)
-    )
+    return comparison.steps is None and len(comparison.runs) > 2
 
 
 def _section(number: int, pair: Pair) -> _Section:
@@ -117,7 +113,7 @@ def _facts(pair: Pair) -> list[tuple[str, str, str]]:
         (
             "MCC, strong",
             words.number(pair.mcc.strong),
-            "correlation of dimensions matched one to one; 1 is best",
+            "correlation of dimensions matched one to one, in sample; 1 is best",
         ),
         (
             "MCC, weak",
@@ -138,7 +134,7 @@ def _facts(pair: Pair) -> list[tuple[str, str, str]]:
     if pair.components is not None:
         held, null = pair.components.held_out.mean, pair.components.null
         value = f"{words.percent(held)} (null {words.percent(null)})"
-        facts.append(("ICA components, held out", value, "matched components, over their own diameter"))
+        facts.append(("ICA components", value, "unmixed on all rows, matched on held-out ones; own diameter"))
     for name, similarity in pair.similarities.items():
         if name not in ALWAYS_SHOWN:
             what, meaning = words.SIMILARITIES.get(name, (name, ""))
@@ -162,4 +158,5 @@ def _page(comparison: Comparison, parts: _Parts, rows: int) -> str:
         parts=parts,
         numbers={(section.pair.source, section.pair.target): section.number for section in parts.sections},
         heat_runs=min(len(comparison.runs), figures.HEAT_RUNS),
+        headline_group=words.headline_group(comparison),
     )

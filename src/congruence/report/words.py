@@ -68,6 +68,12 @@ def ordered(groups: Iterable[str]) -> list[str]:
     return sorted(groups, key=lambda name: known.index(name) if name in known else known.index("ica") - 0.5)
 
 
+def headline_group(comparison: Any) -> str:
+    """Return the group that one number per pair is about: similarity, or else the largest that was compared."""
+    there = ordered(comparison.pairs[0].groups)
+    return "similarity" if "similarity" in there else next((g for g in reversed(there) if g != "ica"), there[-1])
+
+
 def worst(statuses: Iterable[str]) -> str:
     """Return the status of a claim about several pairs: it holds only where it holds for each."""
     found = set(statuses)
