@@ -13,6 +13,9 @@ demo: .venv/installed ## Train three autoencoders on digits, compare them, write
 test: .venv/developing ## Run the whole test suite, with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term
 
+fuzz: .venv/developing ## Damage valid files of every format (FUZZ=5000 of them) and read them
+	$(BIN)/python tests/fuzz/run.py --count $(or $(FUZZ),5000)
+
 lint: .venv/developing ## Check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,4 +46,4 @@ clean: ## Remove what was built
 	$(PIP) -e '.[dev]'
 	touch $@ .venv/installed
 
-.PHONY: help demo test lint format docs picture clean
+.PHONY: help demo test fuzz lint format docs picture clean

@@ -6,9 +6,14 @@ prints the message alone and exits with code 2.
 
 from __future__ import annotations
 
+LONGEST = 1500  # characters of a message; names found in a damaged file may be of any length
+
 
 class CongruenceError(Exception):
     """Anything this package refuses to do, with one sentence that says why."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_on_one_line(message))
 
 
 class InputError(CongruenceError, ValueError):
@@ -41,3 +46,10 @@ class FewRowsWarning(CongruenceWarning):
 
 class PairedByPositionWarning(CongruenceWarning):
     """Some runs have row ids and others do not, so rows are paired by their position."""
+
+
+def _on_one_line(message: str) -> str:
+    """Return a message as it may be printed: names that come from a file may hold line breaks and terminal codes."""
+    if not message.isprintable():
+        message = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +15,37 @@ from congruence.errors import InputError
 
 
 def check_writable(path: str | Path) -> Path:
-    """Refuse, before any work is done, an output path that cannot be written to."""
+    """Refuse, before any work is done, an output path that cannot be written to.
+
+    A symbolic link is refused as well: whether to change the file behind it or to put a file in its place is not
+    ours to guess. A folder on the way may be a link.
+    """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"cannot write to {path}: it is a folder; give a file name")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot write to {path}: the folder {path.parent} does not exist")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InputError(f"cannot write to {path}: permission denied")
+    try:
+        problem = _problem(path)
+    except (OSError, ValueError) as error:  # a folder that may not be searched, a name too long, a NUL in it
+        problem = system_reason(error) or str(error)
+    if problem:
+        raise InputError(f"cannot write to {path}: {problem}")
     return path
+
+
+def _problem(path: Path) -> str:
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        mode = None
+    if mode is not None and stat.S_ISLNK(mode):
+        return f"it is a symbolic link to {os.readlink(path)}; give the name of the file itself"
+    if mode is not None and stat.S_ISDIR(mode):
+        return "it is a folder; give a file name"
+    if mode is not None and not stat.S_ISREG(mode):  # a device would be replaced by a file, for everybody
+        return "it is a device or a pipe, not a file"
+    if not path.parent.is_dir():
+        return f"the folder {path.parent} does not exist"
+    if not os.access(path.parent, os.W_OK | os.X_OK) or (mode is not None and not os.access(path, os.W_OK)):
+        return "permission denied"
+    return ""
 
 
 @contextlib.contextmanager
@@ -28,26 +53,44 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that takes its place when the block succeeds, and vanishes when not.
 
     The temporary file lives in the same folder, so that the final rename is atomic; whatever interrupts the
-    block (an exception, Ctrl-C, a full disk) leaves `path` as it was.
+    block (an exception, Ctrl-C, a full disk) leaves `path` as it was. The rename never follows a link, so one that
+    is put there in the meantime is replaced, and nothing is written where it points.
     """
     path = check_writable(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = None
     try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a report is to be shared
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())  # some disks say only now that they are full
         os.replace(temporary, path)
     except OSError as error:
-        raise InputError(f"cannot write to {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` as UTF-8, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def system_reason(error: BaseException) -> str:
+    """Return what the system calls the failure ("No space left on device"), if it is one of the system's.
+
+    Libraries hand on its number in the error, or somewhere in their own words.
+    """
+    number = getattr(error, "errno", None)
+    if not isinstance(number, int):
+        found = re.search(r"(?:errno = |\[errno |\(os error )(\d+)", str(error), re.IGNORECASE)
+        number = int(found[1]) if found else 0
+    return os.strerror(number) if number in errno.errorcode else ""
 
 
 def _umask() -> int:

@@ -163,7 +163,7 @@ def test_whatever_was_compared_is_drawn(groups):
     from congruence import compare
 
     rng = np.random.default_rng(0)
-    runs = {name: rng.laplace(size=(60, 2)) for name in "abc"}
+    runs = {name: rng.laplace(size=(600, 2)) for name in "abc"}
     page = html.render(compare(runs, groups=groups, nulls=1, bootstrap=5))
     assert f"Held-out error up to {groups[0]}, in" in page
     assert "null of " + groups[0] in page

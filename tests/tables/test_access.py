@@ -118,7 +118,7 @@ def test_a_damaged_zarr_store_is_refused(tmp_path, broken):
         "chunk": path / "values" / "0.0",
     }[broken]
     victim.write_bytes(victim.read_bytes()[:10])
-    with pytest.raises(TableError, match=r"x.zarr could not be read as .zarr, it may be damaged"):
+    with pytest.raises(TableError, match=r"x.zarr (could not be read as .zarr, it may be|is) damaged"):
         read_table(path)
 
 

@@ -8,7 +8,7 @@ import scipy.sparse
 from numpy.testing import assert_array_equal
 
 from congruence.errors import TableError
-from congruence.tables import Table, read_anndata, read_table, write_table
+from congruence.tables import Table, read_table, write_table
 
 with warnings.catch_warnings():  # what the libraries say on import is theirs
     warnings.simplefilter("ignore")
@@ -85,11 +85,19 @@ def test_a_sparse_matrix_is_made_dense(save, sparse):
     assert_array_equal(values, X)
 
 
-def test_a_sparse_matrix_too_large_when_dense_is_refused(save, monkeypatch):
-    monkeypatch.setattr(read_anndata, "DENSE_LIMIT", 47)
-    with pytest.raises(TableError, match=re.escape("the sparse matrix of shape (4, 3) would take 0.0 GB when dense")):
-        read_table(save(scipy.sparse.csr_matrix(X)))
-    assert read_table(save(scipy.sparse.csr_matrix(X)), features="g*").values.shape == (4, 2)
+@pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
+def test_a_sparse_matrix_too_large_when_dense_is_refused(tmp_path, suffix, monkeypatch):
+    genes = pd.DataFrame(index=[f"g{i}" for i in range(900)])
+    cells = anndata.AnnData(scipy.sparse.eye(1000, 900, format="csr", dtype=np.float32), var=genes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cells.write_h5ad(tmp_path / "x.h5ad")
+        cells.write_zarr(tmp_path / "x.zarr")
+    monkeypatch.setenv("CONGRUENCE_MAX_BYTES", "1000000")
+    message = "the sparse matrix of shape (1000, 900) when dense would take 0.003353 GB, more than the 0.0009313 GB"
+    with pytest.raises(TableError, match=re.escape(message)):
+        read_table(tmp_path / f"x{suffix}")
+    assert read_table(tmp_path / f"x{suffix}", features="g1*").values.shape == (1000, 111)
 
 
 def test_features_are_chosen_by_the_names_of_var(save):

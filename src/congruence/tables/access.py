@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from congruence.errors import CongruenceError, MissingDependencyError, TableError
+from congruence.files import system_reason
 
 
 def suffix_of(path: Path) -> str:
@@ -25,15 +27,21 @@ def stem_of(path: Path) -> str:
 
 def check_readable(path: Path, *, folder: bool) -> None:
     """Refuse a path that does not exist, is of the wrong sort, is empty or may not be read."""
-    if not path.exists():
-        raise TableError(f"{path} does not exist")
-    if folder and not path.is_dir():
+    try:
+        mode, size = (found := path.stat()).st_mode, found.st_size
+    except FileNotFoundError as error:
+        raise TableError(f"{path} does not exist") from error
+    except (OSError, ValueError) as error:  # a folder that may not be searched, a name too long, a NUL in it
+        raise TableError(f"{path} cannot be read: {first_sentence(error)}") from error
+    if folder and not stat.S_ISDIR(mode):
         raise TableError(f"{path} is a file, but a {suffix_of(path)} store is a folder")
-    if not folder and path.is_dir():
+    if not folder and stat.S_ISDIR(mode):
         raise TableError(f"{path} is a folder, but a {suffix_of(path)} table is a file")
+    if not folder and not stat.S_ISREG(mode):  # reading a pipe or a device may never end
+        raise TableError(f"{path} is not a regular file, but a pipe or a device")
     if not os.access(path, os.R_OK):
         raise TableError(f"{path} cannot be read: permission denied")
-    if not folder and path.stat().st_size == 0:
+    if not folder and size == 0:
         raise TableError(f"{path} is empty: it has 0 bytes")
 
 
@@ -54,7 +62,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def first_sentence(error: Exception) -> str:
     """Return the first sentence of the library's own message, or the kind of error where there is none."""
-    lines = str(error).strip().splitlines()
+    lines = (system_reason(error) or str(error)).strip().splitlines()
     return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
 
 

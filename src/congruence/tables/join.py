@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from congruence.arrays import Array, finite_rows, listing
+from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import PairedByPositionWarning, TableError
 from congruence.tables.columns import PREFIX
 from congruence.tables.labels import as_labels, in_one_kind, missing_labels
@@ -158,7 +158,7 @@ def _finite(
         dropped[table.name] = len(bad)
         if bad.size:
             few = "1 row" if bad.size == 1 else f"{bad.size} rows"
-            complaints.append(f"{table.name} in {few} of {table.n} (row {listing(bad)})")
+            complaints.append(f"{table.name} in {few} of {table.n} (row {listing(bad)}){_in_columns(table, bad)}")
     if complaints and not drop_missing:
         raise TableError(
             f"NaN or infinite values: {'; '.join(complaints)}; leave these rows out with --drop-missing "
@@ -167,6 +167,15 @@ def _finite(
     if not keep.any():
         raise TableError(f"no rows are left without NaN or infinite values: {'; '.join(complaints)}")
     return keep, dropped
+
+
+def _in_columns(table: Table, bad: Index) -> str:
+    """Name the columns that hold what is missing, where they are few: they may not belong to the embedding."""
+    some = to_numpy(table.values[bad[:1000]])
+    holed = np.flatnonzero(~np.isfinite(some).all(axis=0))
+    if table.features is None or len(holed) > 5 or len(holed) == table.d:
+        return ""
+    return f", all in {listing([table.features[j] for j in holed])}"
 
 
 def _take(array: Array, index: Index) -> Array:

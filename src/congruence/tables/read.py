@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from congruence.errors import TableError
-from congruence.tables.access import check_readable, stem_of, suffix_of
+from congruence.tables.access import check_readable, reading, stem_of, suffix_of
 from congruence.tables.columns import Selection, patterns
-from congruence.tables.read_anndata import read_h5ad, read_zarr
-from congruence.tables.read_arrays import read_npy, read_npz, read_pt, read_safetensors
+from congruence.tables.read_anndata import read_h5ad
+from congruence.tables.read_arrays import read_npy, read_npz, read_safetensors
 from congruence.tables.read_columns import read_arrow, read_parquet
 from congruence.tables.read_csv import read_csv
+from congruence.tables.read_pt import read_pt
+from congruence.tables.read_zarr import read_zarr
 from congruence.tables.table import Table
 
 READERS: dict[str, Callable[[Path, Selection], Table]] = {
@@ -42,8 +45,9 @@ def read_table(
 ) -> Table:
     """Read an embedding table: values, and row ids and metadata where the file has them.
 
-    Nothing is ever unpickled. Files that can be mapped into memory (.npy, uncompressed .arrow with a column
-    of lists, .safetensors, .pt) are not loaded. NaN is let through; `join_tables` decides about it.
+    Nothing is ever unpickled, and what would not fit in memory is refused before it is read. Files that can
+    be mapped into memory (.npy, uncompressed .arrow with a column of lists, .safetensors, .pt) are not loaded.
+    NaN is let through; `join_tables` decides about it.
 
     Parameters
     ----------
@@ -77,4 +81,6 @@ def read_table(
         raise TableError(f"{path} has an unknown suffix {suffix!r}; known are {', '.join(SUFFIXES)}")
     check_readable(path, folder=suffix == ".zarr")
     select = Selection(id, patterns(features), patterns(metadata), key, stem_of(path) if name is None else name)
-    return READERS[suffix](path, select)
+    with warnings.catch_warnings(), reading(path):
+        warnings.simplefilter("ignore")  # a file is either good enough to be read, or refused with a sentence
+        return READERS[suffix](path, select)

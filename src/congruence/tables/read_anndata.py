@@ -1,4 +1,4 @@
-"""Readers of AnnData in .h5ad files and .zarr folders, and the door to plain .zarr folders."""
+"""Reader of AnnData in .h5ad files, and of what a .zarr folder shares with them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,30 @@ from congruence.arrays import Array, listing
 from congruence.errors import TableError
 from congruence.tables.access import reading, require
 from congruence.tables.columns import Selection, choose_columns
-from congruence.tables.read_arrays import table_from_entries, zarr_entries
+from congruence.tables.inspect_h5ad import inspection
+from congruence.tables.memory import check_fits
 from congruence.tables.table import Table
 
-DENSE_LIMIT = 8 * 2**30  # bytes; a sparse matrix larger than this when dense is refused
 IDS_NOTE = "congruence_ids"  # the entry of .uns that says what obs_names were before AnnData made them text
+DEPTH = 2  # levels of groups: a data frame, and a column of categories in it
+
+
+def parts_of(key: str | None) -> list[str]:
+    """Return the places in an AnnData store that a table is made of, when `key` is its matrix."""
+    return [*(["X", "var"] if key in (None, "X") else [f"obsm/{key}"]), "obs", f"uns/{IDS_NOTE}"]
 
 
 def read_h5ad(path: Path, select: Selection) -> Table:
     """Read X, or one entry of obsm, with obs_names as ids and the columns of obs as metadata."""
-    require("anndata", "h5ad", path)
+    with inspection(path, parts_of(select.key), DEPTH):
+        require("anndata", "h5ad", path)  # which takes longer than the inspection
     import h5py
 
-    with reading(path):
-        store = h5py.File(path, "r")
-    with store:
-        return _table_from_store(path, store, select)
+    with h5py.File(path, "r") as store:
+        return table_from_store(path, store, select)
 
 
-def read_zarr(path: Path, select: Selection) -> Table:
-    """Read a zarr array, a group of arrays, or an AnnData store."""
-    zarr = require("zarr", "zarr", path)
-    with reading(path):
-        node = zarr.open(str(path), mode="r")
-        is_anndata = node.attrs.get("encoding-type") == "anndata"
-    if not is_anndata:
-        return table_from_entries(path, zarr_entries(path, node), select)
-    require("anndata", "h5ad", path)
-    return _table_from_store(path, node, select)
-
-
-def _table_from_store(path: Path, store: Any, select: Selection) -> Table:
+def table_from_store(path: Path, store: Any, select: Selection) -> Table:
     """Read only what is asked for from an opened AnnData store, HDF5 or zarr."""
     select.refuse(path, "metadata", because="AnnData keeps metadata apart already, in obs")
     matrix, features = _read_matrix(path, store, select)
@@ -78,10 +71,10 @@ def _read_matrix(path: Path, store: Any, select: Selection) -> tuple[Any, tuple[
     if key not in there:
         raise TableError(f"{path} has no matrix {key!r} (--key); it has {listing(there, 20) or 'none'}")
     if key == "X":
-        matrix = _fetch(path, store, "X")
+        matrix = _checked(_fetch(path, store, "X"))
         names = _fetch(path, store, "var").index
     else:
-        matrix = _fetch(path, store, "obsm", key)
+        matrix = _checked(_fetch(path, store, "obsm", key))
         names = getattr(matrix, "columns", None)  # an entry of obsm may be a data frame
         matrix = matrix if names is None else matrix.to_numpy()
     if names is None:
@@ -95,16 +88,21 @@ def _read_matrix(path: Path, store: Any, select: Selection) -> tuple[Any, tuple[
     return matrix[:, [where[name] for name in chosen]], chosen
 
 
+def _checked(matrix: Any) -> Any:
+    """Return a matrix, once a sparse one is known to be consistent: scipy follows its indices unchecked."""
+    if hasattr(matrix, "check_format"):
+        if bool((np.diff(matrix.indptr) < 0).any()):  # which scipy overlooks where the last entry is 0
+            raise ValueError("the index of its sparse matrix goes backwards")
+        matrix.check_format(full_check=True)
+    return matrix
+
+
 def _dense(path: Path, matrix: Any) -> Array:
     if not hasattr(matrix, "toarray"):
         return np.asarray(matrix)
     size = matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize
-    if size > DENSE_LIMIT:
-        raise TableError(
-            f"{path}: the sparse matrix of shape {matrix.shape} would take {size / 2**30:.1f} GB when dense, "
-            f"more than the {DENSE_LIMIT / 2**30:.0f} GB allowed; choose an embedding with --key or fewer "
-            "columns with --features"
-        )
+    what = f"the sparse matrix of shape {matrix.shape} when dense"
+    check_fits(path, size, what, "; choose an embedding with --key or fewer columns with --features")
     dense: Array = matrix.toarray()
     return dense
 

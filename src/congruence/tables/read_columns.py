@@ -13,7 +13,10 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
 from congruence.tables.access import reading
+from congruence.tables.arrow_sizes import unpacked_bytes
 from congruence.tables.columns import LIST, NESTED, NUMBER, Columns, Selection, choose_columns
+from congruence.tables.memory import check_fits
+from congruence.tables.parquet_batches import parquet_batches
 from congruence.tables.table import Table
 
 ID_RECORD = b"congruence.id"  # where write_table notes the id column in the schema
@@ -29,8 +32,29 @@ def read_parquet(path: Path, select: Selection) -> Table:
         schema = file.schema_arrow
     columns = _choose(schema, select, path)
     with file:
-        batches = file.iter_batches(_block_rows(columns), columns=[*columns.values, *columns.beside])
+        batches = parquet_batches(path, file, [*columns.values, *columns.beside], _block_rows(columns))
         return _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
+
+
+def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]:
+    """Return the number of rows of a parquet file, and its rows as one table per batch."""
+    import pyarrow.parquet as pq
+
+    with reading(path):
+        file = pq.ParquetFile(path, memory_map=True)
+        schema, n = file.schema_arrow, file.metadata.num_rows
+    columns = _choose(schema, select, path)
+
+    def chunks() -> Iterator[Table]:
+        with file:
+            batches = parquet_batches(path, file, [*columns.values, *columns.beside], _block_rows(columns))
+            start = 0
+            for batch in _guarded(path, batches):
+                yield _table_from_batches(path, select, columns, schema, batch.num_rows, [batch])
+                start += batch.num_rows
+            _check_count(path, start, n)
+
+    return n, chunks()
 
 
 def read_arrow(path: Path, select: Selection) -> Table:
@@ -40,6 +64,7 @@ def read_arrow(path: Path, select: Selection) -> Table:
     with reading(path):
         source = pa.memory_map(str(path))
         is_file = source.read(6) == b"ARROW1"
+        check_fits(path, unpacked_bytes(source, is_file=is_file))
         source.seek(0)
         table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
         table.validate(full=True)  # offsets are used unchecked below, and a wrong one would end the process
@@ -53,21 +78,23 @@ def table_from_arrow(path: Path, select: Selection, table: Any, described: Mappi
     batches = table.select([*columns.values, *columns.beside]).to_batches(
         None if columns.lists else _block_rows(columns)
     )
-    return _table_from_batches(path, select, columns, table.schema, table.num_rows, batches)
+    return _table_from_batches(path, select, columns, table.schema, table.num_rows, batches, mapped=True)
 
 
 def _block_rows(columns: Columns) -> int:
-    return 2**16 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
+    # How long lists are is known when they are there, and a damaged file may hold enormous ones.
+    return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
 
 
 def _choose(schema: Any, select: Selection, path: Path, described: Mapping[str, str] | None = None) -> Columns:
     """Choose the columns by their names and types."""
-    check_distinct(schema.names, path)
-    notes = schema.metadata or {}
-    pandas = json.loads(notes.get(b"pandas", b"{}"))
-    index = [name for name in pandas.get("index_columns", []) if isinstance(name, str)]
-    recorded = notes.get(ID_RECORD, b"").decode() or None
-    kinds = {field.name: _kind(field.type) for field in schema} | dict(described or {})
+    with reading(path):  # names that are not UTF-8, notes that are not JSON
+        check_distinct(schema.names, path)
+        notes = schema.metadata or {}
+        pandas = json.loads(notes.get(b"pandas", b"{}"))
+        index = [name for name in pandas.get("index_columns", []) if isinstance(name, str)]
+        recorded = notes.get(ID_RECORD, b"").decode() or None
+        kinds = {field.name: _kind(field.type) for field in schema} | dict(described or {})
     return choose_columns(kinds, select, path, index=index, recorded_id=recorded)
 
 
@@ -90,31 +117,51 @@ def _kind(type: Any) -> str:
 
 
 def _table_from_batches(
-    path: Path, select: Selection, columns: Columns, schema: Any, n: int, batches: Iterable[Any]
+    path: Path, select: Selection, columns: Columns, schema: Any, n: int, batches: Iterable[Any], mapped: bool = False
 ) -> Table:
-    """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice."""
+    """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice.
+
+    Lists that are `mapped` into memory are used where they lie, and take none.
+    """
     features = () if columns.lists else columns.values
-    values = np.empty((n, len(features)), _common_dtype(schema, features))  # (n, d)
+    dtype = _common_dtype(schema, features)
     whole = [*columns.values, *columns.beside] if columns.lists else columns.beside
+    needed = n * (len(features) * dtype.itemsize + 8 * len(whole))
+    check_fits(path, needed)
+    values = np.empty((n, len(features)), dtype)  # (n, d)
     beside: dict[str, list[Any]] = {name: [] for name in whole}
     start = 0
     for batch in _guarded(path, batches):
         block = values[start : start + batch.num_rows]
+        _check_count(path, start + len(block), start + batch.num_rows)
         for j, name in enumerate(features):
             block[:, j] = _numbers(batch.column(name))
         for name, parts in beside.items():
-            parts.append(batch.column(name))
+            parts.extend(getattr(batch.column(name), "chunks", [batch.column(name)]))
+        needed += sum(_held_bytes(batch.column(name)) for name in (columns.beside if mapped else whole))
+        check_fits(path, needed)
         start += batch.num_rows
-    if start != n:
-        raise TableError(f"{path} could not be read whole, it may be damaged: {start} of {n} rows are there")
+    _check_count(path, start, n)
     if columns.lists:
         name = columns.values[0]
         values = _matrix_of_lists(beside[name], name, path)
         features = tuple(f"{name}_{i}" for i in range(values.shape[1]))
     with reading(path):  # text that is not UTF-8
-        ids = None if columns.id is None else _plain(beside[columns.id])
-        metadata = {name: _plain(beside[name]) for name in columns.metadata}
+        ids = None if columns.id is None else _plain(path, beside[columns.id])
+        metadata = {name: _plain(path, beside[name]) for name in columns.metadata}
     return Table(values, select.name, ids, metadata, features, path)
+
+
+def _held_bytes(column: Any) -> int:
+    """Return the bytes of a column; of a column of codes none, since its words are there once for all batches."""
+    import pyarrow.types as pt
+
+    return 0 if pt.is_dictionary(column.type) else int(column.nbytes)
+
+
+def _check_count(path: Path, found: int, promised: int) -> None:
+    if found != promised:
+        raise TableError(f"{path} could not be read whole, it may be damaged: {found} of {promised} rows are there")
 
 
 def _guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
@@ -153,11 +200,14 @@ def _matrix_of_lists(parts: list[Any], name: str, path: Path) -> Array:
     nulls = np.flatnonzero(lengths < 0)
     if nulls.size:
         raise TableError(f"{path}: column {name} has no vector in {nulls.size} rows (row {listing(nulls)})")
-    usual = int(np.bincount(lengths).argmax())
+    different, counts = np.unique(lengths, return_counts=True)
+    usual = int(different[counts.argmax()])
     odd = np.flatnonzero(lengths != usual)
     if odd.size:
         found = listing([f"row {row} has {lengths[row]}" for row in odd])
         raise TableError(f"{path}: column {name} is ragged: most rows have {usual} values, but {found}")
+    if len(parts) > 1 or parts[0].type.value_type.bit_width < 32:  # copied, where one piece of floats would not be
+        check_fits(path, 8 * len(lengths) * usual)
     blocks = []
     for part in parts:
         flat = _numbers(part.flatten())
@@ -166,12 +216,27 @@ def _matrix_of_lists(parts: list[Any], name: str, path: Path) -> Array:
     return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
-def _plain(parts: list[Any]) -> Array:
+def _plain(path: Path, parts: list[Any]) -> Array:
     """Return a column as numpy: numbers, bools, times, or text with None where it is missing."""
     import pyarrow as pa
 
     column = pa.chunked_array(parts) if parts else pa.chunked_array([], pa.int64())
     if pa.types.is_dictionary(column.type):
+        if "string" in str(column.type.value_type) or "binary" in str(column.type.value_type):
+            return np.concatenate([_words(part) for part in column.chunks])
         column = column.cast(column.type.value_type)
+    if str(column.type) in ("string_view", "binary_view"):  # any number of rows may show the same long text
+        check_fits(path, sum(_viewed_bytes(part) for part in column.chunks), "its text")
     array: Array = column.to_numpy()
     return array
+
+
+def _words(part: Any) -> Array:
+    """Return a column of codes as text; each word exists once, however often it is used."""
+    words = np.array([*part.dictionary.to_numpy(zero_copy_only=False), None], dtype=object)
+    return np.asarray(words[part.indices.fill_null(-1).to_numpy()])
+
+
+def _viewed_bytes(part: Any) -> int:
+    views = np.frombuffer(part.buffers()[1], np.int32)  # length, and 12 bytes that say where
+    return int(views[4 * part.offset : 4 * (part.offset + len(part)) : 4].sum(dtype=np.int64))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
+import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
 from congruence.tables.access import first_sentence, reading, suffix_of
 from congruence.tables.columns import NUMBER, Selection, choose_columns, is_number
+from congruence.tables.memory import check_fits
 from congruence.tables.read_columns import check_distinct, table_from_arrow
 from congruence.tables.table import Table
 
 # What stands for a missing number; "nan" is a number already and not in the list.
 NULLS = ["", "NA", "N/A", "#N/A", "n/a", "null", "NULL", "None", "<NA>"]
+HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
 
 
 def read_csv(path: Path, select: Selection) -> Table:
@@ -37,11 +42,11 @@ def read_csv(path: Path, select: Selection) -> Table:
     read = pv.ReadOptions(block_size=min(2**28, max(2**20, 2**15 * len(names))))
     with reading(path):
         try:
-            table = pv.read_csv(path, read, parse, convert)
+            table = _parse(path, read, parse, convert)
         except pa.ArrowInvalid:
             read.use_threads = False  # pyarrow counts lines only without threads
             try:
-                table = pv.read_csv(path, read, parse, convert)
+                table = _parse(path, read, parse, convert)
             except pa.ArrowInvalid as error:
                 raise TableError(_csv_complaint(path, error)) from error
     if table.num_rows == 0:  # of columns without cells nothing could be said, not even that they are numbers
@@ -53,11 +58,45 @@ def read_csv(path: Path, select: Selection) -> Table:
     return table_from_arrow(path, select, table, described)
 
 
+def _parse(path: Path, *options: Any) -> Any:
+    import pyarrow.csv as pv
+
+    with contextlib.closing(Counted(path)) as source:
+        return pv.read_csv(source, *options)
+
+
+def _open(path: Path) -> IO[bytes]:
+    opener: Any = gzip.open if suffix_of(path).endswith(".gz") else open
+    stream: IO[bytes] = opener(path, "rb")
+    return stream
+
+
+class Counted:
+    """The bytes of a csv file, refused as soon as the table would not fit: how many gzip holds, it does not say."""
+
+    closed = False
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.stream = path, _open(path)
+        self.size = self.cells = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        data = self.stream.read(size)
+        self.size += len(data)
+        self.cells += data.count(b",") + data.count(b"\n")
+        check_fits(self.path, max(self.size, 16 * self.cells))  # 8 bytes as a column and 8 in the matrix
+        return data
+
+    def close(self) -> None:
+        """Close the file."""
+        self.stream.close()
+
+
 def _read_header(path: Path) -> list[str]:
     """Return the column names of a csv file, and refuse a first line that is data."""
-    opener: Any = gzip.open if suffix_of(path).endswith(".gz") else open
-    with reading(path), opener(path, "rt", encoding="utf-8-sig", newline="") as handle:
-        names: list[str] = next((row for row in csv.reader(handle) if row), [])
+    with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as handle:
+        names: list[str] = next((row for row in csv.reader(_lines(path, handle)) if row), [])
     if not names:
         raise TableError(f"{path} is empty: it has no header")
     if all(is_number(name) for name in names):
@@ -65,6 +104,16 @@ def _read_header(path: Path) -> list[str]:
             f"{path} has no header: its first line holds only numbers ({listing(names, 3)}); give each column a name"
         )
     return names
+
+
+def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
+    """Yield lines, as long as the header may be: without a line break, the first would be all of the file."""
+    left = HEADER_LIMIT
+    while line := handle.readline(left):
+        left -= len(line)
+        if left <= 0:
+            raise TableError(f"{path} has no header: its first line is longer than {HEADER_LIMIT} characters")
+        yield line
 
 
 def _csv_complaint(path: Path, error: Exception) -> str:

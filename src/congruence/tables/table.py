@@ -12,6 +12,7 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, listing
 from congruence.errors import InputError, TableError
 from congruence.tables.labels import as_column, as_labels, missing_labels
+from congruence.tables.memory import check_fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,7 @@ def _check_values(values: Any, where: str) -> Any:
     except InputError as error:
         raise TableError(str(error)) from error
     if isinstance(values, np.ndarray) and not values.dtype.isnative:  # torch refuses foreign byte orders
+        check_fits(where, values.nbytes)
         return values.astype(values.dtype.newbyteorder("="))
     return values
 
@@ -90,6 +92,9 @@ def _check_ids(ids: Any, n: int, where: str) -> Array:
     if missing.size:
         rows = "1 row" if missing.size == 1 else f"{missing.size} rows"
         raise TableError(f"{where} has no id in {rows} of {n} (row {listing(missing)})")
+    if ids.dtype.kind == "O":  # as an array of text, every id takes the room of the longest
+        longest = max((len(item) for item in ids.tolist() if isinstance(item, str | bytes)), default=0)
+        check_fits(where, 4 * n * longest, "its ids")
     return as_labels(ids)
 
 

@@ -9,18 +9,19 @@ import shutil
 import uuid
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, listing, to_numpy
+from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import CongruenceError, TableError
 from congruence.files import check_writable, replacing
 from congruence.tables.access import first_sentence, require, suffix_of
 from congruence.tables.read_anndata import IDS_NOTE
 from congruence.tables.read_arrays import FEATURES, IDS, TEXT_HEADER, VALUES
+from congruence.tables.read_zarr import hush_loop
 from congruence.tables.table import Table
 from congruence.tables.write_columns import write_arrow, write_csv, write_csv_gz, write_parquet
 
@@ -38,8 +39,8 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     path = Path(path)
     suffix = suffix_of(path)
     if suffix in COLUMNAR:
-        with _writing(path), replacing(path) as temporary:
-            COLUMNAR[suffix](table, temporary, path, "id" if id is None else id)
+        with writing(path), replacing(path) as temporary:
+            COLUMNAR[suffix]([table], temporary, path, "id" if id is None else id)
         return
     if suffix not in WRITERS and suffix != ".zarr":
         known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
@@ -47,15 +48,15 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     if id is not None:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix == ".zarr":
-        with _writing(path), _replacing_folder(path) as temporary:
+        with writing(path), _replacing_folder(path) as temporary:
             _write_zarr(table, temporary, path)
         return
-    with _writing(path), replacing(path) as temporary:
+    with writing(path), replacing(path) as temporary:
         WRITERS[suffix](table, temporary, path)
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Turn what a file library raises inside the block into one sentence that names the file."""
     try:
         yield
@@ -68,8 +69,12 @@ def _writing(path: Path) -> Iterator[None]:
 def _write_npy(table: Table, temporary: Path, path: Path) -> None:
     if table.ids is not None or table.metadata or table.features:
         raise TableError(f"{path} cannot be written: .npy would lose the ids, metadata or feature names; use .npz")
-    with temporary.open("wb") as handle:
-        np.save(handle, to_numpy(table.values), allow_pickle=False)
+    values = to_numpy(table.values)
+    header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+    with temporary.open("wb") as handle:  # np.save would not say why it could not write
+        np.lib.format.write_array_header_1_0(handle, header)
+        for part in row_chunks(*values.shape):
+            handle.write(np.ascontiguousarray(values[part]).tobytes())
 
 
 def _write_npz(table: Table, temporary: Path, path: Path) -> None:
@@ -98,16 +103,19 @@ def _write_safetensors(table: Table, temporary: Path, path: Path) -> None:
 
 def _write_zarr(table: Table, temporary: Path, path: Path) -> None:
     zarr = require("zarr", "zarr", path)
+    hush_loop()
     numbers, text = _split(table, path)
     nested = [name for name in (*numbers, *text) if "/" in name]
     if nested:
         raise TableError(f"{path} cannot be written: zarr takes the / in {listing(nested)} for a folder")
     # Version 3 of the format has no stable specification of text yet.
     group = zarr.open_group(str(temporary), mode="w-", zarr_format=2)
-    for name, column in numbers.items():
-        group.create_array(name, data=column)
-    for name, column in text.items():
-        group.create_array(name, data=_as_unicode(column, name, path))
+    for name, column in (numbers | {name: _as_unicode(column, name, path) for name, column in text.items()}).items():
+        array = group.create_array(name, shape=column.shape, dtype=column.dtype)
+        # One chunk at a time: on a full disk, zarr would still be writing others while the folder is removed.
+        for corner in np.ndindex(*[-(-length // step) for length, step in zip(array.shape, array.chunks, strict=True)]):
+            part = tuple(slice(i * step, (i + 1) * step) for i, step in zip(corner, array.chunks, strict=True))
+            array[part] = column[part]
 
 
 def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
@@ -155,11 +163,13 @@ def _as_unicode(column: Array, name: str, path: Path) -> Array:
 @contextlib.contextmanager
 def _replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
-    if path.is_dir() and not any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
-        raise TableError(f"{path} cannot be written: it is a folder, but not a zarr store")
-    if not path.is_dir():
+    if not path.is_dir() or path.is_symlink():
         check_writable(path)
-    temporary = path.parent / f".{path.name}.{uuid.uuid4().hex}.part"
+    elif not any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
+        raise TableError(f"{path} cannot be written: it is a folder, but not a zarr store")
+    elif not os.access(path.parent, os.W_OK) or not os.access(path, os.W_OK):
+        raise TableError(f"cannot write to {path}: permission denied")
+    temporary = path.parent / f".{path.name[:40]}.{uuid.uuid4().hex}.part"
     old = temporary.with_suffix(".old")
     try:
         yield temporary
@@ -173,7 +183,7 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-COLUMNAR: dict[str, Callable[[Table, Path, Path, str], None]] = {
+COLUMNAR: dict[str, Callable[[Iterable[Table], Path, Path, str], None]] = {
     ".csv": write_csv,
     ".csv.gz": write_csv_gz,
     ".parquet": write_parquet,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,49 +18,62 @@ from congruence.tables.read_columns import ID_RECORD
 from congruence.tables.table import Table
 
 
-def write_parquet(table: Table, temporary: Path, path: Path, id: str) -> None:
-    """Write a parquet file, a block of rows at a time."""
+def write_parquet(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
+    """Write a parquet file, a block of rows at a time; several tables are written one below the other."""
     import pyarrow.parquet as pq
 
-    schema = _schema(table, path, id)
-    repeating = schema.names[: -table.d]
+    first, tables = _peek(tables)
+    schema = _schema(first, path, id)
+    repeating = schema.names[: -first.d]
     # Feature values hardly repeat, so a dictionary of them would only take time and space.
     with pq.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer:
-        for batch in _batches(table, schema):
+        for batch in _batches(tables, schema):
             writer.write_batch(batch)
 
 
-def write_arrow(table: Table, temporary: Path, path: Path, id: str) -> None:
+def write_arrow(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
     """Write an uncompressed Arrow IPC file, which can be mapped into memory."""
     import pyarrow as pa
 
-    schema = _schema(table, path, id)
+    first, tables = _peek(tables)
+    schema = _schema(first, path, id)
     with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in _batches(table, schema):
+        for batch in _batches(tables, schema):
             writer.write_batch(batch)
 
 
-def write_csv(table: Table, temporary: Path, path: Path, id: str, *, compression: str | None = None) -> None:
+def write_csv(tables: Iterable[Table], temporary: Path, path: Path, id: str, *, compression: str | None = None) -> None:
     """Write a csv file with a header; floats are written so that they are read back exactly."""
     import pyarrow as pa
     import pyarrow.csv as pv
 
-    if table.values.dtype == np.float16:  # arrow does not print it
-        table = replace(table, values=table.values.astype(np.float32))
-    schema = _schema(table, path, id)
+    first, tables = _peek(_printable(table) for table in tables)
+    schema = _schema(first, path, id)
     if all(is_number(name) for name in schema.names):
         raise TableError(f"{path} cannot be written: a csv header of numbers alone would be taken for a row")
     with (
         pa.output_stream(str(temporary), compression=compression) as sink,
         pv.CSVWriter(sink, schema) as writer,
     ):
-        for batch in _batches(table, schema):
+        for batch in _batches(tables, schema):
             writer.write_batch(batch)
 
 
-def write_csv_gz(table: Table, temporary: Path, path: Path, id: str) -> None:
+def write_csv_gz(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
     """Write a csv file compressed with gzip."""
-    write_csv(table, temporary, path, id, compression="gzip")
+    write_csv(tables, temporary, path, id, compression="gzip")
+
+
+def _peek(tables: Iterable[Table]) -> tuple[Table, Iterable[Table]]:
+    """Return the first table, whose columns decide the schema, and all of them."""
+    rest = iter(tables)
+    first = next(rest)
+    return first, chain([first], rest)
+
+
+def _printable(table: Table) -> Table:
+    half = table.values.dtype == np.float16  # arrow does not print it
+    return replace(table, values=table.values.astype(np.float32)) if half else table
 
 
 def _schema(table: Table, path: Path, id: str) -> Any:
@@ -92,15 +106,16 @@ def _check_names(table: Table, path: Path, id: str | None, stored: Mapping[str, 
         )
 
 
-def _batches(table: Table, schema: Any) -> Iterator[Any]:
-    """Yield the rows of a table as record batches."""
+def _batches(tables: Iterable[Table], schema: Any) -> Iterator[Any]:
+    """Yield the rows of tables as record batches."""
     import pyarrow as pa
 
-    beside = [*([] if table.ids is None else [table.ids]), *table.metadata.values()]
-    for part in row_chunks(table.n, table.d):
-        columns = np.ascontiguousarray(to_numpy(table.values[part]).T)  # (d, rows)
-        arrays = [column[part] for column in beside] + list(columns)
-        yield pa.record_batch(
-            [pa.array(array, type=field.type) for array, field in zip(arrays, schema, strict=True)],
-            schema=schema,
-        )
+    for table in tables:
+        beside = [*([] if table.ids is None else [table.ids]), *table.metadata.values()]
+        for part in row_chunks(table.n, table.d):
+            columns = np.ascontiguousarray(to_numpy(table.values[part]).T)  # (d, rows)
+            arrays = [column[part] for column in beside] + list(columns)
+            yield pa.record_batch(
+                [pa.array(array, type=field.type) for array, field in zip(arrays, schema, strict=True)],
+                schema=schema,
+            )

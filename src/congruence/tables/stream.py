@@ -1,0 +1,103 @@
+"""Tables larger than memory: read, changed and written a chunk of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from congruence.arrays import row_chunks, to_numpy
+from congruence.errors import TableError
+from congruence.files import replacing
+from congruence.tables.access import check_readable, stem_of, suffix_of
+from congruence.tables.columns import Selection, patterns
+from congruence.tables.read import read_table
+from congruence.tables.read_columns import parquet_chunks
+from congruence.tables.table import Table
+from congruence.tables.write import COLUMNAR, write_table, writing
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """The rows of a file as tables of some rows each, in order; it can be walked once."""
+
+    n: int
+    chunks: Iterator[Table]
+
+
+def stream_table(
+    path: str | Path,
+    *,
+    id: str | None = None,
+    features: str | Sequence[str] | None = None,
+    metadata: str | Sequence[str] | None = None,
+    key: str | None = None,
+) -> Stream:
+    """Read an embedding table a chunk of rows at a time; the options are those of `read_table`.
+
+    Parquet is read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors, .pt) are
+    never loaded whole. The other formats are read whole and handed out in chunks.
+    """
+    path = Path(path)
+    if suffix_of(path) == ".parquet":
+        check_readable(path, folder=False)
+        n, chunks = parquet_chunks(path, Selection(id, patterns(features), patterns(metadata), key, stem_of(path)))
+        return Stream(n, chunks)
+    table = read_table(path, id=id, features=features, metadata=metadata, key=key)
+    return Stream(table.n, _slices(table))
+
+
+def _slices(table: Table) -> Iterator[Table]:
+    for part in row_chunks(table.n, table.d):
+        yield replace(
+            table,
+            values=table.values[part],
+            ids=None if table.ids is None else table.ids[part],
+            metadata={name: column[part] for name, column in table.metadata.items()},
+        )
+
+
+def write_stream(stream: Stream, path: str | Path) -> None:
+    """Write the chunks of a stream one below the other, whole or not at all.
+
+    .parquet, .arrow, .feather, .csv and .npy are written as the chunks come; the other formats collect them first.
+    """
+    path = Path(path)
+    suffix = suffix_of(path)
+    if suffix in COLUMNAR:
+        with writing(path), replacing(path) as temporary:
+            COLUMNAR[suffix](stream.chunks, temporary, path, "id")
+    elif suffix == ".npy":
+        with writing(path), replacing(path) as temporary:
+            _write_npy(stream, temporary, path)
+    else:
+        write_table(_joined(list(stream.chunks)), path)
+
+
+def _write_npy(stream: Stream, temporary: Path, path: Path) -> None:
+    first = next(stream.chunks)
+    if first.ids is not None or first.metadata:
+        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
+    dtype = to_numpy(first.values[:1]).dtype
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (stream.n, first.d)}
+    with temporary.open("wb") as handle:
+        np.lib.format.write_array_header_1_0(handle, header)
+        for table in _again(first, stream.chunks):
+            handle.write(np.ascontiguousarray(to_numpy(table.values)).tobytes())
+
+
+def _again(first: Table, rest: Iterable[Table]) -> Iterator[Table]:
+    yield first
+    yield from rest
+
+
+def _joined(tables: list[Table]) -> Table:
+    first = tables[0]
+    return replace(
+        first,
+        values=np.concatenate([to_numpy(table.values) for table in tables]),
+        ids=None if first.ids is None else np.concatenate([np.asarray(table.ids) for table in tables]),
+        metadata={name: np.concatenate([table.metadata[name] for table in tables]) for name in first.metadata},
+    )

@@ -1,0 +1,161 @@
+"""Hostile .h5ad files: absurd sizes, bombs, links that lead elsewhere, and what HDF5 does not survive."""
+
+import json
+import pickle
+import re
+import warnings
+
+import h5py
+import numcodecs
+import numpy as np
+import pytest
+import scipy.sparse
+import zarr
+
+from congruence.errors import TableError
+from congruence.tables import Table, inspect_h5ad, read_anndata, read_table, write_table
+
+with warnings.catch_warnings():  # what the libraries say on import is theirs
+    warnings.simplefilter("ignore")
+    import anndata
+
+X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+ABSURD = 10**12  # rows
+
+
+def save_h5ad(path):
+    write_table(Table(X, "x", [f"r{i}" for i in range(40)], {"p": ["q"] * 40}), path)
+    return h5py.File(path, "r+")
+
+
+@pytest.fixture
+def refused_h5ad(refused):
+    def refuse(path, words):
+        refused(path, words)
+        with pytest.raises(TableError, match=re.escape(words)):  # in the child, and here where coverage is measured
+            inspect_h5ad.inspect(path, read_anndata.parts_of(None), read_anndata.DEPTH)
+
+    return refuse
+
+
+def test_an_h5ad_of_absurd_size_is_refused(tmp_path, refused_h5ad):
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        attributes = dict(store["X"].attrs)
+        del store["X"]
+        store.create_dataset("X", shape=(ABSURD, 3), chunks=(2**20, 3), dtype="f4").attrs.update(attributes)
+    refused_h5ad(tmp_path / "x.h5ad", "does not fit in memory: /X would take 2.235e+04 GB")
+
+
+def test_an_h5ad_does_not_lead_to_other_files(tmp_path, refused_h5ad):
+    with h5py.File(tmp_path / "other.h5", "w") as other:
+        other["secret"] = X
+    for name in ("linked", "virtual", "external"):
+        with save_h5ad(tmp_path / f"{name}.h5ad") as store:
+            del store["X"]
+            if name == "linked":
+                store["X"] = h5py.ExternalLink("other.h5", "secret")
+            elif name == "virtual":
+                layout = h5py.VirtualLayout(X.shape, X.dtype)
+                layout[:] = h5py.VirtualSource("other.h5", "secret", X.shape)
+                store.create_virtual_dataset("X", layout)
+            else:
+                store.create_dataset("X", X.shape, X.dtype, external=[("other.h5", 0, X.nbytes)])
+        refused_h5ad(tmp_path / f"{name}.h5ad", "lies in another file, which is not followed")
+
+
+@pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
+@pytest.mark.parametrize("part", ["indptr", "indices"])
+@pytest.mark.parametrize("wrong", [[0, 2**30, 0, 2, 0], [2**30, 0, 0, 0, 0], [0, 1, 2, 3, -(2**30)]])
+def test_a_sparse_matrix_that_points_outside_is_refused(tmp_path, refused, suffix, part, wrong):
+    cells = anndata.AnnData(scipy.sparse.csr_matrix(np.tri(4, 6)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cells.write_h5ad(tmp_path / "x.h5ad")
+        cells.write_zarr(tmp_path / "x.zarr")
+    if suffix == ".h5ad":
+        with h5py.File(tmp_path / "x.h5ad", "r+") as store:
+            store[f"X/{part}"][:5] = wrong
+    else:
+        zarr.open_group(tmp_path / "x.zarr")[f"X/{part}"][:5] = wrong
+    refused(tmp_path / f"x{suffix}", "could not be read as", "damaged")
+
+
+def test_an_h5ad_of_groups_within_groups_is_refused(tmp_path, refused_h5ad):
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        store["obs"].create_group("a/b").attrs["encoding-type"] = "dict"
+        store["obs/a/b/c"] = store["obs/a"]  # in a circle
+    refused_h5ad(tmp_path / "x.h5ad", "is no AnnData file: /obs/a/b has groups within groups")
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_an_h5ad_chunk_that_is_a_bomb_is_refused(tmp_path, refused_h5ad):
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        attributes = dict(store["X"].attrs)
+        del store["X"]
+        data = store.create_dataset("X", X.shape, "f4", chunks=X.shape, compression="gzip")
+        data.id.write_direct_chunk((0, 0), numcodecs.Zlib().encode(bytes(2**22)))
+        data.attrs.update(attributes)
+    refused_h5ad(tmp_path / "x.h5ad", "is damaged: a chunk of /X unpacks to more than 480 bytes")
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_h5ad_text_counts_by_its_length(tmp_path, refused_h5ad):
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        attributes = dict(store["obs/p"].attrs)
+        del store["obs/p"]
+        store.create_dataset("obs/p", data=["x" * 2**16] * 40).attrs.update(attributes)
+    refused_h5ad(tmp_path / "x.h5ad", "does not fit in memory: /obs/p would take")
+
+
+def test_an_h5ad_that_sends_hdf5_in_circles_is_refused(tmp_path, refused, monkeypatch):
+    """A zeroed entry in a global heap, which keeps HDF5 2.0 busy for ever."""
+    monkeypatch.setattr("congruence.tables.inspect_h5ad.CPU_SECONDS", 1)
+    save_h5ad(tmp_path / "x.h5ad").close()
+    data = bytearray((tmp_path / "x.h5ad").read_bytes())
+    heap = data.index(b"GCOL")
+    data[heap + 16 : heap + 64] = bytes(48)
+    (tmp_path / "x.h5ad").write_bytes(data)
+    refused(tmp_path / "x.h5ad", "damaged")
+
+
+@pytest.mark.parametrize(
+    ("child", "complaint"),
+    [
+        ("import congruence.tables.inspect_h5ad as i; i._limit(1)\nwhile True: pass", "HDF5 comes to no end with it"),
+        ("import os; os.abort()", "HDF5 crashes on it (signal 6)"),
+    ],
+)
+def test_what_hdf5_does_not_survive_in_a_child_is_refused(tmp_path, refused, monkeypatch, child, complaint):
+    save_h5ad(tmp_path / "x.h5ad").close()
+    monkeypatch.setattr("congruence.tables.inspect_h5ad.CHILD", child)
+    refused(tmp_path / "x.h5ad", f"is damaged: {complaint}")
+
+
+def test_where_no_child_can_be_started_files_are_read_without_inspection(tmp_path, monkeypatch):
+    save_h5ad(tmp_path / "x.h5ad").close()
+    for executable in (None, str(tmp_path / "nowhere"), "/bin/false"):
+        monkeypatch.setattr("congruence.tables.inspect_h5ad.sys.executable", executable)
+        np.testing.assert_array_equal(read_table(tmp_path / "x.h5ad").values, X)
+
+
+def test_the_inspection_reads_what_the_reader_will(tmp_path, capsys, monkeypatch):
+    save_h5ad(tmp_path / "x.h5ad").close()
+    inspect_h5ad.inspect(tmp_path / "x.h5ad", ["X", "var", "obs", "uns/congruence_ids", "obsm/none"], 2)
+    task = {"path": str(tmp_path / "x.h5ad"), "parts": ["obs"], "depth": 0, "seconds": 10**6}
+    monkeypatch.setattr("sys.argv", ["-c", json.dumps(task)])
+    monkeypatch.setattr(inspect_h5ad.os, "_exit", lambda code: None)
+    monkeypatch.setattr(inspect_h5ad, "_limit", lambda seconds: None)
+    inspect_h5ad.main()
+    assert "is no AnnData file: /obs has groups within groups" in json.loads(capsys.readouterr().out)
+
+
+def test_pickles_in_an_h5ad_are_not_run(tmp_path, refused, payload):
+    pickled = np.void(pickle.dumps(payload))
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        store["obs"].attrs["pickle"] = pickled
+        store["uns/pickle"] = pickled
+    np.testing.assert_array_equal(read_table(tmp_path / "x.h5ad").values, X)
+    with h5py.File(tmp_path / "x.h5ad", "r+") as store:
+        store["obs/q"] = np.array([pickled] * 40)
+        store["obs"].attrs["column-order"] = ["p", "q"]
+    refused(tmp_path / "x.h5ad", "could not be read as .h5ad")
