@@ -46,6 +46,10 @@ def small(monkeypatch):
     monkeypatch.setattr(module, "PANEL", 3)
     monkeypatch.setattr(module, "STARTS", 1)
     monkeypatch.setattr(module, "SWEEPS", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # many small products: threads would only wait for each other
+    yield
+    torch.set_num_threads(threads)
 
 
 def largest(x):
