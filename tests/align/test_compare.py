@@ -421,6 +421,16 @@ def test_wrong_steps_are_named(steps, message, rng):
         compare([cloud(rng) for _ in range(3)], steps=[1, 2, 3], directions="both")
 
 
+def test_a_diameter_that_was_not_searched_to_the_end_is_labelled(rng, monkeypatch):
+    from congruence.align import prepared
+    from congruence.maps.diameter import Diameter
+
+    monkeypatch.setattr(prepared, "rows_diameter", lambda rows: Diameter(20.0, False, 20.0, 30.0, (0, 1)))
+    result = compare({"a": cloud(rng), "b": cloud(rng)}, groups=["rigid"], **QUICK)
+    assert not result.pairs[0].diameter_exact
+    assert any("The diameter of b was not searched to the end: it lies between 20 and 30" in a for a in result.advice)
+
+
 def test_an_unknown_pair_is_named(rng):
     result = compare({"a": cloud(rng), "b": cloud(rng)}, groups=["rigid"], **QUICK)
     with pytest.raises(InputError, match="there is no pair b -> a; the pairs are a -> b"):

@@ -127,3 +127,8 @@ def test_rows_wider_than_a_block_are_read(csv):
     header = ",".join(f"c{i}" for i in range(width))
     row = ",".join(["0." + "1" * 120] * width)
     assert read_table(csv(f"{header}\n{row}\n")).values.shape == (1, width)
+
+
+def test_columns_that_pandas_only_counted_are_a_header(tmp_path):
+    (tmp_path / "run.csv").write_text("0,1,2\n1.5,2.5,3.5\n4.5,5.5,6.5\n")
+    assert read_table(tmp_path / "run.csv").values.tolist() == [[1.5, 2.5, 3.5], [4.5, 5.5, 6.5]]

@@ -283,6 +283,12 @@ def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str], plan: Protoc
     if clusters is not None:
         notes.append(clusters)
         warnings.warn(clusters, FewRowsWarning, stacklevel=3)
+    inexact = [run for run in prepared if "diameter" in run.__dict__ and not run.diameter.exact]
+    for run in inexact:
+        notes.append(
+            f"The diameter of {run.name} was not searched to the end: it lies between {run.diameter.low:.4g} and "
+            f"{run.diameter.high:.4g}, and errors are divided by the lower bound, so they are upper estimates."
+        )
     dead = [f"{run.dead} of {run.rows.d} in {run.name}" for run in prepared if run.dead]
     if dead:
         notes.append(f"Some dimensions never change (dead units): {', '.join(dead)}.")

@@ -100,7 +100,9 @@ def _basis(result: Comparison) -> str:
 
 def _ladder(pair: Pair) -> Table:
     """One pair: a line for every group."""
-    table = Table(title=_plain(f"{pair.source} -> {pair.target}, % of the diameter {pair.diameter:.4g}"))
+    bound = "" if pair.diameter_exact else "at least "
+    title = f"{pair.source} -> {pair.target}, % of the diameter {bound}{pair.diameter:.4g}"
+    table = Table(title=_plain(title))
     for heading in ("group", "held out", "95 % interval", "null", "in sample", "sup"):
         table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
     for name, near in pair.groups.items():

@@ -99,7 +99,8 @@ def _read_header(path: Path) -> list[str]:
         names: list[str] = next((row for row in csv.reader(_lines(path, handle)) if row), [])
     if not names:
         raise TableError(f"{path} is empty: it has no header")
-    if all(is_number(name) for name in names):
+    counted = len(names) > 1 and names == [str(i) for i in range(len(names))]  # as pandas names columns without names
+    if all(is_number(name) for name in names) and not counted:
         raise TableError(
             f"{path} has no header: its first line holds only numbers ({listing(names, 3)}); give each column a name"
         )

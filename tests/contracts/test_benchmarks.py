@@ -1,0 +1,23 @@
+"""The benchmarks run; what they measure is not looked at here."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def test_the_alignment_benchmark_runs(tmp_path):
+    command = [sys.executable, BENCHMARKS / "align.py", "--quick", "--out", tmp_path / "align.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "align.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["what"] for row in rows] == ["compare / (procrustes + lstsq)", "translate apply / bare product"]
+
+
+def test_the_gpu_benchmark_runs_without_a_gpu(tmp_path):
+    command = [sys.executable, BENCHMARKS / "gpu.py", "--sizes", "400x4", "--out", tmp_path / "gpu.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "gpu.csv").open() as handle:
+        assert next(csv.DictReader(handle))["diameter_exact"] == "True"
