@@ -177,7 +177,7 @@ def _rotation(paired: Paired) -> Float:
 
 def _similarity(paired: Paired) -> Float:
     """The rotation times the least-squares scale (Umeyama 1991)."""
-    size = np.square(paired.source.axes[1]).sum()  # the source's scatter, without what is rounding
+    size = paired.source.size
     scale = paired.svd[1].sum() / size if size > 0 else 1.0  # a constant source fits at every scale
     return paired.rotation * scale
 

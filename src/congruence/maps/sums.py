@@ -35,12 +35,11 @@ class Spread:
         return len(self.index)
 
     @cached_property
-    def axes(self) -> tuple[Float, Float]:
-        """Principal axes (d, r) and singular values (r,) of the centred rows, without those that are rounding.
+    def _scaled(self) -> tuple[Float, Float, Float]:
+        """Units (d,), and in these units the singular values (r,) and axes (r, d) that are more than rounding.
 
-        What is rounding is decided with every dimension measured in units of its own rounding, so that one large
-        dimension does not drown the others. Taken from the scatter matrix where that resolves the singular values,
-        from a QR of the rows where it does not.
+        Every dimension is measured in units of its own rounding, so that one large dimension does not drown the others.
+        Taken from the scatter matrix where that resolves the singular values, from a QR of the rows where it does not.
         """
         rounding = self.rows.rounding
         unit = np.where(rounding > 0, rounding, rounding.min(where=rounding > 0, initial=1.0))  # (d,)
@@ -53,16 +52,36 @@ class Spread:
         noise = np.sqrt(self.n) + np.sqrt(self.rows.d)
         floor = np.finfo(np.float64).eps * max(self.n, self.rows.d) * singular.max(initial=0)
         keep = singular > max(noise, floor)
-        if not keep.any():
+        return unit, singular[keep], vectors_t[keep]
+
+    @property
+    def full(self) -> bool:
+        """Whether the rows vary in every direction by more than rounding."""
+        return len(self._scaled[1]) == self.rows.d
+
+    @property
+    def size(self) -> float:
+        """The sum of squares of the centred rows, without what is rounding."""
+        return float(np.trace(self.scatter) if self.full else np.square(self.axes[1]).sum())
+
+    @cached_property
+    def axes(self) -> tuple[Float, Float]:
+        """Principal axes (d, r) and singular values (r,) of the centred rows, without those that are rounding."""
+        unit, singular, vectors_t = self._scaled
+        if not len(singular):
             return np.zeros((self.rows.d, 0)), np.zeros(0)
-        factor = singular[keep, None] * vectors_t[keep] * unit  # (r, d): factor.T @ factor is the scatter that is left
+        factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter that is left
         _, singular, vectors_t = svd(factor, full_matrices=False)
         return vectors_t.T, singular
 
     def solve(self, cross: Float) -> Float:
         """Least squares of minimum norm: the pseudo-inverse of the scatter times `cross`, shape (d, d_y)."""
+        # In this order of products nothing large is subtracted. At full rank the units do not matter for the answer.
+        if self.full:
+            unit, singular, vectors_t = self._scaled
+            return (vectors_t.T @ (vectors_t @ (cross / unit[:, None]) / singular[:, None] ** 2)) / unit[:, None]
         axes, singular = self.axes
-        return axes @ ((axes.T @ cross) / singular[:, None] ** 2)  # in this order nothing large is subtracted
+        return axes @ ((axes.T @ cross) / singular[:, None] ** 2)
 
     def _triangle(self) -> Float:
         """R of the QR decomposition of the centred rows, built chunk by chunk, shape (min(n, d), d)."""
@@ -140,10 +159,15 @@ class Paired:
         Shapes (width, k), (k,) and (k, width): k is the number of directions in which the two runs have anything to
         do with each other.
         """
-        axes_x, axes_y = self.source.axes[0], self.target.axes[0]
-        u, s, vt = svd(axes_x.T @ self.cross @ axes_y, full_matrices=False)
+        if self.source.full and self.target.full:
+            left, s, right = svd(self.cross, full_matrices=False)
+            right = right.T
+        else:
+            axes_x, axes_y = self.source.axes[0], self.target.axes[0]
+            u, s, vt = svd(axes_x.T @ self.cross @ axes_y, full_matrices=False)
+            left, right = axes_x @ u, axes_y @ vt.T
         keep = s > s.max(initial=0) * self.width * np.finfo(np.float64).eps
-        left, right = axes_x @ u[:, keep], axes_y @ vt[keep].T
+        left, right = left[:, keep], right[:, keep]
         pad = [((0, self.width - len(side)), (0, 0)) for side in (left, right)]
         return np.pad(left, pad[0]), s[keep], np.pad(right, pad[1]).T
 
