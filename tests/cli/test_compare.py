@@ -1,6 +1,5 @@
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -286,28 +285,21 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
         np.save(tmp_path / f"{name}.npy", rng.normal(size=(3000, 200)))
-    command = [
-        sys.executable,
-        "-m",
-        "congruence",
-        "compare",
-        "a.npy",
-        "b.npy",
-        "--report",
-        "r.html",
-        "--json",
-        "r.json",
-    ]
-    process = subprocess.Popen(
-        [*command, "--nulls", "500"],
+    command = [sys.executable, "-m", "congruence", "compare", "a.npy", "b.npy", "--nulls", "500"]
+    with subprocess.Popen(
+        [*command, "--report", "r.html", "--json", "r.json"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+        # A job in the background is started with Ctrl-C ignored; the child must not inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            time.sleep(6)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "interrupted" in err
     assert "Traceback" not in err

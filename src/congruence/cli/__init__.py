@@ -57,6 +57,8 @@ def main() -> None:
     except MemoryError:
         typer.echo("congruence: not enough memory for this input; compare fewer rows or runs at a time", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:  # before a command could begin
+        sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
