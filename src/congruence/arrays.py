@@ -203,7 +203,7 @@ class Rows:
                 raise InputError("the values are too large or too small to be squared; rescale them")
             total += to_numpy(chunk.sum(0))
             squares += to_numpy((chunk * chunk).sum(0))
-        return total / self.n, _epsilon(self.data) * np.sqrt(squares / self.n)
+        return total / self.n, epsilon(self.data) * np.sqrt(squares / self.n)
 
     def shuffled(self, order: Array) -> Rows:
         """The same rows in another order, so that they stand beside other rows of another run."""
@@ -247,7 +247,7 @@ def _is_real(x: Any) -> bool:
     return bool(np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer))
 
 
-def _epsilon(x: Any) -> float:
+def epsilon(x: Any) -> float:
     """Return the relative rounding of the dtype; integers are exact, so float64's."""
     if is_tensor(x):
         import torch

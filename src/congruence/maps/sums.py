@@ -14,10 +14,8 @@ import numpy as np
 from scipy import linalg
 
 from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
-from congruence.maps.algebra import complete_rotation, eigh, svd
-
-# Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
-DOUBTFUL = 1e-11
+from congruence.maps.algebra import complete_rotation, svd
+from congruence.maps.axes import principal_axes, scaled_axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +37,8 @@ class Spread:
         """Units (d,), and in these units the singular values (r,) and axes (r, d) that are more than rounding.
 
         Every dimension is measured in units of its own rounding, so that one large dimension does not drown the others.
-        Taken from the scatter matrix where that resolves the singular values, from a QR of the rows where it does not.
         """
-        rounding = self.rows.rounding
-        unit = np.where(rounding > 0, rounding, rounding.min(where=rounding > 0, initial=1.0))  # (d,)
-        values, vectors = eigh(self.scatter / np.outer(unit, unit))
-        if values[0] < DOUBTFUL * values[-1] or values[-1] <= 0:
-            _, singular, vectors_t = svd(self._triangle() / unit, full_matrices=False)
-        else:
-            singular, vectors_t = np.sqrt(values), vectors.T
-        # Noise of unit size in an n x d matrix has singular values up to about this.
-        noise = np.sqrt(self.n) + np.sqrt(self.rows.d)
-        floor = np.finfo(np.float64).eps * max(self.n, self.rows.d) * singular.max(initial=0)
-        keep = singular > max(noise, floor)
-        return unit, singular[keep], vectors_t[keep]
+        return scaled_axes(self.scatter, self.n, self.rows.rounding, self._triangle)
 
     @property
     def full(self) -> bool:
@@ -67,12 +53,7 @@ class Spread:
     @cached_property
     def axes(self) -> tuple[Float, Float]:
         """Principal axes (d, r) and singular values (r,) of the centred rows, without those that are rounding."""
-        unit, singular, vectors_t = self._scaled
-        if not len(singular):
-            return np.zeros((self.rows.d, 0)), np.zeros(0)
-        factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter that is left
-        _, singular, vectors_t = svd(factor, full_matrices=False)
-        return vectors_t.T, singular
+        return principal_axes(*self._scaled)
 
     def solve(self, cross: Float) -> Float:
         """Least squares of minimum norm: the pseudo-inverse of the scatter times `cross`, shape (d, d_y)."""

@@ -1,0 +1,210 @@
+"""Whitening: the linear map after which rows have unit variance in every direction and no correlation.
+
+All methods are z = (x - mean) @ matrix.T with matrix @ covariance @ matrix.T = 1 on the retained directions; they
+differ by a rotation (Kessy, Lewin & Strimmer 2018). Directions that vary by no more than rounding are not retained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from congruence.arrays import Float, to_numpy
+from congruence.errors import InputError
+from congruence.maps.algebra import eigh
+from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.resolve.moments import Moments
+
+METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
+# A whitening from sums is exact to about the rounding of float64 over this ratio of eigenvalues. Where the rows have
+# smaller ones, they are read again.
+BLURRED = 1e-8
+RESOLVED = np.finfo(np.float64).eps / np.sqrt(BLURRED)  # times the width: what reading them twice resolves
+
+Chunks = Callable[[], Iterable[Any]]  # reads the rows once more, in chunks of shape (m, d)
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """The map z = (x - mean) @ matrix.T, and the way back x = z @ inverse.T + mean."""
+
+    mean: Float  # (d,)
+    matrix: Float  # (k, d)
+    inverse: Float  # (d, k)
+    rank: int  # directions in which the rows vary by more than rounding
+    variances: Float  # (rank,) of the principal axes (of the scaled columns, for the -cor methods), falling
+    retained: int  # of these directions
+    shrinkage: float = 0.0
+
+
+def whitening(
+    moments: Moments,
+    method: str = "pca",
+    n_components: int | float | None = None,
+    shrinkage: float | str = 0.0,
+    again: Chunks | None = None,
+) -> Whitening:
+    """Whiten rows with the given moments.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the rows.
+    method : {"pca", "zca", "cholesky", "pca-cor", "zca-cor"}
+        Which of the whitenings: principal axes; closest to the rows themselves; each column without what earlier ones
+        predict; and the first two with columns of unit variance to start from.
+    n_components : int, float or None
+        Directions to retain: a number, the smallest number that holds this share (0 to 1) of the variance, or all that
+        are more than rounding.
+    shrinkage : float or "auto"
+        Between 0 (the sample's covariance) and 1 (a ball of the same total variance); "auto" is the value of Chen et al.
+        2010 (OAS). Rows are then white only up to what was shrunk.
+    again : callable, optional
+        Reads the rows once more where the sums cannot resolve their smallest directions.
+    """
+    if method not in METHODS:
+        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+    if moments.n < 2:
+        raise InputError(f"whitening needs at least 2 rows, but there is {moments.n}")
+    columns = _deviations(moments) if method.endswith("-cor") else np.ones(moments.d)
+    axes, deviations, shrunk = _axes(moments, columns, shrinkage, again)
+    k = _retained(deviations**2, n_components)
+    if method == "cholesky":
+        if n_components is not None:
+            raise InputError("cholesky whitening keeps every column that earlier ones do not predict; drop n_components")
+        matrix, inverse = _triangular(axes, deviations, moments.rounding)
+    else:
+        axes = axes[:, :k] * _signs(axes[:, :k])
+        matrix, inverse = axes.T / deviations[:k, None], axes * deviations[:k]  # (k, d), (d, k)
+    live = np.where(columns > 0, columns, 1.0)
+    matrix, inverse = matrix / live, inverse * columns[:, None]
+    if again is not None and not shrunk and deviations[k - 1] ** 2 < BLURRED * deviations[0] ** 2:
+        matrix, inverse = _corrected(matrix, inverse, moments.mean, again, lower=method == "cholesky")
+    if method.startswith("zca"):
+        matrix, inverse = axes @ matrix, inverse @ axes.T
+    return Whitening(moments.mean, matrix, inverse, len(deviations), deviations**2, k, shrunk)
+
+
+def _deviations(moments: Moments) -> Float:
+    """The standard deviation of every column, 0 where it is no more than rounding, shape (d,)."""
+    deviations = np.sqrt(np.diag(moments.finish()))
+    return np.where(deviations > moments.rounding, deviations, 0.0)
+
+
+def _axes(
+    moments: Moments, columns: Float, shrinkage: float | str, again: Chunks | None
+) -> tuple[Float, Float, float]:
+    """Principal axes (d, r) and standard deviations (r,), falling, of the rows divided by `columns`; the shrinkage."""
+    live = np.where(columns > 0, columns, 1.0)
+    scatter = moments.scatter / np.outer(live, live)
+    scatter[columns == 0] = scatter[:, columns == 0] = 0
+    amount = _amount(scatter / moments.n, moments.n, shrinkage)
+    if amount > 0:
+        values, vectors = eigh(scatter / moments.n)
+        values = (1 - amount) * np.maximum(values, 0) + amount * np.trace(scatter) / moments.n / moments.d
+        return vectors[:, ::-1], np.sqrt(values[::-1]), amount
+    refine = None if again is None else lambda: _refined(moments, scatter, columns, again)
+    axes, singular = principal_axes(
+        *scaled_axes(scatter, moments.n, moments.rounding / live * (columns > 0), refine, RESOLVED * moments.d)
+    )
+    return axes, singular / np.sqrt(moments.n), amount
+
+
+def _refined(moments: Moments, scatter: Float, columns: Float, again: Chunks) -> Float:
+    """A matrix R with R^T R the scatter, which resolves what the scatter itself has lost, shape (d, d).
+
+    The rows are read once more in coordinates in which they are nearly round, so that their sums resolve them.
+    """
+    live = np.where(columns > 0, columns, 1.0)
+    unit = np.sqrt(np.diag(scatter))
+    unit = np.where(unit > 0, unit, 1.0)
+    values, vectors = eigh(scatter / np.outer(unit, unit))
+    size = np.sqrt(np.maximum(values, BLURRED * values[-1]))  # (d,)
+    to_round = (vectors / size) / (live * unit)[:, None] * (columns > 0)[:, None]  # (d, d)
+    total = Moments.empty(moments.d)
+    for chunk in again():
+        total = total.update((to_numpy(chunk).astype(np.float64) - moments.mean) @ to_round)
+    values, turned = eigh(total.scatter)
+    return np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
+
+
+def _amount(covariance: Float, n: int, shrinkage: float | str) -> float:
+    """The shrinkage as a number (Chen, Wiesel, Eldar & Hero 2010, eq. 23, for "auto")."""
+    if shrinkage == "auto":
+        d = len(covariance)
+        square, size = np.mean(covariance**2), np.trace(covariance) / d
+        wander = (n + 1) * (square - size**2 / d)
+        return float(min(1.0, (square + size**2) / wander)) if wander > 0 else 1.0
+    if isinstance(shrinkage, str) or not 0 <= shrinkage <= 1:
+        raise InputError(f"shrinkage must be a number between 0 and 1 or 'auto', not {shrinkage!r}")
+    return float(shrinkage)
+
+
+def _retained(variances: Float, n_components: int | float | None) -> int:
+    """How many directions to keep, given the variances of all that are more than rounding."""
+    rank = len(variances)
+    if rank == 0:
+        raise InputError("all rows are equal, so there is nothing to whiten")
+    if n_components is None:
+        return rank
+    if isinstance(n_components, (bool, str)) or not n_components > 0:
+        raise InputError(f"n_components must be a positive number, a share below 1 or None, not {n_components!r}")
+    if n_components < 1:
+        share = np.cumsum(variances) / variances.sum()
+        return min(int(np.searchsorted(share, n_components * (1 - 1e-12)) + 1), rank)
+    if n_components != int(n_components):
+        raise InputError(f"n_components must be a whole number, or a share below 1, not {n_components!r}")
+    return min(int(n_components), rank)
+
+
+def _signs(axes: Float) -> Float:
+    """Signs (k,) that make the largest entry of every axis (d, k) positive, so that a fit can be repeated."""
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(0)[None], 0)[0]
+    return np.where(largest < 0, -1.0, 1.0)
+
+
+def _corrected(
+    matrix: Float, inverse: Float, mean: Float, again: Chunks, *, lower: bool
+) -> tuple[Float, Float]:
+    """The same whitening without what rounding left of correlation, which one more pass over the rows measures.
+
+    A triangular matrix stays triangular; any other is changed as little as possible.
+    """
+    total = Moments.empty(len(matrix))
+    for chunk in again():
+        total = total.update((to_numpy(chunk).astype(np.float64) - mean) @ matrix.T)
+    left = total.finish()
+    if lower:
+        root = linalg.cholesky(left, lower=True)
+        return linalg.solve_triangular(root, matrix, lower=True), inverse @ root
+    values, vectors = eigh(left)
+    return (vectors / np.sqrt(values)) @ vectors.T @ matrix, inverse @ (vectors * np.sqrt(values)) @ vectors.T
+
+
+def _triangular(axes: Float, deviations: Float, rounding: Float) -> tuple[Float, Float]:
+    """Whitening matrix (r, d) and inverse (d, r) in which every column is freed of what earlier columns predict.
+
+    A column that earlier ones predict wholly has no output of its own.
+    """
+    root = (axes * deviations).T  # (r, d): root.T @ root is the covariance
+    sizes = np.linalg.norm(root, axis=0)
+    basis, left = [], root.copy()  # orthonormal directions in the order of the columns (modified Gram-Schmidt)
+    chosen: list[int] = []
+    for j in range(root.shape[1]):
+        size = np.linalg.norm(left[:, j])
+        if len(chosen) < len(root) and size > max(1e-10 * sizes[j], 10 * rounding[j]):
+            direction = left[:, j] / size
+            for earlier in basis:  # once more, or rounding leaves the directions not quite orthogonal
+                direction -= (earlier @ direction) * earlier
+            direction /= np.linalg.norm(direction)
+            basis.append(direction)
+            chosen.append(j)
+            left[:, j:] -= np.outer(direction, direction @ left[:, j:])
+    lower = (np.array(basis) @ root).T  # (d, r)
+    matrix = np.zeros((len(basis), root.shape[1]))
+    matrix[:, chosen] = linalg.solve_triangular(np.tril(lower[chosen]), np.eye(len(basis)), lower=True)
+    return matrix, lower
