@@ -13,7 +13,7 @@ from congruence.errors import InputError
 from congruence.maps.diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
 from congruence.maps.sums import RunSums, run_sums
-from congruence.resolve.ica import Unmixing, unmix
+from congruence.resolve.unmix import Unmixing, unmix
 
 
 @dataclass(frozen=True, eq=False)

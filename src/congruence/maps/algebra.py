@@ -20,7 +20,18 @@ def one_thread(width: int) -> AbstractContextManager[Any]:
     numpy and scipy bring a pool of threads each. Where small decompositions and products alternate, the pools wait for
     each other: a 50 x 50 singular value decomposition after a product was seen to take 46 ms instead of 1.
     """
-    return _controller().limit(limits=1, user_api="blas") if width <= LARGE else nullcontext()
+    return single_threaded() if width <= LARGE else nullcontext()
+
+
+def single_threaded() -> AbstractContextManager[Any]:
+    """Run BLAS on one thread inside the block, so that several workers can each use their own."""
+    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limited
+
+
+def blas_threads() -> int:
+    """How many threads BLAS would use now: what the user, the environment or the machine allows."""
+    return max((pool["num_threads"] for pool in _controller().info() if pool["user_api"] == "blas"), default=1)
 
 
 @cache

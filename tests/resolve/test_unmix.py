@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose
 from congruence.arrays import Rows
 from congruence.maps.matching import strong_mcc
 from congruence.maps.sums import run_sums
-from congruence.resolve.ica import unmix
+from congruence.resolve.unmix import unmix
 
 
 def spread(x):

@@ -1,0 +1,168 @@
+"""One pass over the rows: the averages a step of the solver needs, at the current rotation.
+
+The whitening is folded into the rotation, so that rows are read where they lie, once per pass, and never copied; only
+where rows are so far from round that float32 products would blur them is a whitened copy made. Rows are multiplied in
+float32 (float64 where they are few); everything of size k x k is float64, since that is what decides whether wide data
+separate at all. Chunks are small enough to stay in the processor's cache, and are shared out to single-threaded workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, is_tensor, to_numpy
+from congruence.maps.algebra import blas_threads, single_threaded
+from congruence.resolve.contrasts import Contrast
+
+CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
+SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
+ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwhitened rows are precise enough
+CACHE = 2**31  # bytes of whitened rows kept in memory where they cannot be whitened on the way
+
+
+@dataclass(frozen=True, eq=False)
+class Averages:
+    """Averages over all rows at one rotation, in the coordinates of the components s."""
+
+    cross: Float  # (k, k) of g(s_i) s_j
+    slope: Float  # (k,) of g'(s_i)
+    power: Float  # (k,) of g(s_i)^2
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """How each component is distributed."""
+
+    contrast: Float  # (k,) average of G(s)
+    skewness: Float  # (k,) average of s^3
+    kurtosis: Float  # (k,) average of s^4, minus 3
+
+
+class Passes:
+    """Passes over the rows (x - mean) @ whitening.T, on the CPU.
+
+    Parameters
+    ----------
+    data : (n, d) array or memory map
+    mean : (d,)
+    whitening : (k, d)
+    contrast : Contrast
+    index : (m,) array, optional
+        The rows to use, in any order and with repetitions; all of them by default.
+    precision : {"auto", "float32", "float64"}
+        Of the products of rows.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        mean: Float,
+        whitening: Float,
+        contrast: Contrast,
+        *,
+        index: Array | None = None,
+        precision: str = "auto",
+    ):
+        self.data, self.mean, self.whitening, self.contrast, self.index = data, mean, whitening, contrast, index
+        self.n = len(data) if index is None else len(index)
+        self.k, self.d = whitening.shape
+        few = self.n * self.k**2 <= SMALL
+        self.dtype = np.dtype(precision if precision != "auto" else "float64" if few else "float32")
+        self.count = 0  # passes made
+        self._folded = self._fold()
+
+    def averages(self, rotation: Float) -> Averages:
+        """The averages at the components s = z @ rotation.T of the whitened rows z."""
+        self.count += 1
+        matrix = rotation @ self._folded  # (k, r)
+        totals = self._over_rows(lambda rows: self._sums(rows, matrix.T.astype(self.dtype)))
+        cross, slope, power = (sum(parts) / self.n for parts in zip(*totals, strict=True))
+        return Averages(cross @ matrix.T, slope, power)
+
+    def shape(self, rotation: Float) -> Shape:
+        """How the components at this rotation are distributed."""
+        matrix = rotation @ self._folded
+        totals = self._over_rows(lambda rows: self._shape_sums(rows, matrix.T.astype(self.dtype)))
+        contrast, third, fourth = (sum(parts) / self.n for parts in zip(*totals, strict=True))
+        return Shape(contrast, third, fourth - 3)
+
+    def _fold(self) -> Float:
+        """The matrix (k, r) from the rows that are read to whitened ones; the identity where a whitened copy is made."""
+        singular = np.linalg.svd(self.whitening, compute_uv=False)
+        exact = self.dtype == np.float64
+        unsafe = not exact and bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
+        # Rows that have to be gathered or converted anyway are whitened once and kept, where they fit.
+        dear = 2 * self.k < self.d or self.index is not None or self.data.dtype != self.dtype
+        fits = self.n * self.k * self.dtype.itemsize <= CACHE and not isinstance(self.data, np.memmap)
+        self._whiten_first = unsafe or (dear and fits)
+        return np.eye(self.k) if self._whiten_first else self.whitening
+
+    @cached_property
+    def _white(self) -> Array | None:
+        """A whitened copy of the rows, where one is needed and fits."""
+        fits = self.n * self.k * self.dtype.itemsize <= CACHE and not isinstance(self.data, np.memmap)
+        if not self._whiten_first or not fits:
+            return None
+        white = np.empty((self.n, self.k), self.dtype)
+        for part in self._parts(0, self.n):
+            white[part] = self._whitened(part)
+        return white
+
+    def _whitened(self, part: slice) -> Array:
+        rows = to_numpy(self.data[part if self.index is None else self.index[part]])
+        return np.asarray((rows - self.mean) @ self.whitening.T, dtype=self.dtype)
+
+    def _centred(self, part: slice) -> Array:
+        """A chunk of rows as they are multiplied: whitened, or minus their mean."""
+        if self._whiten_first:
+            return self._whitened(part) if self._white is None else self._white[part]
+        rows = to_numpy(self.data[part if self.index is None else self.index[part]])
+        # Rounding the mean to float32 moves float32 rows by no more than storing them has.
+        mean = self.mean.astype(rows.dtype) if rows.dtype == np.float32 else self.mean
+        return np.subtract(rows, mean, dtype=None if rows.dtype == self.dtype else np.float64).astype(
+            self.dtype, copy=False
+        )
+
+    def _parts(self, start: int, stop: int) -> list[slice]:
+        step = max(64, CHUNK // max(self.k, self.d))
+        return [slice(a, min(a + step, stop)) for a in range(start, stop, step)]
+
+    def _over_rows(self, work: Callable[[list[slice]], Any]) -> list[Any]:
+        """Share all chunks out to the workers; the results come back in the order of the rows."""
+        if self._whiten_first:
+            _ = self._white  # made before the workers need it
+        workers = max(1, min(blas_threads(), self.n // 1024))
+        edges = np.linspace(0, self.n, workers + 1).astype(int)
+        shares = [self._parts(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        with single_threaded():
+            if workers == 1:
+                return [work(shares[0])]
+            with ThreadPoolExecutor(workers) as pool:
+                return list(pool.map(work, shares))
+
+    def _sums(self, parts: list[slice], matrix: Array) -> tuple[Float, Float, Float]:
+        cross, slope, power = np.zeros(matrix.T.shape), np.zeros(self.k), np.zeros(self.k)
+        for part in parts:
+            rows = self._centred(part)  # (m, r)
+            g = rows @ matrix  # (m, k): s, then g(s)
+            slopes, powers = self.contrast.apply(g, np)
+            cross += g.T @ rows
+            slope += slopes
+            power += powers
+        return cross, slope, power
+
+    def _shape_sums(self, parts: list[slice], matrix: Array) -> tuple[Float, Float, Float]:
+        contrast, third, fourth = np.zeros(self.k), np.zeros(self.k), np.zeros(self.k)
+        for part in parts:
+            s = self._centred(part) @ matrix  # (m, k)
+            contrast += self.contrast.value(s).sum(0, dtype=np.float64)
+            square = s * s
+            third += np.einsum("ij,ij->j", square, s)
+            fourth += np.einsum("ij,ij->j", square, square)
+        return contrast, third, fourth

@@ -1,0 +1,292 @@
+"""The rotation that makes whitened rows as independent as a rotation can.
+
+The solver looks for a stationary point of sum_i sign_i E[G(s_i)] over orthogonal matrices, s = rotation @ z, with
+sign_i chosen so that every component is pushed away from the Gaussian: sub- and super-Gaussian sources at once.
+
+With C = E[g(s) s^T], slopes E[g'(s_i)] and kappa_i = E[g'(s_i)] - E[g(s_i) s_i], the gradient of a small rotation in
+the plane (i, j) is (sign_i C_ij - sign_j C_ji) / 2 and, for independent components, its curvature is
+(|kappa_i| + |kappa_j|) / 2. The symmetric fixed point of FastICA (Hyvärinen 1999) is the Newton step for that curvature
+(Ablin, Cardoso & Gramfort 2018), and converges in a few passes on mixtures. On rows that are not a mixture the true
+curvature is another, and the fixed point circles; L-BFGS then learns it, with that curvature to start from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from scipy import linalg
+
+from congruence.arrays import Float
+from congruence.maps.algebra import eigh, one_thread, svd
+from congruence.resolve.passes import Averages
+
+MEMORY = 10  # steps L-BFGS remembers
+GAIN = 0.003  # a fixed point that adds less than this share of contrast a pass is not getting anywhere
+LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
+BACKTRACKS = 6
+SETTLED = 0.001  # share of contrast gained in five steps, below which components are told apart from noise
+# Radians of sampling error from which on a component may be noise. Components fitted to nothing but Gaussian noise have
+# 0.24 to 0.5, whatever the number of rows and dimensions: the solver finds the direction that looks least Gaussian.
+FREE = 0.2
+GRADIENT_TOLERANCE = 10  # times `tol`: what is left of the gradient of a random rotation
+
+
+class Averaging(Protocol):
+    """What can be asked for the averages at a rotation: `passes.Passes`, on whatever machine."""
+
+    n: int
+    k: int
+
+    def averages(self, rotation: Float) -> Averages:
+        """The averages over all rows at a rotation, shape (k, k)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A rotation with its gradient and curvature in every plane of two components."""
+
+    rotation: Float  # (k, k)
+    at: Averages
+    n: int
+    votes: Float  # (k,) 1 for components that say where to turn, 0 for those that only make room
+
+    @property
+    def kappa(self) -> Float:
+        """How far each component is from Gaussian, as the contrast sees it: its sign tells super from sub, (k,)."""
+        return self.at.slope - np.diag(self.at.cross)
+
+    @property
+    def signs(self) -> Float:
+        """The direction away from the Gaussian, 0 for components without a vote, (k,)."""
+        return np.where(self.kappa >= 0, self.votes, -self.votes)
+
+    @property
+    def gradient(self) -> Float:
+        """Of a rotation in each plane, skew-symmetric, (k, k)."""
+        pushed = self.signs[:, None] * self.at.cross
+        return np.asarray((pushed - pushed.T) / 2)
+
+    @property
+    def curvature(self) -> Float:
+        """Of a rotation in each plane, were the components independent, (k, k)."""
+        size = np.abs(self.kappa) * self.votes
+        return np.asarray((size[:, None] + size) / 2)
+
+    @property
+    def contrast(self) -> float:
+        """How far all components together are from Gaussian."""
+        return float(np.abs(self.kappa).sum())
+
+    @property
+    def sampling_error(self) -> Float:
+        """Angle between a component and what it would be with endless rows, in radians, as expected by chance, (k,).
+
+        That of independent components under the symmetric fixed point (Tichavský, Koldovský & Oja 2006, eq. 11).
+        """
+        own, size = np.diag(self.at.cross), np.abs(self.kappa)
+        noise = np.maximum(self.at.power - own**2, 0)  # (k,)
+        variance = (noise[:, None] + noise + size**2) / np.maximum(size[:, None] + size, 1e-150) ** 2
+        np.fill_diagonal(variance, 0)
+        return np.asarray(np.sqrt(variance.sum(1) / self.n))
+
+    def turned(self, by: Float, source: Averaging) -> Point:
+        """The point after a further rotation `by`; one pass over the rows."""
+        rotation = by @ self.rotation
+        return replace(self, rotation=rotation, at=source.averages(rotation))
+
+
+@dataclass(eq=False)
+class Solution:
+    """Where the solver stopped, and how it went."""
+
+    point: Point
+    converged: bool
+    reason: str  # why it stopped: "converged", "gaussian" (no component can be told from noise) or "cap"
+    reference: float  # largest gradient at a random rotation
+    changes: list[float] = field(default_factory=list)  # largest turn in any plane, per pass, in radians
+    gradients: list[float] = field(default_factory=list)  # largest gradient, relative to a random rotation's
+    switched: int | None = None  # the pass at which L-BFGS took over
+
+    @property
+    def rotation(self) -> Float:
+        """The rotation found, (k, k)."""
+        return self.point.rotation
+
+
+def random_rotation(k: int, rng: np.random.Generator) -> Float:
+    """A rotation drawn uniformly from all of them, (k, k)."""
+    q, r = linalg.qr(rng.normal(size=(k, k)))
+    return np.asarray(q * np.sign(np.diag(r)))
+
+
+def solve(
+    source: Averaging,
+    start: Float,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 500,
+    reference: float | None = None,
+    white: bool = True,
+) -> Solution:
+    """Turn `start` until the components no longer move.
+
+    Parameters
+    ----------
+    source : Averaging
+        The whitened rows.
+    start : (k, k)
+        Where to begin, orthogonal.
+    tol : float
+        Converged when no pair of components turns by more than this, in radians, and the gradient is below ten times
+        this share of a random rotation's.
+    max_iter : int
+        Passes over the rows at most.
+    reference : float, optional
+        The largest gradient at a random rotation; that of `start` if not given.
+    white : bool
+        Whether the rows are white, so that components can be told from noise.
+    """
+    with one_thread(source.k):
+        first = Point(start, source.averages(start), source.n, np.ones(source.k))
+        scale = reference if reference is not None else float(np.abs(first.gradient).max(initial=0))
+        solution = Solution(first, False, "cap", max(scale, 1e-300))
+        if source.k <= 1 or scale == 0:
+            solution.converged, solution.reason = True, "converged"
+            return solution
+        if not _fixed_point(source, solution, tol, max_iter):
+            solution.switched = len(solution.changes)
+            _lbfgs(source, solution, tol, max_iter)
+        if white:
+            _let_noise_abstain(source, solution, tol, max_iter)
+    return solution
+
+
+def _let_noise_abstain(source: Averaging, solution: Solution, tol: float, max_iter: int) -> None:
+    """Turn on with the votes of those components alone that can be told from noise.
+
+    Where the noise has come to rest depends on the start, and would otherwise pull at all other components.
+    """
+    noise = solution.point.sampling_error >= FREE
+    if not noise.any():
+        return
+    if noise.all():
+        solution.converged, solution.reason = False, "gaussian"
+        return
+    solution.point = replace(solution.point, votes=np.where(noise, 0.0, 1.0))
+    solution.converged, solution.reason = False, "cap"
+    _lbfgs(source, solution, tol, max_iter)
+
+
+def _fixed_point(source: Averaging, solution: Solution, tol: float, max_iter: int) -> bool:
+    """Take fixed-point steps while they help; True if there is nothing left to do."""
+    contrasts = [solution.point.contrast]
+    while len(solution.changes) < max_iter:
+        point = solution.point
+        step = polar(_newton_matrix(point))
+        gradient = np.abs(point.gradient).max()
+        _move(solution, point.turned(step, source), step)
+        contrasts.append(solution.point.contrast)
+        if _is_done(solution, tol):
+            solution.converged, solution.reason = True, "converged"
+            return True
+        gain = contrasts[-1] - contrasts[max(0, len(contrasts) - 4)]
+        slow = len(contrasts) > 5 and gain < 3 * GAIN * contrasts[-1]
+        if slow and np.abs(solution.point.gradient).max() > gradient / 2:
+            return False
+    return True
+
+
+def _newton_matrix(point: Point) -> Float:
+    """The matrix whose nearest rotation is the fixed-point step, in the coordinates of the components."""
+    matrix = -point.signs[:, None] * point.at.cross
+    np.fill_diagonal(matrix, np.abs(point.kappa))
+    return np.asarray(matrix)
+
+
+def _lbfgs(source: Averaging, solution: Solution, tol: float, max_iter: int) -> None:
+    """L-BFGS on the orthogonal group, with steps judged by the gradient alone: no pass is spent on the contrast."""
+    memory: list[tuple[Float, Float]] = []
+    contrasts = [solution.point.contrast]
+    while len(solution.changes) < max_iter:
+        point = solution.point
+        direction = _direction(point, memory)
+        slope = float((direction * point.gradient).sum())
+        length = min(1.0, LARGEST_STEP / max(np.abs(direction).max(), 1e-300))
+        for _ in range(BACKTRACKS):
+            step = _cayley(length * direction)
+            following = point.turned(step, source)
+            _move(solution, following, step)
+            ahead = float((direction * following.gradient).sum())
+            if ahead <= -0.9 * slope or len(solution.changes) >= max_iter:
+                break
+            length *= min(0.7, max(0.1, slope / (slope - ahead)))  # where the gradient would vanish, were it linear
+        _remember(memory, point, following, length * direction)
+        contrasts.append(following.contrast)
+        if _is_done(solution, tol):
+            solution.converged, solution.reason = True, "converged"
+            return
+        settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
+        if settled and following.votes.all() and (following.sampling_error >= FREE).any():
+            return  # what is left to be gained is noise
+
+
+def _direction(point: Point, memory: list[tuple[Float, Float]]) -> Float:
+    """The step L-BFGS suggests (two-loop recursion), or the Newton step for independent components."""
+    curvature = np.maximum(point.curvature, 0.01 * np.median(point.curvature))
+    left, weights = point.gradient, []
+    for step, change in reversed(memory):
+        weight = (step * left).sum() / (step * change).sum()
+        left = left - weight * change
+        weights.append(weight)
+    left = left / np.maximum(curvature, 1e-300)
+    for (step, change), weight in zip(memory, reversed(weights), strict=True):
+        left = left + (weight - (change * left).sum() / (step * change).sum()) * step
+    if (left * point.gradient).sum() <= 0:  # not downhill: what is remembered no longer holds
+        memory.clear()
+        left = point.gradient / np.maximum(curvature, 1e-300)
+    return np.asarray(-left)
+
+
+def _remember(memory: list[tuple[Float, Float]], point: Point, following: Point, step: Float) -> None:
+    if (point.signs != following.signs).any():  # another objective from here on
+        memory.clear()
+        return
+    change = following.gradient - point.gradient
+    if (step * change).sum() > 1e-10 * linalg.norm(step) * linalg.norm(change):
+        memory.append((step, change))
+        del memory[:-MEMORY]
+
+
+def _move(solution: Solution, point: Point, step: Float) -> None:
+    solution.point = point
+    turned = np.abs(step)
+    np.fill_diagonal(turned, 0)
+    solution.changes.append(float(turned.max()))
+    solution.gradients.append(float(np.abs(point.gradient).max() / solution.reference))
+
+
+def _is_done(solution: Solution, tol: float) -> bool:
+    """Whether neither the last step nor the gradient says that components still have to turn."""
+    return solution.changes[-1] < tol and solution.gradients[-1] < GRADIENT_TOLERANCE * tol
+
+
+def _cayley(skew: Float) -> Float:
+    """A rotation that agrees with exp(skew) to second order."""
+    half, one = skew / 2, np.eye(len(skew))
+    return np.asarray(linalg.solve(one - half, one + half))
+
+
+def polar(matrix: Float) -> Float:
+    """The orthogonal matrix nearest to `matrix`.
+
+    From the eigenvectors of its square, which is faster than a singular value decomposition, polished by one
+    Newton-Schulz step; from a singular value decomposition where the square has lost too much.
+    """
+    values, vectors = eigh(matrix @ matrix.T)
+    if values[0] < 1e-8 * values[-1]:
+        u, _, vt = svd(matrix)
+        return u @ vt
+    near = (vectors / np.sqrt(values)) @ vectors.T @ matrix
+    return np.asarray(1.5 * near - 0.5 * near @ near.T @ near)

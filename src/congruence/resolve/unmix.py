@@ -1,0 +1,191 @@
+"""Independent components of one run on its own: whiten, rotate, and put the components into one agreed order.
+
+ICA leaves open the order and the signs of components. Here those that can be told from noise come first, each group in
+falling order of negentropy, and every component is signed so that its longer tail is positive.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, Rows, is_tensor
+from congruence.errors import NotConvergedWarning
+from congruence.maps.sums import Spread
+from congruence.resolve.contrasts import Contrast, contrast_named
+from congruence.resolve.passes import Passes, Shape
+from congruence.resolve.solver import FREE, Solution, random_rotation, solve
+
+AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
+SYMMETRIC = 1e-5  # skewness below which its sign is rounding
+MAX_ITER = 500
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Unmixing:
+    """Components s = (x - mean) @ unmixing.T of unit variance, and the way back x = s @ mixing.T + mean."""
+
+    mean: Float  # (d,)
+    unmixing: Float  # (k, d)
+    mixing: Float  # (d, k)
+    negentropy: Float  # (k,) squared distance of the average contrast from a Gaussian's; 0 is Gaussian
+    skewness: Float  # (k,) never negative, up to rounding
+    kurtosis: Float  # (k,) 0 is Gaussian, below is flat, above has heavy tails
+    sampling_error: Float  # (k,) radians by which the number of rows leaves each component uncertain
+    agreement: Float | None  # (k,) smallest correlation with the same component of another start
+    identified: Array  # (k,) whether the component can be told from noise, and comes back from every start
+    converged: bool
+    reason: str  # "converged", "gaussian" (no component can be told from noise) or "cap"
+    changes: tuple[float, ...]  # largest turn of a pair of components, per pass, in radians
+    gradients: tuple[float, ...]  # largest gradient per pass, relative to a random rotation's
+    switched: int | None  # the pass at which L-BFGS took over from the fixed point
+    n: int  # rows used
+
+    @property
+    def k(self) -> int:
+        """The number of components."""
+        return len(self.unmixing)
+
+    @property
+    def iterations(self) -> int:
+        """The number of passes over the rows."""
+        return len(self.changes)
+
+
+def unmix_rows(
+    source: Passes,
+    inverse: Float,
+    *,
+    seed: int | np.random.Generator = 0,
+    starts: int = 1,
+    tol: float = TOLERANCE,
+    max_iter: int = MAX_ITER,
+    start: Float | None = None,
+    deviations: Float | None = None,
+) -> Unmixing:
+    """Rotate whitened rows to independent components.
+
+    Parameters
+    ----------
+    source : Passes
+        The rows, with their mean and whitening (k, d).
+    inverse : (d, k)
+        The way back from whitened rows.
+    seed : int or Generator
+        Of the random rotations the solver starts from.
+    starts : int
+        Solve from so many starts, keep the best, and report how well the others agree with it.
+    tol, max_iter : float, int
+        See `solver.solve`.
+    start : (k, k), optional
+        The first start, instead of a random one.
+    deviations : (k, k), optional
+        Covariance of the rows as they are, where they were not whitened.
+    """
+    rng = np.random.default_rng(seed)
+    white = deviations is None
+    reference = None
+    if start is not None:
+        at = source.averages(random_rotation(source.k, rng)).cross
+        reference = float(np.abs(at - at.T).max() / 2)
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "white": white}
+    begins = [start if start is not None and i == 0 else random_rotation(source.k, rng) for i in range(starts)]
+    solutions = [solve(source, begin, **options) for begin in begins]
+    best = max(solutions, key=lambda solution: solution.point.contrast)
+    others = [solution.rotation for solution in solutions if solution is not best]
+    return _canonical(source, inverse, best, others, deviations)
+
+
+def _canonical(
+    source: Passes, inverse: Float, best: Solution, others: list[Float], covariance: Float | None
+) -> Unmixing:
+    """Bring the components into the agreed order and signs, and describe each."""
+    rotation = best.rotation
+    size = np.ones(source.k) if covariance is None else np.sqrt(np.diag(rotation @ covariance @ rotation.T))
+    shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
+    negentropy = np.square(shape.contrast - source.contrast.gaussian)
+    agreement = np.min([np.abs(rotation @ other.T).max(1) for other in others], axis=0) if others else None
+    identified = best.point.sampling_error < FREE if covariance is None else np.ones(source.k, dtype=bool)
+    if agreement is not None:
+        identified = identified & (agreement >= AGREES)
+    order = np.lexsort((-negentropy, ~identified))
+    signs = _signs(shape, inverse @ rotation.T)[order]
+    unmixing = rotation[order] * signs[:, None]
+    return Unmixing(
+        mean=source.mean,
+        unmixing=unmixing @ source.whitening,
+        mixing=inverse @ unmixing.T,
+        negentropy=negentropy[order],
+        skewness=shape.skewness[order] * signs,
+        kurtosis=shape.kurtosis[order],
+        sampling_error=best.point.sampling_error[order],
+        agreement=None if agreement is None else agreement[order],
+        identified=identified[order],
+        converged=best.converged,
+        reason=best.reason,
+        changes=tuple(best.changes),
+        gradients=tuple(best.gradients),
+        switched=best.switched,
+        n=source.n,
+    )
+
+
+def _signs(shape: Shape, mixing: Float) -> Float:
+    """Signs (k,) by skewness; where there is none, so that the largest entry of the mixing column is positive."""
+    if not mixing.size:  # rows that are all equal have no component
+        return np.ones(0)
+    largest = np.take_along_axis(mixing, np.abs(mixing).argmax(0)[None], 0)[0]
+    decides = np.where(np.abs(shape.skewness) > SYMMETRIC, shape.skewness, largest)
+    return np.where(decides < 0, -1.0, 1.0)
+
+
+def unmix(spread: Spread, *, seed: int = 0, contrast: str = "logcosh") -> Unmixing:
+    """The independent components of the rows of `spread`, on their numerical rank, in the run's centred coordinates."""
+    axes, singular = spread.axes  # (d, k), (k,)
+    deviation = singular / np.sqrt(spread.n)
+    rows: Any = _Taken(spread.rows)
+    source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named(contrast), index=spread.index)
+    return unmix_rows(source, axes * deviation, seed=seed)
+
+
+class _Taken:
+    """The rows of a run, centred, as something that can be indexed."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, rows: Rows):
+        self.rows, self.shape = rows, (rows.n, rows.d)
+
+    def __len__(self) -> int:
+        return self.rows.n
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows.take(index)
+
+
+def advice(found: Unmixing) -> str:
+    """Why the components were not settled, and what to do about it; empty where they were."""
+    if found.converged:
+        return ""
+    few = f"{found.n} rows are few for {found.k} components (100 for each are a fair start); " if found.n < 50 * found.k else ""
+    if found.reason == "gaussian":
+        return (
+            f"no component can be told from Gaussian noise, so their axes are arbitrary: {few}use more rows, fewer "
+            "components, or keep the whitened rows"
+        )
+    noise = int((found.sampling_error >= FREE).sum())
+    near = f"{noise} of {found.k} components are nearly Gaussian and keep turning; " if noise else ""
+    return (
+        f"the components still turned by {found.changes[-1]:.1e} radians after {found.iterations} passes (gradient "
+        f"{found.gradients[-1]:.1e} of a random rotation's): {near}{few}raise max_iter, or ask for fewer components"
+    )
+
+
+def warn_unless_settled(found: Unmixing) -> None:
+    """Warn, with the reason and what to do, where the solver did not converge."""
+    if not found.converged:
+        warnings.warn(advice(found), NotConvergedWarning, stacklevel=3)
