@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float, as_matrix, check_finite, epsilon, to_numpy
+from congruence.arrays import Float, as_matrix, check_finite, epsilon, float64_beside, to_numpy
 from congruence.errors import InputError
 
 
@@ -44,14 +44,14 @@ class Moments:
         """The moments with the rows of `chunk`, shape (m, d), taken in."""
         if chunk.shape[1] != self.d:
             raise InputError(f"a chunk has {chunk.shape[1]} columns, but the rows before it have {self.d}")
-        rows = to_numpy(chunk).astype(np.float64, copy=False)
+        rows = float64_beside(chunk, chunk)  # on the device where they are
         mean = rows.mean(0)
         rows = rows - mean
-        scatter = rows.T @ rows
+        scatter = to_numpy(rows.T @ rows)
         if not np.isfinite(scatter).all():
             check_finite(chunk, "x")
             raise InputError("the values are too large to be squared; rescale them")
-        return self.merge(Moments(len(rows), mean, scatter, epsilon(chunk)))
+        return self.merge(Moments(len(rows), to_numpy(mean), scatter, epsilon(chunk)))
 
     def merge(self, other: Moments) -> Moments:
         """The moments of the rows of both."""

@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, to_numpy
+from congruence.arrays import Array, Float, to_numpy
 from congruence.maps.algebra import blas_threads, single_threaded
 from congruence.resolve.contrasts import Contrast
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
 ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwhitened rows are precise enough
-CACHE = 2**31  # bytes of whitened rows kept in memory where they cannot be whitened on the way
+CACHE = 2**31  # bytes of whitened rows kept in memory, where rows are there already
+MAPPED_CACHE = 2**28  # the same, where rows are on disk because they are many
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +100,15 @@ class Passes:
         unsafe = not exact and bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
         # Rows that have to be gathered or converted anyway are whitened once and kept, where they fit.
         dear = 2 * self.k < self.d or self.index is not None or self.data.dtype != self.dtype
-        fits = self.n * self.k * self.dtype.itemsize <= CACHE and not isinstance(self.data, np.memmap)
-        self._whiten_first = unsafe or (dear and fits)
+        size = self.n * self.k * self.dtype.itemsize
+        self._fits = size <= (MAPPED_CACHE if isinstance(self.data, np.memmap) else CACHE)
+        self._whiten_first = unsafe or (dear and self._fits)
         return np.eye(self.k) if self._whiten_first else self.whitening
 
     @cached_property
     def _white(self) -> Array | None:
         """A whitened copy of the rows, where one is needed and fits."""
-        fits = self.n * self.k * self.dtype.itemsize <= CACHE and not isinstance(self.data, np.memmap)
-        if not self._whiten_first or not fits:
+        if not self._whiten_first or not self._fits:
             return None
         white = np.empty((self.n, self.k), self.dtype)
         for part in self._parts(0, self.n):

@@ -51,11 +51,19 @@ class Point:
     at: Averages
     n: int
     votes: Float  # (k,) 1 for components that say where to turn, 0 for those that only make room
+    covariance: Float | None = None  # (k, k) of the rows, where they are not white
 
     @property
     def kappa(self) -> Float:
         """How far each component is from Gaussian, as the contrast sees it: its sign tells super from sub, (k,)."""
-        return self.at.slope - np.diag(self.at.cross)
+        return self.at.slope * self.variances - np.diag(self.at.cross)
+
+    @property
+    def variances(self) -> Float:
+        """Of the components, (k,): 1 where the rows are white."""
+        if self.covariance is None:
+            return np.ones(len(self.rotation))
+        return np.einsum("ij,jk,ik->i", self.rotation, self.covariance, self.rotation)
 
     @property
     def signs(self) -> Float:
@@ -72,6 +80,9 @@ class Point:
     def curvature(self) -> Float:
         """Of a rotation in each plane, were the components independent, (k, k)."""
         size = np.abs(self.kappa) * self.votes
+        if self.covariance is not None:
+            own = self.signs[:, None] * (np.outer(self.at.slope, self.variances) - np.diag(self.at.cross)[:, None])
+            return np.maximum((own + own.T) / 2, 0.01 * size.mean())
         return np.asarray((size[:, None] + size) / 2)
 
     @property
@@ -128,7 +139,7 @@ def solve(
     tol: float = 1e-4,
     max_iter: int = 500,
     reference: float | None = None,
-    white: bool = True,
+    covariance: Float | None = None,
 ) -> Solution:
     """Turn `start` until the components no longer move.
 
@@ -145,20 +156,20 @@ def solve(
         Passes over the rows at most.
     reference : float, optional
         The largest gradient at a random rotation; that of `start` if not given.
-    white : bool
-        Whether the rows are white, so that components can be told from noise.
+    covariance : (k, k), optional
+        Of the rows, where they are not white. Components can then not be told from noise.
     """
     with one_thread(source.k):
-        first = Point(start, source.averages(start), source.n, np.ones(source.k))
+        first = Point(start, source.averages(start), source.n, np.ones(source.k), covariance)
         scale = reference if reference is not None else float(np.abs(first.gradient).max(initial=0))
         solution = Solution(first, False, "cap", max(scale, 1e-300))
         if source.k <= 1 or scale == 0:
             solution.converged, solution.reason = True, "converged"
             return solution
-        if not _fixed_point(source, solution, tol, max_iter):
+        if covariance is not None or not _fixed_point(source, solution, tol, max_iter):
             solution.switched = len(solution.changes)
             _lbfgs(source, solution, tol, max_iter)
-        if white:
+        if covariance is None:
             _let_noise_abstain(source, solution, tol, max_iter)
     return solution
 
@@ -228,7 +239,8 @@ def _lbfgs(source: Averaging, solution: Solution, tol: float, max_iter: int) -> 
             solution.converged, solution.reason = True, "converged"
             return
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        if settled and following.votes.all() and (following.sampling_error >= FREE).any():
+        undecided = following.votes.all() and following.covariance is None
+        if settled and undecided and (following.sampling_error >= FREE).any():
             return  # what is left to be gained is noise
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, is_tensor
+from congruence.arrays import Array, Float, Rows
 from congruence.errors import NotConvergedWarning
 from congruence.maps.sums import Spread
-from congruence.resolve.contrasts import Contrast, contrast_named
+from congruence.resolve.contrasts import contrast_named
 from congruence.resolve.passes import Passes, Shape
 from congruence.resolve.solver import FREE, Solution, random_rotation, solve
+from congruence.resolve.torch_passes import TorchPasses
 
 AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
@@ -57,7 +58,7 @@ class Unmixing:
 
 
 def unmix_rows(
-    source: Passes,
+    source: Passes | TorchPasses,
     inverse: Float,
     *,
     seed: int | np.random.Generator = 0,
@@ -65,7 +66,7 @@ def unmix_rows(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     start: Float | None = None,
-    deviations: Float | None = None,
+    covariance: Float | None = None,
 ) -> Unmixing:
     """Rotate whitened rows to independent components.
 
@@ -83,25 +84,24 @@ def unmix_rows(
         See `solver.solve`.
     start : (k, k), optional
         The first start, instead of a random one.
-    deviations : (k, k), optional
-        Covariance of the rows as they are, where they were not whitened.
+    covariance : (k, k), optional
+        Of the rows as they are, where they were not whitened.
     """
     rng = np.random.default_rng(seed)
-    white = deviations is None
     reference = None
     if start is not None:
         at = source.averages(random_rotation(source.k, rng)).cross
         reference = float(np.abs(at - at.T).max() / 2)
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "white": white}
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "covariance": covariance}
     begins = [start if start is not None and i == 0 else random_rotation(source.k, rng) for i in range(starts)]
     solutions = [solve(source, begin, **options) for begin in begins]
     best = max(solutions, key=lambda solution: solution.point.contrast)
     others = [solution.rotation for solution in solutions if solution is not best]
-    return _canonical(source, inverse, best, others, deviations)
+    return _canonical(source, inverse, best, others, covariance)
 
 
 def _canonical(
-    source: Passes, inverse: Float, best: Solution, others: list[Float], covariance: Float | None
+    source: Passes | TorchPasses, inverse: Float, best: Solution, others: list[Float], covariance: Float | None
 ) -> Unmixing:
     """Bring the components into the agreed order and signs, and describe each."""
     rotation = best.rotation

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float, to_numpy
+from congruence.arrays import Float, float64_beside
 from congruence.errors import InputError
 from congruence.maps.algebra import eigh
 from congruence.maps.axes import principal_axes, scaled_axes
@@ -127,9 +127,14 @@ def _refined(moments: Moments, scatter: Float, columns: Float, again: Chunks) ->
     to_round = (vectors / size) / (live * unit)[:, None] * (columns > 0)[:, None]  # (d, d)
     total = Moments.empty(moments.d)
     for chunk in again():
-        total = total.update((to_numpy(chunk).astype(np.float64) - moments.mean) @ to_round)
+        total = total.update(mapped(chunk, moments.mean, to_round))
     values, turned = eigh(total.scatter)
     return np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
+
+
+def mapped(chunk: Any, mean: Float, matrix: Float) -> Any:
+    """(chunk - mean) @ matrix in float64, in the library and on the device of the chunk."""
+    return (float64_beside(chunk, chunk) - float64_beside(mean, chunk)) @ float64_beside(matrix, chunk)
 
 
 def _amount(covariance: Float, n: int, shrinkage: float | str) -> float:
@@ -176,7 +181,7 @@ def _corrected(
     """
     total = Moments.empty(len(matrix))
     for chunk in again():
-        total = total.update((to_numpy(chunk).astype(np.float64) - mean) @ matrix.T)
+        total = total.update(mapped(chunk, mean, matrix.T))
     left = total.finish()
     if lower:
         root = linalg.cholesky(left, lower=True)

@@ -1,0 +1,57 @@
+"""The rows an estimator is given: arrays, tensors, memory maps, paths or chunks, as one matrix that can be read again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from congruence.arrays import Float, as_matrix, float64_beside, is_tensor, like, row_chunks
+from congruence.errors import InputError
+from congruence.tables import read_table
+from congruence.tables.spill import spill_chunks
+
+
+def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return X as a matrix (n, d) that can be read chunk by chunk, and again; check its width against the estimator's.
+
+    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table. An iterable of chunks, which
+    can be read only once, is put into memory, or where it is large into a temporary file.
+    """
+    if isinstance(X, (str, os.PathLike)):
+        X = read_table(Path(X)).values
+    elif isinstance(X, Iterator):
+        X = spill_chunks(X)
+    elif hasattr(X, "chunks") and hasattr(X, "ndim") and not hasattr(X, "__dask_graph__"):  # zarr, h5py
+        X = spill_chunks(X[part] for part in row_chunks(*X.shape)) if X.ndim == 2 else X[...]
+    if not is_tensor(X) and not isinstance(X, np.memmap):
+        few = {"ensure_min_samples": 2} if reset else {}
+        return validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **few)
+    # check_array would bring a tensor to the CPU, and count a map's NaNs in memory
+    X = as_matrix(X, "X", finite=not reset)  # when fitting, the moments find what is not finite
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+        if len(X) < 2:
+            raise InputError("X has 1 sample, but at least 2 are needed")
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    return X
+
+
+def affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
+    """(x - before) @ matrix + after, computed in float64 chunk by chunk; the kind, device and dtype of x are kept."""
+    if is_tensor(x):
+        before, matrix, after = (float64_beside(part, x) for part in (before, matrix, after))
+        return like((float64_beside(x, x) - before) @ matrix + after, x)
+    floating = x.dtype if np.issubdtype(x.dtype, np.floating) else np.float64
+    out = np.empty((len(x), matrix.shape[1]), floating)
+    for part in row_chunks(*x.shape):
+        out[part] = (x[part].astype(np.float64) - before) @ matrix + after
+    return out
