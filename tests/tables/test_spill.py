@@ -214,6 +214,16 @@ def test_large_tables_are_read_into_files(tmp_path, suffix):
 
 
 @pytest.mark.usefixtures("spilling")
+def test_tables_larger_than_memory_are_read(tmp_path, monkeypatch):
+    write_table(Table(X, "a"), tmp_path / "x.parquet")
+    array = zarr.create_array(str(tmp_path / "x.zarr"), shape=X.shape, dtype="f4", chunks=(1000, 3))
+    array[...] = X
+    monkeypatch.setattr(memory, "max_bytes", lambda: X.nbytes // 2)
+    for name in ("x.parquet", "x.zarr"):
+        assert_array_equal(read_table(tmp_path / name).values, X)
+
+
+@pytest.mark.usefixtures("spilling")
 def test_a_large_h5ad_is_read_into_a_file(tmp_path, monkeypatch):
     write_table(Table(X, "a"), tmp_path / "x.h5ad")
     reserved = []

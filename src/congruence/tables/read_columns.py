@@ -26,6 +26,7 @@ BLOCK_BYTES = 2**26  # of rows turned from columns into rows at a time: few enou
 
 def read_parquet(path: Path, select: Selection) -> Table:
     """Read the needed columns of a parquet file, a batch of rows at a time."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with reading(path):
@@ -34,7 +35,9 @@ def read_parquet(path: Path, select: Selection) -> Table:
     columns = _choose(schema, select, path)
     with file:
         batches = parquet_batches(path, file, [*columns.values, *columns.beside], _block_rows(columns))
-        return _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
+        table = _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
+    pa.default_memory_pool().release_unused()  # arrow keeps what batches took for later ones, and there are none
+    return table
 
 
 def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]:
