@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, read_table, write, write_table
+from congruence.tables import Table, read_table, spill, write, write_table
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
@@ -52,9 +52,11 @@ def round_trip(table, suffix, **options):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(table=tables())
-def test_what_is_written_is_read_back(suffix, table):
-    back = round_trip(table, suffix)
+@given(table=tables(), spill_bytes=st.sampled_from([0, 2**28]))  # in memory, or spilled to a file
+def test_what_is_written_is_read_back(suffix, table, spill_bytes):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spill, "SPILL_BYTES", spill_bytes)
+        back = round_trip(table, suffix)
     is_csv = suffix.startswith(".csv")
     if not is_csv:  # a csv holds text alone
         assert back.values.dtype == table.values.dtype

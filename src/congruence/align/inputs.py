@@ -12,6 +12,7 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, finite_rows, listing, to_numpy
 from congruence.errors import InputError
 from congruence.tables import Joined, Table, join_tables, read_table, unique_names
+from congruence.tables.spill import take_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ def _from_arrays(names: list[str], given: list[Any], cluster: Any, drop_missing:
         if not keep.any():
             raise InputError("every row has NaN or infinite values in some run, so nothing is left to compare")
         if not keep.all():
-            values = [x[keep] for x in values]
+            values = [take_rows(x, np.flatnonzero(keep), name) for name, x in zip(names, values, strict=True)]
             groups, targets = (None if a is None else a[keep] for a in (groups, targets))
             notes.append(f"{(~keep).sum()} of {counts[0]} rows have NaN or infinite values and were left out.")
     return Inputs(names, values, counts, groups, targets, None, {}, False, notes)

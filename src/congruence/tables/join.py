@@ -14,6 +14,7 @@ from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import PairedByPositionWarning, TableError
 from congruence.tables.columns import PREFIX
 from congruence.tables.labels import as_labels, in_one_kind, missing_labels
+from congruence.tables.spill import take_rows
 from congruence.tables.table import Table
 
 Index = npt.NDArray[np.intp]
@@ -64,7 +65,7 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
         rows = [index[keep] for index in rows]
     ids = next((table.ids[index] for table, index in zip(tables, rows, strict=True) if table.ids is not None), None)
     return Joined(
-        values=[_take(table.values, index) for table, index in zip(tables, rows, strict=True)],
+        values=[_take_values(table, index) for table, index in zip(tables, rows, strict=True)],
         names=tuple(table.name for table in tables),
         ids=ids,
         metadata={name: _take(column, rows[0]) for name, column in tables[0].metadata.items()},
@@ -178,11 +179,18 @@ def _in_columns(table: Table, bad: Index) -> str:
     return f", all in {listing([table.features[j] for j in holed])}"
 
 
-def _take(array: Array, index: Index) -> Array:
-    """Return the chosen rows, or the array itself if they are all of them in order."""
-    if len(index) == len(array) and np.array_equal(index, np.arange(len(array))):
-        return array
-    return array[index]
+def _take_values(table: Table, index: Index) -> Array:
+    """Return the chosen rows of the matrix, or the matrix itself if they are all of them in order."""
+    values: Array = table.values if _is_all(index, table.n) else take_rows(table.values, index, table.name)
+    return values
+
+
+def _take(column: Array, index: Index) -> Array:
+    return column if _is_all(index, len(column)) else column[index]
+
+
+def _is_all(index: Index, n: int) -> bool:
+    return len(index) == n and np.array_equal(index, np.arange(n))
 
 
 def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Array | None) -> Array:

@@ -12,17 +12,25 @@ from pathlib import Path
 from congruence.errors import InputError, TableError
 
 VARIABLE = "CONGRUENCE_MAX_BYTES"
-SHARE = 0.75  # of the machine's memory; the rest is for the work on the table
+SHARE = 0.75  # of the machine's memory, or of the free disk; the rest is for the work on the table, and for others
 UNKNOWN = 16 * 2**30  # where the system does not tell how much memory it has
 
 
-def max_bytes() -> int:
-    """Return how many bytes one table may take: `CONGRUENCE_MAX_BYTES`, or three quarters of the machine's memory."""
+def given_limit() -> int | None:
+    """Return the bytes that one table may take, in memory or on disk, where `CONGRUENCE_MAX_BYTES` says it."""
     given = os.environ.get(VARIABLE)
-    if given:
-        if not given.isdecimal():
-            raise InputError(f"{VARIABLE} must be a number of bytes, not {given!r}")
-        return int(given)
+    if not given:
+        return None
+    if not given.isdecimal():
+        raise InputError(f"{VARIABLE} must be a number of bytes, not {given!r}")
+    return int(given)
+
+
+def max_bytes() -> int:
+    """Return how much memory one table may take: `CONGRUENCE_MAX_BYTES`, or three quarters of the machine's."""
+    given = given_limit()
+    if given is not None:
+        return given
     try:
         return int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):  # not a POSIX system

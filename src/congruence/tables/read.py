@@ -46,7 +46,8 @@ def read_table(
     """Read an embedding table: values, and row ids and metadata where the file has them.
 
     Nothing is ever unpickled, and what would not fit in memory is refused before it is read. Files that can
-    be mapped into memory (.npy, uncompressed .arrow with a column of lists, .safetensors, .pt) are not loaded.
+    be mapped into memory (.npy, uncompressed .arrow with a column of lists, .safetensors, .pt) are not loaded, and a
+    matrix of more than 256 MB from another file (but .npz) is put into a temporary file, which is mapped.
     NaN is let through; `join_tables` decides about it.
 
     Parameters

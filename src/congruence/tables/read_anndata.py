@@ -13,6 +13,7 @@ from congruence.tables.access import reading, require
 from congruence.tables.columns import Selection, choose_columns
 from congruence.tables.inspect_h5ad import inspection
 from congruence.tables.memory import check_fits
+from congruence.tables.spill import load_matrix, spills
 from congruence.tables.table import Table
 
 IDS_NOTE = "congruence_ids"  # the entry of .uns that says what obs_names were before AnnData made them text
@@ -60,7 +61,7 @@ def _fetch(path: Path, store: Any, *keys: str) -> Any:
     with reading(path):
         for key in keys:
             store = store[key]
-        return read_elem(store)
+        return load_matrix(store, path) if hasattr(store, "dtype") and spills(store) else read_elem(store)
 
 
 def _read_matrix(path: Path, store: Any, select: Selection) -> tuple[Any, tuple[str, ...] | None]:

@@ -15,6 +15,7 @@ from congruence.errors import TableError
 from congruence.tables.access import reading
 from congruence.tables.arrow_sizes import unpacked_bytes
 from congruence.tables.columns import LIST, NESTED, NUMBER, Columns, Selection, choose_columns
+from congruence.tables.fill_matrix import ColumnMatrix, ListMatrix, pieces
 from congruence.tables.memory import check_fits
 from congruence.tables.parquet_batches import parquet_batches
 from congruence.tables.table import Table
@@ -25,6 +26,7 @@ BLOCK_BYTES = 2**26  # of rows turned from columns into rows at a time: few enou
 
 def read_parquet(path: Path, select: Selection) -> Table:
     """Read the needed columns of a parquet file, a batch of rows at a time."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with reading(path):
@@ -33,7 +35,9 @@ def read_parquet(path: Path, select: Selection) -> Table:
     columns = _choose(schema, select, path)
     with file:
         batches = parquet_batches(path, file, [*columns.values, *columns.beside], _block_rows(columns))
-        return _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
+        table = _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
+    pa.default_memory_pool().release_unused()  # arrow keeps what batches took for later ones, and there are none
+    return table
 
 
 def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]:
@@ -119,37 +123,31 @@ def _kind(type: Any) -> str:
 def _table_from_batches(
     path: Path, select: Selection, columns: Columns, schema: Any, n: int, batches: Iterable[Any], mapped: bool = False
 ) -> Table:
-    """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice.
-
-    Lists that are `mapped` into memory are used where they lie, and take none.
-    """
-    features = () if columns.lists else columns.values
-    dtype = _common_dtype(schema, features)
-    whole = [*columns.values, *columns.beside] if columns.lists else columns.beside
-    needed = n * (len(features) * dtype.itemsize + 8 * len(whole))
+    """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice."""
+    needed = 8 * n * (len(columns.beside) + columns.lists)  # the length of every list is kept, too
     check_fits(path, needed)
-    values = np.empty((n, len(features)), dtype)  # (n, d)
-    beside: dict[str, list[Any]] = {name: [] for name in whole}
+    matrix: ColumnMatrix | ListMatrix = (
+        ListMatrix(path, columns.values[0], n, mapped=mapped)
+        if columns.lists
+        else ColumnMatrix(path, schema, columns.values, n)
+    )
+    beside: dict[str, list[Any]] = {name: [] for name in columns.beside}
     start = 0
     for batch in _guarded(path, batches):
-        block = values[start : start + batch.num_rows]
-        _check_count(path, start + len(block), start + batch.num_rows)
-        for j, name in enumerate(features):
-            block[:, j] = _numbers(batch.column(name))
+        end = start + batch.num_rows
+        _check_count(path, min(n, end), end)
+        matrix.put(batch, start)
         for name, parts in beside.items():
-            parts.extend(getattr(batch.column(name), "chunks", [batch.column(name)]))
-        needed += sum(_held_bytes(batch.column(name)) for name in (columns.beside if mapped else whole))
+            parts.extend(pieces(batch.column(name)))
+        needed += sum(_held_bytes(batch.column(name)) for name in beside)
         check_fits(path, needed)
-        start += batch.num_rows
+        start = end
     _check_count(path, start, n)
-    if columns.lists:
-        name = columns.values[0]
-        values = _matrix_of_lists(beside[name], name, path)
-        features = tuple(f"{name}_{i}" for i in range(values.shape[1]))
+    matrix.check()
     with reading(path):  # text that is not UTF-8
         ids = None if columns.id is None else _plain(path, beside[columns.id])
         metadata = {name: _plain(path, beside[name]) for name in columns.metadata}
-    return Table(values, select.name, ids, metadata, features, path)
+    return Table(matrix.values, select.name, ids, metadata, matrix.features, path)
 
 
 def _held_bytes(column: Any) -> int:
@@ -168,52 +166,6 @@ def _guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
     """Hand on the batches; only what the library raises while it decodes the next one is put into words."""
     with reading(path):
         yield from batches
-
-
-def _common_dtype(schema: Any, features: Iterable[str]) -> np.dtype[Any]:
-    """Return float32 where every column is, float64 as soon as one is wider or holds integers."""
-    import pyarrow.types as pt
-
-    types = [schema.field(name).type for name in features]
-    dtypes = {t.to_pandas_dtype() if pt.is_floating(t) else np.float64 for t in types}
-    return np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
-
-
-def _numbers(column: Any) -> Array:
-    """Return an arrow array as numbers, nulls as NaN."""
-    import pyarrow as pa
-
-    if pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    array: Array = column.to_numpy(zero_copy_only=False)
-    return array
-
-
-def _matrix_of_lists(parts: list[Any], name: str, path: Path) -> Array:
-    """Stack a column of equally long lists into a matrix (n, d), without copying where it is in one piece."""
-    import pyarrow.compute as pc
-
-    parts = [part for part in parts if len(part)]
-    if not parts:
-        return np.empty((0, 0))
-    lengths = np.concatenate([pc.list_value_length(part).fill_null(-1).to_numpy() for part in parts])  # (n,)
-    nulls = np.flatnonzero(lengths < 0)
-    if nulls.size:
-        raise TableError(f"{path}: column {name} has no vector in {nulls.size} rows (row {listing(nulls)})")
-    different, counts = np.unique(lengths, return_counts=True)
-    usual = int(different[counts.argmax()])
-    odd = np.flatnonzero(lengths != usual)
-    if odd.size:
-        found = listing([f"row {row} has {lengths[row]}" for row in odd])
-        raise TableError(f"{path}: column {name} is ragged: most rows have {usual} values, but {found}")
-    if len(parts) > 1 or parts[0].type.value_type.bit_width < 32:  # copied, where one piece of floats would not be
-        check_fits(path, 8 * len(lengths) * usual)
-    blocks = []
-    for part in parts:
-        flat = _numbers(part.flatten())
-        flat = flat if flat.dtype.kind == "f" else flat.astype(np.float64)
-        blocks.append(flat.reshape(len(part), usual))
-    return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def _plain(path: Path, parts: list[Any]) -> Array:

@@ -17,6 +17,7 @@ from congruence.tables.columns import Selection
 from congruence.tables.memory import check_fits
 from congruence.tables.read_anndata import DEPTH, parts_of, table_from_store
 from congruence.tables.read_arrays import VALUES, Entry, table_from_entries
+from congruence.tables.spill import load_matrix, spills
 from congruence.tables.table import Table
 from congruence.tables.zarr_chunks import check_zarr_array
 
@@ -44,18 +45,23 @@ def hush_loop() -> None:
 
 
 def _entry(path: Path, array: Any) -> Entry:
-    return Entry(tuple(array.shape), partial(_load, path, array), array.dtype.itemsize * math.prod(array.shape))
+    size = 0 if spills(array) else _size(array)
+    return Entry(tuple(array.shape), partial(_load, path, array, size), size)
 
 
-def _load(path: Path, array: Any) -> Array:
-    check_zarr_array(path, array)
-    return np.asarray(array[...])
+def _load(path: Path, array: Any, size: int) -> Array:
+    check_zarr_array(path, array, size)
+    return load_matrix(array, path) if spills(array) else np.asarray(array[...])
+
+
+def _size(array: Any) -> int:
+    return int(array.dtype.itemsize * math.prod(array.shape))
 
 
 def _inspect(path: Path, node: Any, depth: int) -> int:
     """Look at every array under a node before AnnData reads it; return the bytes of memory they take."""
     if not hasattr(node, "arrays"):
-        return check_zarr_array(path, node)
+        return check_zarr_array(path, node, _size(node))
     if depth == 0:
         raise TableError(f"{path} is no AnnData store: {node.path} has groups within groups")
     return sum(_inspect(path, member, depth - 1) for _, member in node.members())

@@ -13,6 +13,7 @@ from congruence.arrays import Array, as_matrix, listing
 from congruence.errors import InputError, TableError
 from congruence.tables.labels import as_column, as_labels, missing_labels
 from congruence.tables.memory import check_fits
+from congruence.tables.spill import room_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +81,9 @@ def _check_values(values: Any, where: str) -> Any:
     except InputError as error:
         raise TableError(str(error)) from error
     if isinstance(values, np.ndarray) and not values.dtype.isnative:  # torch refuses foreign byte orders
-        check_fits(where, values.nbytes)
-        return values.astype(values.dtype.newbyteorder("="))
+        native = room_for(values.shape, values.dtype.newbyteorder("="), where)
+        native[...] = values
+        return native
     return values
 
 

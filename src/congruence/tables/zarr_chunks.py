@@ -50,11 +50,11 @@ class Layout:
         return bool(TEXT & set(self.codecs))
 
 
-def check_zarr_array(path: Path, array: Any) -> int:
-    """Refuse an array that cannot be read safely; return the bytes of memory that it takes."""
+def check_zarr_array(path: Path, array: Any, size: int) -> int:
+    """Refuse an array that cannot be read safely; return the bytes of memory it takes, `size` of them as a whole."""
     layout = _layout(path, array)
     pieces = math.prod(-(-n // max(1, c)) for n, c in zip(array.shape, array.chunks, strict=True))
-    needed: int = math.prod(array.shape) * layout.itemsize + pieces * PER_CHUNK
+    needed: int = size + pieces * PER_CHUNK
     check_fits(path, max(needed, math.prod(layout.shape) * layout.itemsize), f"the array {array.path or 'inside'!r}")
     for file in _files(Path(array.store.root) / array.path):
         if not stat.S_ISREG(os.stat(file).st_mode):
