@@ -16,12 +16,15 @@ __version__ = "0.1.0"
 _HOMES = {
     "Aligner": "congruence.align.aligner",
     "Comparison": "congruence.align.comparison",
+    "ICA": "congruence.resolve.ica",
     "Map": "congruence.maps.groups",
     "Table": "congruence.tables",
+    "Whitener": "congruence.resolve.whitener",
     "compare": "congruence.align.compare",
     "consensus": "congruence.align.consensus",
     "diameter": "congruence.maps.diameter",
     "fit_map": "congruence.maps.groups",
+    "load_ica": "congruence.resolve.ica",
     "load_map": "congruence.maps.groups",
     "load_translator": "congruence.align.translate",
     "read_table": "congruence.tables",
@@ -34,13 +37,16 @@ _HOMES = {
 __all__ = [
     "Aligner",
     "Comparison",
+    "ICA",
     "Map",
     "Table",
+    "Whitener",
     "__version__",
     "compare",
     "consensus",
     "diameter",
     "fit_map",
+    "load_ica",
     "load_map",
     "load_translator",
     "read_table",
@@ -59,6 +65,8 @@ if TYPE_CHECKING:
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
     from congruence.report import write_report, write_translation_report
+    from congruence.resolve.ica import ICA, load_ica
+    from congruence.resolve.whitener import Whitener
     from congruence.tables import Table, read_table, write_table
 
 

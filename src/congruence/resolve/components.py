@@ -53,7 +53,8 @@ def independent_components(
     data : (n, d)
         numpy array, memory map, or tensor on any device.
     n_components : int, float or None
-        Directions to keep in the whitening; see `whiten.whitening`.
+        Directions to keep in the whitening, see `whiten.whitening`; with ``whiten=False``, the number of components to
+        keep of all that the rotation gives.
     contrast : {"logcosh", "exp", "cube"}
         What counts as far from Gaussian.
     whiten : bool
@@ -78,11 +79,13 @@ def independent_components(
     white, covariance = _whitening(moments, n_components, whiten, lambda: _chunks(data, device))
     options: dict[str, Any] = {"starts": starts, "tol": tol, "max_iter": max_iter, "covariance": covariance}
     work = _Work(data, white, form, device, options, rng)
+    left = None
     if rows == "auto":
         found, left = _enough(work, len(data))
-        return Components(white, found, left)
-    some = None if rows == "all" or int(rows) >= len(data) else np.sort(rng.permutation(len(data))[: int(rows)])
-    return Components(white, work.unmix(some), None)
+    else:
+        everything = rows == "all" or int(rows) >= len(data)
+        found = work.unmix(None if everything else np.sort(rng.permutation(len(data))[: int(rows)]))
+    return Components(white, found if whiten else _first(found, n_components), left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,12 +145,22 @@ def _whitening(
     """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
     if whiten:
         return whitening(moments, "pca", n_components, again=again), None
-    if n_components is not None:
-        raise InputError("n_components chooses directions of the whitening, and with whiten=False there is none")
     second = moments.finish() + np.outer(moments.mean, moments.mean)
     one, d = np.eye(moments.d), moments.d
     as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d)
     return as_given, None if np.abs(second - one).max() < WHITE else second
+
+
+def _first(found: Unmixing, n_components: int | float | None) -> Unmixing:
+    """The first components of a rotation of given rows."""
+    if n_components is None or n_components >= found.k:
+        return found
+    if isinstance(n_components, (bool, str)) or n_components != int(n_components) or n_components < 1:
+        raise InputError(f"with whiten=False n_components must be a positive number or None, not {n_components!r}")
+    k = int(n_components)
+    of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "identified")
+    parts = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
+    return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
 
 
 def _enough(work: _Work, n: int) -> tuple[Unmixing, float]:

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from congruence.errors import InputError
 from congruence.files import replacing
 from congruence.resolve.components import independent_components
-from congruence.resolve.opening import affine, open_rows
+from congruence.resolve.opening import affine, as_components, open_rows
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, warn_unless_settled
-from congruence.resolve.whitener import _components
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 
@@ -163,7 +162,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Lead components, shape (n, k), back to shape (n, d)."""
         check_is_fitted(self)
         return affine(
-            _components(X, len(self.components_)), np.zeros(len(self.components_)), self.mixing_.T, self.mean_
+            as_components(X, len(self.components_)), np.zeros(len(self.components_)), self.mixing_.T, self.mean_
         )
 
     def save(self, path: str | Path, **about: Any) -> None:
@@ -224,7 +223,7 @@ def load_ica(path: str | Path) -> ICA:
 def _check_parts(parts: dict[str, Any], path: str | Path) -> None:
     shape = parts["components_"].shape
     k, d = shape if len(shape) == 2 else (0, 0)
-    expected = {name: (k,) for name in ARRAYS} | {"mean_": (d,), "components_": (k, d), "mixing_": (d, k)}
+    expected = dict.fromkeys(ARRAYS, (k,)) | {"mean_": (d,), "components_": (k, d), "mixing_": (d, k)}
     if not k or any(parts[name].shape != expected[name] for name in ARRAYS):
         raise InputError(f"{path} does not hold components: its parts have shapes {[p.shape for p in parts.values()]}")
     floats = [part for name, part in parts.items() if name != "identified_"]

@@ -1,7 +1,7 @@
 """Mean and covariance of rows that arrive in chunks, in float64 whatever the rows are stored in.
 
 `update` takes in a chunk, `merge` joins what two workers have seen, `finish` gives the covariance. Every chunk is
-centred at its own mean before it is squared (Chan, Golub & LeVeque 1979), so that rows far from the origin lose nothing.
+centred at its own mean before it is squared (Chan, Golub & LeVeque 1979): rows far from the origin lose nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows an estimator is given: arrays, tensors, memory maps, paths or chunks, as one matrix that can be read again."""
+"""The rows an estimator is given (array, tensor, memory map, path, chunks) as one matrix that can be read again."""
 
 from __future__ import annotations
 
@@ -42,6 +42,14 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
+    return X
+
+
+def as_components(X: Any, k: int) -> Any:
+    """Check that X has k columns to lead back from, and return it."""
+    X = as_matrix(X, "X")
+    if X.shape[1] != k:
+        raise InputError(f"X has {X.shape[1]} columns, but there are {k} components to lead back from")
     return X
 
 

@@ -3,7 +3,7 @@
 The whitening is folded into the rotation, so that rows are read where they lie, once per pass, and never copied; only
 where rows are so far from round that float32 products would blur them is a whitened copy made. Rows are multiplied in
 float32 (float64 where they are few); everything of size k x k is float64, since that is what decides whether wide data
-separate at all. Chunks are small enough to stay in the processor's cache, and are shared out to single-threaded workers.
+separate at all. Chunks are small enough for the processor's cache, and are shared out to single-threaded workers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class Passes:
         return Shape(contrast, third, fourth - 3)
 
     def _fold(self) -> Float:
-        """The matrix (k, r) from the rows that are read to whitened ones; the identity where a whitened copy is made."""
+        """The matrix (k, r) from the rows that are read to whitened ones; the identity where they are whitened first."""
         singular = np.linalg.svd(self.whitening, compute_uv=False)
         exact = self.dtype == np.float64
         unsafe = not exact and bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
@@ -126,9 +127,9 @@ class Passes:
         rows = to_numpy(self.data[part if self.index is None else self.index[part]])
         # Rounding the mean to float32 moves float32 rows by no more than storing them has.
         mean = self.mean.astype(rows.dtype) if rows.dtype == np.float32 else self.mean
-        return np.subtract(rows, mean, dtype=None if rows.dtype == self.dtype else np.float64).astype(
-            self.dtype, copy=False
-        )
+        wide = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+        centred: Array = wide - mean
+        return centred.astype(self.dtype, copy=False)
 
     def _parts(self, start: int, stop: int) -> list[slice]:
         step = max(64, CHUNK // max(self.k, self.d))
@@ -140,7 +141,7 @@ class Passes:
             _ = self._white  # made before the workers need it
         workers = max(1, min(blas_threads(), self.n // 1024))
         edges = np.linspace(0, self.n, workers + 1).astype(int)
-        shares = [self._parts(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        shares = [self._parts(a, b) for a, b in pairwise(edges)]
         with single_threaded():
             if workers == 1:
                 return [work(shares[0])]

@@ -171,7 +171,11 @@ def advice(found: Unmixing) -> str:
     """Why the components were not settled, and what to do about it; empty where they were."""
     if found.converged:
         return ""
-    few = f"{found.n} rows are few for {found.k} components (100 for each are a fair start); " if found.n < 50 * found.k else ""
+    few = (
+        f"{found.n} rows are few for {found.k} components (100 for each are a fair start); "
+        if found.n < 50 * found.k
+        else ""
+    )
     if found.reason == "gaussian":
         return (
             f"no component can be told from Gaussian noise, so their axes are arbitrary: {few}use more rows, fewer "

@@ -59,7 +59,7 @@ def whitening(
         predict; and the first two with columns of unit variance to start from.
     n_components : int, float or None
         Directions to retain: a number, the smallest number that holds this share (0 to 1) of the variance, or all that
-        are more than rounding.
+        are more than rounding. For "cholesky", the first so many columns that earlier ones do not predict.
     shrinkage : float or "auto"
         Between 0 (the sample's covariance) and 1 (a ball of the same total variance); "auto" is the value of Chen et al.
         2010 (OAS). Rows are then white only up to what was shrunk.
@@ -74,9 +74,12 @@ def whitening(
     axes, deviations, shrunk = _axes(moments, columns, shrinkage, again)
     k = _retained(deviations**2, n_components)
     if method == "cholesky":
-        if n_components is not None:
-            raise InputError("cholesky whitening keeps every column that earlier ones do not predict; drop n_components")
+        if isinstance(n_components, float) and n_components < 1:
+            raise InputError(
+                "cholesky whitening goes column by column and knows no share of the variance; give a number"
+            )
         matrix, inverse = _triangular(axes, deviations, moments.rounding)
+        matrix, inverse = matrix[:k], inverse[:, :k]
     else:
         axes = axes[:, :k] * _signs(axes[:, :k])
         matrix, inverse = axes.T / deviations[:k, None], axes * deviations[:k]  # (k, d), (d, k)
@@ -95,9 +98,7 @@ def _deviations(moments: Moments) -> Float:
     return np.where(deviations > moments.rounding, deviations, 0.0)
 
 
-def _axes(
-    moments: Moments, columns: Float, shrinkage: float | str, again: Chunks | None
-) -> tuple[Float, Float, float]:
+def _axes(moments: Moments, columns: Float, shrinkage: float | str, again: Chunks | None) -> tuple[Float, Float, float]:
     """Principal axes (d, r) and standard deviations (r,), falling, of the rows divided by `columns`; the shrinkage."""
     live = np.where(columns > 0, columns, 1.0)
     scatter = moments.scatter / np.outer(live, live)
@@ -172,9 +173,7 @@ def _signs(axes: Float) -> Float:
     return np.where(largest < 0, -1.0, 1.0)
 
 
-def _corrected(
-    matrix: Float, inverse: Float, mean: Float, again: Chunks, *, lower: bool
-) -> tuple[Float, Float]:
+def _corrected(matrix: Float, inverse: Float, mean: Float, again: Chunks, *, lower: bool) -> tuple[Float, Float]:
     """The same whitening without what rounding left of correlation, which one more pass over the rows measures.
 
     A triangular matrix stays triangular; any other is changed as little as possible.

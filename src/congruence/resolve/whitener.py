@@ -9,9 +9,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from congruence.arrays import row_chunks
-from congruence.errors import InputError
 from congruence.resolve.moments import Moments, moments_of
-from congruence.resolve.opening import affine, open_rows
+from congruence.resolve.opening import affine, as_components, open_rows
 from congruence.resolve.whiten import whitening
 
 
@@ -63,9 +62,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     True
     """
 
-    def __init__(
-        self, method: str = "pca", *, n_components: int | float | None = None, shrinkage: float | str = 0.0
-    ):
+    def __init__(self, method: str = "pca", *, n_components: int | float | None = None, shrinkage: float | str = 0.0):
         self.method = method
         self.n_components = n_components
         self.shrinkage = shrinkage
@@ -101,19 +98,10 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Lead whitened rows, shape (n, k), back to shape (n, d); directions that were not kept come back as means."""
         check_is_fitted(self)
         return affine(
-            _components(X, len(self.whitening_)), np.zeros(len(self.whitening_)), self.inverse_.T, self.mean_
+            as_components(X, len(self.whitening_)), np.zeros(len(self.whitening_)), self.inverse_.T, self.mean_
         )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _components(X: Any, k: int) -> Any:
-    from congruence.arrays import as_matrix
-
-    X = as_matrix(X, "X")
-    if X.shape[1] != k:
-        raise InputError(f"X has {X.shape[1]} columns, but there are {k} components to lead back from")
-    return X
