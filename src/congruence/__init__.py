@@ -35,9 +35,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "ICA",
     "Aligner",
     "Comparison",
-    "ICA",
     "Map",
     "Table",
     "Whitener",

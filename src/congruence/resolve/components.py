@@ -159,7 +159,7 @@ def _first(found: Unmixing, n_components: int | float | None) -> Unmixing:
         raise InputError(f"with whiten=False n_components must be a positive number or None, not {n_components!r}")
     k = int(n_components)
     of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "identified")
-    parts = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
+    parts: dict[str, Any] = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
     return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
 
 

@@ -95,7 +95,7 @@ class Passes:
         return Shape(contrast, third, fourth - 3)
 
     def _fold(self) -> Float:
-        """The matrix (k, r) from the rows that are read to whitened ones; the identity where they are whitened first."""
+        """The matrix (k, r) from rows as they are read to whitened ones; the identity where they are whitened at once."""
         singular = np.linalg.svd(self.whitening, compute_uv=False)
         exact = self.dtype == np.float64
         unsafe = not exact and bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))

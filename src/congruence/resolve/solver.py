@@ -56,14 +56,14 @@ class Point:
     @property
     def kappa(self) -> Float:
         """How far each component is from Gaussian, as the contrast sees it: its sign tells super from sub, (k,)."""
-        return self.at.slope * self.variances - np.diag(self.at.cross)
+        return np.asarray(self.at.slope * self.variances - np.diag(self.at.cross))
 
     @property
     def variances(self) -> Float:
         """Of the components, (k,): 1 where the rows are white."""
         if self.covariance is None:
             return np.ones(len(self.rotation))
-        return np.einsum("ij,jk,ik->i", self.rotation, self.covariance, self.rotation)
+        return np.asarray(np.einsum("ij,ij->i", self.rotation @ self.covariance, self.rotation))
 
     @property
     def signs(self) -> Float:
@@ -82,7 +82,7 @@ class Point:
         size = np.abs(self.kappa) * self.votes
         if self.covariance is not None:
             own = self.signs[:, None] * (np.outer(self.at.slope, self.variances) - np.diag(self.at.cross)[:, None])
-            return np.maximum((own + own.T) / 2, 0.01 * size.mean())
+            return np.asarray(np.maximum((own + own.T) / 2, 0.01 * size.mean()))
         return np.asarray((size[:, None] + size) / 2)
 
     @property

@@ -61,8 +61,8 @@ def whitening(
         Directions to retain: a number, the smallest number that holds this share (0 to 1) of the variance, or all that
         are more than rounding. For "cholesky", the first so many columns that earlier ones do not predict.
     shrinkage : float or "auto"
-        Between 0 (the sample's covariance) and 1 (a ball of the same total variance); "auto" is the value of Chen et al.
-        2010 (OAS). Rows are then white only up to what was shrunk.
+        Between 0 (the sample's covariance) and 1 (a ball of the same total variance); "auto" is the value of Chen et
+        al. 2010 (OAS). Rows are then white only up to what was shrunk.
     again : callable, optional
         Reads the rows once more where the sums cannot resolve their smallest directions.
     """
@@ -130,7 +130,8 @@ def _refined(moments: Moments, scatter: Float, columns: Float, again: Chunks) ->
     for chunk in again():
         total = total.update(mapped(chunk, moments.mean, to_round))
     values, turned = eigh(total.scatter)
-    return np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
+    root: Float = np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
+    return root
 
 
 def mapped(chunk: Any, mean: Float, matrix: Float) -> Any:
@@ -196,8 +197,9 @@ def _triangular(axes: Float, deviations: Float, rounding: Float) -> tuple[Float,
     """
     root = (axes * deviations).T  # (r, d): root.T @ root is the covariance
     sizes = np.linalg.norm(root, axis=0)
-    basis, left = [], root.copy()  # orthonormal directions in the order of the columns (modified Gram-Schmidt)
+    basis: list[Float] = []  # orthonormal directions in the order of the columns (modified Gram-Schmidt)
     chosen: list[int] = []
+    left = root.copy()
     for j in range(root.shape[1]):
         size = np.linalg.norm(left[:, j])
         if len(chosen) < len(root) and size > max(1e-10 * sizes[j], 10 * rounding[j]):
