@@ -19,6 +19,7 @@ from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Whitening, mapped, whitening
 
+CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 FIRST = 20  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
@@ -44,6 +45,7 @@ def independent_components(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
+    start: Float | None = None,
     device: str = "auto",
 ) -> Components:
     """Find the independent components of the rows of `data`, shape (n, d).
@@ -68,6 +70,8 @@ def independent_components(
         See `solver.solve`.
     seed : int or Generator
         Of the starts and of the choice of rows.
+    start : (k, k), optional
+        The rotation of the whitened rows to begin with, instead of a random one.
     device : str
         "auto" (where the data are), "cpu" or "cuda".
     """
@@ -78,13 +82,14 @@ def independent_components(
     moments = moments_of(_chunks(data, device))
     white, covariance = _whitening(moments, n_components, whiten, lambda: _chunks(data, device))
     options: dict[str, Any] = {"starts": starts, "tol": tol, "max_iter": max_iter, "covariance": covariance}
+    start = _as_rotation(start, white.retained)
     work = _Work(data, white, form, device, options, rng)
     left = None
     if rows == "auto":
         found, left = _enough(work, len(data))
     else:
         everything = rows == "all" or int(rows) >= len(data)
-        found = work.unmix(None if everything else np.sort(rng.permutation(len(data))[: int(rows)]))
+        found = work.unmix(None if everything else np.sort(rng.permutation(len(data))[: int(rows)]), start)
     return Components(white, found if whiten else _first(found, n_components), left)
 
 
@@ -191,13 +196,23 @@ def _rotation(found: Unmixing, white: Whitening) -> Float:
 
 
 def _chunks(data: Any, device: str) -> Iterator[Any]:
-    for part in row_chunks(*data.shape):
+    for part in row_chunks(*data.shape, CHUNK_BYTES):
         chunk = data[part]
         if device != "cpu" and not is_tensor(chunk):
             import torch
 
             chunk = torch.from_numpy(np.array(chunk)).to(device)
         yield chunk
+
+
+def _as_rotation(start: Any, k: int) -> Float | None:
+    """The orthogonal matrix nearest to a given start, which must be k x k."""
+    if start is None:
+        return None
+    start = np.asarray(start, dtype=np.float64)
+    if start.shape != (k, k) or not np.isfinite(start).all():
+        raise InputError(f"the start must be a finite matrix of shape {(k, k)}, but its shape is {start.shape}")
+    return polar(start)
 
 
 def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:
