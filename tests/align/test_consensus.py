@@ -109,5 +109,9 @@ def test_wrong_options_are_named(rng):
         consensus(runs(rng), group="linear")
     with pytest.raises(InputError, match="normalize must be None or 'cosine', not 'l2'"):
         consensus(runs(rng), normalize="l2")
+    with pytest.raises(InputError, match="folds must be a whole number of at least 2, not 1"):
+        consensus(runs(rng), folds=1)
+    with pytest.raises(InputError, match="seed must be a whole number of at least 0, not -1"):
+        consensus(runs(rng), seed=-1)
     with pytest.raises(InputError, match="all rows of the consensus are equal"):
         consensus([np.ones((10, 2)), np.ones((10, 2))])

@@ -174,6 +174,13 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
     [
         ({"group": "affine"}, "group must be 'auto', identity, permutation, rigid, similarity, linear, not 'affine'"),
         ({"normalize": "l2"}, "normalize must be None or 'cosine', not 'l2'"),
+        ({"require": 90}, "require must be a share above 0 and at most 1, such as 0.9, not 90"),
+        ({"require": float("nan")}, "require must be a share above 0 and at most 1"),
+        ({"folds": 1}, "folds must be a whole number of at least 2, not 1"),
+        ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
+        ({"bootstrap": -1}, "bootstrap must be a whole number of at least 0, not -1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
         ({"labels": np.zeros(3)}, r"labels must have one label per row, shape \(20,\), but has shape \(3,\)"),
         ({"labels": "topic"}, "labels='topic' names a metadata column, but arrays have none"),
         ({"labels": np.zeros(20, int)}, "labels have a single class"),

@@ -22,7 +22,7 @@ from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
-from congruence.maps.nearness import Fit, Nearness, Protocol, measure, protocol
+from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
 
 ROUTES = (*GROUPS, "ica")
@@ -93,8 +93,8 @@ def compare(
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
     measures = chosen(similarities)
-    counts = {"folds": (folds, 2), "nulls": (nulls, 0), "bootstrap": (bootstrap, 0), "seed": (seed, 0)}
-    _check_options(groups, directions, normalize, counts)
+    _check_options(groups, directions)
+    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
     inputs = gather(runs, cluster, drop_missing)
     engine = resolve_device(device, *inputs.values)
     plan = protocol(
@@ -141,9 +141,7 @@ def compare(
     )
 
 
-def _check_options(
-    groups: Sequence[str], directions: str, normalize: str | None, counts: Mapping[str, tuple[int, int]]
-) -> None:
+def _check_options(groups: Sequence[str], directions: str) -> None:
     if isinstance(groups, str) or not groups:
         raise InputError(f"groups must be a list of some of {', '.join(ROUTES)}, not {groups!r}")
     for group in groups:
@@ -153,13 +151,6 @@ def _check_options(
         raise InputError(f"groups names one twice: {', '.join(groups)}")
     if directions not in ("forward", "both"):
         raise InputError(f"directions must be 'forward' or 'both', not {directions!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
-    for name, (value, least) in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if counts["seed"][0] >= 2**32:
-        raise InputError(f"seed must be below 2**32, not {counts['seed'][0]}")
 
 
 def _pairs(runs: int, directions: str) -> list[tuple[int, int]]:

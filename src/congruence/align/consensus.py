@@ -15,7 +15,7 @@ from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.diameter import rows_diameter
 from congruence.maps.groups import Map
-from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, protocol, repairing
+from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, check_method, protocol, repairing
 from congruence.maps.sums import PairSums, RunSums, pair_sums, run_sums
 
 MAX_ITERATIONS = 100
@@ -97,8 +97,7 @@ def consensus(
     """
     if group not in ("rigid", "similarity"):
         raise InputError(f"group must be 'rigid' or 'similarity', not {group!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
     inputs = gather(runs, cluster, drop_missing)
     engine = resolve_device(device, *inputs.values)
     rows = [Rows(values, engine, normalize == "cosine") for values in inputs.values]

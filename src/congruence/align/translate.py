@@ -27,7 +27,7 @@ from congruence.arrays import Array, Float, Rows, as_matrix, float64_beside, lik
 from congruence.errors import InputError
 from congruence.maps.diameter import rows_diameter
 from congruence.maps.groups import Map, fit_group, load_map, read_about
-from congruence.maps.nearness import Nearness, Protocol, measure, protocol
+from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import PairSums, pair_sums, run_sums
 from congruence.results import json_text
 
@@ -171,8 +171,9 @@ def translate(
     """
     if group not in ("auto", "identity", "permutation", *CANDIDATES):
         raise InputError(f"group must be 'auto', identity, permutation, {', '.join(CANDIDATES)}, not {group!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
+    if not 0 < require <= 1:
+        raise InputError(f"require must be a share above 0 and at most 1, such as 0.9, not {require!r}")
     inputs = gather({"old": old, "new": new}, cluster, drop_missing, labels)
     engine = resolve_device(device, *inputs.values)
     y, x = (Rows(values, engine, normalize == "cosine") for values in inputs.values)

@@ -84,6 +84,18 @@ class Protocol:
         return number
 
 
+def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: int, seed: int) -> None:
+    """Refuse, before any work, options that make no protocol."""
+    if normalize not in (None, "cosine"):
+        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    counts = {"folds": (folds, 2), "nulls": (nulls, 0), "bootstrap": (bootstrap, 0), "seed": (seed, 0)}
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if seed >= 2**32:
+        raise InputError(f"seed must be below 2**32, not {seed}")
+
+
 def protocol(
     n: int,
     *,
