@@ -113,5 +113,7 @@ def test_wrong_options_are_named(rng):
         consensus(runs(rng), folds=1)
     with pytest.raises(InputError, match="seed must be a whole number of at least 0, not -1"):
         consensus(runs(rng), seed=-1)
+    with pytest.raises(InputError, match=r"run1 has rows that are all zero and so have no direction \(row 2\)"):
+        consensus([np.ones((10, 2)), np.where(np.arange(10)[:, None] == 2, 0, np.ones((10, 2)))], normalize="cosine")
     with pytest.raises(InputError, match="all rows of the consensus are equal"):
         consensus([np.ones((10, 2)), np.ones((10, 2))])

@@ -197,3 +197,11 @@ def test_rows_of_another_width_are_refused(rng):
         translate(old, new, **QUICK).translator(new[:, :5])
     with pytest.raises(InputError, match="all rows of old are equal"):
         translate(np.ones((20, 2)), rng.normal(size=(20, 2)))
+
+
+@pytest.mark.parametrize("zero", ["old", "new"])
+def test_rows_without_a_direction_are_refused_for_cosine_embeddings(zero, rng):
+    given = dict(zip(("old", "new"), models(rng), strict=True))
+    given[zero][3] = 0
+    with pytest.raises(InputError, match=rf"{zero} has rows that are all zero and so have no direction \(row 3\)"):
+        translate(**given, normalize="cosine", **QUICK)

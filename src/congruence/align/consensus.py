@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from congruence.align.inputs import gather
+from congruence.align.prepared import prepare
 from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.diameter import rows_diameter
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, check_method, protocol, repairing
-from congruence.maps.sums import PairSums, RunSums, pair_sums, run_sums
+from congruence.maps.sums import PairSums, RunSums, pair_sums
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-7  # on the fall of the loss in one round, as a share of the runs' total variance
@@ -102,7 +103,8 @@ def consensus(
     engine = resolve_device(device, *inputs.values)
     rows = [Rows(values, engine, normalize == "cosine") for values in inputs.values]
     plan = protocol(rows[0].n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
-    return consensus_of(inputs.names, [run_sums(r, plan.folds) for r in rows], plan, group, nulls)
+    sums = [prepare(name, r, plan).sums for name, r in zip(inputs.names, rows, strict=True)]
+    return consensus_of(inputs.names, sums, plan, group, nulls)
 
 
 def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, group: str, nulls: int) -> Consensus:

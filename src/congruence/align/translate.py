@@ -22,13 +22,13 @@ from congruence.align.certificate import (
     measure_retrieval,
 )
 from congruence.align.inputs import gather
+from congruence.align.prepared import prepare
 from congruence.align.verdict import advice_on_rows, clearly_better, percent
 from congruence.arrays import Array, Float, Rows, as_matrix, float64_beside, like, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
-from congruence.maps.diameter import rows_diameter
 from congruence.maps.groups import Map, fit_group, load_map, read_about
 from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
-from congruence.maps.sums import PairSums, pair_sums, run_sums
+from congruence.maps.sums import PairSums, pair_sums
 from congruence.results import json_text
 
 CANDIDATES = ("rigid", "similarity", "linear")
@@ -178,11 +178,10 @@ def translate(
     engine = resolve_device(device, *inputs.values)
     y, x = (Rows(values, engine, normalize == "cosine") for values in inputs.values)
     plan = protocol(y.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
-    diameter = rows_diameter(y)
-    if diameter.value == 0:
-        raise InputError("all rows of old are equal, so there is no space to translate into")
+    target, source = prepare("old", y, plan), prepare("new", x, plan)
+    diameter = target.diameter
     step = _Counter(progress, 1 + nulls + 4)
-    sums = pair_sums(run_sums(x, plan.folds), run_sums(y, plan.folds))
+    sums = pair_sums(source.sums, target.sums)
     tried = CANDIDATES if group == "auto" else (group,)
     fits = {name: partial(_fit, name) for name in tried}
     near, maps = measure(sums, fits, diameter.value, plan, partial(step, "fitting"))
