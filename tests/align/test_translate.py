@@ -205,3 +205,33 @@ def test_rows_without_a_direction_are_refused_for_cosine_embeddings(zero, rng):
     given[zero][3] = 0
     with pytest.raises(InputError, match=rf"{zero} has rows that are all zero and so have no direction \(row 3\)"):
         translate(**given, normalize="cosine", **QUICK)
+
+
+@pytest.mark.parametrize("n", [5, 11, 30])
+def test_few_rows_are_never_a_go(n, rng):
+    """With 11 rows, the 10 nearest are all others: even unrelated vectors find them."""
+    unrelated = translate(*rng.normal(size=(2, n, 3)), **QUICK)
+    same = translate(*[rng.normal(size=(n, 3))] * 2, **QUICK)
+    assert unrelated.decision != "go"
+    assert same.decision == "unsure"
+    assert "too many for a go: pair more than 100 rows" in same.verdict
+
+
+def test_any_of_equally_near_vectors_is_as_good(rng):
+    old = rng.integers(0, 2, size=(400, 8)).astype(float)  # vectors repeat, and many distances are equal
+    retrieval = translate(old, old @ ortho_group.rvs(8, random_state=0), group="rigid", **QUICK).certificate.retrieval
+    assert (retrieval.recall_1.mean, retrieval.recall_10.mean, retrieval.itself) == (1, 1, 1)
+
+
+def test_retrieval_does_not_depend_on_where_the_origin_is(rng):
+    old, new = models(rng)
+    far = translate(old + 1e8, new, group="similarity", **QUICK).certificate.retrieval
+    near = translate(old, new, group="similarity", **QUICK).certificate.retrieval
+    assert_allclose(far.recall_10.mean, near.recall_10.mean, atol=0.01)
+
+
+def test_drift_is_unknown_where_a_linear_map_fits_everything(rng):
+    old = rng.normal(size=(60, 80))
+    drift = translate(old, old**2, group="linear", **QUICK).certificate.drift
+    assert np.isnan(drift.share)
+    assert not drift.found

@@ -27,9 +27,9 @@ class Retrieval:
     """How well translated vectors query an index of old vectors; every share from 0 to 1, higher is better.
 
     `recall_k`: the share of a row's k true nearest old vectors (found by its old vector) that its translated vector
-    finds; `itself`: how often the nearest old vector is the row's own; `rank_agreement`: the mean Spearman
-    correlation of the two rankings of the whole index; `before`: recall_10 of untranslated vectors; `chance`: recall_10
-    of random ones.
+    finds, any of equally near ones; `itself`: how often the nearest old vector is the row's own; `rank_agreement`: the
+    mean Spearman correlation of the two rankings of the whole index; `before`: recall_10 of untranslated vectors;
+    `chance`: recall_10 of random ones.
     """
 
     recall_1: HeldOut
@@ -93,18 +93,18 @@ class Certificate:
 def measure_retrieval(old: Float, carried: Float, new: Float, unit: Array, plan: Protocol) -> Retrieval:
     """Query the old vectors with translated ones, and compare with what the true old vectors find."""
     k = min(10, len(old) - 1)
+    # Distances are differences of squares, which would drown in the square of a large mean.
+    old, carried, padded = (z - old.mean(0) for z in (old, carried, _fitted_to(new, old.shape[1])))
     squares = (old * old).sum(1)
-    padded = _fitted_to(new, old.shape[1])
     hits = {name: np.empty(len(old)) for name in ("one", "ten", "itself", "before")}
     for start in range(0, len(old), _BLOCK):
         part = np.arange(start, min(start + _BLOCK, len(old)))
         truth, found, raw = (squares - 2 * z[part] @ old.T for z in (old, carried, padded))
-        hits["itself"][part] = found.argmin(1) == part
+        hits["itself"][part] = (old[found.argmin(1)] == old[part]).all(1)
         for distances in (truth, found, raw):
             distances[np.arange(len(part)), part] = np.inf
-        hits["one"][part] = truth.argmin(1) == found.argmin(1)
-        top = [np.argpartition(distances, k - 1, axis=1)[:, :k] for distances in (truth, found, raw)]
-        hits["ten"][part], hits["before"][part] = (_shared(top[0], other) for other in top[1:])
+        hits["one"][part] = _recall(truth, found, 1, squares[part])
+        hits["ten"][part], hits["before"][part] = (_recall(truth, z, k, squares[part]) for z in (found, raw))
     return Retrieval(
         recall_1=_with_interval(hits["one"], unit, plan),
         recall_10=_with_interval(hits["ten"], unit, plan),
@@ -115,9 +115,16 @@ def measure_retrieval(old: Float, carried: Float, new: Float, unit: Array, plan:
     )
 
 
-def _shared(a: Array, b: Array) -> Float:
-    """The share of common entries in each row of two tables of neighbours, shape (m,)."""
-    return np.asarray((a[:, :, None] == b[:, None, :]).any(2).mean(1))
+def _recall(truth: Float, found: Float, k: int, squares: Float) -> Float:
+    """The share of the k nearest by `found` that are no farther than the k-th nearest by `truth`, shape (m,).
+
+    Both are squared distances less the query's own square. Rows as far as the k-th are as good as it: where vectors
+    repeat, which of them comes first is rounding.
+    """
+    nearest = np.argpartition(found, k - 1, axis=1)[:, :k]
+    reach = np.partition(truth, k - 1, axis=1)[:, k - 1]
+    reach = reach + 1e-12 * (2 * squares + reach)  # the rounding of a difference of squares
+    return np.asarray((np.take_along_axis(truth, nearest, axis=1) <= reach[:, None]).mean(1))
 
 
 def _with_interval(values: Float, unit: Array, plan: Protocol) -> HeldOut:
@@ -209,7 +216,7 @@ def measure_drift(x: Rows, y: Rows, plan: Protocol) -> Drift:
     paired = sums_of(*few)
     axes, singular = paired.source.axes
     k = min(DRIFT_COMPONENTS, axes.shape[1])
-    if k == 0 or len(test) < 2:
+    if k == 0 or len(test) < 2 or axes.shape[1] >= len(train) - 1:  # a map through all rows leaves nothing to see
         return Drift(float("nan"), False)
     whiten = axes[:, :k] / singular[:k] * np.sqrt(len(train) / k)
     solution = paired.source.solve(paired.cross)

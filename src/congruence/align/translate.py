@@ -34,6 +34,7 @@ from congruence.results import json_text
 CANDIDATES = ("rigid", "similarity", "linear")
 EVALUATED_ROWS = 10_000  # retrieval is quadratic: more rows than this are sampled
 REQUIRED_RECALL = 0.9
+BY_CHANCE = 0.1  # a share of neighbours that random vectors find: from here on recall says too little for a go
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,11 +271,16 @@ def _decide(near: Nearness, certificate: Certificate, require: float) -> tuple[s
     recall = certificate.retrieval.recall_10
     low, high = (recall.low, recall.high) if np.isfinite(recall.low) else (recall.mean, recall.mean)
     decision = "go" if low >= require else "no-go" if high < require else "unsure"
+    few = decision == "go" and certificate.retrieval.chance > BY_CHANCE
+    decision = "unsure" if few else decision
     parts = [
         f"on held-out rows, translated vectors find {percent(recall.mean)} ({percent(low)} to {percent(high)}) of the "
         f"10 nearest old vectors; {percent(require)} is required",
         f"the {near.group} map leaves {percent(near.held_out.mean)} of the old diameter",
     ]
+    if few:
+        chance = percent(certificate.retrieval.chance)
+        parts.insert(1, f"with so few rows random vectors find {chance}, too many for a go: pair more than 100 rows")
     probe = certificate.probe
     if probe is not None:
         parts.append(f"a linear probe trained on old vectors scores {probe.after:.3f} instead of {probe.ideal:.3f}")
