@@ -235,3 +235,37 @@ def test_drift_is_unknown_where_a_linear_map_fits_everything(rng):
     drift = translate(old, old**2, group="linear", **QUICK).certificate.drift
     assert np.isnan(drift.share)
     assert not drift.found
+
+
+@pytest.mark.parametrize("group", ["identity", "permutation", "rigid", "similarity", "linear"])
+def test_the_error_is_that_of_the_vectors_delivered(group, rng):
+    """Of a wider new model, what does not fit into the old dimensions is cut off and cannot be wrong."""
+    old = rng.laplace(size=(300, 4))
+    new = np.hstack([old, rng.laplace(size=(300, 2))]) @ ortho_group.rvs(6, random_state=0)
+    found = translate(old, new, group=group, **QUICK)
+    errors = np.linalg.norm(found.translator(new) - old, axis=1) / found.diameter
+    assert_allclose(found.candidates[group].mean, errors.mean(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_map_to_fewer_dimensions_has_no_way_back(rng):
+    old = rng.laplace(size=(300, 4))
+    translator = translate(old, np.hstack([old, old[:, :2]]), group="rigid", **QUICK).translator
+    with pytest.raises(NotInvertibleError, match="takes 6 dimensions to 4, so it has no inverse; fit the way back"):
+        translator.inverse(old)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("normalize", [None, "cosine"])
+def test_float32_vectors_of_any_size_are_translated(scale, normalize, rng):
+    old, new = models(rng, noise=0)
+    small = (scale * (new - 1)).astype(np.float32)
+    carried = translate(old / scale, small, normalize=normalize, **QUICK).translator(small)
+    expected = old / np.linalg.norm(old, axis=1)[:, None] if normalize else old / scale
+    assert_allclose(carried, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+def test_values_beyond_float16_are_refused(rng):
+    old, new = models(rng)
+    half = new.astype(np.float16)
+    with pytest.raises(InputError, match="translated values are too large for float16; convert x to float32"):
+        translate(1e6 * old, half, **QUICK).translator(half)
