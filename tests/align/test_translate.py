@@ -184,6 +184,13 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
         ({"labels": np.zeros(3)}, r"labels must have one label per row, shape \(20,\), but has shape \(3,\)"),
         ({"labels": "topic"}, "labels='topic' names a metadata column, but arrays have none"),
         ({"labels": np.zeros(20, int)}, "labels have a single class"),
+        ({"labels": np.arange(20) == 3}, "labels have a single class in some fold"),
+        ({"labels": np.arange(20)}, "labels have 20 classes in 20 rows, too many to learn; to regress numbers"),
+        ({"labels": np.ones(20)}, "labels never change"),
+        ({"labels": np.eye(20, 2) * [[0, 1]]}, "labels never change, or have a column that never does"),
+        ({"labels": np.full((20, 2), np.nan)}, r"labels has NaN or infinite values \(row 0, 1, 2, 3, 4, ...\)"),
+        ({"labels": np.array([["a", "b"]] * 20)}, "labels must be text or numbers .or a matrix of numbers., but"),
+        ({"labels": np.arange(20).astype("M8[D]")}, "labels must be text or numbers .*datetime64"),
     ],
 )
 def test_wrong_options_are_named(change, message, rng):

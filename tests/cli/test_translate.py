@@ -108,3 +108,10 @@ def test_missing_values_are_named_by_their_row_in_the_whole_table(folder, capsys
     assert code == 2
     assert "holed.parquet has NaN or infinite values (row 400)" in err
     assert not (folder / "o.parquet").exists()
+
+
+def test_missing_labels_are_named(folder, capsys):
+    table = pq.read_table("old.parquet")
+    pq.write_table(table.append_column("score", pa.array([float("nan"), *range(499)])), "old.parquet")
+    code, _, err = run(capsys, *FIT, "--labels", "score")
+    assert (code, err) == (2, "congruence: labels has NaN or infinite values (row 0)\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, to_numpy
+from congruence.arrays import Array, Float, Rows, listing, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, row_errors
@@ -143,9 +143,35 @@ def _rank_agreement(old: Float, carried: Float, seed: int) -> float:
     return float(np.mean((centred[0] * centred[1]).sum(1) / np.maximum(norms[0] * norms[1], 1e-300)))
 
 
+def check_labels(labels: Array) -> None:
+    """Refuse, before any work, labels from which no probe can learn."""
+    kind = labels.dtype.kind
+    if kind in "cMm" or (labels.ndim == 2 and kind not in "biuf"):
+        raise InputError(f"labels must be text or numbers (or a matrix of numbers), but their dtype is {labels.dtype}")
+    if kind == "f":
+        bad = np.flatnonzero(~np.isfinite(labels.reshape(len(labels), -1)).all(1))
+        if bad.size:
+            raise InputError(f"labels has NaN or infinite values (row {listing(bad)})")
+    if not _are_classes(labels):
+        if (labels == labels[:1]).all(0).any():
+            raise InputError("labels never change, or have a column that never does, so there is nothing to predict")
+        return
+    classes = len(np.unique(labels))
+    if classes < 2:
+        raise InputError("labels have a single class, so no probe can be trained")
+    if classes > len(labels) / 2:
+        raise InputError(
+            f"labels have {classes} classes in {len(labels)} rows, too many to learn; to regress numbers give floats"
+        )
+
+
+def _are_classes(labels: Array) -> bool:
+    return labels.ndim == 1 and labels.dtype.kind != "f"
+
+
 def measure_probe(old: Float, carried: Float, new: Float, labels: Array, fold: Array) -> Probe:
     """Train linear probes on old vectors of some folds; score old, translated and new vectors of the other."""
-    classes = labels.ndim == 1 and labels.dtype.kind not in "fc"
+    classes = _are_classes(labels)
     inputs = {"ideal": old, "after": carried, "before": _fitted_to(new, old.shape[1])}
     scores: dict[str, list[float]] = {name: [] for name in (*inputs, "baseline")}
     for k in np.unique(fold):

@@ -16,6 +16,7 @@ import numpy as np
 
 from congruence.align.certificate import (
     Certificate,
+    check_labels,
     learning_curve,
     measure_drift,
     measure_probe,
@@ -187,6 +188,8 @@ def translate(
     if not 0 < require <= 1:
         raise InputError(f"require must be a share above 0 and at most 1, such as 0.9, not {require!r}")
     inputs = gather({"old": old, "new": new}, cluster, drop_missing, labels)
+    if inputs.labels is not None:
+        check_labels(inputs.labels)
     engine = resolve_device(device, *inputs.values)
     y, x = (Rows(values, engine, normalize == "cosine") for values in inputs.values)
     plan = protocol(y.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
