@@ -276,3 +276,13 @@ def test_values_beyond_float16_are_refused(rng):
     half = new.astype(np.float16)
     with pytest.raises(InputError, match="translated values are too large for float16; convert x to float32"):
         translate(1e6 * old, half, **QUICK).translator(half)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"d_new": "abc"}, {"d_new": 9}, {"d_old": -2}, {"d_old": None}, {"d_old": True}, {"normalize": "l2"}]
+)
+def test_a_damaged_translator_is_refused(damage, rng, tmp_path):
+    about = {"normalize": None, "d_new": 3, "d_old": 3} | damage
+    fit_map(*rng.normal(size=(2, 20, 3))).save(tmp_path / "up.safetensors", **about)
+    with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header says"):
+        load_translator(tmp_path / "up.safetensors")

@@ -95,7 +95,10 @@ def load_translator(path: str | Path) -> Translator:
     h, about = load_map(path), read_about(path)
     if not {"normalize", "d_new", "d_old"} <= set(about):
         raise InputError(f"{path} holds a map, but not one made by translate; apply it with load_map")
-    return Translator(h, about["normalize"], int(about["d_new"]), int(about["d_old"]))
+    widths = [about["d_new"], about["d_old"]]
+    if about["normalize"] not in (None, "cosine") or not all(type(d) is int and 0 < d <= h.width for d in widths):
+        raise InputError(f"{path} does not hold a translator: its header says {about}")
+    return Translator(h, about["normalize"], *widths)
 
 
 @dataclass(frozen=True, eq=False)
