@@ -286,3 +286,13 @@ def test_a_damaged_translator_is_refused(damage, rng, tmp_path):
     fit_map(*rng.normal(size=(2, 20, 3))).save(tmp_path / "up.safetensors", **about)
     with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header says"):
         load_translator(tmp_path / "up.safetensors")
+
+
+def test_a_shaky_base_is_said(rng, monkeypatch):
+    from congruence.maps import diameter
+
+    monkeypatch.setattr(diameter, "CPU_PAIRS", 0)
+    found = translate(*models(rng, n=600), cluster=np.arange(600) % 3, **QUICK)
+    few, between = found.advice
+    assert few.startswith("There are only 3 clusters")
+    assert between.startswith("The diameter of old was not searched to the end: it lies between")

@@ -16,7 +16,7 @@ from congruence.align.inputs import gather
 from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import MEASURES, chosen
 from congruence.align.similarities.sides import Both
-from congruence.align.verdict import advice_on_clusters, advice_on_rows, judge, summarise
+from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, judge, summarise
 from congruence.arrays import Rows, resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
@@ -162,7 +162,7 @@ def _series(steps: Sequence[float], names: Sequence[str], directions: str) -> li
     """Each checkpoint onto the next, and each onto the last."""
     if len(steps) != len(names):
         raise InputError(f"steps must have one entry for each of the {len(names)} runs, not {len(steps)}")
-    if any(later <= earlier for earlier, later in pairwise(steps)):
+    if not all(np.isfinite(steps)) or any(later <= earlier for earlier, later in pairwise(steps)):
         raise InputError(f"steps must rise from run to run, but are {', '.join(f'{s:g}' for s in steps)}")
     if directions != "forward":
         raise InputError("a series of checkpoints is compared forward only; leave directions out")
@@ -274,12 +274,8 @@ def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str], plan: Protoc
     if clusters is not None:
         notes.append(clusters)
         warnings.warn(clusters, FewRowsWarning, stacklevel=3)
-    inexact = [run for run in prepared if "diameter" in run.__dict__ and not run.diameter.exact]
-    for run in inexact:
-        notes.append(
-            f"The diameter of {run.name} was not searched to the end: it lies between {run.diameter.low:.4g} and "
-            f"{run.diameter.high:.4g}, and errors are divided by the lower bound, so they are upper estimates."
-        )
+    measured = [run for run in prepared if "diameter" in run.__dict__]
+    notes += [note for run in measured if (note := advice_on_diameter(run.name, run.diameter))]
     dead = [f"{run.dead} of {run.rows.d} in {run.name}" for run in prepared if run.dead]
     if dead:
         notes.append(f"Some dimensions never change (dead units): {', '.join(dead)}.")

@@ -39,6 +39,7 @@ class Consensus:
     values: Float = field(repr=False)  # (n, d)
     maps: dict[str, Map] = field(repr=False)
     diameter: float
+    diameter_exact: bool  # or only the longest distance that was found
     held_out: dict[str, HeldOut]
     null: float
     errors: dict[str, Float] = field(repr=False)  # each (n,)
@@ -50,6 +51,7 @@ class Consensus:
         return {
             "group": self.group,
             "diameter": self.diameter,
+            "diameter_exact": self.diameter_exact,
             "runs": {
                 name: {"held_out": {"mean": held.mean, "low": held.low, "high": held.high}}
                 for name, held in self.held_out.items()
@@ -116,7 +118,8 @@ def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, grou
         warnings.warn(f"the consensus did not settle in {MAX_ITERATIONS} rounds", NotConvergedWarning, stacklevel=3)
     maps = [_map_of(s, None, matrix, group) for s, matrix in zip(sums, fit.matrices, strict=True)]
     values = _mean_of_mapped(maps, rows, np.arange(rows[0].n))
-    diameter = rows_diameter(Rows(values)).value
+    found = rows_diameter(Rows(values))
+    diameter = found.value
     if diameter == 0:
         raise InputError("all rows of the consensus are equal, so distances to it cannot be put in proportion")
     errors = _held_out_errors(sums, pairs, plan, group, fit.turns) / diameter
@@ -130,6 +133,7 @@ def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, grou
         values=values,
         maps=dict(zip(names, maps, strict=True)),
         diameter=diameter,
+        diameter_exact=found.exact,
         held_out=dict(zip(names, held, strict=True)),
         null=float(np.mean(null)) if null else float("nan"),
         errors=dict(zip(names, errors, strict=True)),

@@ -24,7 +24,7 @@ from congruence.align.certificate import (
 )
 from congruence.align.inputs import gather
 from congruence.align.prepared import prepare
-from congruence.align.verdict import advice_on_rows, clearly_better, percent
+from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, clearly_better, percent
 from congruence.arrays import Array, Float, Rows, as_matrix, float64_beside, like, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, fit_group, load_map, read_about
@@ -207,7 +207,12 @@ def translate(
     translator = Translator(fit_group(sums.outside(None), chosen), normalize, x.d, y.d)
     certificate = _certify(sums, chosen, translator, diameter.value, plan, inputs.labels, step)
     decision, verdict = _decide(near[chosen], certificate, require)
-    notes = inputs.notes + [note for note in (advice_on_rows(x.n, max(x.d, y.d)),) if note]
+    advice = (
+        advice_on_rows(x.n, max(x.d, y.d)),
+        advice_on_clusters(plan.unit) if plan.clustered else None,
+        advice_on_diameter("old", diameter),
+    )
+    notes = inputs.notes + [note for note in advice if note]
     settings = {"group": group, "normalize": normalize, "require": require, "folds": len(plan.folds), "seed": seed}
     return Translation(translator, chosen, x.n, diameter.value, near, certificate, decision, verdict, notes, settings)
 
