@@ -196,7 +196,8 @@ def _rotation(found: Unmixing, white: Whitening) -> Float:
 
 
 def _chunks(data: Any, device: str) -> Iterator[Any]:
-    for part in row_chunks(*data.shape, CHUNK_BYTES):
+    n, d = data.shape
+    for part in row_chunks(n, d, CHUNK_BYTES):
         chunk = data[part]
         if device != "cpu" and not is_tensor(chunk):
             import torch
