@@ -14,13 +14,16 @@ from congruence.maps.algebra import eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.moments import Moments, moments_of
 from congruence.resolve.passes import Passes
-from congruence.resolve.solver import polar
+from congruence.resolve.solver import polar, random_gradient, random_rotation, solve
 from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Whitening, mapped, whitening
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
+COARSE = 250  # rows per component from which on a rough answer takes few passes
+COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
+LEAST = 8192  # rows a rough answer is not worth the trouble below
 FIRST = 20  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
 
@@ -81,9 +84,7 @@ def independent_components(
     rng = np.random.default_rng(seed)
     moments = moments_of(_chunks(data, device))
     white, covariance = _whitening(moments, n_components, whiten, lambda: _chunks(data, device))
-    options: dict[str, Any] = {"starts": starts, "tol": tol, "max_iter": max_iter, "covariance": covariance}
-    start = _as_rotation(start, white.retained)
-    work = _Work(data, white, form, device, options, rng)
+    work = _Work(data, white, form, device, starts, _as_rotation(start, white.retained), covariance, tol, max_iter, rng)
     left = None
     if rows == "auto":
         found, left = _enough(work, len(data))
@@ -101,17 +102,29 @@ class _Work:
     whitening: Whitening
     contrast: Contrast
     device: str
-    options: dict[str, Any]
+    starts: int
+    start: Float | None
+    covariance: Float | None
+    tol: float
+    max_iter: int
     rng: np.random.Generator
 
     def unmix(self, index: Array | None, start: Float | None = None) -> Unmixing:
         """The components of some rows; those of a subset are found in its own whitening, which is the more precise."""
-        if index is None or self.options["covariance"] is not None:
-            source = passes_over(self.data, self.whitening, self.contrast, self.device, index)
-            return unmix_rows(source, self.whitening.inverse, seed=self.rng, start=start, **self.options)
-        own, to_own = self._own_whitening(index)
-        source = passes_over(self.data, own, self.contrast, self.device, index)
-        found = unmix_rows(source, own.inverse, seed=self.rng, start=start, **self.options)
+        own, to_own = (self.whitening, None) if index is None or self.covariance is not None else self._own(index)
+        source = self._passes(own, index)
+        begins, reference = self._begins(source, index, start)
+        found = unmix_rows(
+            source,
+            own.inverse,
+            begins=begins,
+            reference=reference,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            covariance=self.covariance,
+        )
+        if to_own is None:
+            return found
         rotation = polar(found.unmixing @ own.inverse @ to_own)  # white on all rows again
         return replace(
             found,
@@ -120,7 +133,31 @@ class _Work:
             mixing=self.whitening.inverse @ rotation.T,
         )
 
-    def _own_whitening(self, index: Array) -> tuple[Whitening, Float]:
+    def _passes(self, white: Whitening, index: Array | None) -> Passes | TorchPasses:
+        return passes_over(self.data, white, self.contrast, self.device, index)
+
+    def _begins(
+        self, source: Passes | TorchPasses, index: Array | None, start: Float | None
+    ) -> tuple[list[Float], float | None]:
+        """Where to start, and the gradient of a random rotation where the starts are not random.
+
+        Where there are many rows, a few of them bring a random start near the answer at little cost.
+        """
+        given = start if start is not None else self.start
+        begins = [random_rotation(source.k, self.rng) for _ in range(self.starts)]
+        if given is not None:
+            begins[0] = given
+        few = max(LEAST, COARSE * source.k)
+        if source.n < 2 * few or self.covariance is not None or start is not None:
+            return begins, None if given is None else random_gradient(source, self.rng, source.n)
+        chosen = np.sort(self.rng.choice(source.n, few, replace=False))
+        chosen = chosen if index is None else index[chosen]
+        own, to_own = self._own(chosen)
+        coarse = self._passes(own, chosen)
+        rough = [solve(coarse, begin, tol=COARSE_TOLERANCE, max_iter=self.max_iter, decide=False) for begin in begins]
+        return [polar(s.rotation @ to_own) for s in rough], random_gradient(coarse, self.rng, source.n)
+
+    def _own(self, index: Array) -> tuple[Whitening, Float]:
         """The whitening of a subset of rows, and the matrix (k, k) that leads there from the whitening of all rows."""
         white = self.whitening
         parts = (index[part] for part in row_chunks(len(index), self.data.shape[1]))

@@ -143,6 +143,19 @@ def random_rotation(k: int, rng: np.random.Generator) -> Float:
     return np.asarray(q * np.sign(np.diag(r)))
 
 
+def random_gradient(source: Averaging, rng: np.random.Generator, n: int) -> float:
+    """The largest gradient at a random rotation of n rows, of which `source` may be a sample.
+
+    A gradient is signal and sampling noise, and with more rows there is less noise.
+    """
+    rotation = random_rotation(source.k, rng)
+    point = Point(rotation, source.averages(rotation), source.n, np.ones(source.k))
+    noise = 0.5 * float(np.mean(point.at.power - np.diag(point.at.cross) ** 2))  # variance of one row's gradient
+    signal = max(float(np.square(point.gradient).mean()) - noise / source.n, 0.0)
+    share = (signal + noise / n) / max(signal + noise / source.n, 1e-300)
+    return point.steepest * float(np.sqrt(min(share, 1.0)))
+
+
 def solve(
     source: Averaging,
     start: Float,
@@ -151,6 +164,7 @@ def solve(
     max_iter: int = 500,
     reference: float | None = None,
     covariance: Float | None = None,
+    decide: bool = True,
 ) -> Solution:
     """Turn `start` until the components no longer move.
 
@@ -169,6 +183,8 @@ def solve(
         The largest gradient at a random rotation; that of `start` if not given.
     covariance : (k, k), optional
         Of the rows, where they are not white. Components can then not be told from noise.
+    decide : bool
+        Tell components from noise, and turn on with the votes of the former alone.
     """
     with one_thread(source.k):
         first = Point(start, source.averages(start), source.n, np.ones(source.k), covariance)
@@ -180,7 +196,7 @@ def solve(
         if covariance is not None or not _fixed_point(source, solution, tol, max_iter):
             solution.switched = len(solution.changes)
             _lbfgs(source, solution, tol, max_iter)
-        if covariance is None:
+        if decide and covariance is None:
             _let_noise_abstain(source, solution, tol, max_iter)
     return solution
 

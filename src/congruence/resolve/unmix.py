@@ -61,11 +61,10 @@ def unmix_rows(
     source: Passes | TorchPasses,
     inverse: Float,
     *,
-    seed: int | np.random.Generator = 0,
-    starts: int = 1,
+    begins: list[Float],
+    reference: float | None = None,
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
-    start: Float | None = None,
     covariance: Float | None = None,
 ) -> Unmixing:
     """Rotate whitened rows to independent components.
@@ -76,24 +75,16 @@ def unmix_rows(
         The rows, with their mean and whitening (k, d).
     inverse : (d, k)
         The way back from whitened rows.
-    seed : int or Generator
-        Of the random rotations the solver starts from.
-    starts : int
-        Solve from so many starts, keep the best, and report how well the others agree with it.
+    begins : list of (k, k)
+        Rotations to start from; the best solution is kept, and how well the others agree with it is reported.
+    reference : float, optional
+        The largest gradient at a random rotation; that of the start if not given.
     tol, max_iter : float, int
         See `solver.solve`.
-    start : (k, k), optional
-        The first start, instead of a random one.
     covariance : (k, k), optional
         Of the rows as they are, where they were not whitened.
     """
-    rng = np.random.default_rng(seed)
-    reference = None
-    if start is not None:
-        at = source.averages(random_rotation(source.k, rng)).cross
-        reference = float(np.abs(at - at.T).max() / 2)
     options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "covariance": covariance}
-    begins = [start if start is not None and i == 0 else random_rotation(source.k, rng) for i in range(starts)]
     solutions = [solve(source, begin, **options) for begin in begins]
     best = max(solutions, key=lambda solution: solution.point.contrast)
     others = [solution.rotation for solution in solutions if solution is not best]
@@ -149,7 +140,8 @@ def unmix(spread: Spread, *, seed: int = 0, contrast: str = "logcosh") -> Unmixi
     deviation = singular / np.sqrt(spread.n)
     rows: Any = _Taken(spread.rows)
     source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named(contrast), index=spread.index)
-    return unmix_rows(source, axes * deviation, seed=seed)
+    begin = random_rotation(source.k, np.random.default_rng(seed))
+    return unmix_rows(source, axes * deviation, begins=[begin])
 
 
 class _Taken:
