@@ -107,10 +107,12 @@ class _Work:
 
 def first_components(found: Unmixing, n_components: int | float | None) -> Unmixing:
     """The first components of a rotation of given rows."""
-    if n_components is None or n_components >= found.k:
+    if n_components is None:
         return found
     if isinstance(n_components, (bool, str)) or n_components != int(n_components) or n_components < 1:
         raise InputError(f"with whiten=False n_components must be a positive number or None, not {n_components!r}")
+    if n_components >= found.k:
+        return found
     k = int(n_components)
     of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "identified")
     parts: dict[str, Any] = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
@@ -128,7 +130,7 @@ def _enough(work: _Work, rng: np.random.Generator) -> tuple[Unmixing, Array | No
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
             return work.unmix(index, _rotation(first, white)), index, left
-        half *= min(8, max(2, int(np.ceil((left / TARGET) ** 2))))
+        half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
     found = work.unmix(None)
     sure = found.sampling_error[found.identified]
     return found, None, float(np.quantile(sure, 0.9)) if sure.size else np.inf

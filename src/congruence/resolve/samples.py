@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks
+from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
 from congruence.maps.algebra import eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.moments import Moments, moments_of
@@ -125,9 +125,7 @@ def passes_over(
 ) -> Passes | TorchPasses:
     """The passes over rows: numpy on the CPU, torch on any other device."""
     if device == "cpu":
-        if is_tensor(data):
-            data = data.detach().numpy() if str(data.dtype) != "torch.bfloat16" else data.float().numpy()
-        return Passes(data, white.mean, white.matrix, contrast, index=index)
+        return Passes(to_numpy(data) if is_tensor(data) else data, white.mean, white.matrix, contrast, index=index)
     return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
 
 
