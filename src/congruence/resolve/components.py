@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.resolve.samples import PreparedRows, prepare_rows
+from congruence.resolve.solver import polar
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing
 from congruence.resolve.whiten import Whitening
 
@@ -38,6 +39,7 @@ def independent_components(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
+    start: Float | None = None,
     device: str = "auto",
 ) -> Components:
     """Find the independent components of the rows of `data`, shape (n, d).
@@ -62,12 +64,14 @@ def independent_components(
         See `solver.solve`.
     seed : int or Generator
         Of the starts and of the choice of rows.
+    start : (k, k), optional
+        The rotation of the whitened rows to begin with, instead of a random one.
     device : str
         "auto" (where the data are), "cpu" or "cuda".
     """
     _check(starts, rows, tol, max_iter)
     prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
-    found = components_of(prepared, rows=rows, starts=starts, tol=tol, max_iter=max_iter, seed=seed)
+    found = components_of(prepared, rows=rows, starts=starts, tol=tol, max_iter=max_iter, seed=seed, start=start)
     return found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
 
 
@@ -79,10 +83,12 @@ def components_of(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
+    start: Float | None = None,
 ) -> Components:
     """Find the independent components of rows whose moments and whitening are known; see `independent_components`."""
     _check(starts, rows, tol, max_iter)
     rng, n = np.random.default_rng(seed), len(prepared.data)
+    start = _as_rotation(start, prepared.whitening.retained)
     work = _Work(prepared, {"seed": rng, "starts": starts, "tol": tol, "max_iter": max_iter})
     left = None
     if rows == "auto":
@@ -90,7 +96,7 @@ def components_of(
     else:
         everything = rows == "all" or int(rows) >= n
         index = None if everything else np.sort(rng.permutation(n)[: int(rows)])
-        found = work.unmix(index)
+        found = work.unmix(index, start)
     return Components(prepared.whitening, found, left, index)
 
 
@@ -147,6 +153,16 @@ def _apart(first: Unmixing, second: Unmixing, white: Whitening) -> float:
 def _rotation(found: Unmixing, white: Whitening) -> Float:
     """The rotation (k, k) of the whitened rows that gives the components."""
     return found.unmixing @ white.inverse
+
+
+def _as_rotation(start: Any, k: int) -> Float | None:
+    """The orthogonal matrix nearest to a given start, which must be k x k."""
+    if start is None:
+        return None
+    start = np.asarray(start, dtype=np.float64)
+    if start.shape != (k, k) or not np.isfinite(start).all():
+        raise InputError(f"the start must be a finite matrix of shape {(k, k)}, but its shape is {start.shape}")
+    return polar(start)
 
 
 def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:

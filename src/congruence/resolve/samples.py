@@ -18,6 +18,7 @@ from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import Unmixing, unmix_rows
 from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
 
+CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 
 
@@ -131,7 +132,7 @@ def passes_over(
 
 def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:
     n = len(data) if index is None else len(index)
-    for part in row_chunks(n, data.shape[1]):
+    for part in row_chunks(n, data.shape[1], CHUNK_BYTES):
         chunk = data[part if index is None else index[part]]
         if device != "cpu" and not is_tensor(chunk):
             import torch

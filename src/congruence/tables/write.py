@@ -37,14 +37,11 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     between missing and empty text, nor that ids were integers.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = _known_suffix(path)
     if suffix in COLUMNAR:
         with writing(path), replacing(path) as temporary:
             COLUMNAR[suffix]([table], temporary, path, "id" if id is None else id)
         return
-    if suffix not in WRITERS and suffix != ".zarr":
-        known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
-        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {known}")
     if id is not None:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix == ".zarr":
@@ -53,6 +50,23 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         return
     with writing(path), replacing(path) as temporary:
         WRITERS[suffix](table, temporary, path)
+
+
+def check_table_path(path: str | Path) -> None:
+    """Refuse, before any work, a path to which no table can be written."""
+    path = Path(path)
+    if _known_suffix(path) == ".zarr":
+        _check_folder(path)
+    else:
+        check_writable(path)
+
+
+def _known_suffix(path: Path) -> str:
+    suffix = suffix_of(path)
+    if suffix not in (*COLUMNAR, *WRITERS, ".zarr"):
+        known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
+        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {known}")
+    return suffix
 
 
 @contextlib.contextmanager
@@ -160,15 +174,19 @@ def _as_unicode(column: Array, name: str, path: Path) -> Array:
     return column.astype(str)
 
 
-@contextlib.contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
+def _check_folder(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         check_writable(path)
     elif not any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
         raise TableError(f"{path} cannot be written: it is a folder, but not a zarr store")
     elif not os.access(path.parent, os.W_OK) or not os.access(path, os.W_OK):
         raise TableError(f"cannot write to {path}: permission denied")
+
+
+@contextlib.contextmanager
+def _replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
+    _check_folder(path)
     temporary = path.parent / f".{path.name[:40]}.{uuid.uuid4().hex}.part"
     old = temporary.with_suffix(".old")
     try:
