@@ -62,6 +62,7 @@ def unmix_rows(
     inverse: Float,
     *,
     begins: list[Float],
+    agreed: list[Float] | None = None,
     reference: float | None = None,
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
@@ -77,6 +78,8 @@ def unmix_rows(
         The way back from whitened rows.
     begins : list of (k, k)
         Rotations to start from; the best solution is kept, and how well the others agree with it is reported.
+    agreed : list of (k, k), optional
+        Where other starts have led that need not be followed to the end, because it is the same answer.
     reference : float, optional
         The largest gradient at a random rotation; that of the start if not given.
     tol, max_iter : float, int
@@ -87,7 +90,7 @@ def unmix_rows(
     options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "covariance": covariance}
     solutions = [solve(source, begin, **options) for begin in begins]
     best = max(solutions, key=lambda solution: solution.point.contrast)
-    others = [solution.rotation for solution in solutions if solution is not best]
+    others = [solution.rotation for solution in solutions if solution is not best] + (agreed or [])
     return _canonical(source, inverse, best, others, covariance)
 
 

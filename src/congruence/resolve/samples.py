@@ -1,0 +1,206 @@
+"""Rows made ready to be unmixed: all of them, a subset in the whitening of all, or a sample drawn with replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
+from congruence.maps.algebra import eigh
+from congruence.resolve.contrasts import Contrast, contrast_named
+from congruence.resolve.moments import Moments, moments_of
+from congruence.resolve.passes import Passes
+from congruence.resolve.solver import FREE, polar, random_gradient, random_rotation, solve
+from congruence.resolve.torch_passes import TorchPasses
+from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
+from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
+
+CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
+COARSE = 100  # rows per component from which on a rough answer takes few passes
+COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
+LEAST = 4096  # rows below which a rough answer is not worth the trouble
+SAME = 0.99  # correlation from which on two rough answers are taken to be one
+WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some rows in a whitening, ready to be unmixed from any start; the rows are gathered once for all starts."""
+
+    source: Passes | TorchPasses
+    whitening: Whitening  # in which they are unmixed
+    covariance: Float | None = None  # (k, k) of the rows as they are, where they were not whitened
+    reported: Whitening | None = None  # in which the components are given, where that is another
+    coarse: Callable[[np.random.Generator], Coarse] | None = None  # draws a few of the rows, where there are many
+
+    def unmix(
+        self,
+        *,
+        seed: int | np.random.Generator = 0,
+        starts: int = 1,
+        start: Float | None = None,
+        near: bool = False,
+        tol: float = TOLERANCE,
+        max_iter: int = MAX_ITER,
+    ) -> Unmixing:
+        """The components of these rows.
+
+        `start` takes the place of the first random start; where it is `near` the answer, it is not improved on a few
+        rows first. For the rest see `unmix_rows`.
+        """
+        rng = np.random.default_rng(seed)
+        begins = [random_rotation(self.source.k, rng) for _ in range(starts)]
+        begins[:1] = begins[:1] if start is None else [start]
+        agreed: list[Float] = []
+        reference = None
+        if self.coarse is not None and not near:
+            begins, agreed, reference = self.coarse(rng).improve(begins, rng, self.source.n, max_iter)
+        elif start is not None:
+            reference = random_gradient(self.source, rng, self.source.n)
+        found = unmix_rows(
+            self.source,
+            self.whitening.inverse,
+            begins=begins,
+            agreed=agreed,
+            reference=reference,
+            tol=tol,
+            max_iter=max_iter,
+            covariance=self.covariance,
+        )
+        if self.reported is None:
+            return found
+        white = self.reported
+        rotation = polar(found.unmixing @ white.inverse)  # white on all rows again
+        return replace(found, mean=white.mean, unmixing=rotation @ white.matrix, mixing=white.inverse @ rotation.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """A few of many rows, in their own whitening: a rough answer on them costs little, and saves passes over all."""
+
+    source: Passes | TorchPasses
+    to_own: Float  # (k, k) from the whitening of all rows to theirs
+
+    def improve(
+        self, begins: list[Float], rng: np.random.Generator, n: int, max_iter: int
+    ) -> tuple[list[Float], list[Float], float]:
+        """Starts near the answer, other starts that led to the same one, and the gradient of a random rotation."""
+        rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, decide=False) for begin in begins]
+        near = [polar(solution.rotation @ self.to_own) for solution in rough]
+        firm = rough[0].point.sampling_error < FREE
+        same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]
+        different = [other for other, equal in zip(near[1:], same[1:], strict=True) if not equal]
+        agreed = [other for other, equal in zip(near[1:], same[1:], strict=True) if equal]
+        return [near[0], *different], agreed, random_gradient(self.source, rng, n)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """Rows with their moments and whitening, which every sample of them shares."""
+
+    data: Any  # (n, d)
+    moments: Moments
+    whitening: Whitening
+    covariance: Float | None  # (d, d) second moments, where the rows are neither white nor to be whitened
+    whiten: bool
+    contrast: Contrast
+    device: str
+
+    def all(self) -> Sample:
+        """All rows."""
+        return self._sample(self.whitening, self.covariance, None)
+
+    def subset(self, index: Array | None) -> Sample:
+        """Some rows, unmixed in their own whitening, which is the more precise; components are given in that of all."""
+        if index is None or self.covariance is not None:
+            return self._sample(self.whitening, self.covariance, index)
+        return replace(self._sample(self._rewhitened(self.whitening, index), None, index), reported=self.whitening)
+
+    def resampled(self, index: Array) -> Sample:
+        """Rows drawn anew, with all that is fitted to them: the directions retained, the whitening and the components.
+
+        Fewer components than those of all rows where the rows drawn do not vary in as many directions.
+        """
+        moments = moments_of(_chunks(self.data, self.device, index))
+        own, covariance = whitening_of(
+            moments, self.whitening.retained, self.whiten, lambda: _chunks(self.data, self.device, index)
+        )
+        return self._sample(own, covariance, index)
+
+    def retaining(self, n_components: int | float | None) -> PreparedRows:
+        """The same rows with another number of directions retained."""
+        white, covariance = whitening_of(self.moments, n_components, self.whiten, self._again)
+        return replace(self, whitening=white, covariance=covariance)
+
+    def _again(self) -> Iterator[Any]:
+        return _chunks(self.data, self.device)
+
+    def _sample(self, white: Whitening, covariance: Float | None, index: Array | None) -> Sample:
+        source = passes_over(self.data, white, self.contrast, self.device, index)
+        few = max(LEAST, COARSE * source.k)
+        many = source.n >= 3 * few and covariance is None
+        coarse = (lambda rng: self._coarse(white, index, source.n, few, rng)) if many else None
+        return Sample(source, white, covariance, coarse=coarse)
+
+    def _coarse(self, white: Whitening, index: Array | None, n: int, few: int, rng: np.random.Generator) -> Coarse:
+        chosen = np.sort(rng.choice(n, few, replace=False))
+        chosen = chosen if index is None else index[chosen]
+        own = self._rewhitened(white, chosen)
+        return Coarse(passes_over(self.data, own, self.contrast, self.device, chosen), own.matrix @ white.inverse)
+
+    def _rewhitened(self, white: Whitening, index: Array) -> Whitening:
+        """The whitening of a subset of rows in the directions that were retained of all."""
+        parts = (index[part] for part in row_chunks(len(index), self.data.shape[1]))
+        moments = moments_of(mapped(self.data[part], white.mean, white.matrix.T) for part in parts)
+        values, vectors = eigh(moments.finish())
+        values = np.maximum(values, 1e-12 * values[-1])  # fewer rows than components
+        to_own = (vectors / np.sqrt(values)) @ vectors.T
+        back = (vectors * np.sqrt(values)) @ vectors.T
+        mean = white.mean + white.inverse @ moments.mean
+        return replace(white, mean=mean, matrix=to_own @ white.matrix, inverse=white.inverse @ back)
+
+
+def prepare_rows(
+    data: Any, *, n_components: int | float | None, contrast: str, whiten: bool, device: str
+) -> PreparedRows:
+    """Read the rows once for their moments, and whiten them; the arguments are those of `independent_components`."""
+    form = contrast_named(contrast)
+    device = resolve_device(device, data)
+    moments = moments_of(_chunks(data, device))
+    white, covariance = whitening_of(moments, n_components, whiten, lambda: _chunks(data, device))
+    return PreparedRows(data, moments, white, covariance, whiten, form, device)
+
+
+def whitening_of(
+    moments: Moments, n_components: int | float | None, whiten: bool, again: Chunks
+) -> tuple[Whitening, Float | None]:
+    """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
+    if whiten:
+        return whitening(moments, "pca", n_components, again=again), None
+    second = moments.finish() + np.outer(moments.mean, moments.mean)
+    one, d = np.eye(moments.d), moments.d
+    as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d)
+    return as_given, None if np.abs(second - one).max() < WHITE else second
+
+
+def passes_over(
+    data: Any, white: Whitening, contrast: Contrast, device: str, index: Array | None = None
+) -> Passes | TorchPasses:
+    """The passes over rows: numpy on the CPU, torch on any other device."""
+    if device == "cpu":
+        return Passes(to_numpy(data) if is_tensor(data) else data, white.mean, white.matrix, contrast, index=index)
+    return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
+
+
+def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:
+    n = len(data) if index is None else len(index)
+    for part in row_chunks(n, data.shape[1], CHUNK_BYTES):
+        chunk = data[part if index is None else index[part]]
+        if device != "cpu" and not is_tensor(chunk):
+            import torch
+
+            chunk = torch.from_numpy(np.array(chunk)).to(device)
+        yield chunk
