@@ -96,9 +96,14 @@ def as_paired(x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
-def check_finite(x: Any, name: str) -> None:
-    """Raise an error that names the rows of `x` holding NaN or infinity."""
+def check_finite(x: Any, name: str, *, first: int | None = None) -> None:
+    """Raise an error that names the rows of `x` holding NaN or infinity.
+
+    Where x is a chunk of more rows, `first` is the number of its first row.
+    """
     bad = np.flatnonzero(~finite_rows(x))
+    if bad.size and first is not None:
+        raise InputError(f"{name} has NaN or infinite values (row {listing(bad + first)}, and perhaps others after it)")
     if bad.size:
         rows = "1 row" if bad.size == 1 else f"{bad.size} rows"
         raise InputError(f"{name} has NaN or infinite values in {rows} of {len(x)} (row {listing(bad)})")

@@ -87,13 +87,13 @@ class Coarse:
     def improve(
         self, begins: list[Float], rng: np.random.Generator, n: int, max_iter: int
     ) -> tuple[list[Float], list[Float], float]:
-        """Starts near the answer, other starts that led to the same one, and the gradient of a random rotation."""
+        """Starts near the answer, how others that led to the same one differ, and a random rotation's gradient."""
         rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, decide=False) for begin in begins]
         near = [polar(solution.rotation @ self.to_own) for solution in rough]
         firm = rough[0].point.sampling_error < FREE
         same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]
         different = [other for other, equal in zip(near[1:], same[1:], strict=True) if not equal]
-        agreed = [other for other, equal in zip(near[1:], same[1:], strict=True) if equal]
+        agreed = [other @ near[0].T for other, equal in zip(near[1:], same[1:], strict=True) if equal]
         return [near[0], *different], agreed, random_gradient(self.source, rng, n)
 
 

@@ -24,6 +24,7 @@ from congruence.resolve.passes import Averages
 
 MEMORY = 10  # steps L-BFGS remembers
 GAIN = 0.003  # a fixed point that adds less than this share of contrast a pass is not getting anywhere
+UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are told apart from noise
@@ -52,6 +53,7 @@ class Point:
     n: int
     votes: Float  # (k,) 1 for components that say where to turn, 0 for those that only make room
     covariance: Float | None = None  # (k, k) of the rows, where they are not white
+    held: Float | None = None  # (k,) signs that no longer follow the components
 
     @property
     def kappa(self) -> Float:
@@ -68,6 +70,8 @@ class Point:
     @property
     def signs(self) -> Float:
         """The direction away from the Gaussian, 0 for components without a vote, (k,)."""
+        if self.held is not None:
+            return self.held
         return np.where(self.kappa >= 0, self.votes, -self.votes)
 
     @property
@@ -246,6 +250,9 @@ def _lbfgs(source: Averaging, solution: Solution, tol: float, max_iter: int) -> 
     contrasts = [solution.point.contrast]
     while True:
         point = solution.point
+        if point.covariance is not None and point.held is None and len(solution.changes) >= UNDECIDED:
+            # Away from whiteness a component may be sub-Gaussian on one side and super-Gaussian on the other.
+            point = solution.point = replace(point, held=point.signs)
         direction = _direction(point, memory)
         length = min(1.0, LARGEST_STEP / max(np.abs(direction).max(), 1e-300))
         if _is_done(solution, _cayley(length * direction), tol, max_iter):

@@ -14,6 +14,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, Rows
 from congruence.errors import NotConvergedWarning
+from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 from congruence.resolve.contrasts import contrast_named
 from congruence.resolve.passes import Passes, Shape
@@ -79,7 +80,7 @@ def unmix_rows(
     begins : list of (k, k)
         Rotations to start from; the best solution is kept, and how well the others agree with it is reported.
     agreed : list of (k, k), optional
-        Where other starts have led that need not be followed to the end, because it is the same answer.
+        How the answers of other starts, which need not be followed to the end, are turned against that of the first.
     reference : float, optional
         The largest gradient at a random rotation; that of the start if not given.
     tol, max_iter : float, int
@@ -90,7 +91,8 @@ def unmix_rows(
     options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "covariance": covariance}
     solutions = [solve(source, begin, **options) for begin in begins]
     best = max(solutions, key=lambda solution: solution.point.contrast)
-    others = [solution.rotation for solution in solutions if solution is not best] + (agreed or [])
+    others = [solution.rotation for solution in solutions if solution is not best]
+    others += [turn @ solutions[0].rotation for turn in agreed or []]
     return _canonical(source, inverse, best, others, covariance)
 
 
@@ -102,7 +104,7 @@ def _canonical(
     size = np.ones(source.k) if covariance is None else np.sqrt(np.diag(rotation @ covariance @ rotation.T))
     shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
-    agreement = np.min([np.abs(rotation @ other.T).max(1) for other in others], axis=0) if others else None
+    agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
     identified = best.point.sampling_error < FREE if covariance is None else np.ones(source.k, dtype=bool)
     if agreement is not None:
         identified = identified & (agreement >= AGREES)
