@@ -216,6 +216,10 @@ def _let_noise_abstain(source: Averaging, solution: Solution, tol: float, max_it
     if noise.all():
         solution.converged, solution.reason = False, "gaussian"
         return
+    if _is_capped(solution, max_iter) and not solution.converged:
+        return
+    if solution.converged:  # the step that was taken down is not the next one any more
+        solution.changes.pop(), solution.gradients.pop()
     solution.point = replace(solution.point, votes=np.where(noise, 0.0, 1.0))
     solution.converged, solution.reason = False, "cap"
     _lbfgs(source, solution, tol, max_iter)

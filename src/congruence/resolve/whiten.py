@@ -70,6 +70,8 @@ def whitening(
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
     if moments.n < 2:
         raise InputError(f"whitening needs at least 2 rows, but there is {moments.n}")
+    if not _deviations(moments).any():
+        raise InputError("all rows are equal, so there is nothing to whiten")
     columns = _deviations(moments) if method.endswith("-cor") else np.ones(moments.d)
     axes, deviations, shrunk = _axes(moments, columns, shrinkage, again)
     k = _retained(deviations**2, n_components)
@@ -155,8 +157,6 @@ def _amount(covariance: Float, n: int, shrinkage: float | str) -> float:
 def _retained(variances: Float, n_components: int | float | None) -> int:
     """How many directions to keep, given the variances of all that are more than rounding."""
     rank = len(variances)
-    if rank == 0:
-        raise InputError("all rows are equal, so there is nothing to whiten")
     if n_components is None:
         return rank
     if isinstance(n_components, (bool, str)) or not n_components > 0:

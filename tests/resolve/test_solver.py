@@ -1,0 +1,212 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from congruence.errors import InputError
+from congruence.resolve.contrasts import CONTRASTS, contrast_named
+from congruence.resolve.passes import Passes
+from congruence.resolve.solver import FREE, polar, random_gradient, random_rotation, solve
+from congruence.resolve.torch_passes import TorchPasses
+
+
+def white(x):
+    x = x - x.mean(0)
+    values, vectors = np.linalg.eigh(x.T @ x / len(x))
+    return x @ vectors / np.sqrt(values)
+
+
+def passes(z, contrast="logcosh", **options):
+    return Passes(z, np.zeros(z.shape[1]), np.eye(z.shape[1]), contrast_named(contrast), **options)
+
+
+@pytest.mark.parametrize("name", CONTRASTS)
+def test_contrasts_are_what_they_say(name):
+    """The derivative of G is g, that of g is g', and the Gaussian's average is right."""
+    contrast, s, h = CONTRASTS[name], np.linspace(-3, 3, 61)[:, None], 1e-5
+
+    def g(at):
+        at = at.copy()
+        sums = contrast.apply(at, np)
+        return at, sums
+
+    value, (_, power) = g(s)
+    assert_allclose((contrast.value(s + h) - contrast.value(s - h)) / (2 * h), value, atol=1e-8)
+    slopes = (g(s + h)[0] - g(s - h)[0]) / (2 * h)
+    assert_allclose([g(row[None])[1][0][0] for row in s], slopes[:, 0], atol=1e-8)
+    assert_allclose(power[0], np.square(value).sum())
+    nodes, weights = np.polynomial.hermite_e.hermegauss(150)
+    assert_allclose(weights @ contrast.value(nodes) / np.sqrt(2 * np.pi), contrast.gaussian, atol=1e-8)
+    assert np.abs(value).max() <= contrast.slope
+    assert np.abs(slopes).max() <= contrast.curvature + 1e-8
+
+
+def test_an_unknown_contrast_is_refused():
+    with pytest.raises(InputError, match="logcosh, exp, cube"):
+        contrast_named("tanh")
+
+
+@given(st.integers(1, 12), st.integers(0, 100))
+def test_the_polar_factor_is_the_nearest_rotation(k, seed):
+    matrix = np.random.default_rng(seed).normal(size=(k, k))
+    u, _, vt = np.linalg.svd(matrix)
+    assert_allclose(polar(matrix), u @ vt, atol=1e-9)
+
+
+def test_the_polar_factor_of_a_nearly_singular_matrix_is_orthogonal(rng):
+    matrix = rng.normal(size=(5, 5)) @ np.diag([1, 1, 1, 1e-6, 1e-9])
+    assert_allclose(polar(matrix) @ polar(matrix).T, np.eye(5), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CONTRASTS)
+def test_one_pass_gives_the_averages(name, rng):
+    z, rotation = white(rng.laplace(size=(3000, 4))), random_rotation(4, rng)
+    s = z @ rotation.T
+    g = s.copy()
+    slope, power = CONTRASTS[name].apply(g, np)
+    for precision, tolerance in (("float64", 1e-12), ("float32", 2e-5)):
+        found = passes(z, name, precision=precision).averages(rotation)
+        assert_allclose(found.cross, g.T @ s / len(s), atol=tolerance * np.abs(g.T @ s / len(s)).max())
+        assert_allclose(found.slope, slope / len(s), atol=tolerance * 10)
+        assert_allclose(found.power, power / len(s), rtol=tolerance * 10)
+
+
+@pytest.mark.parametrize("name", CONTRASTS)
+def test_torch_gives_the_same_averages(name, rng):
+    torch = pytest.importorskip("torch")
+    x = rng.laplace(size=(3000, 4)).astype(np.float32) + 3
+    mean, whitening, rotation = x.mean(0).astype(np.float64), rng.normal(size=(3, 4)), random_rotation(3, rng)
+    here = Passes(x, mean, whitening, contrast_named(name), precision="float64")
+    for data in (torch.from_numpy(x), x):
+        there = TorchPasses(data, mean, whitening, contrast_named(name), device="cpu")
+        for field in ("cross", "slope", "power"):
+            mine = getattr(here.averages(rotation), field)
+            assert_allclose(getattr(there.averages(rotation), field), mine, atol=1e-5 * np.abs(mine).max())
+        assert_allclose(there.shape(rotation).kurtosis, here.shape(rotation).kurtosis, rtol=1e-4)
+
+
+def test_torch_takes_some_rows_and_any_dtype(rng):
+    torch = pytest.importorskip("torch")
+    x, index = rng.integers(-5, 5, size=(200, 3)), np.array([5, 5, 7, 100])
+    here = Passes(x, np.zeros(3), np.eye(3), contrast_named("logcosh"), index=index)
+    there = TorchPasses(
+        torch.from_numpy(x), np.zeros(3), np.eye(3), contrast_named("logcosh"), device="cpu", index=index
+    )
+    assert_allclose(there.averages(np.eye(3)).cross, here.averages(np.eye(3)).cross, atol=1e-5)
+
+
+def test_rows_whitened_on_the_way_and_before_give_the_same(rng, monkeypatch):
+    x = (rng.laplace(size=(4000, 6)) @ rng.normal(size=(6, 6)) + 9).astype(np.float32)
+    mean = x.mean(0, dtype=np.float64)
+    _, singular, vt = np.linalg.svd(x - mean, full_matrices=False)
+    whitening, rotation = vt / (singular[:, None] / np.sqrt(len(x))), random_rotation(6, rng)
+    make = lambda: Passes(x, mean, whitening, contrast_named("logcosh"), precision="float32")  # noqa: E731
+    on_the_way = make().averages(rotation)
+    monkeypatch.setattr("congruence.resolve.passes.ROUND", 0)
+    assert_allclose(make().averages(rotation).cross, on_the_way.cross, atol=5e-6)
+    monkeypatch.setattr("congruence.resolve.passes.CACHE", 0)
+    assert_allclose(make().averages(rotation).cross, on_the_way.cross, atol=5e-6)
+
+
+def test_chunks_and_workers_do_not_change_the_averages(rng, monkeypatch):
+    z, rotation = white(rng.laplace(size=(9000, 3))), random_rotation(3, rng)
+    whole = passes(z).averages(rotation).cross
+    monkeypatch.setattr("congruence.resolve.passes.CHUNK", 300)
+    monkeypatch.setattr("congruence.resolve.passes.blas_threads", lambda: 3)
+    assert_allclose(passes(z).averages(rotation).cross, whole, atol=1e-14)
+
+
+def test_the_gradient_is_the_derivative_of_the_contrast(rng):
+    z, rotation = white(rng.laplace(size=(500, 3))), random_rotation(3, rng)
+    point = solve(passes(z), rotation, max_iter=1).point
+
+    def objective(angle):
+        c, s = np.cos(angle), np.sin(angle)
+        turn = np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]])
+        return point.signs @ CONTRASTS["logcosh"].value(z @ (turn @ point.rotation).T).mean(0)
+
+    slope = (objective(1e-5) - objective(-1e-5)) / 2e-5
+    assert_allclose(slope, 2 * point.gradient[0, 1], atol=1e-8)
+
+
+def test_sub_and_super_gaussian_sources_separate_at_once(mixtures):
+    x, mixing = mixtures.mixed(mixtures.sources(20_000, 6))
+    z = white(x)
+    solution = solve(passes(z), random_rotation(6, np.random.default_rng(2)))
+    assert solution.converged
+    assert solution.changes[-1] < 1e-4
+    assert solution.gradients[-1] < 3e-3
+    unmixing = np.linalg.lstsq(x - x.mean(0), z @ solution.rotation.T, rcond=None)[0].T
+    assert mixtures.amari(unmixing @ mixing) < 0.02
+
+
+def test_the_sampling_error_is_the_error(mixtures):
+    """The angle between found and true components is what the formula says, within a factor of 1.3 on average."""
+    x, mixing = mixtures.mixed(mixtures.sources(5000, 16))
+    z = white(x)
+    solution = solve(passes(z), random_rotation(16, np.random.default_rng(2)))
+    unmixing = np.linalg.lstsq(x - x.mean(0), z @ solution.rotation.T, rcond=None)[0].T @ mixing
+    angle = np.arccos(np.abs(unmixing).max(1) / np.linalg.norm(unmixing, axis=1))
+    ratio = np.sqrt(np.square(angle).mean() / np.square(solution.point.sampling_error).mean())
+    assert 1 / 1.3 < ratio < 1.3
+
+
+@pytest.mark.parametrize(("n", "k"), [(100, 3), (1000, 10), (5000, 30), (3000, 60)])
+def test_components_of_noise_are_known_to_be_noise(n, k, rng):
+    solution = solve(passes(white(rng.normal(size=(n, k)))), random_rotation(k, rng))
+    assert (solution.point.sampling_error >= FREE).all()
+    assert not solution.converged
+    assert solution.reason == "gaussian"
+
+
+def test_noise_does_not_pull_at_the_other_components(mixtures, rng):
+    s = mixtures.sources(20_000, 12)
+    s[:, :5] = rng.normal(size=(20_000, 5))
+    z = white(mixtures.mixed(s)[0])
+    first, second = (solve(passes(z), random_rotation(12, np.random.default_rng(seed))) for seed in (1, 2))
+    assert first.converged
+    assert second.converged
+    sure = first.point.sampling_error < FREE
+    assert sure.sum() == 7
+    agreement = np.abs(first.rotation @ second.rotation.T).max(1)
+    assert (1 - agreement[sure]).max() < 1e-7
+    assert agreement[~sure].min() < 0.95
+
+
+def test_rows_that_are_no_mixture_converge(mixtures):
+    z = white(mixtures.network_features(20_000, 32))
+    solution = solve(passes(z), random_rotation(32, np.random.default_rng(0)))
+    assert solution.converged
+    assert solution.switched is not None
+    assert np.abs(solution.point.gradient).max() < 3e-3 * solution.reference
+
+
+def test_rows_that_are_not_white_converge(mixtures):
+    x = mixtures.mixed(mixtures.sources(2000, 3))[0]
+    second = x.T @ x / len(x)
+    solution = solve(passes(x), random_rotation(3, np.random.default_rng(0)), covariance=second)
+    assert solution.converged
+    assert_allclose(solution.rotation @ solution.rotation.T, np.eye(3), atol=1e-10)
+
+
+def test_the_cap_is_kept_and_told(mixtures):
+    z = white(mixtures.network_features(2000, 16))
+    source = passes(z)
+    solution = solve(source, random_rotation(16, np.random.default_rng(0)), max_iter=9)
+    assert source.count == len(solution.changes) == 9
+    assert not solution.converged
+    assert solution.reason == "cap"
+
+
+def test_a_sample_knows_the_random_gradient_of_all_rows(mixtures):
+    z = white(mixtures.sources(40_000, 8))
+    everything = np.mean([random_gradient(passes(z), np.random.default_rng(i), 40_000) for i in range(5)])
+    few = np.mean([random_gradient(passes(white(z[:4000])), np.random.default_rng(i), 40_000) for i in range(5)])
+    assert few == pytest.approx(everything, rel=0.3)
+
+
+def test_one_component_needs_no_turning(rng):
+    solution = solve(passes(white(rng.normal(size=(50, 1)))), np.eye(1))
+    assert solution.converged
+    assert solution.changes == []
