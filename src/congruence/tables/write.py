@@ -42,9 +42,7 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         with writing(path), replacing(path) as temporary:
             COLUMNAR[suffix]([table], temporary, path, "id" if id is None else id)
         return
-    if suffix not in WRITERS and suffix != ".zarr":
-        known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
-        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {known}")
+    check_format(path)
     if id is not None:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix == ".zarr":
@@ -53,6 +51,16 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         return
     with writing(path), replacing(path) as temporary:
         WRITERS[suffix](table, temporary, path)
+
+
+def check_format(path: str | Path, table: Table | None = None) -> None:
+    """Refuse, before any work, a suffix that no table can be written to, or that would lose the ids of `table`."""
+    suffix = suffix_of(Path(path))
+    if suffix not in COLUMNAR and suffix not in WRITERS and suffix != ".zarr":
+        known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
+        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {known}")
+    if suffix == ".npy" and table is not None and (table.ids is not None or table.metadata):
+        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
 
 
 @contextlib.contextmanager
