@@ -21,6 +21,7 @@ _HOMES = {
     "Table": "congruence.tables",
     "Whitener": "congruence.resolve.whitener",
     "compare": "congruence.align.compare",
+    "component_stability": "congruence.resolve.stability",
     "consensus": "congruence.align.consensus",
     "diameter": "congruence.maps.diameter",
     "fit_map": "congruence.maps.groups",
@@ -43,6 +44,7 @@ __all__ = [
     "Whitener",
     "__version__",
     "compare",
+    "component_stability",
     "consensus",
     "diameter",
     "fit_map",
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from congruence.maps.groups import Map, fit_map, load_map
     from congruence.report import write_report, write_translation_report
     from congruence.resolve.ica import ICA, load_ica
+    from congruence.resolve.stability import component_stability
     from congruence.resolve.whitener import Whitener
     from congruence.tables import Table, read_table, write_table
 

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks
+from congruence.arrays import Array, Float
 from congruence.errors import InputError
-from congruence.maps.algebra import eigh
-from congruence.resolve.contrasts import Contrast, contrast_named
-from congruence.resolve.moments import Moments, moments_of
-from congruence.resolve.passes import Passes
-from congruence.resolve.solver import polar
-from congruence.resolve.torch_passes import TorchPasses
-from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
-from congruence.resolve.whiten import Whitening, mapped, whitening
+from congruence.resolve.samples import PreparedRows, prepare_rows
+from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing
+from congruence.resolve.whiten import Whitening
 
-WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 FIRST = 20  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
 
@@ -31,6 +24,7 @@ class Components:
     whitening: Whitening
     unmixing: Unmixing
     error_left: float | None  # radians by which more rows would still turn the components, where rows were chosen
+    rows: Array | None = None  # (m,) which rows decided the rotation, where not all did
 
 
 def independent_components(
@@ -71,87 +65,47 @@ def independent_components(
     device : str
         "auto" (where the data are), "cpu" or "cuda".
     """
-    form = contrast_named(contrast)
     _check(starts, rows, tol, max_iter)
-    device = resolve_device(device, data)
-    rng = np.random.default_rng(seed)
-    moments = moments_of(_chunks(data, device))
-    white, covariance = _whitening(moments, n_components, whiten, lambda: _chunks(data, device))
-    options: dict[str, Any] = {"starts": starts, "tol": tol, "max_iter": max_iter, "covariance": covariance}
-    work = _Work(data, white, form, device, options, rng)
+    prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
+    found = components_of(prepared, rows=rows, starts=starts, tol=tol, max_iter=max_iter, seed=seed)
+    return found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
+
+
+def components_of(
+    prepared: PreparedRows,
+    *,
+    rows: int | str = "all",
+    starts: int = 1,
+    tol: float = TOLERANCE,
+    max_iter: int = MAX_ITER,
+    seed: int | np.random.Generator = 0,
+) -> Components:
+    """Find the independent components of rows whose moments and whitening are known; see `independent_components`."""
+    _check(starts, rows, tol, max_iter)
+    rng, n = np.random.default_rng(seed), len(prepared.data)
+    work = _Work(prepared, {"seed": rng, "starts": starts, "tol": tol, "max_iter": max_iter})
     left = None
     if rows == "auto":
-        found, left = _enough(work, len(data))
+        found, index, left = _enough(work, rng)
     else:
-        everything = rows == "all" or int(rows) >= len(data)
-        found = work.unmix(None if everything else np.sort(rng.permutation(len(data))[: int(rows)]))
-    return Components(white, found if whiten else _first(found, n_components), left)
+        everything = rows == "all" or int(rows) >= n
+        index = None if everything else np.sort(rng.permutation(n)[: int(rows)])
+        found = work.unmix(index)
+    return Components(prepared.whitening, found, left, index)
 
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What is the same for every subset of the rows."""
+    """The rows, and how any part of them is to be unmixed."""
 
-    data: Any
-    whitening: Whitening
-    contrast: Contrast
-    device: str
+    prepared: PreparedRows
     options: dict[str, Any]
-    rng: np.random.Generator
 
     def unmix(self, index: Array | None, start: Float | None = None) -> Unmixing:
-        """The components of some rows; those of a subset are found in its own whitening, which is the more precise."""
-        if index is None or self.options["covariance"] is not None:
-            source = passes_over(self.data, self.whitening, self.contrast, self.device, index)
-            return unmix_rows(source, self.whitening.inverse, seed=self.rng, start=start, **self.options)
-        own, to_own = self._own_whitening(index)
-        source = passes_over(self.data, own, self.contrast, self.device, index)
-        found = unmix_rows(source, own.inverse, seed=self.rng, start=start, **self.options)
-        rotation = polar(found.unmixing @ own.inverse @ to_own)  # white on all rows again
-        return replace(
-            found,
-            mean=self.whitening.mean,
-            unmixing=rotation @ self.whitening.matrix,
-            mixing=self.whitening.inverse @ rotation.T,
-        )
-
-    def _own_whitening(self, index: Array) -> tuple[Whitening, Float]:
-        """The whitening of a subset of rows, and the matrix (k, k) that leads there from the whitening of all rows."""
-        white = self.whitening
-        parts = (index[part] for part in row_chunks(len(index), self.data.shape[1]))
-        moments = moments_of(mapped(self.data[part], white.mean, white.matrix.T) for part in parts)
-        values, vectors = eigh(moments.finish())
-        values = np.maximum(values, 1e-12 * values[-1])  # fewer rows than components
-        to_own = (vectors / np.sqrt(values)) @ vectors.T
-        back = (vectors * np.sqrt(values)) @ vectors.T
-        mean = white.mean + white.inverse @ moments.mean
-        return replace(white, mean=mean, matrix=to_own @ white.matrix, inverse=white.inverse @ back), to_own
+        return self.prepared.subset(index).unmix(start=start, **self.options)
 
 
-def passes_over(
-    data: Any, white: Whitening, contrast: Contrast, device: str, index: Array | None = None
-) -> Passes | TorchPasses:
-    """The passes over rows: numpy on the CPU, torch on any other device."""
-    if device == "cpu":
-        if is_tensor(data):
-            data = data.detach().numpy() if str(data.dtype) != "torch.bfloat16" else data.float().numpy()
-        return Passes(data, white.mean, white.matrix, contrast, index=index)
-    return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
-
-
-def _whitening(
-    moments: Moments, n_components: int | float | None, whiten: bool, again: Any
-) -> tuple[Whitening, Float | None]:
-    """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
-    if whiten:
-        return whitening(moments, "pca", n_components, again=again), None
-    second = moments.finish() + np.outer(moments.mean, moments.mean)
-    one, d = np.eye(moments.d), moments.d
-    as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d)
-    return as_given, None if np.abs(second - one).max() < WHITE else second
-
-
-def _first(found: Unmixing, n_components: int | float | None) -> Unmixing:
+def first_components(found: Unmixing, n_components: int | float | None) -> Unmixing:
     """The first components of a rotation of given rows."""
     if n_components is None or n_components >= found.k:
         return found
@@ -163,18 +117,21 @@ def _first(found: Unmixing, n_components: int | float | None) -> Unmixing:
     return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
 
 
-def _enough(work: _Work, n: int) -> tuple[Unmixing, float]:
-    """Double two disjoint halves until they agree, then use both; all rows where they never do."""
-    order = work.rng.permutation(n)
-    half = max(2000, FIRST * work.whitening.retained)
+def _enough(work: _Work, rng: np.random.Generator) -> tuple[Unmixing, Array | None, float]:
+    """Double two disjoint halves until they agree, then use both; all rows (None) where they never do."""
+    white, n = work.prepared.whitening, len(work.prepared.data)
+    order = rng.permutation(n)
+    half = max(2000, FIRST * white.retained)
     while 2 * half < n:
         first, second = (work.unmix(np.sort(order[i * half : (i + 1) * half])) for i in range(2))
-        left = _apart(first, second, work.whitening) / 2  # both together err half as much as they differ
+        left = _apart(first, second, white) / 2  # both together err half as much as they differ
         if left <= TARGET:
-            return work.unmix(np.sort(order[: 2 * half]), _rotation(first, work.whitening)), left
+            index = np.sort(order[: 2 * half])
+            return work.unmix(index, _rotation(first, white)), index, left
         half *= min(8, max(2, int(np.ceil((left / TARGET) ** 2))))
     found = work.unmix(None)
-    return found, float(np.quantile(found.sampling_error[found.identified], 0.9)) if found.identified.any() else np.inf
+    sure = found.sampling_error[found.identified]
+    return found, None, float(np.quantile(sure, 0.9)) if sure.size else np.inf
 
 
 def _apart(first: Unmixing, second: Unmixing, white: Whitening) -> float:
@@ -188,16 +145,6 @@ def _apart(first: Unmixing, second: Unmixing, white: Whitening) -> float:
 def _rotation(found: Unmixing, white: Whitening) -> Float:
     """The rotation (k, k) of the whitened rows that gives the components."""
     return found.unmixing @ white.inverse
-
-
-def _chunks(data: Any, device: str) -> Iterator[Any]:
-    for part in row_chunks(*data.shape):
-        chunk = data[part]
-        if device != "cpu" and not is_tensor(chunk):
-            import torch
-
-            chunk = torch.from_numpy(np.array(chunk)).to(device)
-        yield chunk
 
 
 def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:
