@@ -8,6 +8,7 @@ import numpy as np
 
 from congruence.arrays import listing
 from congruence.resolve.solver import FREE
+from congruence.resolve.stabilities import ComponentStability
 from congruence.resolve.unmix import AGREES, Unmixing, advice
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 FEW_ROWS = 10  # n / (kurtosis + 3) is the number of rows that share a component among them; fewer are suspect
 
 
-def resampled_columns(found: Unmixing, stability: Any) -> dict[str, list[Any]]:
+def resampled_columns(found: Unmixing, stability: ComponentStability) -> dict[str, list[Any]]:
     """What resampling says of each component; None where the fit that was resampled has no such component."""
     other, agreement = stability.components.unmixing, stability.agreement
     match = np.abs(found.unmixing @ other.mixing)  # (k, k) correlations
@@ -86,7 +87,7 @@ def advice_on(result: Resolution) -> list[str]:
     if few:
         what = f"{len(few)} components are" if len(few) > 1 else "1 component is"
         notes.append(
-            f"{what} made by fewer than {FEW_ROWS} rows ({listing(few)}): look at the rows that have most of it, which "
-            "may be outliers"
+            f"{what} made by fewer than {FEW_ROWS} rows ({listing(few)}): outliers, perhaps; look at the rows that "
+            "have most of them"
         )
     return [*notes, *(() if result.stability is None else result.stability.notes)]

@@ -11,8 +11,10 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.resolve.components import Components
 from congruence.resolve.judging import advice_on, resampled_columns, verdict_on
-from congruence.resolve.portraits import EDGES, Portrait, portraits_of
+from congruence.resolve.portraits import Portrait, portraits_of
+from congruence.resolve.profile import EDGES
 from congruence.resolve.solver import FREE
+from congruence.resolve.stabilities import ComponentStability
 from congruence.results import json_text
 from congruence.tables import Table
 
@@ -26,7 +28,7 @@ class Resolution:
     d: int  # columns
     components: Components
     portraits: tuple[Portrait, ...]  # of the first components
-    stability: Any = None  # ComponentStability, where it was asked for
+    stability: ComponentStability | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -112,7 +114,7 @@ class Resolution:
             "components": self.table(),
             "edges": self.edges.tolist(),
             "portraits": [asdict(one) | {"counts": one.counts.tolist()} for one in self.portraits],
-            "stability": None if self.stability is None else self.stability.to_dict(),
+            "stability": None if self.stability is None else _without_profile(self.stability),
             "settings": dict(self.settings),
         }
 
@@ -125,7 +127,7 @@ def resolution_of(
     table: Table,
     found: Components,
     *,
-    stability: Any = None,
+    stability: ComponentStability | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Resolution:
     """Gather what was found about a table into one result; reads its rows once more.
@@ -142,3 +144,8 @@ def resolution_of(
         How they were found, for those who want to find them again.
     """
     return Resolution(table.name, table.n, table.d, found, portraits_of(table, found), stability, dict(settings or {}))
+
+
+def _without_profile(stability: ComponentStability) -> dict[str, Any]:
+    """Everything but the histograms, which the portraits have."""
+    return {name: value for name, value in stability.to_dict().items() if name != "profile"}
