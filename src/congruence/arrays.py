@@ -126,9 +126,9 @@ def listing(values: Any, most: int = 5) -> str:
     return shown + (", ..." if len(values) > most else "")
 
 
-def row_chunks(n: int, d: int) -> Iterator[slice]:
-    """Slices that walk over n rows of d float64 values in pieces of about `CHUNK_BYTES`."""
-    step = max(1, CHUNK_BYTES // (8 * max(1, d)))
+def row_chunks(n: int, d: int, size: int | None = None) -> Iterator[slice]:
+    """Slices that walk over n rows of d float64 values in pieces of about `size` bytes (`CHUNK_BYTES` by default)."""
+    step = max(1, (size or CHUNK_BYTES) // (8 * max(1, d)))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
 

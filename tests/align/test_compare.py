@@ -412,6 +412,8 @@ def test_the_consensus_comes_along_when_asked_for(rng):
     [
         ([1, 2], "steps must have one entry for each of the 3 runs, not 2"),
         ([1, 3, 2], "steps must rise from run to run, but are 1, 3, 2"),
+        ([1, 2, np.nan], "steps must rise from run to run, but are 1, 2, nan"),
+        ([1, 2, np.inf], "steps must rise from run to run, but are 1, 2, inf"),
     ],
 )
 def test_wrong_steps_are_named(steps, message, rng):

@@ -100,7 +100,7 @@ def test_five_trainings_of_a_graph_network_share_most(data_folder):
 
 def test_numbers_are_plain(rng):
     result = consensus(runs(rng), **QUICK).to_dict()
-    assert set(result) == {"group", "diameter", "runs", "null", "iterations", "converged"}
+    assert set(result) == {"group", "diameter", "diameter_exact", "runs", "null", "iterations", "converged"}
     assert set(result["runs"]) == {"run0", "run1", "run2"}
 
 
@@ -109,5 +109,19 @@ def test_wrong_options_are_named(rng):
         consensus(runs(rng), group="linear")
     with pytest.raises(InputError, match="normalize must be None or 'cosine', not 'l2'"):
         consensus(runs(rng), normalize="l2")
+    with pytest.raises(InputError, match="folds must be a whole number of at least 2, not 1"):
+        consensus(runs(rng), folds=1)
+    with pytest.raises(InputError, match="seed must be a whole number of at least 0, not -1"):
+        consensus(runs(rng), seed=-1)
+    with pytest.raises(InputError, match=r"run1 has rows that are all zero and so have no direction \(row 2\)"):
+        consensus([np.ones((10, 2)), np.where(np.arange(10)[:, None] == 2, 0, np.ones((10, 2)))], normalize="cosine")
     with pytest.raises(InputError, match="all rows of the consensus are equal"):
         consensus([np.ones((10, 2)), np.ones((10, 2))])
+
+
+def test_a_diameter_that_was_not_searched_to_the_end_is_said(rng, monkeypatch):
+    from congruence.maps import diameter
+
+    assert consensus(runs(rng), nulls=0).to_dict()["diameter_exact"]
+    monkeypatch.setattr(diameter, "CPU_PAIRS", 0)
+    assert not consensus(runs(rng), nulls=0).to_dict()["diameter_exact"]

@@ -48,3 +48,11 @@ def test_rows_are_ranked_by_a_group_that_was_compared(runs):
     assert result.moved("rigid").group == "rigid"
     with pytest.raises(InputError, match="rows can be ranked by rigid, linear of this comparison, not by 'similarity'"):
         result.moved("similarity")
+
+
+@pytest.mark.parametrize("name", ["row", "Metadata_row"])
+def test_metadata_of_the_same_name_stays_beside_the_row_number(runs, name):
+    plate = {name: np.arange(100) % 8}
+    table = compare([Table(x, run, None, plate) for run, x in runs.items()], **QUICK).moved().to_table()
+    assert table.metadata["Metadata_row_number"][0] == 42
+    assert table.metadata[name][0] == 42 % 8

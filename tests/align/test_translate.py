@@ -174,9 +174,23 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
     [
         ({"group": "affine"}, "group must be 'auto', identity, permutation, rigid, similarity, linear, not 'affine'"),
         ({"normalize": "l2"}, "normalize must be None or 'cosine', not 'l2'"),
+        ({"require": 90}, "require must be a share above 0 and at most 1, such as 0.9, not 90"),
+        ({"require": float("nan")}, "require must be a share above 0 and at most 1"),
+        ({"folds": 1}, "folds must be a whole number of at least 2, not 1"),
+        ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
+        ({"bootstrap": -1}, "bootstrap must be a whole number of at least 0, not -1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
         ({"labels": np.zeros(3)}, r"labels must have one label per row, shape \(20,\), but has shape \(3,\)"),
         ({"labels": "topic"}, "labels='topic' names a metadata column, but arrays have none"),
         ({"labels": np.zeros(20, int)}, "labels have a single class"),
+        ({"labels": np.arange(20) == 3}, "labels have a single class in some fold"),
+        ({"labels": np.arange(20)}, "labels have 20 classes in 20 rows, too many to learn; to regress numbers"),
+        ({"labels": np.ones(20)}, "labels never change"),
+        ({"labels": np.eye(20, 2) * [[0, 1]]}, "labels never change, or have a column that never does"),
+        ({"labels": np.full((20, 2), np.nan)}, r"labels has NaN or infinite values \(row 0, 1, 2, 3, 4, ...\)"),
+        ({"labels": np.array([["a", "b"]] * 20)}, "labels must be text or numbers .or a matrix of numbers., but"),
+        ({"labels": np.arange(20).astype("M8[D]")}, "labels must be text or numbers .*datetime64"),
     ],
 )
 def test_wrong_options_are_named(change, message, rng):
@@ -190,3 +204,95 @@ def test_rows_of_another_width_are_refused(rng):
         translate(old, new, **QUICK).translator(new[:, :5])
     with pytest.raises(InputError, match="all rows of old are equal"):
         translate(np.ones((20, 2)), rng.normal(size=(20, 2)))
+
+
+@pytest.mark.parametrize("zero", ["old", "new"])
+def test_rows_without_a_direction_are_refused_for_cosine_embeddings(zero, rng):
+    given = dict(zip(("old", "new"), models(rng), strict=True))
+    given[zero][3] = 0
+    with pytest.raises(InputError, match=rf"{zero} has rows that are all zero and so have no direction \(row 3\)"):
+        translate(**given, normalize="cosine", **QUICK)
+
+
+@pytest.mark.parametrize("n", [5, 11, 30])
+def test_few_rows_are_never_a_go(n, rng):
+    """With 11 rows, the 10 nearest are all others: even unrelated vectors find them."""
+    unrelated = translate(*rng.normal(size=(2, n, 3)), **QUICK)
+    same = translate(*[rng.normal(size=(n, 3))] * 2, **QUICK)
+    assert unrelated.decision != "go"
+    assert same.decision == "unsure"
+    assert "too many for a go: pair more than 100 rows" in same.verdict
+
+
+def test_any_of_equally_near_vectors_is_as_good(rng):
+    old = rng.integers(0, 2, size=(400, 8)).astype(float)  # vectors repeat, and many distances are equal
+    retrieval = translate(old, old @ ortho_group.rvs(8, random_state=0), group="rigid", **QUICK).certificate.retrieval
+    assert (retrieval.recall_1.mean, retrieval.recall_10.mean, retrieval.itself) == (1, 1, 1)
+
+
+def test_retrieval_does_not_depend_on_where_the_origin_is(rng):
+    old, new = models(rng)
+    far = translate(old + 1e8, new, group="similarity", **QUICK).certificate.retrieval
+    near = translate(old, new, group="similarity", **QUICK).certificate.retrieval
+    assert_allclose(far.recall_10.mean, near.recall_10.mean, atol=0.01)
+
+
+def test_drift_is_unknown_where_a_linear_map_fits_everything(rng):
+    old = rng.normal(size=(60, 80))
+    drift = translate(old, old**2, group="linear", **QUICK).certificate.drift
+    assert np.isnan(drift.share)
+    assert not drift.found
+
+
+@pytest.mark.parametrize("group", ["identity", "permutation", "rigid", "similarity", "linear"])
+def test_the_error_is_that_of_the_vectors_delivered(group, rng):
+    """Of a wider new model, what does not fit into the old dimensions is cut off and cannot be wrong."""
+    old = rng.laplace(size=(300, 4))
+    new = np.hstack([old, rng.laplace(size=(300, 2))]) @ ortho_group.rvs(6, random_state=0)
+    found = translate(old, new, group=group, **QUICK)
+    errors = np.linalg.norm(found.translator(new) - old, axis=1) / found.diameter
+    assert_allclose(found.candidates[group].mean, errors.mean(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_map_to_fewer_dimensions_has_no_way_back(rng):
+    old = rng.laplace(size=(300, 4))
+    translator = translate(old, np.hstack([old, old[:, :2]]), group="rigid", **QUICK).translator
+    with pytest.raises(NotInvertibleError, match="takes 6 dimensions to 4, so it has no inverse; fit the way back"):
+        translator.inverse(old)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("normalize", [None, "cosine"])
+def test_float32_vectors_of_any_size_are_translated(scale, normalize, rng):
+    old, new = models(rng, noise=0)
+    small = (scale * (new - 1)).astype(np.float32)
+    carried = translate(old / scale, small, normalize=normalize, **QUICK).translator(small)
+    expected = old / np.linalg.norm(old, axis=1)[:, None] if normalize else old / scale
+    assert_allclose(carried, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+def test_values_beyond_float16_are_refused(rng):
+    old, new = models(rng)
+    half = new.astype(np.float16)
+    with pytest.raises(InputError, match="translated values are too large for float16; convert x to float32"):
+        translate(1e6 * old, half, **QUICK).translator(half)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"d_new": "abc"}, {"d_new": 9}, {"d_old": -2}, {"d_old": None}, {"d_old": True}, {"normalize": "l2"}]
+)
+def test_a_damaged_translator_is_refused(damage, rng, tmp_path):
+    about = {"normalize": None, "d_new": 3, "d_old": 3} | damage
+    fit_map(*rng.normal(size=(2, 20, 3))).save(tmp_path / "up.safetensors", **about)
+    with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header says"):
+        load_translator(tmp_path / "up.safetensors")
+
+
+def test_a_shaky_base_is_said(rng, monkeypatch):
+    from congruence.maps import diameter
+
+    monkeypatch.setattr(diameter, "CPU_PAIRS", 0)
+    found = translate(*models(rng, n=600), cluster=np.arange(600) % 3, **QUICK)
+    few, between = found.advice
+    assert few.startswith("There are only 3 clusters")
+    assert between.startswith("The diameter of old was not searched to the end: it lies between")

@@ -46,6 +46,7 @@ def test_components_keep_ids_metadata_and_dtype(folder, capsys):
     assert components.values.dtype == np.float32
     assert_allclose(np.cov(components.values, rowvar=False, bias=True), np.eye(6), atol=1e-4)
     assert list(components.ids) == list(given.ids)
+    assert "doc_id" in pq.read_schema("c.parquet").names
     assert list(components.metadata["Metadata_topic"]) == list(given.metadata["topic"])
     assert list(load_ica("m.safetensors").feature_names_in_) == [f"emb_{i}" for i in range(7)]
 
@@ -198,7 +199,8 @@ def test_ids_need_not_be_unique(folder, capsys):
         (["e.npy", "--out", "e.npy"], "would overwrite the input e.npy"),
         (["e.npy", "--out", "c.txt"], "the suffix '.txt' is not one of"),
         (["e.parquet", *QUICK, "--out", "c.npy"], ".npy would lose the ids or metadata; use .parquet"),
-        (["e.npy", "--model", "m.npy"], "--model m.npy must end in .safetensors"),
+        (["e.npy", "--model", "m.npy"], "--model m.npy would be taken for an embedding table"),
+        (["e.npy", "--model", "m.bin"], "--model m.bin must end in .safetensors"),
         (["e.npy", "--out", "a/b.npy"], "the folder a does not exist"),
         (["e.npy", "--report", "r.html", "--json", "r.html"], "would overwrite --report"),
         (["e.npy", "--components", "many"], "--components takes a number such as 64"),

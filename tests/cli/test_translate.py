@@ -108,3 +108,33 @@ def test_missing_values_are_named_by_their_row_in_the_whole_table(folder, capsys
     assert code == 2
     assert "holed.parquet has NaN or infinite values (row 400)" in err
     assert not (folder / "o.parquet").exists()
+
+
+def test_missing_labels_are_named(folder, capsys):
+    table = pq.read_table("old.parquet")
+    pq.write_table(table.append_column("score", pa.array([float("nan"), *range(499)])), "old.parquet")
+    code, _, err = run(capsys, *FIT, "--labels", "score")
+    assert (code, err) == (2, "congruence: labels has NaN or infinite values (row 0)\n")
+
+
+def test_translated_tables_keep_the_name_of_their_ids(folder, capsys):
+    run(capsys, *FIT, "--map", "up.safetensors")
+    options = ["--id", "doc_id", "--features", "emb_*"]
+    for out in ("back.parquet", "back.csv"):
+        assert run(capsys, "apply", "up.safetensors", "new.parquet", *options, "--out", out)[0] == 0
+        assert set(read_table(out, id="doc_id", features="emb_*").ids) == {f"doc{i}" for i in range(500)}
+
+
+def test_outputs_that_cannot_be_written_are_refused_before_the_work(folder, capsys):
+    code, _, err = run(capsys, *FIT, "--map", "new_full.parquet")
+    assert (code, (folder / "new_full.parquet").exists()) == (2, False)
+    assert "--map new_full.parquet would be taken for an embedding table" in err
+    code, _, err = run(capsys, "apply", "missing.safetensors", "new.parquet", "--out", "back.txt")
+    assert code == 2
+    assert "the suffix '.txt' is not one of" in err
+
+
+def test_a_zarr_store_is_replaced_by_applying_again(folder, capsys):
+    run(capsys, *FIT, "--map", "up.safetensors")
+    command = ["apply", "up.safetensors", "new.parquet", "--id", "doc_id", "--features", "emb_*", "--out", "back.zarr"]
+    assert [run(capsys, *command)[0] for _ in range(2)] == [0, 0]

@@ -139,7 +139,14 @@ def training_by_hand(steps=(1, 10, 100, 1000, 10_000, 100_000), **changes):
 
 def consensus_by_hand(names, **changes):
     held_out = {name: HeldOut(0.01 * (i + 1), 0.009 * (i + 1), 0.011 * (i + 1)) for i, name in enumerate(names)}
-    still = {"values": np.zeros((400, 2)), "maps": {}, "errors": {}, "diameter": 3.2, "iterations": 7}
+    still = {
+        "values": np.zeros((400, 2)),
+        "maps": {},
+        "errors": {},
+        "diameter": 3.2,
+        "diameter_exact": True,
+        "iterations": 7,
+    }
     fields = {"group": "similarity", "held_out": held_out, "null": 0.21, "converged": True} | still
     return Consensus(**(fields | changes))
 

@@ -13,6 +13,7 @@ from congruence.resolve.drawing import units_of
 from congruence.resolve.icasso import cluster_components, quality_index
 from congruence.resolve.profile import profile_components
 from congruence.resolve.samples import prepare_rows
+from congruence.resolve.stabilities import Agreement
 
 FEW = {"restarts": 3, "bootstrap": 6}
 
@@ -57,6 +58,14 @@ def test_axes_of_a_ring_are_not_gaussian_and_yet_unstable(rng):
     assert sorted(found.verdict) == ["stable", "unstable", "unstable"]
     ring = found.verdict == "unstable"
     assert found.quality[ring].max() < found.quality[~ring].min() - 0.1
+
+
+def test_a_component_must_come_back_from_every_start_and_nearly_every_draw():
+    draws = np.ones((20, 3))
+    draws[:2, 2] = 0.5
+    agreement = Agreement(restarts=np.array([[1.0, 0.8, 1.0], [1.0, 1.0, 1.0]]), bootstrap=draws)
+    assert agreement.holds().tolist() == [True, False, False]
+    assert_allclose([agreement.restarts_min[1], agreement.restarts_mean[1], agreement.median[2]], [0.8, 0.9, 1])
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(rng):

@@ -171,12 +171,35 @@ def test_chunks_that_do_not_make_a_matrix_are_refused(chunks, message):
         spill_chunks(chunks, "runs")
 
 
-@pytest.mark.usefixtures("spilling")
-def test_chunks_that_fill_the_disk_are_refused(monkeypatch):
-    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "write", full)
-    sentence = "x could not be kept on disk: No space left on device; TMPDIR names another folder"
-    with pytest.raises(TableError, match=sentence):
-        spill_chunks([X])
+SMALL_DISK = """
+import resource
+import numpy as np
+from congruence.errors import TableError
+from congruence.tables import spill
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
+spill.SPILL_BYTES = 0
+for rows, count in [(10_000, 1), (100, 1000), (8180, 2), (7, 3000)]:
+    try:
+        spill.spill_chunks([np.ones((rows, 1))] * count)
+    except TableError as error:
+        print(error)
+"""
+
+
+def test_chunks_that_fill_the_disk_are_refused(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_DISK], env=environment, capture_output=True, text=True, check=True
+    )
+    sentence = "x could not be kept on disk: File too large; TMPDIR names another folder"
+    assert done.stdout.splitlines() == [sentence] * 4
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_goes_wrong_in_the_chunks_themselves_is_handed_on():
+    with pytest.raises(FileNotFoundError):
+        spill_chunks(np.load(name) for name in ["nowhere.npy"])
 
 
 @given(index=st.lists(st.integers(0, 9), min_size=1))

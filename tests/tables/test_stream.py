@@ -1,4 +1,5 @@
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
@@ -71,3 +72,12 @@ def test_the_schema_of_the_file_says_which_column_is_the_id(table, tmp_path):
     write_table(table, tmp_path / "in.parquet")
     write_stream(stream_table(tmp_path / "in.parquet"), tmp_path / "out.parquet")
     assert pq.read_schema(tmp_path / "out.parquet").metadata[b"congruence.id"] == b"id"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".arrow"])
+def test_whole_numbers_may_be_missing_in_later_chunks_only(suffix, tmp_path):
+    age = pa.array([*range(2000), None], pa.int64())
+    pq.write_table(pa.table({"emb_0": np.arange(2001.0), "Metadata_age": age}), tmp_path / "in.parquet")
+    path = tmp_path / f"out{suffix}"
+    write_stream(stream_table(tmp_path / "in.parquet"), path)
+    assert_array_equal(read_table(path).metadata["Metadata_age"], [*range(2000), np.nan])

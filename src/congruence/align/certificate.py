@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, to_numpy
+from congruence.arrays import Array, Float, Rows, listing, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, row_errors
@@ -27,9 +27,9 @@ class Retrieval:
     """How well translated vectors query an index of old vectors; every share from 0 to 1, higher is better.
 
     `recall_k`: the share of a row's k true nearest old vectors (found by its old vector) that its translated vector
-    finds; `itself`: how often the nearest old vector is the row's own; `rank_agreement`: the mean Spearman
-    correlation of the two rankings of the whole index; `before`: recall_10 of untranslated vectors; `chance`: recall_10
-    of random ones.
+    finds, any of equally near ones; `itself`: how often the nearest old vector is the row's own; `rank_agreement`: the
+    mean Spearman correlation of the two rankings of the whole index; `before`: recall_10 of untranslated vectors;
+    `chance`: recall_10 of random ones.
     """
 
     recall_1: HeldOut
@@ -93,18 +93,18 @@ class Certificate:
 def measure_retrieval(old: Float, carried: Float, new: Float, unit: Array, plan: Protocol) -> Retrieval:
     """Query the old vectors with translated ones, and compare with what the true old vectors find."""
     k = min(10, len(old) - 1)
+    # Distances are differences of squares, which would drown in the square of a large mean.
+    old, carried, padded = (z - old.mean(0) for z in (old, carried, _fitted_to(new, old.shape[1])))
     squares = (old * old).sum(1)
-    padded = _fitted_to(new, old.shape[1])
     hits = {name: np.empty(len(old)) for name in ("one", "ten", "itself", "before")}
     for start in range(0, len(old), _BLOCK):
         part = np.arange(start, min(start + _BLOCK, len(old)))
         truth, found, raw = (squares - 2 * z[part] @ old.T for z in (old, carried, padded))
-        hits["itself"][part] = found.argmin(1) == part
+        hits["itself"][part] = (old[found.argmin(1)] == old[part]).all(1)
         for distances in (truth, found, raw):
             distances[np.arange(len(part)), part] = np.inf
-        hits["one"][part] = truth.argmin(1) == found.argmin(1)
-        top = [np.argpartition(distances, k - 1, axis=1)[:, :k] for distances in (truth, found, raw)]
-        hits["ten"][part], hits["before"][part] = (_shared(top[0], other) for other in top[1:])
+        hits["one"][part] = _recall(truth, found, 1, squares[part])
+        hits["ten"][part], hits["before"][part] = (_recall(truth, z, k, squares[part]) for z in (found, raw))
     return Retrieval(
         recall_1=_with_interval(hits["one"], unit, plan),
         recall_10=_with_interval(hits["ten"], unit, plan),
@@ -115,9 +115,16 @@ def measure_retrieval(old: Float, carried: Float, new: Float, unit: Array, plan:
     )
 
 
-def _shared(a: Array, b: Array) -> Float:
-    """The share of common entries in each row of two tables of neighbours, shape (m,)."""
-    return np.asarray((a[:, :, None] == b[:, None, :]).any(2).mean(1))
+def _recall(truth: Float, found: Float, k: int, squares: Float) -> Float:
+    """The share of the k nearest by `found` that are no farther than the k-th nearest by `truth`, shape (m,).
+
+    Both are squared distances less the query's own square. Rows as far as the k-th are as good as it: where vectors
+    repeat, which of them comes first is rounding.
+    """
+    nearest = np.argpartition(found, k - 1, axis=1)[:, :k]
+    reach = np.partition(truth, k - 1, axis=1)[:, k - 1]
+    reach = reach + 1e-12 * (2 * squares + reach)  # the rounding of a difference of squares
+    return np.asarray((np.take_along_axis(truth, nearest, axis=1) <= reach[:, None]).mean(1))
 
 
 def _with_interval(values: Float, unit: Array, plan: Protocol) -> HeldOut:
@@ -136,9 +143,35 @@ def _rank_agreement(old: Float, carried: Float, seed: int) -> float:
     return float(np.mean((centred[0] * centred[1]).sum(1) / np.maximum(norms[0] * norms[1], 1e-300)))
 
 
+def check_labels(labels: Array) -> None:
+    """Refuse, before any work, labels from which no probe can learn."""
+    kind = labels.dtype.kind
+    if kind in "cMm" or (labels.ndim == 2 and kind not in "biuf"):
+        raise InputError(f"labels must be text or numbers (or a matrix of numbers), but their dtype is {labels.dtype}")
+    if kind == "f":
+        bad = np.flatnonzero(~np.isfinite(labels.reshape(len(labels), -1)).all(1))
+        if bad.size:
+            raise InputError(f"labels has NaN or infinite values (row {listing(bad)})")
+    if not _are_classes(labels):
+        if (labels == labels[:1]).all(0).any():
+            raise InputError("labels never change, or have a column that never does, so there is nothing to predict")
+        return
+    classes = len(np.unique(labels))
+    if classes < 2:
+        raise InputError("labels have a single class, so no probe can be trained")
+    if classes > len(labels) / 2:
+        raise InputError(
+            f"labels have {classes} classes in {len(labels)} rows, too many to learn; to regress numbers give floats"
+        )
+
+
+def _are_classes(labels: Array) -> bool:
+    return labels.ndim == 1 and labels.dtype.kind != "f"
+
+
 def measure_probe(old: Float, carried: Float, new: Float, labels: Array, fold: Array) -> Probe:
     """Train linear probes on old vectors of some folds; score old, translated and new vectors of the other."""
-    classes = labels.ndim == 1 and labels.dtype.kind not in "fc"
+    classes = _are_classes(labels)
     inputs = {"ideal": old, "after": carried, "before": _fitted_to(new, old.shape[1])}
     scores: dict[str, list[float]] = {name: [] for name in (*inputs, "baseline")}
     for k in np.unique(fold):
@@ -209,7 +242,7 @@ def measure_drift(x: Rows, y: Rows, plan: Protocol) -> Drift:
     paired = sums_of(*few)
     axes, singular = paired.source.axes
     k = min(DRIFT_COMPONENTS, axes.shape[1])
-    if k == 0 or len(test) < 2:
+    if k == 0 or len(test) < 2 or axes.shape[1] >= len(train) - 1:  # a map through all rows leaves nothing to see
         return Drift(float("nan"), False)
     whiten = axes[:, :k] / singular[:k] * np.sqrt(len(train) / k)
     solution = paired.source.solve(paired.cross)

@@ -16,13 +16,13 @@ from congruence.align.inputs import gather
 from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import MEASURES, chosen
 from congruence.align.similarities.sides import Both
-from congruence.align.verdict import advice_on_clusters, advice_on_rows, judge, summarise
+from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, judge, summarise
 from congruence.arrays import Rows, resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
-from congruence.maps.nearness import Fit, Nearness, Protocol, measure, protocol
+from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
 
 ROUTES = (*GROUPS, "ica")
@@ -93,8 +93,8 @@ def compare(
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
     measures = chosen(similarities)
-    counts = {"folds": (folds, 2), "nulls": (nulls, 0), "bootstrap": (bootstrap, 0), "seed": (seed, 0)}
-    _check_options(groups, directions, normalize, counts)
+    _check_options(groups, directions)
+    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
     inputs = gather(runs, cluster, drop_missing)
     engine = resolve_device(device, *inputs.values)
     plan = protocol(
@@ -141,9 +141,7 @@ def compare(
     )
 
 
-def _check_options(
-    groups: Sequence[str], directions: str, normalize: str | None, counts: Mapping[str, tuple[int, int]]
-) -> None:
+def _check_options(groups: Sequence[str], directions: str) -> None:
     if isinstance(groups, str) or not groups:
         raise InputError(f"groups must be a list of some of {', '.join(ROUTES)}, not {groups!r}")
     for group in groups:
@@ -153,13 +151,6 @@ def _check_options(
         raise InputError(f"groups names one twice: {', '.join(groups)}")
     if directions not in ("forward", "both"):
         raise InputError(f"directions must be 'forward' or 'both', not {directions!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
-    for name, (value, least) in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if counts["seed"][0] >= 2**32:
-        raise InputError(f"seed must be below 2**32, not {counts['seed'][0]}")
 
 
 def _pairs(runs: int, directions: str) -> list[tuple[int, int]]:
@@ -171,7 +162,7 @@ def _series(steps: Sequence[float], names: Sequence[str], directions: str) -> li
     """Each checkpoint onto the next, and each onto the last."""
     if len(steps) != len(names):
         raise InputError(f"steps must have one entry for each of the {len(names)} runs, not {len(steps)}")
-    if any(later <= earlier for earlier, later in pairwise(steps)):
+    if not all(np.isfinite(steps)) or any(later <= earlier for earlier, later in pairwise(steps)):
         raise InputError(f"steps must rise from run to run, but are {', '.join(f'{s:g}' for s in steps)}")
     if directions != "forward":
         raise InputError("a series of checkpoints is compared forward only; leave directions out")
@@ -283,12 +274,8 @@ def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str], plan: Protoc
     if clusters is not None:
         notes.append(clusters)
         warnings.warn(clusters, FewRowsWarning, stacklevel=3)
-    inexact = [run for run in prepared if "diameter" in run.__dict__ and not run.diameter.exact]
-    for run in inexact:
-        notes.append(
-            f"The diameter of {run.name} was not searched to the end: it lies between {run.diameter.low:.4g} and "
-            f"{run.diameter.high:.4g}, and errors are divided by the lower bound, so they are upper estimates."
-        )
+    measured = [run for run in prepared if "diameter" in run.__dict__]
+    notes += [note for run in measured if (note := advice_on_diameter(run.name, run.diameter))]
     dead = [f"{run.dead} of {run.rows.d} in {run.name}" for run in prepared if run.dead]
     if dead:
         notes.append(f"Some dimensions never change (dead units): {', '.join(dead)}.")

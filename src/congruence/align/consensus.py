@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from congruence.align.inputs import gather
+from congruence.align.prepared import prepare
 from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.diameter import rows_diameter
 from congruence.maps.groups import Map
-from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, protocol, repairing
-from congruence.maps.sums import PairSums, RunSums, pair_sums, run_sums
+from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, check_method, protocol, repairing
+from congruence.maps.sums import PairSums, RunSums, pair_sums
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-7  # on the fall of the loss in one round, as a share of the runs' total variance
@@ -38,6 +39,7 @@ class Consensus:
     values: Float = field(repr=False)  # (n, d)
     maps: dict[str, Map] = field(repr=False)
     diameter: float
+    diameter_exact: bool  # or only the longest distance that was found
     held_out: dict[str, HeldOut]
     null: float
     errors: dict[str, Float] = field(repr=False)  # each (n,)
@@ -49,6 +51,7 @@ class Consensus:
         return {
             "group": self.group,
             "diameter": self.diameter,
+            "diameter_exact": self.diameter_exact,
             "runs": {
                 name: {"held_out": {"mean": held.mean, "low": held.low, "high": held.high}}
                 for name, held in self.held_out.items()
@@ -97,13 +100,13 @@ def consensus(
     """
     if group not in ("rigid", "similarity"):
         raise InputError(f"group must be 'rigid' or 'similarity', not {group!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
     inputs = gather(runs, cluster, drop_missing)
     engine = resolve_device(device, *inputs.values)
     rows = [Rows(values, engine, normalize == "cosine") for values in inputs.values]
     plan = protocol(rows[0].n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
-    return consensus_of(inputs.names, [run_sums(r, plan.folds) for r in rows], plan, group, nulls)
+    sums = [prepare(name, r, plan).sums for name, r in zip(inputs.names, rows, strict=True)]
+    return consensus_of(inputs.names, sums, plan, group, nulls)
 
 
 def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, group: str, nulls: int) -> Consensus:
@@ -115,7 +118,8 @@ def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, grou
         warnings.warn(f"the consensus did not settle in {MAX_ITERATIONS} rounds", NotConvergedWarning, stacklevel=3)
     maps = [_map_of(s, None, matrix, group) for s, matrix in zip(sums, fit.matrices, strict=True)]
     values = _mean_of_mapped(maps, rows, np.arange(rows[0].n))
-    diameter = rows_diameter(Rows(values)).value
+    found = rows_diameter(Rows(values))
+    diameter = found.value
     if diameter == 0:
         raise InputError("all rows of the consensus are equal, so distances to it cannot be put in proportion")
     errors = _held_out_errors(sums, pairs, plan, group, fit.turns) / diameter
@@ -129,6 +133,7 @@ def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, grou
         values=values,
         maps=dict(zip(names, maps, strict=True)),
         diameter=diameter,
+        diameter_exact=found.exact,
         held_out=dict(zip(names, held, strict=True)),
         null=float(np.mean(null)) if null else float("nan"),
         errors=dict(zip(names, errors, strict=True)),

@@ -42,7 +42,7 @@ class MovedRows:
         """A table, most moved first: columns `moved` and `moved_RUN`; ids and metadata, and the row number, beside."""
         order = self.order
         columns = {"moved": self.disagreement} | {f"moved_{name}": values for name, values in self.by_run.items()}
-        metadata = {"Metadata_row": order} | {name: column[order] for name, column in self.metadata.items()}
+        metadata = {self._row_name(): order} | {name: column[order] for name, column in self.metadata.items()}
         return Table(
             np.column_stack(list(columns.values()))[order],
             "moved",
@@ -50,6 +50,13 @@ class MovedRows:
             metadata,
             tuple(columns),
         )
+
+    def _row_name(self) -> str:
+        """A name for the column of row numbers that no metadata has: plates, for one, have rows of their own."""
+        name = "Metadata_row"
+        while {name, name.removeprefix("Metadata_")} & set(self.metadata):
+            name += "_number"
+        return name
 
 
 def moved_rows(comparison: Comparison, group: str | None = None) -> MovedRows:

@@ -7,7 +7,7 @@ map: a few thousand rows embedded by both are enough to fit it, and held-out row
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,24 +16,28 @@ import numpy as np
 
 from congruence.align.certificate import (
     Certificate,
+    check_labels,
     learning_curve,
     measure_drift,
     measure_probe,
     measure_retrieval,
 )
 from congruence.align.inputs import gather
-from congruence.align.verdict import advice_on_rows, clearly_better, percent
+from congruence.align.prepared import prepare
+from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, clearly_better, percent
 from congruence.arrays import Array, Float, Rows, as_matrix, float64_beside, like, resolve_device, row_chunks, to_numpy
-from congruence.errors import InputError
-from congruence.maps.diameter import rows_diameter
+from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, fit_group, load_map, read_about
-from congruence.maps.nearness import Nearness, Protocol, measure, protocol
-from congruence.maps.sums import PairSums, pair_sums, run_sums
+from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
+from congruence.maps.pair_bounds import library
+from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.results import json_text
 
 CANDIDATES = ("rigid", "similarity", "linear")
 EVALUATED_ROWS = 10_000  # retrieval is quadratic: more rows than this are sampled
 REQUIRED_RECALL = 0.9
+HALF = 65504  # the largest float16
+BY_CHANCE = 0.1  # a share of neighbours that random vectors find: from here on recall says too little for a go
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +59,20 @@ class Translator:
 
     def inverse(self, y: Any) -> Any:
         """Translate rows of the old space into the new one; a map that loses information refuses."""
+        if self.d_new > self.d_old:
+            raise NotInvertibleError(
+                f"this map takes {self.d_new} dimensions to {self.d_old}, so it has no inverse; "
+                "fit the way back with old and new exchanged"
+            )
         return self._carry(y, self.map.inverse(), self.d_old, self.d_new)
 
     def _carry(self, x: Any, h: Map, width: int, out: int) -> Any:
         x = as_matrix(x, "x", finite=False)
         if x.shape[1] != width:
             raise InputError(f"x has {x.shape[1]} columns, but this map was fitted for {width}")
-        single = str(x.dtype).removeprefix("torch.") == "float32"
         matrix, before = h.matrix[:width, :out], h.source_mean[:width]
+        dtype = str(x.dtype).removeprefix("torch.")
+        single = dtype == "float32" and 1e-30 < np.abs(matrix).max() < 1e30  # else the map is beyond float32
         # Rows minus the rounded mean are exact enough in float32; what rounding the mean left out is added at the end.
         rounded = before.astype(np.float32).astype(np.float64) if single else before
         shift = h.target_mean[:out] - (before - rounded) @ matrix - h.source_mean[width:] @ h.matrix[width:, :out]
@@ -70,7 +80,10 @@ class Translator:
         parts = (like(part, x) if single else float64_beside(part, x) for part in (rounded, matrix, shift))
         mean, matrix, shift = parts
         carried = ((_on_sphere(rows) if self.normalize else rows) - mean) @ matrix + shift
-        return like(_on_sphere(carried) if self.normalize else carried, x)
+        carried = _on_sphere(carried) if self.normalize else carried
+        if dtype == "float16" and abs(carried).max() > HALF:
+            raise InputError("translated values are too large for float16; convert x to float32")
+        return like(carried, x)
 
     def save(self, path: str | Path, **about: Any) -> None:
         """Write as safetensors with a JSON header; it loads on any machine with `load_translator`."""
@@ -82,7 +95,10 @@ def load_translator(path: str | Path) -> Translator:
     h, about = load_map(path), read_about(path)
     if not {"normalize", "d_new", "d_old"} <= set(about):
         raise InputError(f"{path} holds a map, but not one made by translate; apply it with load_map")
-    return Translator(h, about["normalize"], int(about["d_new"]), int(about["d_old"]))
+    widths = [about["d_new"], about["d_old"]]
+    if about["normalize"] not in (None, "cosine") or not all(type(d) is int and 0 < d <= h.width for d in widths):
+        raise InputError(f"{path} does not hold a translator: its header says {about}")
+    return Translator(h, about["normalize"], *widths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,25 +187,32 @@ def translate(
     """
     if group not in ("auto", "identity", "permutation", *CANDIDATES):
         raise InputError(f"group must be 'auto', identity, permutation, {', '.join(CANDIDATES)}, not {group!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
+    if not 0 < require <= 1:
+        raise InputError(f"require must be a share above 0 and at most 1, such as 0.9, not {require!r}")
     inputs = gather({"old": old, "new": new}, cluster, drop_missing, labels)
+    if inputs.labels is not None:
+        check_labels(inputs.labels)
     engine = resolve_device(device, *inputs.values)
     y, x = (Rows(values, engine, normalize == "cosine") for values in inputs.values)
     plan = protocol(y.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
-    diameter = rows_diameter(y)
-    if diameter.value == 0:
-        raise InputError("all rows of old are equal, so there is no space to translate into")
+    target, source = prepare("old", y, plan), prepare("new", x, plan)
+    diameter = target.diameter
     step = _Counter(progress, 1 + nulls + 4)
-    sums = pair_sums(run_sums(x, plan.folds), run_sums(y, plan.folds))
+    sums = pair_sums(source.sums, target.sums)
     tried = CANDIDATES if group == "auto" else (group,)
     fits = {name: partial(_fit, name) for name in tried}
-    near, maps = measure(sums, fits, diameter.value, plan, partial(step, "fitting"))
+    near, _ = measure(sums, fits, diameter.value, plan, partial(step, "fitting"))
     chosen = _choose(near, plan)
-    translator = Translator(maps[chosen], normalize, x.d, y.d)
+    translator = Translator(fit_group(sums.outside(None), chosen), normalize, x.d, y.d)
     certificate = _certify(sums, chosen, translator, diameter.value, plan, inputs.labels, step)
     decision, verdict = _decide(near[chosen], certificate, require)
-    notes = inputs.notes + [note for note in (advice_on_rows(x.n, max(x.d, y.d)),) if note]
+    advice = (
+        advice_on_rows(x.n, max(x.d, y.d)),
+        advice_on_clusters(plan.unit) if plan.clustered else None,
+        advice_on_diameter("old", diameter),
+    )
+    notes = inputs.notes + [note for note in advice if note]
     settings = {"group": group, "normalize": normalize, "require": require, "folds": len(plan.folds), "seed": seed}
     return Translation(translator, chosen, x.n, diameter.value, near, certificate, decision, verdict, notes, settings)
 
@@ -204,8 +227,10 @@ class _Counter:
             self.progress(what, self.done, self.total)
 
 
-def _fit(group: str, paired: Any, fold: int | None) -> Map:
-    return fit_group(paired, group)
+def _fit(group: str, paired: Paired, fold: int | None) -> Map:
+    """The map as it is applied: of wider new vectors, what lies beyond the old dimensions is cut off, and no error."""
+    h = fit_group(paired, group)
+    return replace(h, matrix=np.where(np.arange(h.width) < paired.target.rows.d, h.matrix, 0.0))
 
 
 def _choose(near: dict[str, Nearness], plan: Protocol) -> str:
@@ -261,6 +286,8 @@ def _raw(rows: Rows, index: Array) -> Float:
 
 
 def _on_sphere(rows: Any) -> Any:
+    largest = library(rows).amax(abs(rows), 1)[:, None]  # first, so that no square can overflow or vanish
+    rows = rows / (largest + (largest == 0))
     length = (rows * rows).sum(1)[:, None] ** 0.5
     return rows / (length + (length == 0))
 
@@ -270,11 +297,16 @@ def _decide(near: Nearness, certificate: Certificate, require: float) -> tuple[s
     recall = certificate.retrieval.recall_10
     low, high = (recall.low, recall.high) if np.isfinite(recall.low) else (recall.mean, recall.mean)
     decision = "go" if low >= require else "no-go" if high < require else "unsure"
+    few = decision == "go" and certificate.retrieval.chance > BY_CHANCE
+    decision = "unsure" if few else decision
     parts = [
         f"on held-out rows, translated vectors find {percent(recall.mean)} ({percent(low)} to {percent(high)}) of the "
         f"10 nearest old vectors; {percent(require)} is required",
         f"the {near.group} map leaves {percent(near.held_out.mean)} of the old diameter",
     ]
+    if few:
+        chance = percent(certificate.retrieval.chance)
+        parts.insert(1, f"with so few rows random vectors find {chance}, too many for a go: pair more than 100 rows")
     probe = certificate.probe
     if probe is not None:
         parts.append(f"a linear probe trained on old vectors scores {probe.after:.3f} instead of {probe.ideal:.3f}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from congruence.align.comparison import Pair, PairVerdict
 from congruence.arrays import Array
+from congruence.maps.diameter import Diameter
 from congruence.maps.groups import GROUPS
 from congruence.maps.nearness import Nearness, bootstrap_ratio
 
@@ -187,6 +188,16 @@ def advice_on_clusters(unit: Array) -> str | None:
     if sizes.max() > len(unit) / 2:
         return f"One cluster holds {sizes.max()} of {len(unit)} rows: without it, maps are fitted on few."
     return None
+
+
+def advice_on_diameter(name: str, diameter: Diameter) -> str | None:
+    """What to say when the diameter by which errors are divided is only known between bounds."""
+    if diameter.exact:
+        return None
+    return (
+        f"The diameter of {name} was not searched to the end: it lies between {diameter.low:.4g} and "
+        f"{diameter.high:.4g}, and errors are divided by the lower bound, so they are upper estimates."
+    )
 
 
 def advice_on_rows(n: int, d: int) -> str | None:

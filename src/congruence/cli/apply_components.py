@@ -29,12 +29,10 @@ def apply_components(
     """Write the components of the rows of `file`, or with `inverse` the rows of which it holds the components."""
     from congruence.resolve.ica import load_ica
     from congruence.tables import Stream, finite_table, slices, stream_table
-    from congruence.tables.write import check_format
 
     if out is None:
         raise InputError("--apply needs --out, the file that the components go to")
     given.check_outputs({}, [file, model], tables={"out": out})
-    check_format(out)
     ica = load_ica(model)
     asked: dict[str, Any] = {name: value for name, value in wishes.items() if value is not None}
     given.check_honoured([file], [name for name in asked if name != "id"])
@@ -43,19 +41,21 @@ def apply_components(
         table = finite_table(given.read_tables([file], [file.name], **wishes)[0], drop_missing=True)
         stream = Stream(table.n, slices(table))
     with progress_bar(shown=not quiet) as progress:
-        n = write_mapped(stream, ica, out, inverse=inverse, progress=progress)
+        n = write_mapped(stream, ica, out, inverse=inverse, id=wishes["id"], progress=progress)
     if not quiet:
         say(f"{n} rows {'led back to embeddings' if inverse else 'resolved'}: {out}")
 
 
-def write_mapped(stream: Stream, ica: ICA, out: Path, *, inverse: bool, progress: Progress) -> int:
+def write_mapped(
+    stream: Stream, ica: ICA, out: Path, *, inverse: bool = False, id: str | None, progress: Progress
+) -> int:
     """Write the components of all chunks, or their way back, and return how many rows there were."""
     from congruence.tables import Stream, write_stream
 
     def tick(done: int) -> None:
         progress(f"writing {out.name}", done, stream.n)
 
-    write_stream(Stream(stream.n, _mapped(stream.chunks, ica, inverse, tick)), out)
+    write_stream(Stream(stream.n, _mapped(stream.chunks, ica, inverse, tick)), out, id=id or "id")
     return stream.n
 
 

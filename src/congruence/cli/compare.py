@@ -110,6 +110,8 @@ def compare(
     limits = _limits(fail_above or [], chosen)
     texts = {"report": report, "json": json, "csv": csv, "latex": latex}
     given.check_outputs(texts, paths, tables={"rows-out": rows_out})
+    if rows_out is not None:
+        _check_rows_out(rows_out, chosen)
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
         tables = given.read_tables(paths, unique_names(paths), id=id, features=features, metadata=metadata, key=key)
         result = compare_runs(
@@ -132,9 +134,10 @@ def compare(
     for text in warned:
         if text not in result.advice:
             say(f"note: {text}")
-    given.write_outputs(_rendered(result, texts), texts)
+    rendered = _rendered(result, texts)
     if rows_out is not None:
         write_table(result.moved().to_table(), rows_out)
+    given.write_outputs(rendered, texts)
     if not quiet:
         show_comparison(result, stderr=str(json) == "-")
     if _exceeded(result, limits):
@@ -185,6 +188,16 @@ def _limits(given: list[str], groups: list[str]) -> dict[str, float]:
             raise InputError(f"--fail-above names {group!r} twice")
         limits[group] = limit
     return limits
+
+
+def _check_rows_out(path: Path, groups: list[str]) -> None:
+    """Refuse, before any work, what could not be written in the end."""
+    from congruence.maps.groups import GROUPS
+
+    if path.suffix == ".npy":
+        raise InputError(f"--rows-out {path} would lose the names of its columns; use .parquet or .csv")
+    if not set(groups) & set(GROUPS):
+        raise InputError(f"--rows-out ranks rows by {', '.join(GROUPS)}; add one of these to --groups")
 
 
 def _rendered(result: Comparison, outputs: dict[str, Path | None]) -> dict[str, str]:

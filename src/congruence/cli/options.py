@@ -13,6 +13,7 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from congruence.tables import Table
 
+OWN_SUFFIXES = {"map": ".safetensors", "model": ".safetensors"}  # of outputs that are not called after their option
 DATA, METHOD, OUTPUT = "Which rows and columns", "How it is done", "What to write"
 
 Id = Annotated[Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)]
@@ -83,7 +84,7 @@ def check_outputs(
 ) -> None:
     """Refuse, before any work, outputs that cannot be written or would overwrite an input, a table or each other."""
     from congruence.files import check_writable
-    from congruence.tables import SUFFIXES
+    from congruence.tables import SUFFIXES, check_table_path
 
     taken = {Path(path).resolve(): f"the input {path}" for path in inputs}
     for name, path in {**texts, **(tables or {})}.items():
@@ -91,12 +92,13 @@ def check_outputs(
             continue
         if str(path) == "-":
             raise InputError(f"--{name} cannot be written to stdout; only --json can")
-        if name in texts and path.name.endswith(SUFFIXES) and f".{name}" not in path.suffixes:
-            # A forgotten file name makes the next embedding file the output: never write a page over it.
-            raise InputError(f"--{name} {path} would be taken for an embedding table; give a name for the {name}")
-        check_writable(path)
+        (check_writable if name in texts else check_table_path)(path)
         if path.resolve() in taken:
             raise InputError(f"--{name} {path} would overwrite {taken[path.resolve()]}")
+        own = OWN_SUFFIXES.get(name, f".{name}")
+        if name in texts and path.name.endswith(SUFFIXES) and own not in path.suffixes:
+            # A forgotten file name makes the next embedding file the output: never write a page over it.
+            raise InputError(f"--{name} {path} would be taken for an embedding table; give a name for the {name}")
         taken[path.resolve()] = f"--{name}"
 
 

@@ -145,7 +145,7 @@ def resolve(
         settings = _settings(fit) | {"stability": runs, "curve": curve, "group-by": group_by, "command": _command()}
         result = _result(table, ica, stable, settings)
         given.write_outputs(_rendered(result, texts), texts)
-        _save(ica, table, model, out, progress)
+        _save(ica, table, model, out, id, progress)
     for text in warned:
         if text not in result.advice:
             say(f"note: {text}")
@@ -163,11 +163,7 @@ def _refuse_options_of_a_fit(ctx: typer.Context, model: Path) -> None:
 
 
 def _check(file: Path, out: Path | None, model: Path | None, texts: dict[str, Path | None]) -> None:
-    from congruence.tables.write import check_format
-
-    given.check_outputs(texts, [file], tables={"out": out, "model": model})
-    if out is not None:
-        check_format(out)
+    given.check_outputs(texts | {"model": model}, [file], tables={"out": out})
     if model is not None and model.suffix != ".safetensors":
         raise InputError(f"--model {model} must end in .safetensors")
 
@@ -209,13 +205,12 @@ def _stability(runs: int | None, curve: str | None, report: Path | None) -> tupl
 
 
 def _read(file: Path, out: Path | None, drop_missing: bool, **wishes: str | None) -> Table:
-    from congruence.tables import finite_table
+    from congruence.tables import check_table_path, finite_table
     from congruence.tables.access import stem_of
-    from congruence.tables.write import check_format
 
     (table,) = given.read_tables([file], [stem_of(file)], **wishes)
     if out is not None:
-        check_format(out, table)
+        check_table_path(out, table)
     table = finite_table(table, drop_missing=drop_missing)
     if table.n < 2:
         raise InputError(f"{file} has 1 row, but components need at least 2")
@@ -277,11 +272,11 @@ def _rendered(result: Resolution, outputs: dict[str, Path | None]) -> dict[str, 
     return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
 
 
-def _save(ica: ICA, table: Table, model: Path | None, out: Path | None, progress: Any) -> None:
+def _save(ica: ICA, table: Table, model: Path | None, out: Path | None, id: str | None, progress: Any) -> None:
     from congruence.cli.apply_components import write_mapped
     from congruence.tables import Stream, slices
 
     if model is not None:
         ica.save(model)
     if out is not None:
-        write_mapped(Stream(table.n, slices(table)), ica, out, inverse=False, progress=progress)
+        write_mapped(Stream(table.n, slices(table)), ica, out, id=id, progress=progress)

@@ -73,7 +73,7 @@ def fit(
     from congruence.align.translate import translate
 
     outputs = {"report": report, "json": json}
-    given.check_outputs(outputs, [old, new], tables={"map": map})
+    given.check_outputs(outputs | {"map": map}, [old, new])
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
         tables = given.read_tables([old, new], ["old", "new"], id=id, features=features, metadata=metadata, key=key)
         result = translate(
@@ -141,7 +141,7 @@ def apply(
         def tick(done: int) -> None:
             progress(f"translating {table.name}", done, stream.n)
 
-        write_stream(Stream(stream.n, _translated(stream.chunks, translator, inverse, tick)), out)
+        write_stream(Stream(stream.n, _translated(stream.chunks, translator, inverse, tick)), out, id=id or "id")
     if not quiet:
         say(f"{stream.n} rows translated: {out}")
 

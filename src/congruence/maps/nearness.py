@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, float64_beside, row_chunks, to_numpy
+from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.algebra import one_thread
 from congruence.maps.groups import Map
@@ -22,6 +22,7 @@ from congruence.maps.sums import Paired, PairSums, pair_sums
 Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and which fold they leave out
 Tick = Callable[[], None]
 
+BLOCK_BYTES = 2 * 2**20  # of float64 rows that are mapped and measured at a time
 NULL_ROWS = 20_000  # rows scored in each re-pairing; maps are fitted on all
 
 
@@ -82,6 +83,18 @@ class Protocol:
         for k, fold in enumerate(self.folds):
             number[fold] = k
         return number
+
+
+def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: int, seed: int) -> None:
+    """Refuse, before any work, options that make no protocol."""
+    if normalize not in (None, "cosine"):
+        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
+    counts = {"folds": (folds, 2), "nulls": (nulls, 0), "bootstrap": (bootstrap, 0), "seed": (seed, 0)}
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if seed >= 2**32:
+        raise InputError(f"seed must be below 2**32, not {seed}")
 
 
 def protocol(
@@ -174,29 +187,42 @@ def _fit_all(fits: Mapping[str, Fit], paired: Paired, fold: int | None) -> dict[
 
 def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[str, Float]:
     """The distance |h(x_i) - y_i| of every chosen row for every map h, each of shape (len(index),)."""
+    width = max(x.d, y.d)
     errors = {name: np.empty(len(index)) for name in maps}
-    for part in row_chunks(len(index), max(x.d, y.d)):
+    moves = {name: _move(h, x.d) for name, h in maps.items()}
+    # Chunks are centred; what is left of the means after the map is one small vector, added at the end.
+    offsets = {name: h(x.mean[None])[0] - np.pad(y.mean, (0, width - y.d)) for name, h in maps.items()}
+    for part in _blocks(len(index), width, x.device):
         chunk = x.take(index[part])
-        target = y.take(index[part], width=max(x.d, y.d))
-        for name, h in maps.items():
-            errors[name][part] = _distances(h, chunk, target, x, y)
+        target = y.take(index[part], width=width)
+        for name, move in moves.items():
+            miss = move(chunk)
+            miss -= target
+            miss += float64_beside(offsets[name], chunk)
+            errors[name][part] = to_numpy((miss * miss).sum(1) ** 0.5)
     return errors
 
 
-def _distances(h: Map, chunk: Any, target: Any, x: Rows, y: Rows) -> Float:
-    # Chunks are centred; what is left of the means after the map is one small vector, added at the end.
-    offset = h(x.mean[None])[0] - np.pad(y.mean, (0, h.width - y.d))
-    moved = _times(chunk, h, x.d)
-    miss = moved - target + float64_beside(offset, chunk)
-    return to_numpy((miss * miss).sum(1) ** 0.5)
+def _blocks(n: int, d: int, device: str) -> Iterator[slice]:
+    """Slices of rows: on a CPU few enough to stay in its cache while they are mapped, subtracted and squared."""
+    if device != "cpu":
+        return row_chunks(n, d)
+    step = max(1, BLOCK_BYTES // (8 * d))
+    return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
-def _times(chunk: Any, h: Map, d: int) -> Any:
-    """Chunk @ matrix; a permutation of full width only picks columns, which is far cheaper than a product."""
+def _move(h: Map, d: int) -> Callable[[Any], Any]:
+    """The function chunk -> chunk @ matrix; a permutation of full width only picks columns, which is far cheaper."""
     if d < h.width or h.group not in ("identity", "permutation"):
-        return chunk @ float64_beside(h.matrix[:d], chunk)
+        return lambda chunk: chunk @ float64_beside(h.matrix[:d], chunk)
     source = np.abs(h.matrix).argmax(0)  # column j of the result is column source[j] of the chunk
-    return chunk[:, source] * float64_beside(h.matrix[source, np.arange(d)], chunk)
+    signs = h.matrix[source, np.arange(d)]
+    return lambda chunk: _columns(chunk, source) * float64_beside(signs, chunk)
+
+
+def _columns(chunk: Any, source: Array) -> Any:
+    # numpy takes columns several times faster than it indexes them
+    return chunk[:, source] if is_tensor(chunk) else chunk.take(source, axis=1)
 
 
 def _held_out(sums: PairSums, fits: Mapping[str, Fit], scored: list[Array]) -> list[Float]:

@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.resolve.samples import PreparedRows, prepare_rows
+from congruence.resolve.solver import polar
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing
 from congruence.resolve.whiten import Whitening
 
@@ -38,6 +39,7 @@ def independent_components(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
+    start: Float | None = None,
     device: str = "auto",
 ) -> Components:
     """Find the independent components of the rows of `data`, shape (n, d).
@@ -62,12 +64,14 @@ def independent_components(
         See `solver.solve`.
     seed : int or Generator
         Of the starts and of the choice of rows.
+    start : (k, k), optional
+        The rotation of the whitened rows to begin with, instead of a random one.
     device : str
         "auto" (where the data are), "cpu" or "cuda".
     """
     _check(starts, rows, tol, max_iter)
     prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
-    found = components_of(prepared, rows=rows, starts=starts, tol=tol, max_iter=max_iter, seed=seed)
+    found = components_of(prepared, rows=rows, starts=starts, tol=tol, max_iter=max_iter, seed=seed, start=start)
     return found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
 
 
@@ -79,10 +83,12 @@ def components_of(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
+    start: Float | None = None,
 ) -> Components:
     """Find the independent components of rows whose moments and whitening are known; see `independent_components`."""
     _check(starts, rows, tol, max_iter)
     rng, n = np.random.default_rng(seed), len(prepared.data)
+    start = _as_rotation(start, prepared.whitening.retained)
     work = _Work(prepared, {"seed": rng, "starts": starts, "tol": tol, "max_iter": max_iter})
     left = None
     if rows == "auto":
@@ -90,7 +96,7 @@ def components_of(
     else:
         everything = rows == "all" or int(rows) >= n
         index = None if everything else np.sort(rng.permutation(n)[: int(rows)])
-        found = work.unmix(index)
+        found = work.unmix(index, start)
     return Components(prepared.whitening, found, left, index)
 
 
@@ -107,10 +113,12 @@ class _Work:
 
 def first_components(found: Unmixing, n_components: int | float | None) -> Unmixing:
     """The first components of a rotation of given rows."""
-    if n_components is None or n_components >= found.k:
+    if n_components is None:
         return found
     if isinstance(n_components, (bool, str)) or n_components != int(n_components) or n_components < 1:
         raise InputError(f"with whiten=False n_components must be a positive number or None, not {n_components!r}")
+    if n_components >= found.k:
+        return found
     k = int(n_components)
     of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "identified")
     parts: dict[str, Any] = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
@@ -128,7 +136,7 @@ def _enough(work: _Work, rng: np.random.Generator) -> tuple[Unmixing, Array | No
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
             return work.unmix(index, _rotation(first, white)), index, left
-        half *= min(8, max(2, int(np.ceil((left / TARGET) ** 2))))
+        half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
     found = work.unmix(None)
     sure = found.sampling_error[found.identified]
     return found, None, float(np.quantile(sure, 0.9)) if sure.size else np.inf
@@ -145,6 +153,16 @@ def _apart(first: Unmixing, second: Unmixing, white: Whitening) -> float:
 def _rotation(found: Unmixing, white: Whitening) -> Float:
     """The rotation (k, k) of the whitened rows that gives the components."""
     return found.unmixing @ white.inverse
+
+
+def _as_rotation(start: Any, k: int) -> Float | None:
+    """The orthogonal matrix nearest to a given start, which must be k x k."""
+    if start is None:
+        return None
+    start = np.asarray(start, dtype=np.float64)
+    if start.shape != (k, k) or not np.isfinite(start).all():
+        raise InputError(f"the start must be a finite matrix of shape {(k, k)}, but its shape is {start.shape}")
+    return polar(start)
 
 
 def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:

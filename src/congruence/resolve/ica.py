@@ -43,10 +43,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Rows that decide the rotation, chosen at random. "auto" uses as many as two disjoint halves need to agree, and
         says in `error_left_` what error is left. The whitening is always that of all rows.
     tol : float
-        Converged when no pair of components turns by more than `tol` radians, and the gradient is below ``10 * tol`` of
-        a random rotation's.
+        Converged when the last step turns no pair of components by more than `tol` radians, and the gradient before it
+        is below ``30 * tol`` of a random rotation's.
     max_iter : int
         Passes over the rows at most.
+    w_init : (k, k) or None
+        The rotation of the whitened rows to begin with (the orthogonal matrix nearest to it), instead of a random one.
     random_state : int, RandomState or None
         Of the starts and of the choice of rows.
     device : {"auto", "cpu", "cuda"}
@@ -111,6 +113,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         rows: int | str = "all",
         tol: float = TOLERANCE,
         max_iter: int = MAX_ITER,
+        w_init: Any = None,
         random_state: Any = None,
         device: str = "auto",
     ):
@@ -121,6 +124,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.rows = rows
         self.tol = tol
         self.max_iter = max_iter
+        self.w_init = w_init
         self.random_state = random_state
         self.device = device
 
@@ -136,6 +140,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             rows=self.rows,
             tol=self.tol,
             max_iter=self.max_iter,
+            start=self.w_init,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             device=self.device,
         )
@@ -174,7 +179,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         check_is_fitted(self)
         state = self.random_state
-        params = {**self.get_params(), "random_state": state if isinstance(state, int) else None}
+        params = {**self.get_params(), "w_init": None, "random_state": state if isinstance(state, int) else None}
         names = getattr(self, "feature_names_in_", None)
         header = {
             "kind": "ica",

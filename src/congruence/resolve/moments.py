@@ -46,7 +46,10 @@ class Moments:
             raise InputError(f"a chunk has {chunk.shape[1]} columns, but the rows before it have {self.d}")
         rows = float64_beside(chunk, chunk)  # on the device where they are
         mean = rows.mean(0)
-        rows = rows - mean
+        if rows is chunk:
+            rows = rows - mean
+        else:
+            rows -= mean
         scatter = to_numpy(rows.T @ rows)
         if not np.isfinite(scatter).all():
             check_finite(chunk, "x")

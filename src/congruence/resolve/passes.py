@@ -95,7 +95,7 @@ class Passes:
         return Shape(contrast, third, fourth - 3)
 
     def _fold(self) -> Float:
-        """The matrix (k, r) from rows as they are read to whitened ones; the identity where they are whitened at once."""
+        """The matrix (k, r) from rows as they are read to whitened ones; the identity where these are kept."""
         singular = np.linalg.svd(self.whitening, compute_uv=False)
         exact = self.dtype == np.float64
         unsafe = not exact and bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
@@ -120,16 +120,17 @@ class Passes:
         rows = to_numpy(self.data[part if self.index is None else self.index[part]])
         return np.asarray((rows - self.mean) @ self.whitening.T, dtype=self.dtype)
 
-    def _centred(self, part: slice) -> Array:
-        """A chunk of rows as they are multiplied: whitened, or minus their mean."""
+    def _centred(self, part: slice, room: Array) -> Array:
+        """A chunk of rows as they are multiplied: whitened, or minus their mean; in `room` where that saves a copy."""
         if self._whiten_first:
             return self._whitened(part) if self._white is None else self._white[part]
         rows = to_numpy(self.data[part if self.index is None else self.index[part]])
         # Rounding the mean to float32 moves float32 rows by no more than storing them has.
         mean = self.mean.astype(rows.dtype) if rows.dtype == np.float32 else self.mean
+        if rows.dtype == self.dtype:
+            return np.asarray(np.subtract(rows, mean, out=room[: len(rows)]))
         wide = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-        centred: Array = wide - mean
-        return centred.astype(self.dtype, copy=False)
+        return np.asarray(wide - mean, dtype=self.dtype)
 
     def _parts(self, start: int, stop: int) -> list[slice]:
         step = max(64, CHUNK // max(self.k, self.d))
@@ -150,19 +151,28 @@ class Passes:
 
     def _sums(self, parts: list[slice], matrix: Array) -> tuple[Float, Float, Float]:
         cross, slope, power = np.zeros(matrix.T.shape), np.zeros(self.k), np.zeros(self.k)
+        room, components = self._rooms(parts, matrix)
+        product = np.empty(matrix.T.shape, self.dtype)
         for part in parts:
-            rows = self._centred(part)  # (m, r)
-            g = rows @ matrix  # (m, k): s, then g(s)
+            rows = self._centred(part, room)  # (m, r)
+            g = np.matmul(rows, matrix, out=components[: len(rows)])  # (m, k): s, then g(s)
             slopes, powers = self.contrast.apply(g, np)
-            cross += g.T @ rows
+            cross += np.matmul(g.T, rows, out=product)
             slope += slopes
             power += powers
         return cross, slope, power
 
+    def _rooms(self, parts: list[slice], matrix: Array) -> tuple[Array, Array]:
+        """Memory for a chunk of rows and its components, taken once per pass and not once per chunk."""
+        longest = max((part.stop - part.start for part in parts), default=0)
+        return np.empty((longest, matrix.shape[0]), self.dtype), np.empty((longest, self.k), self.dtype)
+
     def _shape_sums(self, parts: list[slice], matrix: Array) -> tuple[Float, Float, Float]:
         contrast, third, fourth = np.zeros(self.k), np.zeros(self.k), np.zeros(self.k)
+        room, components = self._rooms(parts, matrix)
         for part in parts:
-            s = self._centred(part) @ matrix  # (m, k)
+            rows = self._centred(part, room)
+            s = np.matmul(rows, matrix, out=components[: len(rows)])  # (m, k)
             contrast += self.contrast.value(s).sum(0, dtype=np.float64)
             square = s * s
             third += np.einsum("ij,ij->j", square, s)

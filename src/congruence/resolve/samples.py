@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks
+from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
 from congruence.maps.algebra import eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.moments import Moments, moments_of
@@ -18,6 +18,7 @@ from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import Unmixing, unmix_rows
 from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
 
+CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 
 
@@ -125,15 +126,13 @@ def passes_over(
 ) -> Passes | TorchPasses:
     """The passes over rows: numpy on the CPU, torch on any other device."""
     if device == "cpu":
-        if is_tensor(data):
-            data = data.detach().numpy() if str(data.dtype) != "torch.bfloat16" else data.float().numpy()
-        return Passes(data, white.mean, white.matrix, contrast, index=index)
+        return Passes(to_numpy(data) if is_tensor(data) else data, white.mean, white.matrix, contrast, index=index)
     return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
 
 
 def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:
     n = len(data) if index is None else len(index)
-    for part in row_chunks(n, data.shape[1]):
+    for part in row_chunks(n, data.shape[1], CHUNK_BYTES):
         chunk = data[part if index is None else index[part]]
         if device != "cpu" and not is_tensor(chunk):
             import torch

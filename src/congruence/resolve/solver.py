@@ -30,7 +30,7 @@ SETTLED = 0.001  # share of contrast gained in five steps, below which component
 # Radians of sampling error from which on a component may be noise. Components fitted to nothing but Gaussian noise have
 # 0.24 to 0.5, whatever the number of rows and dimensions: the solver finds the direction that looks least Gaussian.
 FREE = 0.2
-GRADIENT_TOLERANCE = 10  # times `tol`: what is left of the gradient of a random rotation
+GRADIENT_TOLERANCE = 30  # times `tol`: what is left of the gradient of a random rotation, before the last step
 
 
 class Averaging(Protocol):
@@ -77,6 +77,11 @@ class Point:
         return np.asarray((pushed - pushed.T) / 2)
 
     @property
+    def steepest(self) -> float:
+        """The largest gradient of any plane."""
+        return float(np.abs(self.gradient).max(initial=0))
+
+    @property
     def curvature(self) -> Float:
         """Of a rotation in each plane, were the components independent, (k, k)."""
         size = np.abs(self.kappa) * self.votes
@@ -116,7 +121,7 @@ class Solution:
     converged: bool
     reason: str  # why it stopped: "converged", "gaussian" (no component can be told from noise) or "cap"
     reference: float  # largest gradient at a random rotation
-    changes: list[float] = field(default_factory=list)  # largest turn in any plane, per pass, in radians
+    changes: list[float] = field(default_factory=list)  # largest turn the next step makes, per pass, in radians
     gradients: list[float] = field(default_factory=list)  # largest gradient, relative to a random rotation's
     switched: int | None = None  # the pass at which L-BFGS took over
 
@@ -124,6 +129,12 @@ class Solution:
     def rotation(self) -> Float:
         """The rotation found, (k, k)."""
         return self.point.rotation
+
+    def record(self, step: Float) -> None:
+        """Take down how far the next step turns, and the gradient it starts from."""
+        turned = np.abs(step - np.diag(np.diag(step)))
+        self.changes.append(float(turned.max()))
+        self.gradients.append(self.point.steepest / self.reference)
 
 
 def random_rotation(k: int, rng: np.random.Generator) -> Float:
@@ -150,8 +161,8 @@ def solve(
     start : (k, k)
         Where to begin, orthogonal.
     tol : float
-        Converged when no pair of components turns by more than this, in radians, and the gradient is below ten times
-        this share of a random rotation's.
+        Converged when the next step would turn no pair of components by more than this, in radians, and the gradient is
+        below 30 times this share of a random rotation's.
     max_iter : int
         Passes over the rows at most.
     reference : float, optional
@@ -161,7 +172,7 @@ def solve(
     """
     with one_thread(source.k):
         first = Point(start, source.averages(start), source.n, np.ones(source.k), covariance)
-        scale = reference if reference is not None else float(np.abs(first.gradient).max(initial=0))
+        scale = reference if reference is not None else first.steepest
         solution = Solution(first, False, "cap", max(scale, 1e-300))
         if source.k <= 1 or scale == 0:
             solution.converged, solution.reason = True, "converged"
@@ -193,20 +204,17 @@ def _let_noise_abstain(source: Averaging, solution: Solution, tol: float, max_it
 def _fixed_point(source: Averaging, solution: Solution, tol: float, max_iter: int) -> bool:
     """Take fixed-point steps while they help; True if there is nothing left to do."""
     contrasts = [solution.point.contrast]
-    while len(solution.changes) < max_iter:
+    while True:
         point = solution.point
         step = polar(_newton_matrix(point))
-        gradient = np.abs(point.gradient).max()
-        _move(solution, point.turned(step, source), step)
-        contrasts.append(solution.point.contrast)
-        if _is_done(solution, tol):
-            solution.converged, solution.reason = True, "converged"
+        if _is_done(solution, step, tol, max_iter):
             return True
+        solution.point = point.turned(step, source)
+        contrasts.append(solution.point.contrast)
         gain = contrasts[-1] - contrasts[max(0, len(contrasts) - 4)]
         slow = len(contrasts) > 5 and gain < 3 * GAIN * contrasts[-1]
-        if slow and np.abs(solution.point.gradient).max() > gradient / 2:
+        if slow and solution.point.steepest > point.steepest / 2:
             return False
-    return True
 
 
 def _newton_matrix(point: Point) -> Float:
@@ -220,28 +228,38 @@ def _lbfgs(source: Averaging, solution: Solution, tol: float, max_iter: int) -> 
     """L-BFGS on the orthogonal group, with steps judged by the gradient alone: no pass is spent on the contrast."""
     memory: list[tuple[Float, Float]] = []
     contrasts = [solution.point.contrast]
-    while len(solution.changes) < max_iter:
+    while True:
         point = solution.point
         direction = _direction(point, memory)
-        slope = float((direction * point.gradient).sum())
         length = min(1.0, LARGEST_STEP / max(np.abs(direction).max(), 1e-300))
-        for _ in range(BACKTRACKS):
-            step = _cayley(length * direction)
-            following = point.turned(step, source)
-            _move(solution, following, step)
-            ahead = float((direction * following.gradient).sum())
-            if ahead <= -0.9 * slope or len(solution.changes) >= max_iter:
-                break
-            length *= min(0.7, max(0.1, slope / (slope - ahead)))  # where the gradient would vanish, were it linear
-        _remember(memory, point, following, length * direction)
-        contrasts.append(following.contrast)
-        if _is_done(solution, tol):
-            solution.converged, solution.reason = True, "converged"
+        if _is_done(solution, _cayley(length * direction), tol, max_iter):
             return
+        length = _search(source, solution, direction, length, max_iter)
+        _remember(memory, point, solution.point, length * direction)
+        contrasts.append(solution.point.contrast)
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        undecided = following.votes.all() and following.covariance is None
-        if settled and undecided and (following.sampling_error >= FREE).any():
+        undecided = solution.point.votes.all() and solution.point.covariance is None
+        if settled and undecided and (solution.point.sampling_error >= FREE).any():
             return  # what is left to be gained is noise
+
+
+def _search(source: Averaging, solution: Solution, direction: Float, length: float, max_iter: int) -> float:
+    """Move along `direction`, shortening the step while it overshoots; how far the solution was moved."""
+    point = solution.point
+    slope = float((direction * point.gradient).sum())
+    for attempt in range(BACKTRACKS):
+        if attempt and _is_capped(solution, max_iter):
+            break
+        if attempt:
+            solution.record(_cayley(length * direction))
+        solution.point = point.turned(_cayley(length * direction), source)
+        ahead = float((direction * solution.point.gradient).sum())
+        if ahead <= -0.9 * slope:
+            break
+        taken, length = length, length * min(0.7, max(0.1, slope / (slope - ahead)))  # the root, were it linear
+    else:
+        return taken
+    return length
 
 
 def _direction(point: Point, memory: list[tuple[Float, Float]]) -> Float:
@@ -271,17 +289,18 @@ def _remember(memory: list[tuple[Float, Float]], point: Point, following: Point,
         del memory[:-MEMORY]
 
 
-def _move(solution: Solution, point: Point, step: Float) -> None:
-    solution.point = point
-    turned = np.abs(step)
-    np.fill_diagonal(turned, 0)
-    solution.changes.append(float(turned.max()))
-    solution.gradients.append(float(np.abs(point.gradient).max() / solution.reference))
+def _is_done(solution: Solution, step: Float, tol: float, max_iter: int) -> bool:
+    """Take down the step that comes next, and say whether it is still worth a pass over the rows."""
+    solution.record(step)
+    if solution.changes[-1] < tol and solution.gradients[-1] < GRADIENT_TOLERANCE * tol:
+        solution.converged, solution.reason = True, "converged"
+        # The last step is so small that the averages hold after it, too; it needs no pass of its own.
+        solution.point = replace(solution.point, rotation=step @ solution.point.rotation)
+    return solution.converged or _is_capped(solution, max_iter)
 
 
-def _is_done(solution: Solution, tol: float) -> bool:
-    """Whether neither the last step nor the gradient says that components still have to turn."""
-    return solution.changes[-1] < tol and solution.gradients[-1] < GRADIENT_TOLERANCE * tol
+def _is_capped(solution: Solution, max_iter: int) -> bool:
+    return len(solution.changes) >= max_iter
 
 
 def _cayley(skew: Float) -> Float:

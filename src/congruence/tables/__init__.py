@@ -12,4 +12,5 @@ from congruence.tables.stream import slices as slices
 from congruence.tables.stream import stream_table as stream_table
 from congruence.tables.stream import write_stream as write_stream
 from congruence.tables.table import Table as Table
+from congruence.tables.write import check_table_path as check_table_path
 from congruence.tables.write import write_table as write_table

@@ -140,7 +140,8 @@ def _table_from_batches(
         for name, parts in beside.items():
             parts.extend(pieces(batch.column(name)))
         needed += sum(_held_bytes(batch.column(name)) for name in beside)
-        check_fits(path, needed)
+        owned = matrix.values.nbytes if matrix.values.flags.owndata else 0  # nothing where it lies in a file
+        check_fits(path, needed + owned)
         start = end
     _check_count(path, start, n)
     matrix.check()

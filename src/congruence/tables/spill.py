@@ -7,6 +7,7 @@ file has no name from the moment it exists, so that nothing is left behind, howe
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import shutil
@@ -24,6 +25,7 @@ from congruence.tables.memory import SHARE, check_fits, given_limit
 
 SPILL_BYTES = 2**28  # a matrix that takes more goes to a file
 BLOCK_BYTES = 2**26  # read at a time on the way there
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the share of the user, the largest file allowed
 ELSEWHERE = "TMPDIR names another folder"
 
 
@@ -70,6 +72,15 @@ def spill_chunks(chunks: Iterable[Any], name: str = "x") -> Array:
     Chunks are taken one at a time, and how many there are need not be known. The first decides the dtype; integers
     become float64. Chunks without rows are passed over. `name` is for messages.
     """
+    try:
+        return _stack(chunks, name)
+    except OSError as error:  # where it is not met before, a full disk is met when the file is closed
+        if error.errno not in FULL:
+            raise
+        raise TableError(f"{name} could not be kept on disk: {system_reason(error)}; {ELSEWHERE}") from error
+
+
+def _stack(chunks: Iterable[Any], name: str) -> Array:
     shape, dtype = (0, 0), np.dtype(np.float64)
     with tempfile.SpooledTemporaryFile(max_size=SPILL_BYTES) as spool:
         for number, given in enumerate(chunks):
@@ -81,10 +92,7 @@ def spill_chunks(chunks: Iterable[Any], name: str = "x") -> Array:
                 shape = (0, chunk.shape[1])
                 dtype = chunk.dtype.newbyteorder("=") if chunk.dtype.kind == "f" else dtype
             _check_like_first(chunk, shape[1], dtype, label)
-            try:
-                spool.write(np.ascontiguousarray(chunk, dtype).data)
-            except OSError as error:
-                raise TableError(f"{name} could not be kept on disk: {system_reason(error)}; {ELSEWHERE}") from error
+            spool.write(np.ascontiguousarray(chunk, dtype).data)
             shape = (shape[0] + len(chunk), shape[1])
         if not shape[0]:
             raise InputError(f"{name} is empty: it has no chunk with rows")

@@ -60,16 +60,17 @@ def slices(table: Table) -> Iterator[Table]:
         )
 
 
-def write_stream(stream: Stream, path: str | Path) -> None:
+def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
     """Write the chunks of a stream one below the other, whole or not at all.
 
     .parquet, .arrow, .feather, .csv and .npy are written as the chunks come; the other formats collect them first.
+    Files with columns have the ids in the column `id`.
     """
     path = Path(path)
     suffix = suffix_of(path)
     if suffix in COLUMNAR:
         with writing(path), replacing(path) as temporary:
-            COLUMNAR[suffix](stream.chunks, temporary, path, "id")
+            COLUMNAR[suffix](stream.chunks, temporary, path, id)
     elif suffix == ".npy":
         with writing(path), replacing(path) as temporary:
             _write_npy(stream, temporary, path)

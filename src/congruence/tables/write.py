@@ -37,12 +37,11 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     between missing and empty text, nor that ids were integers.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = _known_suffix(path)
     if suffix in COLUMNAR:
         with writing(path), replacing(path) as temporary:
             COLUMNAR[suffix]([table], temporary, path, "id" if id is None else id)
         return
-    check_format(path)
     if id is not None:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix == ".zarr":
@@ -53,14 +52,23 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         WRITERS[suffix](table, temporary, path)
 
 
-def check_format(path: str | Path, table: Table | None = None) -> None:
-    """Refuse, before any work, a suffix that no table can be written to, or that would lose the ids of `table`."""
-    suffix = suffix_of(Path(path))
-    if suffix not in COLUMNAR and suffix not in WRITERS and suffix != ".zarr":
+def check_table_path(path: str | Path, table: Table | None = None) -> None:
+    """Refuse, before any work, a path to which no table, or not one with the ids and metadata of `table`, can go."""
+    path = Path(path)
+    if table is not None and suffix_of(path) == ".npy" and (table.ids is not None or table.metadata):
+        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
+    if _known_suffix(path) == ".zarr":
+        _check_folder(path)
+    else:
+        check_writable(path)
+
+
+def _known_suffix(path: Path) -> str:
+    suffix = suffix_of(path)
+    if suffix not in (*COLUMNAR, *WRITERS, ".zarr"):
         known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
         raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {known}")
-    if suffix == ".npy" and table is not None and (table.ids is not None or table.metadata):
-        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
+    return suffix
 
 
 @contextlib.contextmanager
@@ -168,15 +176,19 @@ def _as_unicode(column: Array, name: str, path: Path) -> Array:
     return column.astype(str)
 
 
-@contextlib.contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
+def _check_folder(path: Path) -> None:
     if not path.is_dir() or path.is_symlink():
         check_writable(path)
     elif not any((path / mark).exists() for mark in ("zarr.json", ".zgroup", ".zarray")):
         raise TableError(f"{path} cannot be written: it is a folder, but not a zarr store")
     elif not os.access(path.parent, os.W_OK) or not os.access(path, os.W_OK):
         raise TableError(f"cannot write to {path}: permission denied")
+
+
+@contextlib.contextmanager
+def _replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
+    _check_folder(path)
     temporary = path.parent / f".{path.name[:40]}.{uuid.uuid4().hex}.part"
     old = temporary.with_suffix(".old")
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import listing, row_chunks, to_numpy
+from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import TableError
 from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, is_number
 from congruence.tables.read_columns import ID_RECORD
@@ -116,6 +116,13 @@ def _batches(tables: Iterable[Table], schema: Any) -> Iterator[Any]:
             columns = np.ascontiguousarray(to_numpy(table.values[part]).T)  # (d, rows)
             arrays = [column[part] for column in beside] + list(columns)
             yield pa.record_batch(
-                [pa.array(array, type=field.type) for array, field in zip(arrays, schema, strict=True)],
+                [_arrow(array, field.type) for array, field in zip(arrays, schema, strict=True)],
                 schema=schema,
             )
+
+
+def _arrow(array: Array, type: Any) -> Any:
+    """As an arrow array; whole numbers of which some are missing in this part of the rows come as floats with NaN."""
+    import pyarrow as pa
+
+    return pa.array(array, type=type, from_pandas=pa.types.is_integer(type) and array.dtype.kind == "f")

@@ -188,3 +188,13 @@ def test_wrong_options_are_named(rng):
     for variance in (0, 1.01):
         with pytest.raises(InputError, match=f"variance must be above 0 and at most 1, not {variance}"):
             svcca(x, x, variance=variance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_neighbours_that_are_equally_near_are_equally_good(dtype):
+    """Codes of few values repeat and have many equal distances; which of them come first is rounding."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, size=(400, 8)).astype(dtype)
+    assert neighbour_overlap(x, (x @ ortho_group.rvs(8, random_state=0)).astype(dtype)) == 1
+    unrelated = neighbour_overlap(x, rng.integers(0, 2, size=(400, 8)).astype(dtype))
+    assert unrelated < 0.1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from congruence.align.similarities.sides import Both, Side, paired_rows, sampled
-from congruence.arrays import Array, Rows, to_numpy
+from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
 from congruence.errors import InputError
 
 NEIGHBOURS = 10
@@ -19,7 +21,7 @@ def neighbour_overlap(x: Any, y: Any, *, k: int = NEIGHBOURS, seed: int = 0) -> 
     """The mean share of a row's k nearest neighbours in x that are also among its k nearest in y (mutual k-NN).
 
     Invariant to permutation, rotation, one scale and translation of either side; symmetric. More than 10 000 rows are
-    sampled (by `seed`); distances are made in blocks, never as an n x n matrix.
+    sampled (by `seed`); distances are made in blocks, never as an n x n matrix. Of equally near rows any will do.
 
     Parameters
     ----------
@@ -40,23 +42,42 @@ def neighbour_overlap(x: Any, y: Any, *, k: int = NEIGHBOURS, seed: int = 0) -> 
     source, target = paired_rows(x, y)
     if k < 1:
         raise InputError(f"k must be at least 1, not {k}")
-    return rows_overlap(nearest(source, k, seed), nearest(target, k, seed))
+    return shared(nearest(source, k, seed), nearest(target, k, seed))
 
 
 def overlap(both: Both) -> float:
     """Neighbour overlap from what each run keeps of its own neighbours."""
-    return rows_overlap(both.source.once(_nearest), both.target.once(_nearest))
+    return shared(both.source.once(_nearest), both.target.once(_nearest))
 
 
-def _nearest(side: Side) -> Array:
+def _nearest(side: Side) -> Neighbours:
     return nearest(side.rows, seed=side.seed)
 
 
-def nearest(rows: Rows, k: int = NEIGHBOURS, seed: int = 0) -> Array:
-    """The k nearest neighbours of each row (of a sample of rows where there are many), shape (m, k).
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The k nearest neighbours of each row, or of each row of a sample where there are many."""
 
-    Where all rows are equal none is nearer than another: the table then has no columns.
-    """
+    rows: Rows
+    index: Array  # (m,) the rows looked at
+    found: Array  # (m, k) places in `index`; no columns where all rows are equal, so that none is nearer than another
+
+    @cached_property
+    def reach(self) -> Float:
+        """The distance of the farthest neighbour, rounding allowed for, shape (m,)."""
+        return np.asarray(self.distances(self.found).max(1) * (1 + 1e-12) + self.rows.rounding.max())
+
+    def distances(self, others: Array) -> Float:
+        """How far each row is from some others, given by their places, shape (m, k)."""
+        points = to_numpy(self.rows.take(self.index))
+        away = np.empty(others.shape)
+        for part in row_chunks(len(points), others.shape[1] * self.rows.d):
+            away[part] = np.sqrt(np.square(points[part, None] - points[others[part]]).sum(2))
+        return away
+
+
+def nearest(rows: Rows, k: int = NEIGHBOURS, seed: int = 0) -> Neighbours:
+    """Find the k nearest neighbours of each row (of a sample of rows where there are many)."""
     index = sampled(rows.n, NEIGHBOUR_ROWS, seed)
     points = to_numpy(rows.take(index))
     squares = (points * points).sum(1)
@@ -68,13 +89,15 @@ def nearest(rows: Rows, k: int = NEIGHBOURS, seed: int = 0) -> Array:
         distance = squares - 2 * points[part] @ points.T  # up to a constant per row
         distance[np.arange(len(distance)), np.arange(len(index))[part]] = np.inf
         found[part] = np.argpartition(distance, k - 1, axis=1)[:, :k]
-    return found
+    return Neighbours(rows, index, found)
 
 
-def rows_overlap(a: Array, b: Array) -> float:
-    """The mean share of common entries in the rows of two tables of neighbours, each (m, k)."""
-    if not (a.size and b.size):
+def shared(a: Neighbours, b: Neighbours) -> float:
+    """The mean share of neighbours in one run that are no farther than the k-th in the other, both ways.
+
+    Where no two distances are equal these are the common neighbours; where some are, any of the equal ones will do.
+    """
+    if not (a.found.size and b.found.size):
         return float("nan")
-    return float(
-        np.mean([len(np.intersect1d(p, q, assume_unique=True)) for p, q in zip(a, b, strict=True)]) / a.shape[1]
-    )
+    hits = (one.distances(other.found) <= one.reach[:, None] for one, other in ((a, b), (b, a)))
+    return float(np.mean([hit.mean() for hit in hits]))
