@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from congruence.errors import InputError
 from congruence.resolve.components import independent_components
 from congruence.resolve.portraits import EXTREMES, PORTRAYED
 from congruence.resolve.profile import EDGES
@@ -107,25 +108,11 @@ def test_resamples_decide_what_comes_back(result):
     assert every.verdict.endswith(" On 20 resamples of the rows, they come back as well.")
 
 
-def test_stability_follows_a_component_to_its_place_in_the_other_fit(result):
-    order = [2, 0, 1, 4, 3]
-    found = result.components.unmixing
-    other = replace(found, unmixing=-found.unmixing[order], mixing=-found.mixing[:, order])
-    stability = stability_by_hand(result, [True, False, True, True, True])
-    stability.components = replace(result.components, unmixing=other)
-    assert [row["stable"] for row in replace(result, stability=stability).table()] == [False, True, True, True, True]
-
-
-def test_a_component_the_other_fit_has_not_has_no_stability(result):
-    found = result.components.unmixing
-    turn = np.eye(5)
-    turn[3:, 3:] = [[0.6, 0.8], [-0.8, 0.6]]
+def test_stability_of_another_fit_is_refused(result, table):
     stability = stability_by_hand(result, [True] * 5)
-    other = replace(found, unmixing=turn @ found.unmixing, mixing=found.mixing @ turn.T)
-    stability.components = replace(result.components, unmixing=other)
-    rows = replace(result, stability=stability).table()
-    assert [row["median"] for row in rows] == [0.99, 0.99, 0.99, None, None]
-    assert [row["stable"] for row in rows] == [True, True, True, False, False]
+    assert resolution_of(table, result.components, stability=stability).returning == 3
+    with pytest.raises(InputError, match="stability is that of another fit"):
+        resolution_of(table, independent_components(table.values), stability=stability)
 
 
 def test_portraits_agree_with_the_components_themselves(result, table, monkeypatch):

@@ -141,7 +141,7 @@ def resolve(
         cluster = _cluster(table, group_by)
         progress("finding components", 0, 1)
         ica = _fitted(table, fit)
-        stable = _measured(table, fit, runs, steps, cluster, progress) if runs else None
+        stable = _measured(table, ica, fit, runs, steps, cluster, progress) if runs else None
         settings = _settings(fit) | {"stability": runs, "curve": curve, "group-by": group_by, "command": _command()}
         result = _result(table, ica, stable, settings)
         given.write_outputs(_rendered(result, texts), texts)
@@ -237,13 +237,15 @@ def _fitted(table: Table, fit: dict[str, Any]) -> ICA:
     return ica
 
 
-def _measured(table: Table, fit: dict[str, Any], runs: int, curve: list[int], cluster: Any, progress: Any) -> Any:
+def _measured(
+    table: Table, ica: ICA, fit: dict[str, Any], runs: int, curve: list[int], cluster: Any, progress: Any
+) -> Any:
     """How well the components come back on rows drawn anew; the starts of the fit itself tell of other starts."""
     from congruence.resolve.stability import component_stability
 
     options = {name: value for name, value in fit.items() if name not in ("starts", "random_state")}
-    drawn: dict[str, Any] = {"restarts": 0, "bootstrap": runs, "cluster": cluster, "curve": curve}
-    return component_stability(table.values, **options, **drawn, seed=fit["random_state"], progress=progress)
+    drawn = {"restarts": 0, "bootstrap": runs, "cluster": cluster, "curve": curve, "seed": fit["random_state"]}
+    return component_stability(table.values, **options, **drawn, found=ica.found_, progress=progress)
 
 
 def _settings(fit: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ SHOWN = 12  # components; the report, the csv and the JSON have all
 MEANINGS = {
     "error °": "error: by how many degrees the number of rows leaves an axis uncertain",
     "starts": "starts: agreement of random starts, 1 is the same axis",
-    "stable": "stable: agreement with refits on resampled rows",
+    "stable": "stable: agreement with refits on resampled rows, lower end of its 90 % interval",
 }
 
 
@@ -51,7 +51,7 @@ def _table(result: Resolution) -> Table:
     title = f"{result.name}, {few}"
     columns = ["", "negentropy", "kurtosis", "skewness", "error °"]
     columns += ["starts"] * (rows[0]["agreement"] is not None)
-    columns += ["stable"] * ("median" in rows[0]) + ["identified"]
+    columns += ["stable"] * ("low" in rows[0]) + ["comes back"]
     words = "; ".join(MEANINGS[heading] for heading in columns if heading in MEANINGS)
     table = Table(
         title=escape(title), caption=words, caption_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True
@@ -60,8 +60,8 @@ def _table(result: Resolution) -> Table:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in rows:
         numbers = [f"{row['negentropy']:.2g}", *(f"{row[name]:.2f}" for name in ("kurtosis", "skewness"))]
-        agree = [_share(row[name]) for name in ("agreement", "median") if name in row and any(r[name] for r in rows)]
-        sure = "yes" if row["identified"] else "no"
+        agree = [_share(row[name]) for name in ("agreement", "low") if row.get(name) is not None]
+        sure = "yes" if row["identified"] and row.get("stable", True) else "no"
         table.add_row(row["component"], *numbers, _degrees(row["sampling_error"]), *agree, sure)
     return table
 
@@ -71,4 +71,4 @@ def _degrees(radians: float) -> str:
 
 
 def _share(value: Any) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return f"{value:.3f}"

@@ -112,12 +112,11 @@ def stability(rows: Sequence[Mapping[str, Any]], chance: float) -> str:
 
     Components that are not identified are hollow. The dotted line is what a random rotation reaches on average.
     """
-    shown = [(i, row) for i, row in enumerate(rows) if row["median"] is not None]
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for sure, face, name in ((True, HELD_OUT, "identified, 90 % interval"), (False, "none", "not identified")):
-            group = [(i, row) for i, row in shown if row["identified"] == sure]
+            group = [(i, row) for i, row in enumerate(rows) if row["identified"] == sure]
             if group:
                 at, middle = [i for i, _ in group], [row["median"] for _, row in group]
                 axes.vlines(
@@ -132,7 +131,7 @@ def stability(rows: Sequence[Mapping[str, Any]], chance: float) -> str:
         _whole_numbers(axes)
         figure.legend(loc="outside upper left", ncols=3)
 
-    above = sum(bool(row["stable"]) for _, row in shown)
+    above = sum(row["identified"] and row["stable"] for row in rows)
     said = f"{above} of {count(len(rows), 'component')} come back; chance is {number(chance)}"
     return draw(paint, (900, 300), key="stability", label=f"Agreement of components on resampled rows: {said}")
 

@@ -13,7 +13,7 @@ from congruence.report import components as figures
 from congruence.report import words
 from congruence.report.moved import Cell, as_cell
 from congruence.report.page import fill
-from congruence.report.words import UNDEFINED, elided, number, percent
+from congruence.report.words import elided, number, percent
 
 if TYPE_CHECKING:
     from congruence.resolve.portraits import Loading
@@ -106,8 +106,6 @@ def _back(row: dict[str, Any]) -> str:
 
 
 def _resampled(row: dict[str, Any]) -> Cell:
-    if row["median"] is None:
-        return Cell(UNDEFINED, "")
     return Cell(f"{row['median']:.3f}", row["median"], f"{row['low']:.3f} to {row['high']:.3f}")
 
 

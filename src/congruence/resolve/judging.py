@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from congruence.arrays import listing
 from congruence.resolve.solver import FREE
 from congruence.resolve.stabilities import ComponentStability
-from congruence.resolve.unmix import AGREES, Unmixing, advice
+from congruence.resolve.unmix import Unmixing, advice
 
 if TYPE_CHECKING:
     from congruence.resolve.resolution import Resolution
@@ -17,17 +15,11 @@ if TYPE_CHECKING:
 FEW_ROWS = 10  # n / (kurtosis + 3) is the number of rows that share a component among them; fewer are suspect
 
 
-def resampled_columns(found: Unmixing, stability: ComponentStability) -> dict[str, list[Any]]:
-    """What resampling says of each component; None where the fit that was resampled has no such component."""
-    other, agreement = stability.components.unmixing, stability.agreement
-    match = np.abs(found.unmixing @ other.mixing)  # (k, k) correlations
-    partner, same = match.argmax(1), match.max(1) >= AGREES
+def resampled_columns(stability: ComponentStability) -> dict[str, list[Any]]:
+    """What resampled rows say of each component."""
+    agreement = stability.agreement
     parts = {"median": agreement.median, "low": agreement.low, "high": agreement.high, "stable": agreement.holds()}
-    columns = {
-        name: [value if there else None for value, there in zip(values[partner].tolist(), same, strict=True)]
-        for name, values in parts.items()
-    }
-    return columns | {"stable": [bool(stable) for stable in columns["stable"]]}
+    return {name: values.tolist() for name, values in parts.items()}
 
 
 def verdict_on(result: Resolution) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.errors import InputError
 from congruence.resolve.components import Components
 from congruence.resolve.judging import advice_on, resampled_columns, verdict_on
 from congruence.resolve.portraits import Portrait, portraits_of
@@ -87,7 +88,7 @@ class Resolution:
         why = np.where(found.sampling_error >= FREE, "noise", "start").tolist()
         columns["lost_to"] = [None if sure else text for sure, text in zip(found.identified, why, strict=True)]
         if self.stability is not None:
-            columns |= resampled_columns(found, self.stability)
+            columns |= resampled_columns(self.stability)
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,10 +140,12 @@ def resolution_of(
     found : Components
         Of these rows, `ICA.found_` or from `components.independent_components`.
     stability : ComponentStability, optional
-        Of the same components.
+        Of the same components, from ``component_stability(..., found=found)``.
     settings : mapping, optional
         How they were found, for those who want to find them again.
     """
+    if stability is not None and stability.components is not found:
+        raise InputError("stability is that of another fit; ask for it with component_stability(..., found=found)")
     return Resolution(table.name, table.n, table.d, found, portraits_of(table, found), stability, dict(settings or {}))
 
 
