@@ -218,7 +218,11 @@ def test_ids_need_not_be_unique(folder, capsys):
         (["e.npy", "--curve", "a,b"], "--curve takes numbers of components such as 8,16,32, not a,b"),
         (["e.npy", "--curve", "2", "--stability", "0"], "--curve needs resamples"),
         (["e.npy", "--seed", "-1"], "--seed must be between 0 and 4294967295, not -1"),
-        (["e.npy", "--group-by", "plate"], "no table has a metadata column 'plate'"),
+        (["e.npy", "--group-by", "plate"], "--group-by keeps rows together in resamples, but there are none"),
+        (["e.npy", "--group-by", "plate", "--stability", "5"], "no table has a metadata column 'plate'"),
+        (["e.npy", "--curve", "3,99"], "curve must hold whole numbers from 1 to 6"),
+        (["e.npy", "--curve", "3", "--no-whiten"], "a curve chooses how many directions to whiten"),
+        (["e.npy", "--components", "0.5", "--no-whiten"], "n_components must be a positive number"),
         (["e.npy", "--device", "tpu"], "device must be"),
         (["e.npy", "--features", "x"], "--features means nothing for files like e.npy"),
         (["e.npy", "--inverse"], "--inverse goes with --apply"),
@@ -272,6 +276,15 @@ def test_embeddings_are_not_taken_for_components(folder, capsys):
     code, _, err = run(capsys, "square.parquet", "--apply", "m.safetensors", "--inverse", "--out", "b.parquet")
     assert code == 2
     assert "has the columns that the model was fitted on, not components; leave out --inverse" in err
+
+
+def test_a_model_with_names_for_other_columns_is_refused(folder, capsys):
+    ica = ICA(random_state=0).fit(np.load("e.npy"))
+    ica.feature_names_in_ = np.array(["a", "b"], dtype=object)
+    ica.save("odd.safetensors")
+    code, _, err = run(capsys, "e.npy", "--apply", "odd.safetensors", "--out", "c.npy")
+    assert code == 2
+    assert "odd.safetensors does not hold components: its names are not those of 7 columns" in err
 
 
 def test_one_row_is_refused(folder, capsys):

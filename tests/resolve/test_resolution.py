@@ -83,6 +83,7 @@ def test_the_status_follows_the_components(result):
 
 def test_what_to_mind_is_said(result):
     assert "max_iter" in changed(result, converged=False, reason="cap").advice[0]
+    assert "fewer components or more rows" in changed(result, identified=np.zeros(5, bool)).advice[0]
     assert "there was one start" in changed(result, agreement=None).advice[0]
     assert "could not be told from noise" in changed(result, identified=np.ones(5, bool)).advice[0]
     spiky = changed(result, kurtosis=np.array([1300.0, 3, 3, 0, 0])).advice[0]

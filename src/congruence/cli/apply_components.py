@@ -64,12 +64,13 @@ def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool, tick: Any) -> Iter
 
     from congruence.arrays import finite_rows, listing
     from congruence.resolve.opening import affine
+    from congruence.tables import slices
 
     k, d = ica.components_.shape
     known = getattr(ica, "feature_names_in_", None)
     names = known if inverse else [f"ica{i}" for i in range(k)]
     done = 0
-    for chunk in chunks:
+    for chunk in (part for whole in chunks for part in slices(whole, max(k, d))):
         _check_columns(chunk, known, k if inverse else d, inverse)
         bad = np.flatnonzero(~finite_rows(chunk.values)) + done
         if bad.size:

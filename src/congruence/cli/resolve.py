@@ -125,6 +125,8 @@ def resolve(
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and {2**32 - 1}, not {seed}")
     runs, steps = _stability(stability, curve, report)
+    if group_by is not None and not runs:
+        raise InputError("--group-by keeps rows together in resamples, but there are none; add --stability 20")
     fit: dict[str, Any] = {
         "n_components": _components(components),
         "contrast": contrast,

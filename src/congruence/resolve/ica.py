@@ -223,8 +223,13 @@ def load_ica(path: str | Path) -> ICA:
     ica._n_features_out = len(parts["components_"])
     ica.converged_ = bool(header.get("converged"))
     ica.rank_, ica.n_rows_, ica.n_iter_ = (int(header.get(key) or 0) for key in ("rank", "rows", "passes"))
-    if header.get("features"):
-        ica.feature_names_in_ = np.array(header["features"], dtype=object)
+    names = header.get("features")
+    if names is not None:
+        if not isinstance(names, list) or len(names) != ica.n_features_in_:
+            raise InputError(
+                f"{path} does not hold components: its names are not those of {ica.n_features_in_} columns"
+            )
+        ica.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
     return ica
 
 

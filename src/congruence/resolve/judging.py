@@ -71,6 +71,11 @@ def advice_on(result: Resolution) -> list[str]:
     """What to know before the components are used, and what to do about it."""
     found = result.components.unmixing
     notes = [text] if (text := advice(found)) else []
+    if any(row["lost_to"] == "start" for row in result.table()) and found.reason != "cap":
+        notes.append(
+            "where components depend on the start, several rotations are nearly as good: fewer components or more rows "
+            "may settle them"
+        )
     if found.agreement is None:
         notes.append("there was one start, so it is not known whether another would find the same components")
     if not _judged(found):

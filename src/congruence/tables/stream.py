@@ -49,9 +49,9 @@ def stream_table(
     return Stream(table.n, slices(table))
 
 
-def slices(table: Table) -> Iterator[Table]:
-    """Hand out the rows of a table as tables of some rows each, in order."""
-    for part in row_chunks(table.n, table.d):
+def slices(table: Table, width: int = 0) -> Iterator[Table]:
+    """Hand out the rows of a table as tables of some rows each, in order; few enough for rows that become `width`."""
+    for part in row_chunks(table.n, max(table.d, width)):
         yield replace(
             table,
             values=table.values[part],
