@@ -96,9 +96,14 @@ def as_paired(x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
-def check_finite(x: Any, name: str) -> None:
-    """Raise an error that names the rows of `x` holding NaN or infinity."""
+def check_finite(x: Any, name: str, *, first: int | None = None) -> None:
+    """Raise an error that names the rows of `x` holding NaN or infinity.
+
+    Where x is a chunk of more rows, `first` is the number of its first row.
+    """
     bad = np.flatnonzero(~finite_rows(x))
+    if bad.size and first is not None:
+        raise InputError(f"{name} has NaN or infinite values (row {listing(bad + first)}, and perhaps others after it)")
     if bad.size:
         rows = "1 row" if bad.size == 1 else f"{bad.size} rows"
         raise InputError(f"{name} has NaN or infinite values in {rows} of {len(x)} (row {listing(bad)})")
@@ -127,7 +132,7 @@ def listing(values: Any, most: int = 5) -> str:
 
 
 def row_chunks(n: int, d: int, size: int | None = None) -> Iterator[slice]:
-    """Slices that walk over n rows of d float64 values in pieces of about `size` bytes (`CHUNK_BYTES` by default)."""
+    """Slices that walk over n rows of d float64 values in pieces of about `size` bytes, by default `CHUNK_BYTES`."""
     step = max(1, (size or CHUNK_BYTES) // (8 * max(1, d)))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))

@@ -31,6 +31,18 @@ def signed_permutation(cross: Float) -> Float:
     return permutation
 
 
+def matched_sizes(correlation: Float) -> Float:
+    """The |correlation| of every row of a matrix (k, m) with its own column, matched one to one, shape (k,).
+
+    0 for rows that are left without a column because there are fewer.
+    """
+    size = np.abs(correlation)
+    rows, columns = optimize.linear_sum_assignment(-size)
+    matched = np.zeros(len(size))
+    matched[rows] = size[rows, columns]
+    return matched
+
+
 def strong_mcc(x: Any, y: Any) -> float:
     """Mean |correlation| of the dimensions of x and y matched one to one, in sample.
 

@@ -7,10 +7,10 @@ cosine of their directions: no pass over the rows is needed to compare two fits.
 from __future__ import annotations
 
 import numpy as np
-from scipy import optimize
 
 from congruence.arrays import Float
 from congruence.maps.algebra import eigh
+from congruence.maps.matching import matched_sizes
 from congruence.resolve.samples import PreparedRows
 from congruence.resolve.solver import random_rotation
 
@@ -43,11 +43,7 @@ def matched_to(base: Float, other: Float) -> Float:
     Partners are chosen one to one so that the sum is largest (Hungarian method). From 0 to 1, higher is closer; 0 for
     components that are left without a partner because the other fit has fewer.
     """
-    correlation = np.abs(base @ other.T)  # (k, m)
-    rows, columns = optimize.linear_sum_assignment(-correlation)
-    matched = np.zeros(len(base))
-    matched[rows] = np.minimum(correlation[rows, columns], 1.0)
-    return matched
+    return np.minimum(matched_sizes(base @ other.T), 1.0)
 
 
 def chance_agreement(k: int, seed: int = 0) -> float:

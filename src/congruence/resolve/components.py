@@ -34,7 +34,7 @@ def independent_components(
     n_components: int | float | None = None,
     contrast: str = "logcosh",
     whiten: bool = True,
-    starts: int = 1,
+    starts: int = 2,
     rows: int | str = "all",
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
@@ -79,7 +79,7 @@ def components_of(
     prepared: PreparedRows,
     *,
     rows: int | str = "all",
-    starts: int = 1,
+    starts: int = 2,
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
@@ -107,8 +107,8 @@ class _Work:
     prepared: PreparedRows
     options: dict[str, Any]
 
-    def unmix(self, index: Array | None, start: Float | None = None) -> Unmixing:
-        return self.prepared.subset(index).unmix(start=start, **self.options)
+    def unmix(self, index: Array | None, start: Float | None = None, *, near: bool = False) -> Unmixing:
+        return self.prepared.subset(index).unmix(start=start, near=near, **self.options)
 
 
 def first_components(found: Unmixing, n_components: int | float | None) -> Unmixing:
@@ -135,7 +135,7 @@ def _enough(work: _Work, rng: np.random.Generator) -> tuple[Unmixing, Array | No
         left = _apart(first, second, white) / 2  # both together err half as much as they differ
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
-            return work.unmix(index, _rotation(first, white)), index, left
+            return work.unmix(index, _rotation(first, white), near=True), index, left
         half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
     found = work.unmix(None)
     sure = found.sampling_error[found.identified]
@@ -166,11 +166,15 @@ def _as_rotation(start: Any, k: int) -> Float | None:
 
 
 def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:
-    if starts < 1:
-        raise InputError(f"starts must be at least 1, not {starts}")
-    if rows not in ("all", "auto") and (isinstance(rows, str) or int(rows) < 2):
+    if not _is_whole(starts) or starts < 1:
+        raise InputError(f"starts must be a whole number of at least 1, not {starts!r}")
+    if rows not in ("all", "auto") and (not _is_whole(rows) or int(rows) < 2):
         raise InputError(f"rows must be 'all', 'auto' or a number of at least 2, not {rows!r}")
     if not tol > 0:
         raise InputError(f"tol must be positive, not {tol}")
-    if max_iter < 1:
-        raise InputError(f"max_iter must be at least 1, not {max_iter}")
+    if not _is_whole(max_iter) or max_iter < 1:
+        raise InputError(f"max_iter must be a whole number of at least 1, not {max_iter!r}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

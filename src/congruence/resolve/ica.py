@@ -17,6 +17,7 @@ from congruence.resolve.components import independent_components
 from congruence.resolve.opening import affine, as_components, open_rows
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, warn_unless_settled
 
+VERSION = 1  # of the file format
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 
 
@@ -38,7 +39,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     whiten : bool
         False takes the rows as they are, neither centred nor scaled, and only rotates them.
     starts : int
-        Random starts. With more than one the best is kept, and `agreement_` tells how well the others agree with it.
+        Random starts. The best is kept, and `agreement_` tells how well the others agree with it: on real data some
+        components depend on the start, and only further starts can tell. 1 is faster and leaves `agreement_` None.
     rows : int, "all" or "auto"
         Rows that decide the rotation, chosen at random. "auto" uses as many as two disjoint halves need to agree, and
         says in `error_left_` what error is left. The whitening is always that of all rows.
@@ -109,7 +111,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         *,
         contrast: str = "logcosh",
         whiten: bool = True,
-        starts: int = 1,
+        starts: int = 2,
         rows: int | str = "all",
         tol: float = TOLERANCE,
         max_iter: int = MAX_ITER,
@@ -178,12 +180,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         from safetensors.numpy import save_file
 
         check_is_fitted(self)
-        state = self.random_state
-        params = {**self.get_params(), "w_init": None, "random_state": state if isinstance(state, int) else None}
+        plain = (bool, int, float, str, np.integer, np.floating)
+        params = {name: value for name, value in self.get_params().items() if isinstance(value, plain)}
         names = getattr(self, "feature_names_in_", None)
         header = {
             "kind": "ica",
-            "version": 1,
+            "version": VERSION,
             "params": params,
             "converged": bool(self.converged_),
             "rank": int(self.rank_),
@@ -193,8 +195,10 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             "about": about,
         }
         tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in ARRAYS}
+        if self.agreement_ is not None:
+            tensors["agreement_"] = self.agreement_
         with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata={"congruence": json.dumps(header)})
+            save_file(tensors, temporary, metadata={"congruence": json.dumps(header, default=_plain)})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -211,26 +215,47 @@ def load_ica(path: str | Path) -> ICA:
             header = json.loads((file.metadata() or {}).get("congruence", "{}"))
             if not isinstance(header, dict) or header.get("kind") != "ica":
                 raise InputError(f"{path} is a safetensors file, but not components saved by congruence")
+            if header.get("version") != VERSION:
+                raise InputError(f"{path} has format {header.get('version')!r}, which this version cannot read")
             parts = {name: file.get_tensor(name) for name in ARRAYS}
+            agreement = file.get_tensor("agreement_") if "agreement_" in file.keys() else None  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise InputError(f"cannot read components from {path}: {error}") from error
     _check_parts(parts, path)
-    known = ICA().get_params()
-    ica = ICA(**{name: value for name, value in (header.get("params") or {}).items() if name in known})
+    ica = ICA(**_checked_params(header.get("params"), path))
     for name, value in parts.items():
         setattr(ica, name, value)
     ica.n_features_in_ = parts["components_"].shape[1]
     ica._n_features_out = len(parts["components_"])
+    ica.agreement_ = agreement if agreement is not None and agreement.shape == (ica._n_features_out,) else None
     ica.converged_ = bool(header.get("converged"))
-    ica.rank_, ica.n_rows_, ica.n_iter_ = (int(header.get(key) or 0) for key in ("rank", "rows", "passes"))
-    names = header.get("features")
-    if names is not None:
-        if not isinstance(names, list) or len(names) != ica.n_features_in_:
-            raise InputError(
-                f"{path} does not hold components: its names are not those of {ica.n_features_in_} columns"
-            )
-        ica.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+    counts = [header.get(key) for key in ("rank", "rows", "passes")]
+    features = header.get("features")
+    if not all(isinstance(count, int) for count in counts) or not _are_names(features, ica.n_features_in_):
+        raise InputError(f"{path} does not hold components: its header is damaged")
+    ica.rank_, ica.n_rows_, ica.n_iter_ = counts
+    if features:
+        ica.feature_names_in_ = np.array(features, dtype=object)
     return ica
+
+
+def _checked_params(params: Any, path: str | Path) -> dict[str, Any]:
+    """The settings of a saved estimator, as far as this version knows them."""
+    if not isinstance(params, dict):
+        raise InputError(f"{path} does not hold components: its header is damaged")
+    known = ICA().get_params()
+    return {name: value for name, value in params.items() if name in known and not isinstance(value, (list, dict))}
+
+
+def _are_names(features: Any, d: int) -> bool:
+    return features is None or (
+        isinstance(features, list) and len(features) == d and all(isinstance(name, str) for name in features)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A numpy number as one that JSON knows."""
+    return value.item()
 
 
 def _check_parts(parts: dict[str, Any], path: str | Path) -> None:

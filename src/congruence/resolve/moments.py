@@ -41,18 +41,15 @@ class Moments:
         return self.epsilon * np.sqrt(np.diag(self.scatter) / max(self.n, 1) + self.mean**2)
 
     def update(self, chunk: Any) -> Moments:
-        """The moments with the rows of `chunk`, shape (m, d), taken in."""
+        """The moments with the rows of `chunk`, shape (m, d), taken in; messages count its rows from `n` on."""
         if chunk.shape[1] != self.d:
             raise InputError(f"a chunk has {chunk.shape[1]} columns, but the rows before it have {self.d}")
         rows = float64_beside(chunk, chunk)  # on the device where they are
         mean = rows.mean(0)
-        if rows is chunk:
-            rows = rows - mean
-        else:
-            rows -= mean
+        rows = rows - mean
         scatter = to_numpy(rows.T @ rows)
         if not np.isfinite(scatter).all():
-            check_finite(chunk, "x")
+            check_finite(chunk, "x", first=self.n)
             raise InputError("the values are too large to be squared; rescale them")
         return self.merge(Moments(len(rows), to_numpy(mean), scatter, epsilon(chunk)))
 

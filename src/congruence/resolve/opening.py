@@ -35,6 +35,7 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     X = as_matrix(X, "X", finite=not reset)  # when fitting, the moments find what is not finite
     if reset:
         estimator.n_features_in_ = int(X.shape[1])
+        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
         if len(X) < 2:
             raise InputError("X has 1 sample, but at least 2 are needed")
     elif X.shape[1] != estimator.n_features_in_:

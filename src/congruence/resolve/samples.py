@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,16 @@ from congruence.maps.algebra import eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.moments import Moments, moments_of
 from congruence.resolve.passes import Passes
-from congruence.resolve.solver import polar
+from congruence.resolve.solver import FREE, polar, random_gradient, random_rotation, solve
 from congruence.resolve.torch_passes import TorchPasses
-from congruence.resolve.unmix import Unmixing, unmix_rows
+from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
+COARSE = 100  # rows per component from which on a rough answer takes few passes
+COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
+LEAST = 4096  # rows below which a rough answer is not worth the trouble
+SAME = 0.99  # correlation from which on two rough answers are taken to be one
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 
 
@@ -30,15 +34,67 @@ class Sample:
     whitening: Whitening  # in which they are unmixed
     covariance: Float | None = None  # (k, k) of the rows as they are, where they were not whitened
     reported: Whitening | None = None  # in which the components are given, where that is another
+    coarse: Callable[[np.random.Generator], Coarse] | None = None  # draws a few of the rows, where there are many
 
-    def unmix(self, **options: Any) -> Unmixing:
-        """The components of these rows; `options` are those of `unmix_rows`."""
-        found = unmix_rows(self.source, self.whitening.inverse, covariance=self.covariance, **options)
+    def unmix(
+        self,
+        *,
+        seed: int | np.random.Generator = 0,
+        starts: int = 1,
+        start: Float | None = None,
+        near: bool = False,
+        tol: float = TOLERANCE,
+        max_iter: int = MAX_ITER,
+    ) -> Unmixing:
+        """The components of these rows.
+
+        `start` takes the place of the first random start; where it is `near` the answer, it is not improved on a few
+        rows first. For the rest see `unmix_rows`.
+        """
+        rng = np.random.default_rng(seed)
+        begins = [random_rotation(self.source.k, rng) for _ in range(starts)]
+        begins[:1] = begins[:1] if start is None else [start]
+        agreed: list[Float] = []
+        reference = None
+        if self.coarse is not None and not near:
+            begins, agreed, reference = self.coarse(rng).improve(begins, rng, self.source.n, max_iter)
+        elif start is not None:
+            reference = random_gradient(self.source, rng, self.source.n)
+        found = unmix_rows(
+            self.source,
+            self.whitening.inverse,
+            begins=begins,
+            agreed=agreed,
+            reference=reference,
+            tol=tol,
+            max_iter=max_iter,
+            covariance=self.covariance,
+        )
         if self.reported is None:
             return found
         white = self.reported
         rotation = polar(found.unmixing @ white.inverse)  # white on all rows again
         return replace(found, mean=white.mean, unmixing=rotation @ white.matrix, mixing=white.inverse @ rotation.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """A few of many rows, in their own whitening: a rough answer on them costs little, and saves passes over all."""
+
+    source: Passes | TorchPasses
+    to_own: Float  # (k, k) from the whitening of all rows to theirs
+
+    def improve(
+        self, begins: list[Float], rng: np.random.Generator, n: int, max_iter: int
+    ) -> tuple[list[Float], list[Float], float]:
+        """Starts near the answer, how others that led to the same one differ, and a random rotation's gradient."""
+        rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, decide=False) for begin in begins]
+        near = [polar(solution.rotation @ self.to_own) for solution in rough]
+        firm = rough[0].point.sampling_error < FREE
+        same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]
+        different = [other for other, equal in zip(near[1:], same[1:], strict=True) if not equal]
+        agreed = [other @ near[0].T for other, equal in zip(near[1:], same[1:], strict=True) if equal]
+        return [near[0], *different], agreed, random_gradient(self.source, rng, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +117,7 @@ class PreparedRows:
         """Some rows, unmixed in their own whitening, which is the more precise; components are given in that of all."""
         if index is None or self.covariance is not None:
             return self._sample(self.whitening, self.covariance, index)
-        return replace(self._sample(self._rewhitened(index), None, index), reported=self.whitening)
+        return replace(self._sample(self._rewhitened(self.whitening, index), None, index), reported=self.whitening)
 
     def resampled(self, index: Array) -> Sample:
         """Rows drawn anew, with all that is fitted to them: the directions retained, the whitening and the components.
@@ -83,11 +139,20 @@ class PreparedRows:
         return _chunks(self.data, self.device)
 
     def _sample(self, white: Whitening, covariance: Float | None, index: Array | None) -> Sample:
-        return Sample(passes_over(self.data, white, self.contrast, self.device, index), white, covariance)
+        source = passes_over(self.data, white, self.contrast, self.device, index)
+        few = max(LEAST, COARSE * source.k)
+        many = source.n >= 3 * few and covariance is None
+        coarse = (lambda rng: self._coarse(white, index, source.n, few, rng)) if many else None
+        return Sample(source, white, covariance, coarse=coarse)
 
-    def _rewhitened(self, index: Array) -> Whitening:
+    def _coarse(self, white: Whitening, index: Array | None, n: int, few: int, rng: np.random.Generator) -> Coarse:
+        chosen = np.sort(rng.choice(n, few, replace=False))
+        chosen = chosen if index is None else index[chosen]
+        own = self._rewhitened(white, chosen)
+        return Coarse(passes_over(self.data, own, self.contrast, self.device, chosen), own.matrix @ white.inverse)
+
+    def _rewhitened(self, white: Whitening, index: Array) -> Whitening:
         """The whitening of a subset of rows in the directions that were retained of all."""
-        white = self.whitening
         parts = (index[part] for part in row_chunks(len(index), self.data.shape[1]))
         moments = moments_of(mapped(self.data[part], white.mean, white.matrix.T) for part in parts)
         values, vectors = eigh(moments.finish())

@@ -24,6 +24,7 @@ from congruence.resolve.passes import Averages
 
 MEMORY = 10  # steps L-BFGS remembers
 GAIN = 0.003  # a fixed point that adds less than this share of contrast a pass is not getting anywhere
+UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are told apart from noise
@@ -52,6 +53,7 @@ class Point:
     n: int
     votes: Float  # (k,) 1 for components that say where to turn, 0 for those that only make room
     covariance: Float | None = None  # (k, k) of the rows, where they are not white
+    held: Float | None = None  # (k,) signs that no longer follow the components
 
     @property
     def kappa(self) -> Float:
@@ -68,6 +70,8 @@ class Point:
     @property
     def signs(self) -> Float:
         """The direction away from the Gaussian, 0 for components without a vote, (k,)."""
+        if self.held is not None:
+            return self.held
         return np.where(self.kappa >= 0, self.votes, -self.votes)
 
     @property
@@ -143,6 +147,19 @@ def random_rotation(k: int, rng: np.random.Generator) -> Float:
     return np.asarray(q * np.sign(np.diag(r)))
 
 
+def random_gradient(source: Averaging, rng: np.random.Generator, n: int) -> float:
+    """The largest gradient at a random rotation of n rows, of which `source` may be a sample.
+
+    A gradient is signal and sampling noise, and with more rows there is less noise.
+    """
+    rotation = random_rotation(source.k, rng)
+    point = Point(rotation, source.averages(rotation), source.n, np.ones(source.k))
+    noise = 0.5 * float(np.mean(point.at.power - np.diag(point.at.cross) ** 2))  # variance of one row's gradient
+    signal = max(float(np.square(point.gradient).mean()) - noise / source.n, 0.0)
+    share = (signal + noise / n) / max(signal + noise / source.n, 1e-300)
+    return point.steepest * float(np.sqrt(min(share, 1.0)))
+
+
 def solve(
     source: Averaging,
     start: Float,
@@ -151,6 +168,7 @@ def solve(
     max_iter: int = 500,
     reference: float | None = None,
     covariance: Float | None = None,
+    decide: bool = True,
 ) -> Solution:
     """Turn `start` until the components no longer move.
 
@@ -169,6 +187,8 @@ def solve(
         The largest gradient at a random rotation; that of `start` if not given.
     covariance : (k, k), optional
         Of the rows, where they are not white. Components can then not be told from noise.
+    decide : bool
+        Tell components from noise, and turn on with the votes of the former alone.
     """
     with one_thread(source.k):
         first = Point(start, source.averages(start), source.n, np.ones(source.k), covariance)
@@ -180,7 +200,7 @@ def solve(
         if covariance is not None or not _fixed_point(source, solution, tol, max_iter):
             solution.switched = len(solution.changes)
             _lbfgs(source, solution, tol, max_iter)
-        if covariance is None:
+        if decide and covariance is None:
             _let_noise_abstain(source, solution, tol, max_iter)
     return solution
 
@@ -230,6 +250,9 @@ def _lbfgs(source: Averaging, solution: Solution, tol: float, max_iter: int) -> 
     contrasts = [solution.point.contrast]
     while True:
         point = solution.point
+        if point.covariance is not None and point.held is None and len(solution.changes) >= UNDECIDED:
+            # Away from whiteness a component may be sub-Gaussian on one side and super-Gaussian on the other.
+            point = solution.point = replace(point, held=point.signs)
         direction = _direction(point, memory)
         length = min(1.0, LARGEST_STEP / max(np.abs(direction).max(), 1e-300))
         if _is_done(solution, _cayley(length * direction), tol, max_iter):

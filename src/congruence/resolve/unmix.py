@@ -14,6 +14,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, Rows
 from congruence.errors import NotConvergedWarning
+from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 from congruence.resolve.contrasts import contrast_named
 from congruence.resolve.passes import Passes, Shape
@@ -61,11 +62,11 @@ def unmix_rows(
     source: Passes | TorchPasses,
     inverse: Float,
     *,
-    seed: int | np.random.Generator = 0,
-    starts: int = 1,
+    begins: list[Float],
+    agreed: list[Float] | None = None,
+    reference: float | None = None,
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
-    start: Float | None = None,
     covariance: Float | None = None,
 ) -> Unmixing:
     """Rotate whitened rows to independent components.
@@ -76,27 +77,22 @@ def unmix_rows(
         The rows, with their mean and whitening (k, d).
     inverse : (d, k)
         The way back from whitened rows.
-    seed : int or Generator
-        Of the random rotations the solver starts from.
-    starts : int
-        Solve from so many starts, keep the best, and report how well the others agree with it.
+    begins : list of (k, k)
+        Rotations to start from; the best solution is kept, and how well the others agree with it is reported.
+    agreed : list of (k, k), optional
+        How the answers of other starts, which need not be followed to the end, are turned against that of the first.
+    reference : float, optional
+        The largest gradient at a random rotation; that of the start if not given.
     tol, max_iter : float, int
         See `solver.solve`.
-    start : (k, k), optional
-        The first start, instead of a random one.
     covariance : (k, k), optional
         Of the rows as they are, where they were not whitened.
     """
-    rng = np.random.default_rng(seed)
-    reference = None
-    if start is not None:
-        at = source.averages(random_rotation(source.k, rng)).cross
-        reference = float(np.abs(at - at.T).max() / 2)
     options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "covariance": covariance}
-    begins = [start if start is not None and i == 0 else random_rotation(source.k, rng) for i in range(starts)]
     solutions = [solve(source, begin, **options) for begin in begins]
     best = max(solutions, key=lambda solution: solution.point.contrast)
     others = [solution.rotation for solution in solutions if solution is not best]
+    others += [turn @ solutions[0].rotation for turn in agreed or []]
     return _canonical(source, inverse, best, others, covariance)
 
 
@@ -108,7 +104,7 @@ def _canonical(
     size = np.ones(source.k) if covariance is None else np.sqrt(np.diag(rotation @ covariance @ rotation.T))
     shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
-    agreement = np.min([np.abs(rotation @ other.T).max(1) for other in others], axis=0) if others else None
+    agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
     identified = best.point.sampling_error < FREE if covariance is None else np.ones(source.k, dtype=bool)
     if agreement is not None:
         identified = identified & (agreement >= AGREES)
@@ -149,7 +145,8 @@ def unmix(spread: Spread, *, seed: int = 0, contrast: str = "logcosh") -> Unmixi
     deviation = singular / np.sqrt(spread.n)
     rows: Any = _Taken(spread.rows)
     source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named(contrast), index=spread.index)
-    return unmix_rows(source, axes * deviation, seed=seed)
+    begin = random_rotation(source.k, np.random.default_rng(seed))
+    return unmix_rows(source, axes * deviation, begins=[begin])
 
 
 class _Taken:

@@ -80,6 +80,7 @@ def whitening(
             )
         matrix, inverse = _triangular(axes, deviations, moments.rounding)
         matrix, inverse = matrix[:k], inverse[:, :k]
+        k = len(matrix)
     else:
         axes = axes[:, :k] * _signs(axes[:, :k])
         matrix, inverse = axes.T / deviations[:k, None], axes * deviations[:k]  # (k, d), (d, k)
