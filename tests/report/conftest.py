@@ -15,7 +15,16 @@ from congruence.align.consensus import Consensus
 from congruence.align.translate import Translation, Translator
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.report import render, render_translation
+from congruence.report import render, render_resolution, render_translation
+from congruence.resolve.agreement import chance_agreement
+from congruence.resolve.components import Components
+from congruence.resolve.portraits import Loading, Portrait
+from congruence.resolve.profile import EDGES, ComponentProfile
+from congruence.resolve.resolution import Resolution
+from congruence.resolve.stabilities import Agreement, ComponentStability
+from congruence.resolve.stabilities import CurvePoint as StabilityPoint
+from congruence.resolve.unmix import Unmixing
+from congruence.resolve.whiten import Whitening
 
 VOID = {"meta", "link", "br"}
 ERRORS = {
@@ -180,11 +189,86 @@ def rich_by_hand(names=("seed 1", "seed 2", "seed 10"), **consensus):
     return comparison
 
 
+def components_by_hand(k=6, d=8, **changes):
+    """Components of which the last is as good as Gaussian and the last but one depends on the start."""
+    error = np.linspace(0.05, 0.1, k)
+    error[-1:] = 0.4
+    agreement = np.full(k, 0.999)
+    agreement[-2:-1] = 0.6
+    fields = {
+        "mean": np.zeros(d),
+        "unmixing": np.eye(k, d),
+        "mixing": np.eye(d, k),
+        "negentropy": np.geomspace(0.05, 1e-6, k),
+        "skewness": np.linspace(2.5, 0, k),
+        "kurtosis": np.linspace(9, -1.2, k),
+        "sampling_error": error,
+        "agreement": agreement,
+        "identified": (error < 0.2) & (agreement > 0.9),
+        "converged": True,
+        "reason": "converged",
+        "changes": tuple(np.geomspace(0.7, 5e-5, 20)),
+        "gradients": tuple(np.geomspace(1.5, 4e-4, 20)),
+        "switched": 6,
+        "n": 4000,
+    }
+    white = Whitening(np.zeros(d), np.eye(k, d), np.eye(d, k), d - 1, np.geomspace(9, 0.01, d - 1), k)
+    return Components(white, Unmixing(**(fields | changes)), None, None)
+
+
+def portrait_by_hand(seed=0, ids=True):
+    rng = np.random.default_rng(seed)
+    counts = np.histogram(np.clip(rng.laplace(size=4000) / 2**0.5, -6, 6), EDGES)[0]
+    ends = [
+        tuple(
+            Loading(10 * i, sign * (7 - i), f"mol{10 * i}" if ids else None, {"Metadata_plate": "p1", "logP": 0.5 * i})
+            for i in range(5)
+        )
+        for sign in (1.0, -1.0)
+    ]
+    return Portrait(counts, *ends)
+
+
+def stability_by_hand(components, runs=20, curve=(2, 4, 6), seed=0, notes=()):
+    rng = np.random.default_rng(seed)
+    k = components.unmixing.k
+    matched = 1 - rng.beta(1, 60, size=(runs, k)) * np.linspace(0.2, 12, k)
+    empty = np.zeros((k, 0))
+    return ComponentStability(
+        components=components,
+        agreement=Agreement(np.zeros((0, k)), np.clip(matched, 0, 1)),
+        clusters=None,
+        chance=chance_agreement(k),
+        variance_share=np.full(k, 1 / k),
+        curve=tuple(StabilityPoint(n, 0.9, n, n - 1, math.nan, 0.95, 0.5) for n in curve),
+        profile=ComponentProfile(EDGES, np.zeros((k, len(EDGES) - 1)), empty, empty, empty, empty),
+        ids=None,
+        notes=notes,
+        settings={"bootstrap": runs, "clusters": None},
+    )
+
+
+def resolution_by_hand(stable=True, ids=True, settings=None, **changes):
+    components = components_by_hand(**changes)
+    made = {"components": 6, "contrast": "logcosh", "whiten": True, "tol": 1e-4, "seed": 0}
+    made["command"] = "congruence resolve 'my run.parquet' --report r.html"
+    return Resolution(
+        name="my run",
+        n=4000,
+        d=8,
+        components=components,
+        portraits=tuple(portrait_by_hand(seed, ids) for seed in range(components.unmixing.k)),
+        stability=stability_by_hand(components) if stable else None,
+        settings=made if settings is None else settings,
+    )
+
+
 PAGES = {
     "comparison": lambda: render(comparison_by_hand(("seed 1", "seed 2", "seed 10"))),
     "rich": lambda: render(rich_by_hand()),
     "training": lambda: render(training_by_hand((0, 1, 1000))),
     "translation": lambda: render_translation(translation_by_hand()),
+    "resolution": lambda: render_resolution(resolution_by_hand()),
 }
 
 
@@ -231,6 +315,11 @@ def make_rich():
 @pytest.fixture(scope="session")
 def make_translation():
     return translation_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_resolution():
+    return resolution_by_hand
 
 
 @pytest.fixture(scope="session")

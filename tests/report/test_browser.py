@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from congruence.report import write_report, write_translation_report
+from congruence.report import write_report, write_resolution_report, write_translation_report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PAGES = ["report", "rich", "training", "translation"]
+PAGES = ["report", "rich", "training", "translation", "resolution"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
@@ -32,11 +32,12 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
 
 
 @pytest.fixture(scope="module")
-def folder(report, make_rich, make_training, make_translation):
+def folder(report, make_rich, make_training, make_translation, make_resolution):
     """All kinds of pages, side by side."""
     write_report(make_rich(), report.with_name("rich.html"))
     write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
+    write_resolution_report(make_resolution(), report.with_name("resolution.html"))
     return report.parent
 
 
@@ -203,3 +204,29 @@ def test_a_learning_curve_sorts_by_its_rows(visit):
     table = page.get_by_role("region", name="Error against paired rows").locator("table")
     table.get_by_role("button", name="error", exact=True).click()
     assert table.locator("tbody th").first.inner_text() == "3200"
+
+
+def test_components_sort_by_what_is_clicked_and_their_rows_open_on_request(visit):
+    page = visit(name="resolution")
+    table = page.get_by_role("region", name="Components", exact=True).locator("table")
+    names = table.locator("tbody th")
+    assert names.first.inner_text() == "ica0"
+    table.get_by_role("button", name="kurtosis", exact=True).click()
+    assert names.first.inner_text() == "ica5"
+    states = page.locator("details").evaluate_all("all => all.map(one => one.open)")
+    assert states == [True] + [False] * 5
+    page.locator("summary").nth(2).click()
+    assert page.get_by_role("region", name="ica2, most").is_visible()
+
+
+def test_small_histograms_stand_side_by_side_even_on_a_phone(visit):
+    boxes = "all => all.map(e => [e.getBoundingClientRect().top, e.scrollWidth - e.clientWidth])"
+    for width, columns in ((400, 2), (1200, 4)):
+        figures = visit(width=width, name="resolution").locator(".small figure").evaluate_all(boxes)
+        assert sum(top == figures[0][0] for top, _ in figures) == columns
+        assert max(over for _, over in figures) == 0
+
+
+def test_the_table_of_components_fits_a_desktop(visit):
+    region = visit(width=1000, name="resolution").get_by_role("region", name="Components", exact=True)
+    assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0

@@ -7,10 +7,21 @@ import sys
 import pytest
 
 from congruence.errors import InputError
-from congruence.report import html, render, render_translation, translation, write_report, write_translation_report
+from congruence.report import (
+    html,
+    render,
+    render_resolution,
+    render_translation,
+    resolution,
+    translation,
+    write_report,
+    write_resolution_report,
+    write_translation_report,
+)
 from congruence.report.svg import PALETTE
 
 WRITERS = {"comparison": (html, "render", write_report)}
+WRITERS["resolution"] = (resolution, "render_resolution", write_resolution_report)
 WRITERS["translation"] = (translation, "render_translation", write_translation_report)
 BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -82,7 +93,8 @@ def test_every_heading_of_a_sortable_table_is_a_button(any_page):
     assert all(head.count("<th scope") == head.count('<button type="button">') > 1 for head in heads)
 
 
-def test_the_same_result_gives_the_same_bytes(make_rich, make_training, make_translation):
+def test_the_same_result_gives_the_same_bytes(make_rich, make_training, make_translation, make_resolution):
+    assert render_resolution(make_resolution()) == render_resolution(make_resolution())
     assert render(make_rich("ab")) == render(make_rich("ab"))
     assert render(make_training((1, 2))) == render(make_training((1, 2)))
     assert render_translation(make_translation()) == render_translation(make_translation())
@@ -97,9 +109,9 @@ def test_names_cannot_inject_markup(make_comparison, outline):
 
 
 @pytest.mark.parametrize("what", list(WRITERS))
-def test_a_report_is_written_whole_or_not_at_all(what, comparison, make_translation, tmp_path, monkeypatch):
+def test_a_report_is_written_whole_or_not_at_all(what, request, tmp_path, monkeypatch):
     module, name, write = WRITERS[what]
-    result = comparison if what == "comparison" else make_translation()
+    result = request.getfixturevalue("make_" + what)()
     path = tmp_path / "report.html"
     write(result, path)
     assert path.read_text(encoding="utf-8") == getattr(module, name)(result)

@@ -342,3 +342,20 @@ def test_a_trained_network_has_few_axes_that_come_back(model_pair):
     assert 0 < (found.verdict == "stable").sum() < 16
     assert found.agreement.median.min() > found.chance / 2
     assert found.agreement.median.mean() > found.chance + 0.2
+
+
+def test_components_that_were_found_before_can_be_asked_about(rng):
+    _, x = mixture(rng, gaussian=2)
+    best = independent_components(x, starts=3, seed=5)
+    stability = component_stability(x, found=best, **FEW)
+    assert stability.components is best
+    assert stability.verdict.tolist() == ["stable"] * 3 + ["noise"] * 2
+
+
+@pytest.mark.parametrize("change", [{"n_components": 2}, {"whiten": False}])
+def test_components_of_something_else_are_refused(rng, change):
+    _, x = mixture(rng)
+    with pytest.raises(InputError, match="found holds components of other rows"):
+        component_stability(x, found=independent_components(x, **change), **FEW)
+    with pytest.raises(InputError, match="found holds components of other rows"):
+        component_stability(x, found=independent_components(x[:2000]), **FEW)

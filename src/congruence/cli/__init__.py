@@ -16,6 +16,7 @@ from congruence import __version__
 from congruence.cli import translate
 from congruence.cli.compare import compare
 from congruence.cli.demo import demo
+from congruence.cli.resolve import resolve
 from congruence.errors import CongruenceError
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app = typer.Typer(
     help="Is a learned representation identifiable? Did retraining only rotate it, or did it really change?",
 )
 app.command()(compare)
+app.command()(resolve)
 app.add_typer(translate.app, name="translate")
 app.command()(demo)
 
@@ -55,7 +57,7 @@ def main() -> None:
         typer.echo(f"congruence: {error}", err=True)
         sys.exit(2)
     except MemoryError:
-        typer.echo("congruence: not enough memory for this input; compare fewer rows or runs at a time", err=True)
+        typer.echo("congruence: not enough memory for this input; use fewer rows or runs at a time", err=True)
         sys.exit(2)
     except KeyboardInterrupt:  # before a command could begin
         sys.exit(130)

@@ -13,7 +13,7 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from congruence.tables import Table
 
-OWN_SUFFIXES = {"map": ".safetensors"}  # of outputs that are not called after their option
+OWN_SUFFIXES = {"map": ".safetensors", "model": ".safetensors"}  # of outputs that are not called after their option
 DATA, METHOD, OUTPUT = "Which rows and columns", "How it is done", "What to write"
 
 Id = Annotated[Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)]
@@ -63,13 +63,20 @@ def read_tables(
 
     wishes = {"features": features, "metadata": metadata, "key": key}
     wishes = {name: value for name, value in wishes.items() if value is not None}
-    for name in wishes:
-        if not any(honours(path, name) for path in paths):
-            raise InputError(f"--{name} means nothing for files like {paths[0]}")
+    check_honoured(paths, wishes)
     return [
         read_table(path, id=id, name=run, **{k: v for k, v in wishes.items() if honours(path, k)})
         for path, run in zip(paths, names, strict=True)
     ]
+
+
+def check_honoured(paths: Sequence[str | Path], wishes: Iterable[str]) -> None:
+    """Refuse an option that means nothing for any of the files."""
+    from congruence.tables import honours
+
+    for name in wishes:
+        if not any(honours(path, name) for path in paths):
+            raise InputError(f"--{name} means nothing for files like {paths[0]}")
 
 
 def check_outputs(

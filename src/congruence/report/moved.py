@@ -113,12 +113,12 @@ def _table(moved: MovedRows) -> tuple[tuple[tuple[str, bool], ...], tuple[tuple[
     columns: list[tuple[str, bool, list[Cell]]] = [
         ("row", True, [Cell(str(row)) for row in order])
         if moved.ids is None
-        else ("id", False, [_cell(value) for value in moved.ids[order]]),
+        else ("id", False, [as_cell(value) for value in moved.ids[order]]),
         ("disagreement", True, _shares(moved.disagreement[order])),
         ("× median", True, [_times(value, median) for value in moved.disagreement[order]]),
     ]
     for name, values in list(moved.metadata.items())[:LISTED_COLUMNS]:
-        columns.append((elided([name], 24)[0], values.dtype.kind in "iuf", [_cell(value) for value in values[order]]))
+        columns.append((elided([name], 24)[0], values.dtype.kind in "iuf", [as_cell(value) for value in values[order]]))
     if 2 < len(moved.by_run) <= LISTED_RUNS:  # with two runs, both have the number of the pair
         names = elided(list(moved.by_run), 18)
         columns += [
@@ -137,7 +137,7 @@ def _times(value: float, median: float) -> Cell:
     return Cell(number(times), times if math.isfinite(times) else "")
 
 
-def _cell(value: Any) -> Cell:
+def as_cell(value: Any) -> Cell:
     """Any id or metadata as text that fits into a table; what is missing sorts last."""
     plain = value.item() if isinstance(value, np.generic) else value
     if plain is None or (isinstance(plain, float) and math.isnan(plain)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from congruence.report.words import ordered, percent
@@ -37,8 +38,13 @@ def to_csv(comparison: Comparison) -> str:
     Errors are shares of the target's diameter; `held_out`, `low`, `high` and `null` are held out, `mean`,
     `rms`, `q95` and `sup` in sample.
     """
+    return rows_to_csv(comparison.rows())
+
+
+def rows_to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write rows with the same keys as CSV, floats in full precision, undefined numbers empty."""
     out = io.StringIO()
-    rows = list(comparison.rows())
+    rows = list(rows)
     if rows:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(rows[0])
@@ -50,7 +56,7 @@ def _exact(value: Any) -> str:
     if isinstance(value, str):
         return value
     plain = value.item() if hasattr(value, "item") else value  # numpy scalars print their type
-    return "" if plain != plain else repr(plain)
+    return "" if plain is None or plain != plain else repr(plain)
 
 
 def to_latex(comparison: Comparison) -> str:

@@ -38,6 +38,13 @@ DECISIONS = {  # about a translation; the mark tells them apart without colour
     "no-go": ("✕", "New vectors cannot be translated well enough."),
 }
 
+RESOLUTIONS = {  # about axes that come back; the mark tells them apart without colour
+    "holds": ("✓", "All {k} axes come back."),
+    "partly": ("≈", "{returning} of {k} axes come back."),
+    "fails": ("✕", "None of {k} axes comes back."),
+    "unknown": ("?", "The axes did not come to rest."),
+}
+
 SIMILARITIES = {  # those that only some reports have: what they are called, and what they mean; all in sample
     "plain_cka": (
         "CKA, plain",

@@ -85,6 +85,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Rows that decided the rotation.
     error_left_ : float or None
         With ``rows="auto"``, radians by which more rows would still turn nine in ten components.
+    found_ : Components
+        All of this as one result, with the whitening; a file does not keep it.
 
     References
     ----------
@@ -150,6 +152,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _take_over(self, found: Any) -> None:
         ica = found.unmixing
+        self.found_ = found
         self.mean_, self.components_, self.mixing_ = ica.mean, ica.unmixing, ica.mixing
         self.negentropy_, self.skewness_, self.kurtosis_ = ica.negentropy, ica.skewness, ica.kurtosis
         self.sampling_error_, self.identified_, self.agreement_ = ica.sampling_error, ica.identified, ica.agreement

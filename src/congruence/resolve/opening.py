@@ -61,6 +61,6 @@ def affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
         return like((float64_beside(x, x) - before) @ matrix + after, x)
     floating = x.dtype if np.issubdtype(x.dtype, np.floating) else np.float64
     out = np.empty((len(x), matrix.shape[1]), floating)
-    for part in row_chunks(*x.shape):
+    for part in row_chunks(len(x), max(matrix.shape)):
         out[part] = (x[part].astype(np.float64) - before) @ matrix + after
     return out

@@ -46,6 +46,7 @@ def component_stability(
     max_iter: int = MAX_ITER,
     seed: int = 0,
     device: str = "auto",
+    found: Components | None = None,
     progress: Progress | None = None,
 ) -> ComponentStability:
     """Tell which independent components of X come back, from other starts and on other rows.
@@ -71,6 +72,9 @@ def component_stability(
         Numbers of components to try as well, each with at most 3 restarts and 5 draws.
     seed : int
         Of all random choices; the same seed gives the same numbers.
+    found : Components, optional
+        The components to ask about, from a fit of X with the same arguments (`ICA.found_`, perhaps the best of several
+        starts); those of one fit from one random start, if not given.
     progress : callable, optional
         Called as progress(what, done, total) while working.
 
@@ -106,9 +110,11 @@ def component_stability(
     )
     tell = _Steps(progress, steps)
 
-    found = components_of(prepared, rows=rows, tol=tol, max_iter=max_iter, seed=seed)
-    found = found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
-    warn_unless_settled(found.unmixing)
+    if found is None:
+        found = components_of(prepared, rows=rows, tol=tol, max_iter=max_iter, seed=seed)
+        found = found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
+        warn_unless_settled(found.unmixing)
+    _check_found(found, prepared)
     tell("components of all rows")
     plan = _Plan(found.rows, units.within(found.rows), seed, {"tol": tol, "max_iter": max_iter})
     space = whitened_space(prepared)
@@ -237,6 +243,14 @@ def _check_counts(**counts: Any) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             raise InputError(f"{name} must be a whole number of at least 0, not {value!r}")
+
+
+def _check_found(found: Components, prepared: PreparedRows) -> None:
+    one, other = found.whitening.matrix, prepared.whitening.matrix
+    if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=1e-9 * np.abs(other).max()):
+        raise InputError(
+            "found holds components of other rows, or of another number of directions, than are asked about"
+        )
 
 
 def _check_curve(curve: Sequence[int], prepared: PreparedRows) -> list[int]:

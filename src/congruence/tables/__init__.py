@@ -2,11 +2,13 @@
 
 from congruence.tables.honours import honours as honours
 from congruence.tables.join import Joined as Joined
+from congruence.tables.join import finite_table as finite_table
 from congruence.tables.join import join_tables as join_tables
 from congruence.tables.names import unique_names as unique_names
 from congruence.tables.read import SUFFIXES as SUFFIXES
 from congruence.tables.read import read_table as read_table
 from congruence.tables.stream import Stream as Stream
+from congruence.tables.stream import slices as slices
 from congruence.tables.stream import stream_table as stream_table
 from congruence.tables.stream import write_stream as write_stream
 from congruence.tables.table import Table as Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,19 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
         dropped=dropped,
         unmatched=unmatched,
         by_position=by_position,
+    )
+
+
+def finite_table(table: Table, *, drop_missing: bool = False) -> Table:
+    """Return a table without the rows that hold NaN or infinity, or refuse it; one that has none is handed on."""
+    rows = np.arange(table.n)
+    keep, _ = _finite([table], [rows], drop_missing)
+    rows = rows[keep]
+    return replace(
+        table,
+        values=_take_values(table, rows),
+        ids=None if table.ids is None else _take(table.ids, rows),
+        metadata={name: _take(column, rows) for name, column in table.metadata.items()},
     )
 
 

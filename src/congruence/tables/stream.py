@@ -46,11 +46,12 @@ def stream_table(
         n, chunks = parquet_chunks(path, Selection(id, patterns(features), patterns(metadata), key, stem_of(path)))
         return Stream(n, chunks)
     table = read_table(path, id=id, features=features, metadata=metadata, key=key)
-    return Stream(table.n, _slices(table))
+    return Stream(table.n, slices(table))
 
 
-def _slices(table: Table) -> Iterator[Table]:
-    for part in row_chunks(table.n, table.d):
+def slices(table: Table, width: int = 0) -> Iterator[Table]:
+    """Hand out the rows of a table as tables of some rows each, in order; few enough for rows that become `width`."""
+    for part in row_chunks(table.n, max(table.d, width)):
         yield replace(
             table,
             values=table.values[part],

@@ -52,9 +52,11 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
         WRITERS[suffix](table, temporary, path)
 
 
-def check_table_path(path: str | Path) -> None:
-    """Refuse, before any work, a path to which no table can be written."""
+def check_table_path(path: str | Path, table: Table | None = None) -> None:
+    """Refuse, before any work, a path to which no table, or not one with the ids and metadata of `table`, can go."""
     path = Path(path)
+    if table is not None and suffix_of(path) == ".npy" and (table.ids is not None or table.metadata):
+        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
     if _known_suffix(path) == ".zarr":
         _check_folder(path)
     else:
