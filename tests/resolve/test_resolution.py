@@ -60,18 +60,18 @@ def test_identified_components_are_counted_and_the_others_explained(result):
 
 
 def test_the_verdict_has_the_right_grammar_for_every_count(result):
-    def verdict(*sure, error=(0.1,) * 5, **more):
-        return changed(result, identified=np.array(sure), sampling_error=np.array(error), **more).verdict
+    def verdict(*sure, noise=(0,) * 5, **more):
+        return changed(result, identified=np.array(sure, bool), noise=np.array(noise, bool), **more).verdict
 
     assert verdict(1, 1, 1, 1, 1).startswith("All 5 components are identified: they come back from every start")
     assert "1 of 5 components is identified: it comes back" in verdict(1, 0, 0, 0, 0)
     assert "the other 1 depends on where the solver starts, and its axis is arbitrary" in verdict(1, 1, 1, 1, 0)
-    mixed = verdict(1, 1, 0, 0, 0, error=(0.1, 0.1, 0.1, 0.3, 0.3))
+    mixed = verdict(1, 1, 0, 0, 0, noise=(0, 0, 0, 1, 1))
     assert "of the other 3, 2 are as good as Gaussian and 1 depends on where the solver starts" in mixed
-    none = verdict(0, 0, 0, 0, 0, error=(0.3,) * 5)
+    none = verdict(0, 0, 0, 0, 0, noise=(1,) * 5)
     assert none == "No component is identified: all 5 are as good as Gaussian, and their axes are arbitrary."
     assert "identified: they can be told from noise" in verdict(1, 1, 1, 1, 1, agreement=None)
-    unjudged = verdict(1, 1, 1, 1, 1, error=(0.3,) * 5)
+    unjudged = verdict(1, 1, 1, 1, 1, sampling_error=np.full(5, np.nan))
     assert unjudged == "All 5 components are identified: they come back from every start."
 
 
@@ -85,7 +85,7 @@ def test_what_to_mind_is_said(result):
     assert "max_iter" in changed(result, converged=False, reason="cap").advice[0]
     assert "fewer components or more rows" in changed(result, identified=np.zeros(5, bool)).advice[0]
     assert "there was one start" in changed(result, agreement=None).advice[0]
-    assert "could not be told from noise" in changed(result, identified=np.ones(5, bool)).advice[0]
+    assert "could not be told from noise" in changed(result, sampling_error=np.full(5, np.nan)).advice[0]
     spiky = changed(result, kurtosis=np.array([1300.0, 3, 3, 0, 0])).advice[0]
     assert spiky.startswith("1 component is made by fewer than 10 rows (ica0)")
 

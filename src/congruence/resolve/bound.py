@@ -1,8 +1,8 @@
 """Theorem 2 of the paper: how far the components of two trainings can be apart, given how far the trainings are.
 
 If two representations agree up to a map with error epsilon, their components after whitening and ICA agree up to a
-signed permutation with error K epsilon + K' epsilon^2. The form is the paper's; the constants are derived here, may differ
-from the paper's, and are loose: they multiply worst cases that do not occur together.
+signed permutation with error K epsilon + K' epsilon^2. The form is the paper's; the constants are derived here, may
+differ from the paper's, and are loose: they multiply worst cases that do not occur together.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def first_components(found: Unmixing, n_components: int | float | None) -> Unmix
     if n_components >= found.k:
         return found
     k = int(n_components)
-    of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "identified")
+    of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "noise", "identified")
     parts: dict[str, Any] = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
     return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
 

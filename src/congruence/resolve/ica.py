@@ -68,7 +68,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     skewness_, kurtosis_ : (k,)
         Components are signed so that skewness is not negative; the kurtosis of a Gaussian is 0.
     sampling_error_ : (k,)
-        Angle in radians by which the number of rows leaves each component uncertain, were the components independent.
+        Angle in radians by which the number of rows leaves each component uncertain, were the components independent;
+        NaN for rows that are not white.
     identified_ : (k,) of bool
         Whether the component can be told from noise (sampling error below 0.2) and, with several starts, comes back.
         These come first.
@@ -264,6 +265,6 @@ def _check_parts(parts: dict[str, Any], path: str | Path) -> None:
     expected = dict.fromkeys(ARRAYS, (k,)) | {"mean_": (d,), "components_": (k, d), "mixing_": (d, k)}
     if not k or any(parts[name].shape != expected[name] for name in ARRAYS):
         raise InputError(f"{path} does not hold components: its parts have shapes {[p.shape for p in parts.values()]}")
-    floats = [part for name, part in parts.items() if name != "identified_"]
+    floats = [part for name, part in parts.items() if name not in ("identified_", "sampling_error_")]
     if any(part.dtype != np.float64 or not np.isfinite(part).all() for part in floats):
         raise InputError(f"{path} does not hold components: it has values that are not finite float64 numbers")

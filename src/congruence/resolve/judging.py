@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from congruence.arrays import listing
-from congruence.resolve.solver import FREE
 from congruence.resolve.stabilities import ComponentStability
 from congruence.resolve.unmix import Unmixing, advice
 
@@ -64,7 +65,7 @@ def _what_is_wrong(result: Resolution, which: str) -> str:
 
 def _judged(found: Unmixing) -> bool:
     """Whether components were told from noise, as they are not where rows are neither whitened nor white."""
-    return not (found.identified & (found.sampling_error >= FREE)).any()
+    return not np.isnan(found.sampling_error).any()
 
 
 def advice_on(result: Resolution) -> list[str]:

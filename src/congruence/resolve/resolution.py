@@ -14,7 +14,6 @@ from congruence.resolve.components import Components
 from congruence.resolve.judging import advice_on, resampled_columns, verdict_on
 from congruence.resolve.portraits import Portrait, portraits_of
 from congruence.resolve.profile import EDGES
-from congruence.resolve.solver import FREE
 from congruence.resolve.stabilities import ComponentStability
 from congruence.results import json_text
 from congruence.tables import Table
@@ -85,7 +84,7 @@ class Resolution:
         for name in ("negentropy", "kurtosis", "skewness", "sampling_error", "agreement", "identified"):
             values = getattr(found, name)
             columns[name] = [None] * self.k if values is None else values.tolist()
-        why = np.where(found.sampling_error >= FREE, "noise", "start").tolist()
+        why = np.where(found.noise, "noise", "start").tolist()
         columns["lost_to"] = [None if sure else text for sure, text in zip(found.identified, why, strict=True)]
         if self.stability is not None:
             columns |= resampled_columns(self.stability)

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float
+from congruence.arrays import Array, Float
 from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.resolve.passes import Averages
 
@@ -28,9 +28,12 @@ UNDECIDED = 30  # passes after which rows that are not white no longer change th
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are told apart from noise
-# Radians of sampling error from which on a component may be noise. Components fitted to nothing but Gaussian noise have
-# 0.24 to 0.5, whatever the number of rows and dimensions: the solver finds the direction that looks least Gaussian.
+# Radians of sampling error from which on a component may be noise: in all, and in the plane with any other component.
+# Components fitted to nothing but Gaussian noise have 0.24 to 0.5 in all, whatever the number of rows and dimensions,
+# since the solver finds the direction that looks least Gaussian. With only one other to turn against this varies more,
+# but one in a hundred falls below 0.12.
 FREE = 0.2
+FREE_PAIR = 0.12
 GRADIENT_TOLERANCE = 30  # times `tol`: what is left of the gradient of a random rotation, before the last step
 
 
@@ -100,8 +103,8 @@ class Point:
         return float(np.abs(self.kappa).sum())
 
     @property
-    def sampling_error(self) -> Float:
-        """Angle between a component and what it would be with endless rows, in radians, as expected by chance, (k,).
+    def pair_errors(self) -> Float:
+        """Share of component j in component i that the number of rows leaves open, in radians, (k, k).
 
         That of independent components under the symmetric fixed point (Tichavský, Koldovský & Oja 2006, eq. 11).
         """
@@ -109,7 +112,18 @@ class Point:
         noise = np.maximum(self.at.power - own**2, 0)  # (k,)
         variance = (noise[:, None] + noise + size**2) / np.maximum(size[:, None] + size, 1e-150) ** 2
         np.fill_diagonal(variance, 0)
-        return np.asarray(np.sqrt(variance.sum(1) / self.n))
+        return np.asarray(np.sqrt(variance / self.n))
+
+    @property
+    def sampling_error(self) -> Float:
+        """Angle between a component and what it would be with endless rows, in radians, as expected by chance, (k,)."""
+        return np.asarray(np.linalg.norm(self.pair_errors, axis=1))
+
+    @property
+    def noise(self) -> Array:
+        """Whether a component cannot be told from Gaussian noise, (k,)."""
+        errors = self.pair_errors
+        return np.asarray((np.linalg.norm(errors, axis=1) >= FREE) | (errors.max(1, initial=0) >= FREE_PAIR))
 
     def turned(self, by: Float, source: Averaging) -> Point:
         """The point after a further rotation `by`; one pass over the rows."""
@@ -210,7 +224,7 @@ def _let_noise_abstain(source: Averaging, solution: Solution, tol: float, max_it
 
     Where the noise has come to rest depends on the start, and would otherwise pull at all other components.
     """
-    noise = solution.point.sampling_error >= FREE
+    noise = solution.point.noise
     if not noise.any():
         return
     if noise.all():
@@ -266,7 +280,7 @@ def _lbfgs(source: Averaging, solution: Solution, tol: float, max_iter: int) -> 
         contrasts.append(solution.point.contrast)
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
         undecided = solution.point.votes.all() and solution.point.covariance is None
-        if settled and undecided and (solution.point.sampling_error >= FREE).any():
+        if settled and undecided and solution.point.noise.any():
             return  # what is left to be gained is noise
 
 

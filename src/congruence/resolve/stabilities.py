@@ -110,7 +110,7 @@ class ComponentStability:
     def verdict(self) -> Array:
         """Of every component: "stable", "unstable" or "noise", (k,)."""
         known = np.where(self.agreement.holds(), "stable", "unstable")
-        return np.where(self.components.unmixing.identified, known, "noise")
+        return np.where(self.components.unmixing.noise, "noise", known)
 
     @property
     def quality(self) -> Float | None:

@@ -18,7 +18,7 @@ from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 from congruence.resolve.contrasts import contrast_named
 from congruence.resolve.passes import Passes, Shape
-from congruence.resolve.solver import FREE, Solution, random_rotation, solve
+from congruence.resolve.solver import Solution, random_rotation, solve
 from congruence.resolve.torch_passes import TorchPasses
 
 AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
@@ -37,8 +37,11 @@ class Unmixing:
     negentropy: Float  # (k,) squared distance of the average contrast from a Gaussian's; 0 is Gaussian
     skewness: Float  # (k,) never negative, up to rounding
     kurtosis: Float  # (k,) 0 is Gaussian, below is flat, above has heavy tails
-    sampling_error: Float  # (k,) radians by which the number of rows leaves each component uncertain
+    sampling_error: (
+        Float  # (k,) radians by which the number of rows leaves each uncertain; NaN where rows are not white
+    )
     agreement: Float | None  # (k,) smallest correlation with the same component of another start
+    noise: Array  # (k,) whether the component cannot be told from Gaussian noise
     identified: Array  # (k,) whether the component can be told from noise, and comes back from every start
     converged: bool
     reason: str  # "converged", "gaussian" (no component can be told from noise) or "cap"
@@ -105,9 +108,8 @@ def _canonical(
     shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
     agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
-    identified = best.point.sampling_error < FREE if covariance is None else np.ones(source.k, dtype=bool)
-    if agreement is not None:
-        identified = identified & (agreement >= AGREES)
+    noise = best.point.noise if covariance is None else np.zeros(source.k, dtype=bool)
+    identified = ~noise if agreement is None else ~noise & (agreement >= AGREES)
     order = np.lexsort((-negentropy, ~identified))
     signs = _signs(shape, inverse @ rotation.T)[order]
     unmixing = rotation[order] * signs[:, None]
@@ -118,8 +120,9 @@ def _canonical(
         negentropy=negentropy[order],
         skewness=shape.skewness[order] * signs,
         kurtosis=shape.kurtosis[order],
-        sampling_error=best.point.sampling_error[order],
+        sampling_error=best.point.sampling_error[order] if covariance is None else np.full(source.k, np.nan),
         agreement=None if agreement is None else agreement[order],
+        noise=noise[order],
         identified=identified[order],
         converged=best.converged,
         reason=best.reason,
@@ -178,7 +181,7 @@ def advice(found: Unmixing) -> str:
             f"no component can be told from Gaussian noise, so their axes are arbitrary: {few}use more rows, fewer "
             "components, or keep the whitened rows"
         )
-    noise = int((found.sampling_error >= FREE).sum())
+    noise = int(found.noise.sum())
     near = f"{noise} of {found.k} components are nearly Gaussian and keep turning; " if noise else ""
     return (
         f"the components still turned by {found.changes[-1]:.1e} radians after {found.iterations} passes (gradient "
