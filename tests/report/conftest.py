@@ -204,6 +204,7 @@ def components_by_hand(k=6, d=8, **changes):
         "kurtosis": np.linspace(9, -1.2, k),
         "sampling_error": error,
         "agreement": agreement,
+        "noise": error > 0.2,
         "identified": (error < 0.2) & (agreement > 0.9),
         "converged": True,
         "reason": "converged",

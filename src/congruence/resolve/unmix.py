@@ -37,9 +37,7 @@ class Unmixing:
     negentropy: Float  # (k,) squared distance of the average contrast from a Gaussian's; 0 is Gaussian
     skewness: Float  # (k,) never negative, up to rounding
     kurtosis: Float  # (k,) 0 is Gaussian, below is flat, above has heavy tails
-    sampling_error: (
-        Float  # (k,) radians by which the number of rows leaves each uncertain; NaN where rows are not white
-    )
+    sampling_error: Float  # (k,) radians the number of rows leaves open; NaN where rows are not white
     agreement: Float | None  # (k,) smallest correlation with the same component of another start
     noise: Array  # (k,) whether the component cannot be told from Gaussian noise
     identified: Array  # (k,) whether the component can be told from noise, and comes back from every start
