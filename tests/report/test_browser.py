@@ -176,7 +176,7 @@ def test_the_first_pair_is_open_and_the_others_open_on_request(visit):
     page.locator("summary").nth(2).click()
     assert page.locator("details").nth(2).locator("svg").first.is_visible()
     page.locator("table.sortable tbody a").nth(4).click()
-    page.wait_for_function("document.getElementById('pair-5').open")
+    page.locator("#pair-5[open]").wait_for(state="attached")
     assert page.complaints == []
 
 

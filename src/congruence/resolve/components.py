@@ -14,7 +14,7 @@ from congruence.resolve.solver import polar
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing
 from congruence.resolve.whiten import Whitening
 
-FIRST = 20  # rows per component in the first half that is tried
+FIRST = 100  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
 
 

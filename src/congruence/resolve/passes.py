@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
+from congruence.errors import TableError
 from congruence.maps.algebra import blas_threads, single_threaded
 from congruence.resolve.contrasts import Contrast
+from congruence.tables.spill import room_for
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
@@ -108,12 +110,20 @@ class Passes:
 
     @cached_property
     def _white(self) -> Array | None:
-        """A whitened copy of the rows, where one is needed and fits."""
-        if not self._whiten_first or not self._fits:
+        """A whitened copy of the rows, where one is needed: in memory, or in a temporary file where they are many."""
+        if not self._whiten_first:
             return None
-        white = np.empty((self.n, self.k), self.dtype)
-        for part in self._parts(0, self.n):
-            white[part] = self._whitened(part)
+        shape = self.n, self.k
+        try:
+            white = np.empty(shape, self.dtype) if self._fits else room_for(shape, self.dtype, "the whitened rows")
+        except TableError:  # room neither on the disk nor in memory: they are whitened anew in every pass
+            return None
+
+        def fill(parts: list[slice]) -> None:
+            for part in parts:
+                white[part] = self._whitened(part)
+
+        self._share_out(fill)
         return white
 
     def _whitened(self, part: slice) -> Array:
@@ -137,9 +147,12 @@ class Passes:
         return [slice(a, min(a + step, stop)) for a in range(start, stop, step)]
 
     def _over_rows(self, work: Callable[[list[slice]], Any]) -> list[Any]:
-        """Share all chunks out to the workers; the results come back in the order of the rows."""
         if self._whiten_first:
             _ = self._white  # made before the workers need it
+        return self._share_out(work)
+
+    def _share_out(self, work: Callable[[list[slice]], Any]) -> list[Any]:
+        """Share all chunks out to the workers; the results come back in the order of the rows."""
         workers = max(1, min(blas_threads(), self.n // 1024))
         edges = np.linspace(0, self.n, workers + 1).astype(int)
         shares = [self._parts(a, b) for a, b in pairwise(edges)]
