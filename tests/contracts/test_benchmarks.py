@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -21,3 +23,13 @@ def test_the_gpu_benchmark_runs_without_a_gpu(tmp_path):
     subprocess.run(command, check=True, capture_output=True)
     with (tmp_path / "gpu.csv").open() as handle:
         assert next(csv.DictReader(handle))["diameter_exact"] == "True"
+
+
+def test_the_benchmark_of_independent_components_runs(tmp_path):
+    pytest.importorskip("picard")
+    command = [sys.executable, BENCHMARKS / "ica.py", "--quick", "--out", tmp_path / "ica.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "ica.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(rows) == 7
+    assert all(float(row["amari"]) < 0.1 for row in rows)
