@@ -34,9 +34,9 @@ MAPPED_CACHE = 2**28  # the same, where rows are on disk because they are many
 class Averages:
     """Averages over all rows at one rotation, in the coordinates of the components s."""
 
-    cross: Float  # (k, k) of g(s_i) s_j
-    slope: Float  # (k,) of g'(s_i)
-    power: Float  # (k,) of g(s_i)^2
+    cross: Any  # (k, k) of g(s_i) s_j
+    slope: Any  # (k,) of g'(s_i)
+    power: Any  # (k,) of g(s_i)^2
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +80,10 @@ class Passes:
         self.dtype = np.dtype(precision if precision != "auto" else "float64" if few else "float32")
         self.count = 0  # passes made
         self._folded = self._fold()
+
+    def lift(self, matrix: Float) -> Float:
+        """A matrix as the kind of array in which averages come: as it is."""
+        return matrix
 
     def averages(self, rotation: Float) -> Averages:
         """The averages at the components s = z @ rotation.T of the whitened rows z."""

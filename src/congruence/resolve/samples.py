@@ -13,7 +13,9 @@ from congruence.maps.algebra import eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.moments import Moments, moments_of
 from congruence.resolve.passes import Passes
-from congruence.resolve.solver import polar, random_gradient, random_rotation, solve
+from congruence.resolve.point import random_gradient
+from congruence.resolve.rotations import polar, random_rotation
+from congruence.resolve.solver import solve
 from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
@@ -90,7 +92,7 @@ class Coarse:
         """Starts near the answer, how others that led to the same one differ, and a random rotation's gradient."""
         rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, decide=False) for begin in begins]
         near = [polar(solution.rotation @ self.to_own) for solution in rough]
-        firm = ~rough[0].point.noise
+        firm = ~to_numpy(rough[0].point.noise)
         same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]
         different = [other for other, equal in zip(near[1:], same[1:], strict=True) if not equal]
         agreed = [other @ near[0].T for other, equal in zip(near[1:], same[1:], strict=True) if equal]
