@@ -8,7 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from congruence.arrays import Float, is_tensor, library
-from congruence.maps.algebra import eigh, svd
+from congruence.maps.algebra import eigh, one_thread, svd
 
 SQUARE_LOSES = 1e-8  # ratio of eigenvalues of a square below which its root is taken from the matrix itself
 SCHULZ_STEPS = 48  # of which every eighth is looked at: a look costs a GPU more than the steps
@@ -16,7 +16,8 @@ SCHULZ_STEPS = 48  # of which every eighth is looked at: a look costs a GPU more
 
 def random_rotation(k: int, rng: np.random.Generator) -> Float:
     """A rotation drawn uniformly from all of them, (k, k)."""
-    q, r = linalg.qr(rng.normal(size=(k, k)))
+    with one_thread(k):
+        q, r = linalg.qr(rng.normal(size=(k, k)))
     return np.asarray(q * np.sign(np.diag(r)))
 
 

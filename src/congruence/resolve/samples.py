@@ -21,9 +21,8 @@ from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
-COARSE = 100  # rows per component from which on a rough answer takes few passes
+DEVICE_BYTES = 2**29  # the same on a GPU, which is idle between chunks
 COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
-LEAST = 4096  # rows below which a rough answer is not worth the trouble
 SAME = 0.99  # correlation from which on two rough answers are taken to be one
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 
@@ -142,9 +141,8 @@ class PreparedRows:
 
     def _sample(self, white: Whitening, covariance: Float | None, index: Array | None) -> Sample:
         source = passes_over(self.data, white, self.contrast, self.device, index)
-        few = max(LEAST, COARSE * source.k)
-        many = source.n >= 3 * few and covariance is None
-        coarse = (lambda rng: self._coarse(white, index, source.n, few, rng)) if many else None
+        few = source.few if covariance is None else None
+        coarse = None if few is None else (lambda rng: self._coarse(white, index, source.n, few, rng))
         return Sample(source, white, covariance, coarse=coarse)
 
     def _coarse(self, white: Whitening, index: Array | None, n: int, few: int, rng: np.random.Generator) -> Coarse:
@@ -199,7 +197,7 @@ def passes_over(
 
 def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:
     n = len(data) if index is None else len(index)
-    for part in row_chunks(n, data.shape[1], CHUNK_BYTES):
+    for part in row_chunks(n, data.shape[1], CHUNK_BYTES if device == "cpu" else DEVICE_BYTES):
         chunk = data[part if index is None else index[part]]
         if device != "cpu" and not is_tensor(chunk):
             import torch

@@ -10,9 +10,11 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_tensor
 from congruence.resolve.contrasts import Contrast
-from congruence.resolve.passes import ROUND, Averages, Shape
+from congruence.resolve.passes import Averages, Shape, is_far_from_round
 
 CHUNK = 2**24  # numbers in a chunk of rows: enough to keep a GPU busy, few enough for float32 sums
+COARSE = 250  # rows per component of a rough answer
+DEAR = 2**37  # n k^2 from which on a pass takes longer than the algebra after it
 SHARE = 0.4  # of the free memory of the device that a copy of the rows may take
 HOST_BYTES = 2**33  # the same, where the device is the CPU
 
@@ -44,11 +46,17 @@ class TorchPasses:
         self.index = index if index is None or not is_tensor(data) else torch.as_tensor(index, device=data.device)
         self.count = 0
         self._mean, self._whitening = self.lift(mean), self.lift(whitening)
-        singular = np.linalg.svd(whitening, compute_uv=False)
-        # Float32 products of rows this far from round would blur them: these are whitened in float64 first.
-        unsafe = bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
-        self._white = unsafe or index is not None or 2 * self.k < self.d
+        self._white = is_far_from_round(whitening) or index is not None or 2 * self.k < self.d
         self._folded = self.lift(np.eye(self.k)) if self._white else self._whitening
+
+    @property
+    def few(self) -> int | None:
+        """How many rows to begin with, where a rough answer on a few rows saves passes over many.
+
+        On a GPU a pass over a few rows takes as long as its k x k algebra, so there must be very many.
+        """
+        few = COARSE * self.k
+        return few if self.n * self.k**2 >= DEAR and self.n >= 3 * few else None
 
     def lift(self, matrix: Any) -> Any:
         """A matrix in float64 on the device."""
