@@ -26,7 +26,7 @@ from congruence.tables.spill import room_for
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
 ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwhitened rows are precise enough
-COARSE = 100  # rows per component from which on a rough answer takes few passes
+COARSE = 100  # rows per component, or as many as there are components, from which on a rough answer takes few passes
 LEAST = 4096  # rows below which a rough answer is not worth the trouble
 CACHE = 2**31  # bytes of whitened rows kept in memory, where rows are there already
 MAPPED_CACHE = 2**28  # the same, where rows are on disk because they are many
@@ -93,7 +93,7 @@ class Passes:
     @property
     def few(self) -> int | None:
         """How many rows to begin with, where a rough answer on a few rows saves passes over many."""
-        few = max(LEAST, COARSE * self.k)
+        few = max(LEAST, self.k * max(COARSE, self.k))
         return few if self.n >= 3 * few else None
 
     def lift(self, matrix: Float) -> Float:

@@ -13,8 +13,7 @@ from congruence.resolve.contrasts import Contrast
 from congruence.resolve.passes import Averages, Shape, is_far_from_round
 
 CHUNK = 2**24  # numbers in a chunk of rows: enough to keep a GPU busy, few enough for float32 sums
-COARSE = 250  # rows per component of a rough answer
-DEAR = 2**37  # n k^2 from which on a pass takes longer than the algebra after it
+COARSE = 1000  # rows per component of a rough answer
 SHARE = 0.4  # of the free memory of the device that a copy of the rows may take
 HOST_BYTES = 2**33  # the same, where the device is the CPU
 
@@ -53,10 +52,10 @@ class TorchPasses:
     def few(self) -> int | None:
         """How many rows to begin with, where a rough answer on a few rows saves passes over many.
 
-        On a GPU a pass over a few rows takes as long as its k x k algebra, so there must be very many.
+        A GPU is through with rows it holds as soon as with the k x k algebra; only bringing them over is dear.
         """
         few = COARSE * self.k
-        return few if self.n * self.k**2 >= DEAR and self.n >= 3 * few else None
+        return few if self._kept is None and self.n >= 4 * few else None
 
     def lift(self, matrix: Any) -> Any:
         """A matrix in float64 on the device."""
