@@ -149,7 +149,8 @@ class PreparedRows:
         chosen = np.sort(rng.choice(n, few, replace=False))
         chosen = chosen if index is None else index[chosen]
         own = self._rewhitened(white, chosen)
-        return Coarse(passes_over(self.data, own, self.contrast, self.device, chosen), own.matrix @ white.inverse)
+        source = passes_over(self.data, own, self.contrast, self.device, chosen, precision="float32")
+        return Coarse(source, own.matrix @ white.inverse)
 
     def _rewhitened(self, white: Whitening, index: Array) -> Whitening:
         """The whitening of a subset of rows in the directions that were retained of all."""
@@ -187,11 +188,17 @@ def whitening_of(
 
 
 def passes_over(
-    data: Any, white: Whitening, contrast: Contrast, device: str, index: Array | None = None
+    data: Any,
+    white: Whitening,
+    contrast: Contrast,
+    device: str,
+    index: Array | None = None,
+    precision: str = "auto",
 ) -> Passes | TorchPasses:
     """The passes over rows: numpy on the CPU, torch on any other device."""
     if device == "cpu":
-        return Passes(to_numpy(data) if is_tensor(data) else data, white.mean, white.matrix, contrast, index=index)
+        rows = to_numpy(data) if is_tensor(data) else data
+        return Passes(rows, white.mean, white.matrix, contrast, index=index, precision=precision)
     return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
 
 
