@@ -142,6 +142,7 @@ def test_it_is_no_worse_than_scikit_learn_and_picard(mixtures):
 
 
 def test_wide_float32_rows_separate_where_scikit_learn_returns_a_random_rotation(mixtures):
+    """Nor does it separate them in its default 200 iterations: Amari 0.12, and 0.30 with whiten_solver="eigh"."""
     x, mixing = mixtures.mixed(mixtures.sources(20_000, 256))
     x = x.astype(np.float32)
     ours = ICA(starts=1, random_state=0).fit(x)
