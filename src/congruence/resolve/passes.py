@@ -48,6 +48,11 @@ class Shape:
     kurtosis: Float  # (k,) average of s^4, minus 3
 
 
+def precision_for(n: int, k: int) -> str:
+    """The precision in which n rows are multiplied for k components: float64 where they are few."""
+    return "float64" if n * k**2 <= SMALL else "float32"
+
+
 class Passes:
     """Passes over the rows (x - mean) @ whitening.T, on the CPU.
 
@@ -76,8 +81,7 @@ class Passes:
         self.data, self.mean, self.whitening, self.contrast, self.index = data, mean, whitening, contrast, index
         self.n = len(data) if index is None else len(index)
         self.k, self.d = whitening.shape
-        few = self.n * self.k**2 <= SMALL
-        self.dtype = np.dtype(precision if precision != "auto" else "float64" if few else "float32")
+        self.dtype = np.dtype(precision if precision != "auto" else precision_for(self.n, self.k))
         self.count = 0  # passes made
         self._folded = self._fold()
 
