@@ -224,7 +224,7 @@ def cluster():
     """Two workers in processes of their own."""
     distributed_ = pytest.importorskip("distributed", reason="distributed is not installed")
     with distributed_.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="1GiB"
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="1GiB"
     ) as cluster:
         yield cluster
 

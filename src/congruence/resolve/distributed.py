@@ -6,6 +6,7 @@ that the same blocks give the same result wherever they are computed. A block wh
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -229,3 +230,15 @@ def connected() -> Any:
         return get_client()
     except (ImportError, ValueError):
         return None
+
+
+def computed_blocks(array: Any) -> Iterator[tuple[slice, Array]]:
+    """The blocks of rows of a dask array one after the other, as many computed at a time as there are threads."""
+    blocks = array.to_delayed().ravel()
+    client = connected()
+    many = sum(client.nthreads().values()) if client else os.cpu_count()
+    start = 0
+    for at in range(0, len(blocks), max(1, many or 1)):
+        for rows in compute(list(blocks[at : at + max(1, many or 1)])):
+            yield slice(start, start + len(rows)), rows
+            start += len(rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.resolve.distributed import DaskRows, Partition, merged
 from congruence.resolve.unmix import Unmixing
 from congruence.resolve.whiten import mapped
@@ -41,12 +41,13 @@ def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> Compo
     Parameters
     ----------
     data : (n, d)
-        numpy array, memory map, tensor on any device, or `DaskRows`.
+        numpy array, memory map, tensor on any device, or dask array.
     found : Unmixing
         The components.
     rows : int
         How many extreme rows to name at either end.
     """
+    data = DaskRows(data) if is_dask(data) else data
     if isinstance(data, DaskRows):
         seen: _Seen = merged(data.each(_seen_in_block, found.mean, found.unmixing, rows), _merge_seen)
     else:
