@@ -238,11 +238,19 @@ def client(cluster):
         yield client
 
 
-def test_a_cluster_gives_the_components_of_the_local_engine(x, client):
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "read anew"])
+def test_a_cluster_gives_the_components_of_the_local_engine(x, client, monkeypatch, keep):
+    monkeypatch.setattr(distributed, "KEPT", 0.4 if keep else 0.0)
     lazy = da.from_array(x, chunks=(2000, 6))
     ica = ICA(random_state=0).fit(lazy)
     assert_same_fit(ica, ICA(random_state=0).fit(x))
     assert_allclose(ica.transform(lazy).compute(), ica.transform(x), atol=1e-12)
+
+
+def test_a_large_rotation_is_sent_without_a_warning(client):
+    rows = DaskRows(da.ones((40, 1200), chunks=(20, -1)))
+    passes = DaskPasses(rows, np.zeros(1200), np.eye(1200), CONTRASTS["cube"])
+    assert_allclose(np.diag(passes.averages(np.eye(1200)).cross), 1)
 
 
 def test_a_cluster_names_the_first_row_with_nan(x, client):

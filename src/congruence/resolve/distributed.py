@@ -6,6 +6,7 @@ that the same blocks give the same result wherever they are computed. A block wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -175,9 +176,12 @@ def _persist(tasks: list[Any]) -> list[Any]:
         return list(dask.persist(*tasks))
 
 
-def _hushed() -> warnings.catch_warnings[None]:
+@contextlib.contextmanager
+def _hushed() -> Iterator[None]:
     """No warning of a k x k matrix in a graph: sent with it, and not beforehand, it outlives a worker that dies."""
-    return warnings.catch_warnings(action="ignore", category=UserWarning)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        yield
 
 
 def whole_rows(X: Any) -> Any:
