@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import ICA, Whitener, component_stability
-from congruence.errors import CongruenceError, InputError
+from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.resolve import distributed, samples
 from congruence.resolve.contrasts import CONTRASTS
 from congruence.resolve.distributed import DaskPasses, DaskRows
@@ -212,6 +212,30 @@ def test_a_graphics_card_is_refused_on_workers(x, monkeypatch):
     monkeypatch.setattr(samples, "resolve_device", lambda device, *arrays: "cuda")
     with pytest.raises(InputError, match="cannot be used for a dask array"):
         ICA(device="cuda").fit(da.from_array(x, chunks=(5000, 6)))
+
+
+def test_a_data_frame_is_told_from_an_array():
+    frame = type("DataFrame", (), {"to_dask_array": None})()
+    with pytest.raises(InputError, match=r"X.to_dask_array\(lengths=True\) gives its rows"):
+        ICA().fit(frame)
+
+
+def test_workers_without_congruence_are_told_of(monkeypatch):
+    class Bare:
+        def run(self, function):
+            raise ModuleNotFoundError("No module named 'congruence'")
+
+    monkeypatch.setattr(distributed, "connected", Bare)
+    with pytest.raises(MissingDependencyError, match="the workers cannot load congruence .*install the same version"):
+        DaskRows(da.ones((5, 2)))
+
+
+def test_threads_can_be_asked_for_beside_a_cluster(x):
+    import dask
+
+    with dask.config.set(scheduler="synchronous"):
+        assert distributed.connected() is None
+        assert_same_fit(ICA(random_state=0).fit(da.from_array(x, chunks=(5000, 6))), ICA(random_state=0).fit(x))
 
 
 @pytest.mark.parametrize("name", CONTRASTS)
