@@ -36,6 +36,11 @@ def is_dask(x: object) -> bool:
     return array is not None and isinstance(x, array.Array)
 
 
+def library(x: Any) -> Any:
+    """The library an array is of: torch for a tensor, else numpy; for what both call by the same name."""
+    return sys.modules["torch"] if is_tensor(x) else np
+
+
 def to_numpy(x: Any) -> Array:
     """Return `x` as a numpy array; tensors are detached and brought to the CPU, memory maps stay mapped."""
     if is_tensor(x):

@@ -12,12 +12,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import ICA, Whitener, component_stability
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
-from congruence.resolve import distributed, samples
+from congruence.resolve import distributed, passes, samples
 from congruence.resolve.contrasts import CONTRASTS
 from congruence.resolve.distributed import DaskPasses, DaskRows
 from congruence.resolve.passes import Passes
 from congruence.resolve.profile import profile_components
-from congruence.resolve.solver import random_rotation
+from congruence.resolve.rotations import random_rotation
 from congruence.resolve.whiten import METHODS
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -100,17 +100,19 @@ def test_passes_are_those_of_the_local_engine(x, monkeypatch, keep, precision, i
     monkeypatch.setattr(distributed, "precision_for", lambda n, k: precision)
     rows = x.astype(np.float32)
     white = np.linalg.inv(np.linalg.cholesky(np.cov(rows, rowvar=False)))
-    passes = Passes(rows, rows.mean(0), white, CONTRASTS["logcosh"], index=index, precision=precision)
-    lazy = DaskPasses(DaskRows(da.from_array(rows, chunks=(5000, 6))), rows.mean(0), white, CONTRASTS["logcosh"], index)
-    assert (lazy.n, lazy.k, lazy.d) == (passes.n, passes.k, passes.d)
+    local = Passes(rows, rows.mean(0), white, CONTRASTS["logcosh"], index=index, precision=precision)
+    lazy = DaskPasses(
+        DaskRows(da.from_array(rows, chunks=(5000, 6))), rows.mean(0), white, CONTRASTS["logcosh"], index=index
+    )
+    assert (lazy.n, lazy.k, lazy.d) == (local.n, local.k, local.d)
     tolerance = 1e-12 if precision == "float64" else 2e-4  # float32 sums over a chunk
     for seed in range(2):
         rotation = random_rotation(6, np.random.default_rng(seed))
         for name in ("cross", "slope", "power"):
             assert_allclose(
-                getattr(lazy.averages(rotation), name), getattr(passes.averages(rotation), name), atol=tolerance
+                getattr(lazy.averages(rotation), name), getattr(local.averages(rotation), name), atol=tolerance
             )
-        assert_allclose(lazy.shape(rotation).kurtosis, passes.shape(rotation).kurtosis, atol=100 * tolerance)
+        assert_allclose(lazy.shape(rotation).kurtosis, local.shape(rotation).kurtosis, atol=100 * tolerance)
     assert lazy.count == 6
 
 
@@ -145,8 +147,8 @@ def test_rows_need_not_be_counted(x):
 
 def test_nothing_but_a_few_rows_comes_to_the_caller(x, monkeypatch):
     taken = []
-    monkeypatch.setattr(samples, "COARSE", 10)
-    monkeypatch.setattr(samples, "LEAST", 100)
+    monkeypatch.setattr(passes, "COARSE", 10)
+    monkeypatch.setattr(passes, "LEAST", 100)
     monkeypatch.setattr(distributed, "compute", _watching(distributed.compute, taken))
     ICA(random_state=0).fit(da.from_array(x, chunks=(1000, 6)))
     assert 100 <= max(taken) <= 200
@@ -273,8 +275,8 @@ def test_a_cluster_gives_the_components_of_the_local_engine(x, client, monkeypat
 
 def test_a_large_rotation_is_sent_without_a_warning(client):
     rows = DaskRows(da.ones((40, 1200), chunks=(20, -1)))
-    passes = DaskPasses(rows, np.zeros(1200), np.eye(1200), CONTRASTS["cube"])
-    assert_allclose(np.diag(passes.averages(np.eye(1200)).cross), 1)
+    there = DaskPasses(rows, np.zeros(1200), np.eye(1200), CONTRASTS["cube"])
+    assert_allclose(np.diag(there.averages(np.eye(1200)).cross), 1)
 
 
 def test_a_cluster_names_the_first_row_with_nan(x, client):
@@ -285,19 +287,19 @@ def test_a_cluster_names_the_first_row_with_nan(x, client):
 
 
 def test_a_worker_that_dies_costs_time_and_not_the_answer(x, client, monkeypatch):
-    passes, killed = [], []
+    seen, killed = [], []
     averages = DaskPasses.averages
 
     def watched(self, rotation):
-        passes.append(self)
-        if len(passes) == 2:
+        seen.append(self)
+        if len(seen) == 2:
             killed.append(next(iter(client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
         return averages(self, rotation)
 
     monkeypatch.setattr(DaskPasses, "averages", watched)
     found = ICA(random_state=0).fit(da.from_array(x, chunks=(2000, 6)))
-    assert len(passes) > 2
+    assert len(seen) > 2
     assert killed[0] not in client.run(os.getpid).values()
     monkeypatch.undo()
     assert_same_fit(found, ICA(random_state=0).fit(x))

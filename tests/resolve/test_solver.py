@@ -2,12 +2,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
 from congruence.resolve.contrasts import CONTRASTS, contrast_named
 from congruence.resolve.passes import Passes
-from congruence.resolve.solver import polar, random_gradient, random_rotation, solve
+from congruence.resolve.point import random_gradient
+from congruence.resolve.rotations import polar, random_rotation
+from congruence.resolve.solver import solve
 from congruence.resolve.torch_passes import TorchPasses
 
 
@@ -214,3 +216,50 @@ def test_one_component_needs_no_turning(rng):
     solution = solve(passes(white(rng.normal(size=(50, 1)))), np.eye(1))
     assert solution.converged
     assert solution.changes == []
+
+
+@pytest.mark.parametrize("data", ["mixture", "network"])
+def test_torch_finds_the_same_rotation(data, mixtures, rng):
+    """The whole solver runs on tensors, as it does on a GPU."""
+    torch = pytest.importorskip("torch")
+    s = mixtures.sources(20_000, 10)
+    s[:, :3] = rng.normal(size=(20_000, 3))
+    z = white(s if data == "mixture" else mixtures.network_features(20_000, 10))
+    there = TorchPasses(torch.from_numpy(z), np.zeros(10), np.eye(10), contrast_named("logcosh"), device="cpu")
+    start = random_rotation(10, np.random.default_rng(1))
+    here, tensor = solve(passes(z), start), solve(there, start)
+    assert isinstance(tensor.point.rotation, torch.Tensor)
+    assert isinstance(tensor.rotation, np.ndarray)
+    assert tensor.converged
+    sure = ~here.point.noise
+    agreement = np.abs(here.rotation @ tensor.rotation.T).max(1)
+    assert_allclose(agreement[sure], 1, atol=1e-7)
+    assert_array_equal(tensor.point.noise.numpy(), here.point.noise)
+
+
+def test_torch_rows_far_from_round_are_whitened_first(rng):
+    """Folding the whitening into float32 products would leave a thousandth of a radian here."""
+    torch = pytest.importorskip("torch")
+    x = (rng.laplace(size=(5000, 4)) * [1, 1e-2, 1e-3, 1e-5] + 3).astype(np.float32).astype(np.float64)
+    mean, whitening = x.mean(0), np.diag(1 / x.std(0))
+    here = Passes(x, mean, whitening, contrast_named("logcosh"), precision="float64")
+    there = TorchPasses(torch.from_numpy(x).float(), mean, whitening, contrast_named("logcosh"), device="cpu")
+    rotation = random_rotation(4, rng)
+    assert_allclose(there.averages(rotation).cross.numpy(), here.averages(rotation).cross, atol=1e-6)
+
+
+def test_torch_rows_that_do_not_fit_are_read_in_every_pass(rng, monkeypatch):
+    torch = pytest.importorskip("torch")
+    x = rng.laplace(size=(3000, 4)).astype(np.float32)
+    make = lambda: TorchPasses(x, np.zeros(4), np.eye(4), contrast_named("logcosh"), device="cpu")  # noqa: E731
+    kept = make().averages(np.eye(4)).cross
+    monkeypatch.setattr("congruence.resolve.torch_passes.HOST_BYTES", 0)
+    monkeypatch.setattr("congruence.resolve.torch_passes.CHUNK", 1000)
+    assert_allclose(make().averages(np.eye(4)).cross, kept, atol=5e-6)
+    assert isinstance(kept, torch.Tensor)
+
+
+def test_the_polar_factor_of_a_tensor_is_the_same(rng):
+    torch = pytest.importorskip("torch")
+    for matrix in (rng.normal(size=(6, 6)), np.diag([1.0, 1e-3, 1.0, 1.0]), np.diag([1.0, 1e-12, 1.0])):
+        assert_allclose(polar(torch.from_numpy(matrix)).numpy(), polar(matrix), atol=1e-9)

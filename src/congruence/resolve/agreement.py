@@ -11,8 +11,8 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.maps.algebra import eigh
 from congruence.maps.matching import matched_sizes
+from congruence.resolve.rotations import random_rotation
 from congruence.resolve.samples import PreparedRows
-from congruence.resolve.solver import random_rotation
 
 CHANCE_COMPONENTS = 2000  # drawn in all
 

@@ -20,7 +20,8 @@ from congruence.maps.groups import fit_map
 from congruence.maps.sums import run_sums
 from congruence.resolve.contrasts import contrast_named
 from congruence.resolve.passes import Passes
-from congruence.resolve.solver import random_rotation, solve
+from congruence.resolve.rotations import random_rotation
+from congruence.resolve.solver import solve
 
 
 @dataclass(frozen=True)

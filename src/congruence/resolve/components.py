@@ -9,8 +9,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
+from congruence.resolve.rotations import polar
 from congruence.resolve.samples import PreparedRows, prepare_rows
-from congruence.resolve.solver import polar
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing
 from congruence.resolve.whiten import Whitening
 
@@ -162,7 +162,8 @@ def _as_rotation(start: Any, k: int) -> Float | None:
     start = np.asarray(start, dtype=np.float64)
     if start.shape != (k, k) or not np.isfinite(start).all():
         raise InputError(f"the start must be a finite matrix of shape {(k, k)}, but its shape is {start.shape}")
-    return polar(start)
+    rotation: Float = polar(start)
+    return rotation
 
 
 def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:

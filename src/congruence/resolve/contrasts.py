@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float
+from congruence.arrays import library
 from congruence.errors import InputError
 
 Sums = tuple[Any, Any]  # of g'(s) and g(s)^2 over the rows, each (k,)
@@ -24,7 +24,7 @@ class Contrast:
 
     name: str
     apply: Callable[[Any, Any], Sums]  # (s, np or torch): s becomes g(s)
-    value: Callable[[Float], Float]  # G(s), elementwise
+    value: Callable[[Any], Any]  # G(s), elementwise, of numpy or torch
     gaussian: float  # the expectation of G for a standard Gaussian
     slope: float  # sup |g|
     curvature: float  # sup |g'|
@@ -58,9 +58,13 @@ def _column_sums(a: Any, b: Any, xp: Any) -> Any:
     return xp.einsum("ij,ij->j", a, b)
 
 
-def _logcosh_value(s: Float) -> Float:
-    size = np.abs(s)
-    return np.asarray(size + np.log(1 + np.exp(-2 * size)) - np.log(np.asarray(2, s.dtype)))
+def _logcosh_value(s: Any) -> Any:
+    xp, size = library(s), abs(s)
+    return size + xp.log1p(xp.exp(-2 * size)) - float(np.log(2))
+
+
+def _exp_value(s: Any) -> Any:
+    return -library(s).exp(s * s * -0.5)
 
 
 CONTRASTS = {
@@ -69,7 +73,7 @@ CONTRASTS = {
         # logcosh: the default, robust; good for most sources.  E[log cosh] of a standard Gaussian by quadrature.
         Contrast("logcosh", _logcosh, _logcosh_value, 0.3745672075, 1.0, 1.0),
         # exp: for very heavy tails. E[-exp(-s^2/2)] = -1/sqrt(2).
-        Contrast("exp", _exp, lambda s: -np.exp(-(s**2) / 2), -(0.5**0.5), float(np.exp(-0.5)), 1.0),
+        Contrast("exp", _exp, _exp_value, -(0.5**0.5), float(np.exp(-0.5)), 1.0),
         # cube: kurtosis; fastest, but outliers decide.
         Contrast("cube", _cube, lambda s: s**4 / 4, 0.75, float("inf"), float("inf")),
     )

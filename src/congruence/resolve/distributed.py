@@ -19,7 +19,7 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.maps.algebra import single_threaded
 from congruence.resolve.contrasts import Contrast
-from congruence.resolve.passes import Averages, Passes, Shape, precision_for
+from congruence.resolve.passes import Averages, Passes, Shape, few_of, precision_for
 from congruence.tables.memory import max_bytes
 
 PARTITION = 2**25  # bytes of rows that make a task long beside what dask takes to hand it out
@@ -83,15 +83,33 @@ class DaskRows:
 class DaskPasses:
     """The same passes as `passes.Passes`, each block on the worker that holds it."""
 
-    def __init__(self, rows: DaskRows, mean: Float, whitening: Float, contrast: Contrast, index: Array | None = None):
+    def __init__(
+        self,
+        rows: DaskRows,
+        mean: Float,
+        whitening: Float,
+        contrast: Contrast,
+        *,
+        index: Array | None = None,
+        precision: str = "auto",
+    ):
         self.mean, self.whitening, self.contrast = mean, whitening, contrast
         self.n = len(rows) if index is None else len(index)
         self.k, self.d = whitening.shape
         self.count = 0
-        precision = precision_for(self.n, self.k)
+        precision = precision if precision != "auto" else precision_for(self.n, self.k)
         self._passes = rows.each(_open, mean, whitening, contrast, precision, index=index)
         if rows.kept:
             self._passes = _persist(self._passes)
+
+    @property
+    def few(self) -> int | None:
+        """How many rows to begin with, where a rough answer on a few rows saves passes over many."""
+        return few_of(self.n, self.k)
+
+    def lift(self, matrix: Float) -> Float:
+        """A matrix as the kind of array in which averages come: as it is."""
+        return matrix
 
     def averages(self, rotation: Float) -> Averages:
         """The averages at the components s = z @ rotation.T of the whitened rows z."""

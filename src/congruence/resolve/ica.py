@@ -19,6 +19,7 @@ from congruence.resolve.unmix import MAX_ITER, TOLERANCE, warn_unless_settled
 
 VERSION = 1  # of the file format
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
+OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
 
 
 class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -196,8 +197,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             "about": about,
         }
         tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in ARRAYS}
-        if self.agreement_ is not None:
-            tensors["agreement_"] = self.agreement_
+        for name in OPTIONAL:
+            if getattr(self, name) is not None:
+                tensors[name] = np.ascontiguousarray(getattr(self, name))
         with replacing(path) as temporary:
             save_file(tensors, temporary, metadata={"congruence": json.dumps(header, default=_plain)})
 
@@ -219,16 +221,16 @@ def load_ica(path: str | Path) -> ICA:
             if header.get("version") != VERSION:
                 raise InputError(f"{path} has format {header.get('version')!r}, which this version cannot read")
             parts = {name: file.get_tensor(name) for name in ARRAYS}
-            agreement = file.get_tensor("agreement_") if "agreement_" in file.keys() else None  # noqa: SIM118
+            more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise InputError(f"cannot read components from {path}: {error}") from error
-    _check_parts(parts, path)
+    _check_parts(parts, more, path)
     ica = ICA(**_checked_params(header.get("params"), path))
-    for name, value in parts.items():
+    for name, value in (dict.fromkeys(OPTIONAL) | parts | more).items():
         setattr(ica, name, value)
+    ica.error_left_ = None
     ica.n_features_in_ = parts["components_"].shape[1]
     ica._n_features_out = len(parts["components_"])
-    ica.agreement_ = agreement if agreement is not None and agreement.shape == (ica._n_features_out,) else None
     ica.converged_ = bool(header.get("converged"))
     counts = [header.get(key) for key in ("rank", "rows", "passes")]
     features = header.get("features")
@@ -259,11 +261,12 @@ def _plain(value: Any) -> Any:
     return value.item()
 
 
-def _check_parts(parts: dict[str, Any], path: str | Path) -> None:
+def _check_parts(parts: dict[str, Any], more: dict[str, Any], path: str | Path) -> None:
     shape = parts["components_"].shape
     k, d = shape if len(shape) == 2 else (0, 0)
     expected = dict.fromkeys(ARRAYS, (k,)) | {"mean_": (d,), "components_": (k, d), "mixing_": (d, k)}
-    if not k or any(parts[name].shape != expected[name] for name in ARRAYS):
+    fits = more.get("agreement_", parts["negentropy_"]).shape == (k,) and all(part.ndim == 1 for part in more.values())
+    if not k or not fits or any(parts[name].shape != expected[name] for name in ARRAYS):
         raise InputError(f"{path} does not hold components: its parts have shapes {[p.shape for p in parts.values()]}")
     floats = [part for name, part in parts.items() if name not in ("identified_", "sampling_error_")]
     if any(part.dtype != np.float64 or not np.isfinite(part).all() for part in floats):

@@ -19,13 +19,15 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import TableError
-from congruence.maps.algebra import blas_threads, single_threaded
+from congruence.maps.algebra import blas_threads, one_thread, single_threaded
 from congruence.resolve.contrasts import Contrast
 from congruence.tables.spill import room_for
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
 ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwhitened rows are precise enough
+COARSE = 100  # rows per component, or as many as there are components, from which on a rough answer takes few passes
+LEAST = 4096  # rows below which a rough answer is not worth the trouble
 CACHE = 2**31  # bytes of whitened rows kept in memory, where rows are there already
 MAPPED_CACHE = 2**28  # the same, where rows are on disk because they are many
 
@@ -34,9 +36,9 @@ MAPPED_CACHE = 2**28  # the same, where rows are on disk because they are many
 class Averages:
     """Averages over all rows at one rotation, in the coordinates of the components s."""
 
-    cross: Float  # (k, k) of g(s_i) s_j
-    slope: Float  # (k,) of g'(s_i)
-    power: Float  # (k,) of g(s_i)^2
+    cross: Any  # (k, k) of g(s_i) s_j
+    slope: Any  # (k,) of g'(s_i)
+    power: Any  # (k,) of g(s_i)^2
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,19 @@ class Shape:
 def precision_for(n: int, k: int) -> str:
     """The precision in which n rows are multiplied for k components: float64 where they are few."""
     return "float64" if n * k**2 <= SMALL else "float32"
+
+
+def few_of(n: int, k: int) -> int | None:
+    """How many of n rows to begin with, where a rough answer on a few rows saves passes over many."""
+    few = max(LEAST, k * max(COARSE, k))
+    return few if n >= 3 * few else None
+
+
+def is_far_from_round(whitening: Float) -> bool:
+    """Whether rows with this whitening would be blurred by float32 products before they are whitened."""
+    with one_thread(len(whitening)):
+        singular = np.linalg.svd(whitening, compute_uv=False)
+    return bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
 
 
 class Passes:
@@ -85,6 +100,15 @@ class Passes:
         self.count = 0  # passes made
         self._folded = self._fold()
 
+    @property
+    def few(self) -> int | None:
+        """How many rows to begin with, where a rough answer on a few rows saves passes over many."""
+        return few_of(self.n, self.k)
+
+    def lift(self, matrix: Float) -> Float:
+        """A matrix as the kind of array in which averages come: as it is."""
+        return matrix
+
     def averages(self, rotation: Float) -> Averages:
         """The averages at the components s = z @ rotation.T of the whitened rows z."""
         self.count += 1
@@ -102,9 +126,7 @@ class Passes:
 
     def _fold(self) -> Float:
         """The matrix (k, r) from rows as they are read to whitened ones; the identity where these are kept."""
-        singular = np.linalg.svd(self.whitening, compute_uv=False)
-        exact = self.dtype == np.float64
-        unsafe = not exact and bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
+        unsafe = self.dtype != np.float64 and is_far_from_round(self.whitening)
         # Rows that have to be gathered or converted anyway are whitened once and kept, where they fit.
         dear = 2 * self.k < self.d or self.index is not None or self.data.dtype != self.dtype
         size = self.n * self.k * self.dtype.itemsize

@@ -16,15 +16,16 @@ from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.distributed import DaskPasses, DaskRows, Partition, merged
 from congruence.resolve.moments import Moments, moments_of
 from congruence.resolve.passes import Passes
-from congruence.resolve.solver import polar, random_gradient, random_rotation, solve
+from congruence.resolve.point import random_gradient
+from congruence.resolve.rotations import polar, random_rotation
+from congruence.resolve.solver import solve
 from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Again, Whitening, mapped, whitening
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
-COARSE = 100  # rows per component from which on a rough answer takes few passes
+DEVICE_BYTES = 2**29  # the same on a GPU, which is idle between chunks
 COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
-LEAST = 4096  # rows below which a rough answer is not worth the trouble
 SAME = 0.99  # correlation from which on two rough answers are taken to be one
 GATHERED = 2**28  # bytes of chosen rows up to which they are brought here from where dask has them
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
@@ -96,7 +97,7 @@ class Coarse:
         """Starts near the answer, how others that led to the same one differ, and a random rotation's gradient."""
         rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, decide=False) for begin in begins]
         near = [polar(solution.rotation @ self.to_own) for solution in rough]
-        firm = ~rough[0].point.noise
+        firm = ~to_numpy(rough[0].point.noise)
         same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]
         different = [other for other, equal in zip(near[1:], same[1:], strict=True) if not equal]
         agreed = [other @ near[0].T for other, equal in zip(near[1:], same[1:], strict=True) if equal]
@@ -150,9 +151,8 @@ class PreparedRows:
 
     def _sample(self, white: Whitening, covariance: Float | None, index: Array | None) -> Sample:
         source = passes_over(self.data, white, self.contrast, self.device, index)
-        few = max(LEAST, COARSE * source.k)
-        many = source.n >= 3 * few and covariance is None
-        coarse = (lambda rng: self._coarse(white, index, source.n, few, rng)) if many else None
+        few = source.few if covariance is None else None
+        coarse = None if few is None else (lambda rng: self._coarse(white, index, source.n, few, rng))
         return Sample(source, white, covariance, coarse=coarse)
 
     def _coarse(self, white: Whitening, index: Array | None, n: int, few: int, rng: np.random.Generator) -> Coarse:
@@ -160,7 +160,8 @@ class PreparedRows:
         chosen = chosen if index is None else index[chosen]
         here, at = self._here(chosen)
         own = here._rewhitened(white, at)
-        return Coarse(passes_over(here.data, own, self.contrast, self.device, at), own.matrix @ white.inverse)
+        source = passes_over(here.data, own, self.contrast, self.device, at, precision="float32")
+        return Coarse(source, own.matrix @ white.inverse)
 
     def _rewhitened(self, white: Whitening, index: Array) -> Whitening:
         """The whitening of a subset of rows in the directions that were retained of all."""
@@ -201,12 +202,20 @@ def whitening_of(
     return as_given, None if np.abs(second - one).max() < WHITE else second
 
 
-def passes_over(data: Any, white: Whitening, contrast: Contrast, device: str, index: Array | None = None) -> AnyPasses:
+def passes_over(
+    data: Any,
+    white: Whitening,
+    contrast: Contrast,
+    device: str,
+    index: Array | None = None,
+    precision: str = "auto",
+) -> AnyPasses:
     """The passes over rows: where dask has them, in numpy on the CPU, in torch on any other device."""
     if isinstance(data, DaskRows):
-        return DaskPasses(data, white.mean, white.matrix, contrast, index)
+        return DaskPasses(data, white.mean, white.matrix, contrast, index=index, precision=precision)
     if device == "cpu":
-        return Passes(to_numpy(data) if is_tensor(data) else data, white.mean, white.matrix, contrast, index=index)
+        rows = to_numpy(data) if is_tensor(data) else data
+        return Passes(rows, white.mean, white.matrix, contrast, index=index, precision=precision)
     return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
 
 
@@ -248,7 +257,7 @@ def _merge_moments(parts: list[Moments | InputError]) -> Moments | InputError:
 
 def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:
     n = len(data) if index is None else len(index)
-    for part in row_chunks(n, data.shape[1], CHUNK_BYTES):
+    for part in row_chunks(n, data.shape[1], CHUNK_BYTES if device == "cpu" else DEVICE_BYTES):
         chunk = data[part if index is None else index[part]]
         if device != "cpu" and not is_tensor(chunk):
             import torch

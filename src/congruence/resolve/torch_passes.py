@@ -1,23 +1,28 @@
-"""Passes over rows that live in torch, on whatever device; what they return is numpy, of size k x k."""
+"""Passes over rows on a torch device, with everything of size k x k there, too: only single numbers come back."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, is_tensor
 from congruence.resolve.contrasts import Contrast
-from congruence.resolve.passes import Averages, Shape
+from congruence.resolve.passes import Averages, Shape, is_far_from_round
 
-CHUNK = 2**26  # numbers in a chunk of rows: enough to keep a GPU busy
+CHUNK = 2**24  # numbers in a chunk of rows: enough to keep a GPU busy, few enough for float32 sums
+COARSE = 1000  # rows per component of a rough answer
+SHARE = 0.4  # of the free memory of the device that a copy of the rows may take
+HOST_BYTES = 2**33  # the same, where the device is the CPU
 
 
 class TorchPasses:
     """The same passes as `passes.Passes`, with rows multiplied on a torch device.
 
-    Rows that are already a tensor there are used where they lie; others are brought over chunk by chunk. Products are
-    float32 (float64 on request); sums over chunks, and everything of size k x k, are float64.
+    Rows that are a tensor there are used where they lie; others are brought over once where they fit, and chunk by
+    chunk in every pass where they do not. Products are float32 (float64 on request); sums over chunks are float64.
     """
 
     def __init__(
@@ -39,17 +44,33 @@ class TorchPasses:
         self.dtype = getattr(torch, precision)
         self.index = index if index is None or not is_tensor(data) else torch.as_tensor(index, device=data.device)
         self.count = 0
-        self._mean = torch.as_tensor(mean, device=device)
+        self._mean, self._whitening = self.lift(mean), self.lift(whitening)
+        self._white = is_far_from_round(whitening) or index is not None or 2 * self.k < self.d
+        self._folded = self.lift(np.eye(self.k)) if self._white else self._whitening
 
-    def averages(self, rotation: Float) -> Averages:
+    @property
+    def few(self) -> int | None:
+        """How many rows to begin with, where a rough answer on a few rows saves passes over many.
+
+        A GPU is through with rows it holds as soon as with the k x k algebra; only bringing them over is dear.
+        """
+        few = COARSE * self.k
+        return few if self._kept is None and self.n >= 4 * few else None
+
+    def lift(self, matrix: Any) -> Any:
+        """A matrix in float64 on the device."""
+        import torch
+
+        return torch.as_tensor(matrix, dtype=torch.float64, device=self.device)
+
+    def averages(self, rotation: Any) -> Averages:
         """The averages at the components s = z @ rotation.T of the whitened rows z."""
         import torch
 
         self.count += 1
-        matrix = rotation @ self.whitening  # (k, d)
-        there = self._there(matrix.T)
-        cross = torch.zeros((self.k, self.d), dtype=torch.float64, device=self.device)
-        slope = torch.zeros(self.k, dtype=torch.float64, device=self.device)
+        matrix = self.lift(rotation) @ self._folded  # (k, r)
+        there = matrix.T.to(self.dtype)
+        cross, slope = torch.zeros_like(matrix), torch.zeros_like(matrix[:, 0])
         power = torch.zeros_like(slope)
         for rows in self._chunks():
             g = rows @ there  # (m, k): s, then g(s)
@@ -57,35 +78,61 @@ class TorchPasses:
             cross += g.T @ rows
             slope += slopes
             power += powers
-        cross, slope, power = (total.cpu().numpy() / self.n for total in (cross, slope, power))
-        return Averages(cross @ matrix.T, slope, power)
+        return Averages(cross @ matrix.T / self.n, slope / self.n, power / self.n)
 
     def shape(self, rotation: Float) -> Shape:
         """How the components at this rotation are distributed."""
-        there = self._there((rotation @ self.whitening).T)
-        total = np.zeros((3, self.k))
+        there = (self.lift(rotation) @ self._folded).T.to(self.dtype)
+        total = self.lift(np.zeros((3, self.k)))
         for rows in self._chunks():
-            s = (rows @ there).double()  # (m, k)
-            total[0] += self.contrast.value(s.cpu().numpy()).sum(0)
-            total[1] += (s**3).sum(0).cpu().numpy()
-            total[2] += (s**4).sum(0).cpu().numpy()
-        contrast, third, fourth = total / self.n
+            s = rows @ there  # (m, k)
+            square = s * s
+            total[1] += (square * s).sum(0)
+            total[2] += (square * square).sum(0)
+            total[0] += self.contrast.value(s).sum(0)
+        contrast, third, fourth = total.cpu().numpy() / self.n
         return Shape(contrast, third, fourth - 3)
 
-    def _there(self, matrix: Float) -> Any:
+    def _chunks(self) -> Iterator[Any]:
+        """The rows as they are multiplied, chunk by chunk."""
+        if self._kept is None:
+            yield from map(self._read, self._parts())
+        else:
+            yield from (self._kept[part] for part in self._parts())
+
+    @cached_property
+    def _kept(self) -> Any:
+        """A copy of the rows as they are multiplied, on the device, where it fits."""
         import torch
 
-        return torch.as_tensor(matrix, dtype=self.dtype, device=self.device)
+        width = self.k if self._white else self.d
+        if self.n * width * self.dtype.itemsize > self._room():
+            return None
+        kept = torch.empty((self.n, width), dtype=self.dtype, device=self.device)
+        for part in self._parts():
+            kept[part] = self._read(part)
+        return kept
 
-    def _chunks(self) -> Any:
+    def _room(self) -> float:
         import torch
 
+        if torch.device(self.device).type != "cuda":
+            return HOST_BYTES
+        return SHARE * float(torch.cuda.mem_get_info(self.device)[0])
+
+    def _parts(self) -> list[slice]:
         step = max(1, CHUNK // max(self.k, self.d))
-        for start in range(0, self.n, step):
-            part = slice(start, min(start + step, self.n))
-            rows = self.data[part if self.index is None else self.index[part]]
-            if not is_tensor(rows):
-                rows = torch.from_numpy(np.array(rows))  # a copy: maps are read-only
-            rows = rows.to(self.device)
-            wide = rows if rows.dtype in (torch.float32, torch.float64) else rows.double()
-            yield (wide - self._mean.to(wide.dtype)).to(self.dtype)
+        return [slice(start, min(start + step, self.n)) for start in range(0, self.n, step)]
+
+    def _read(self, part: slice) -> Any:
+        """A chunk of rows, centred or whitened, on the device."""
+        import torch
+
+        rows = self.data[part if self.index is None else self.index[part]]
+        if not is_tensor(rows):
+            rows = torch.from_numpy(np.array(rows))  # a copy: maps are read-only
+        rows = rows.to(self.device)
+        if self._white:
+            return ((rows.double() - self._mean) @ self._whitening.T).to(self.dtype)
+        wide = rows if rows.dtype in (torch.float32, torch.float64) else rows.double()
+        return (wide - self._mean.to(wide.dtype)).to(self.dtype)

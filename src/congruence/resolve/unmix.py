@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float, Rows, to_numpy
 from congruence.errors import NotConvergedWarning
 from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 from congruence.resolve.contrasts import contrast_named
 from congruence.resolve.distributed import DaskPasses
 from congruence.resolve.passes import Passes, Shape
-from congruence.resolve.solver import Solution, random_rotation, solve
+from congruence.resolve.rotations import random_rotation
+from congruence.resolve.solver import Solution, solve
 from congruence.resolve.torch_passes import TorchPasses
 
 AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
@@ -111,7 +112,7 @@ def _canonical(
     shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
     agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
-    noise = best.point.noise if covariance is None else np.zeros(source.k, dtype=bool)
+    noise = to_numpy(best.point.noise) if covariance is None else np.zeros(source.k, dtype=bool)
     identified = ~noise if agreement is None else ~noise & (agreement >= AGREES)
     order = np.lexsort((-negentropy, ~identified))
     signs = _signs(shape, inverse @ rotation.T)[order]
@@ -123,7 +124,7 @@ def _canonical(
         negentropy=negentropy[order],
         skewness=shape.skewness[order] * signs,
         kurtosis=shape.kurtosis[order],
-        sampling_error=best.point.sampling_error[order] if covariance is None else np.full(source.k, np.nan),
+        sampling_error=to_numpy(best.point.sampling_error)[order] if covariance is None else np.full(source.k, np.nan),
         agreement=None if agreement is None else agreement[order],
         noise=noise[order],
         identified=identified[order],
