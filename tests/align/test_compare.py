@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import ortho_group
 
 from congruence.align.compare import compare
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
+from congruence.resolve.unmix import unmix
 
 LADDER = ("identity", "permutation", "rigid", "similarity", "linear")
 QUICK = {"nulls": 3, "bootstrap": 20}
@@ -292,9 +294,15 @@ def test_missing_values_are_refused_or_dropped(rng):
 
 
 def test_gaussian_data_are_said_to_have_no_independent_components(rng):
-    with pytest.warns(NotConvergedWarning, match="ICA did not converge on"):
+    with pytest.warns(NotConvergedWarning, match="No independent component of a"):
         result = compare({"a": rng.normal(size=(300, 12)), "b": cloud(rng, 300)}, groups=["ica"], **QUICK)
-    assert any("ICA did not converge on a" in note for note in result.advice)
+    assert any("can be told from Gaussian noise, so the ICA row is arbitrary" in note for note in result.advice)
+
+
+def test_components_that_are_not_at_rest_are_told(rng, monkeypatch):
+    monkeypatch.setattr("congruence.align.prepared.unmix", partial(unmix, max_iter=3))
+    with pytest.warns(NotConvergedWarning, match="ICA did not converge on a"):
+        compare({"a": rng.laplace(size=(300, 6)), "b": cloud(rng, 300)}, groups=["ica"], **QUICK)
 
 
 @pytest.mark.parametrize(("n", "d"), [(4, 1), (6, 1), (5, 8), (12, 3)])

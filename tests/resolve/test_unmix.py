@@ -56,5 +56,13 @@ def test_one_dimension_needs_no_rotation(rng):
     assert_allclose(np.abs(ica.unmixing * ica.mixing), 1)
 
 
+def test_noise_is_brought_to_rest_and_recorded(rng):
+    found = unmix(spread(rng.normal(size=(200, 15))))
+    assert found.noise.all()
+    assert not found.identified.any()
+
+
 def test_reaching_the_cap_is_recorded(rng):
-    assert not unmix(spread(rng.normal(size=(200, 15)))).converged
+    found = unmix(spread(rng.normal(size=(200, 15))), max_iter=5)
+    assert found.iterations == 5
+    assert not found.converged

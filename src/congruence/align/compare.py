@@ -279,13 +279,22 @@ def _advice(prepared: Sequence[PreparedRun], groups: Sequence[str], plan: Protoc
     dead = [f"{run.dead} of {run.rows.d} in {run.name}" for run in prepared if run.dead]
     if dead:
         notes.append(f"Some dimensions never change (dead units): {', '.join(dead)}.")
-    stuck = [run.name for run in prepared if "ica" in groups and not run.unmixed_well]
+    asked = prepared if "ica" in groups else []
+    noise = [run.name for run in asked if run.is_noise]
+    stuck = [run.name for run in asked if not run.unmixed_well and not run.is_noise]
+    texts = []
+    if noise:
+        texts.append(
+            f"No independent component of {', '.join(noise)} can be told from Gaussian noise, so the ICA row is "
+            "arbitrary: the data may be Gaussian, or too few for their width. The other rows are not affected."
+        )
     if stuck:
-        text = (
+        texts.append(
             f"ICA did not converge on {', '.join(stuck)} (on all rows, or without some fold), so its row depends on "
             "where it started: the data may be near Gaussian, or too few for their width. "
             "The other rows are not affected."
         )
+    for text in texts:
         notes.append(text)
         warnings.warn(text, NotConvergedWarning, stacklevel=3)
     return notes

@@ -50,6 +50,12 @@ class PreparedRun:
         """Whether every unmixing that was asked for converged."""
         return all(unmixing.converged for unmixing in self._unmixings.values())
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether no component of any unmixing that was asked for can be told from Gaussian noise."""
+        found = self._unmixings.values()
+        return bool(found) and all(unmixing.k > 1 and unmixing.noise.all() for unmixing in found)
+
     @cached_property
     def components(self) -> PreparedRun:
         """The run in the coordinates of its independent components."""

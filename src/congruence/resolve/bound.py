@@ -141,6 +141,6 @@ def _curvature(y: Any, axes: Any, contrast: str, seed: int) -> float:
     data = to_numpy(y)
     whitening = (directions / (singular / np.sqrt(len(data)))).T
     source = Passes(data, data.mean(0, dtype=np.float64), whitening, contrast_named(contrast))
-    point = solve(source, random_rotation(source.k, np.random.default_rng(seed)), decide=False).point
+    point = solve(source, random_rotation(source.k, np.random.default_rng(seed)), noise="votes").point
     planes = point.curvature[~np.eye(source.k, dtype=bool)]
     return float(planes.min()) if planes.size else float(np.abs(point.kappa).max())

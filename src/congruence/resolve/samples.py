@@ -95,7 +95,7 @@ class Coarse:
         self, begins: list[Float], rng: np.random.Generator, n: int, max_iter: int
     ) -> tuple[list[Float], list[Float], float]:
         """Starts near the answer, how others that led to the same one differ, and a random rotation's gradient."""
-        rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, decide=False) for begin in begins]
+        rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, noise="ends") for begin in begins]
         near = [polar(solution.rotation @ self.to_own) for solution in rough]
         firm = ~to_numpy(rough[0].point.noise)
         same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]

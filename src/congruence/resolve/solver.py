@@ -80,7 +80,7 @@ def solve(
     max_iter: int = 500,
     reference: float | None = None,
     covariance: Float | None = None,
-    decide: bool = True,
+    noise: str = "abstains",
 ) -> Solution:
     """Turn `start` until the components no longer move.
 
@@ -99,8 +99,9 @@ def solve(
         The largest gradient at a random rotation; that of `start` if not given.
     covariance : (k, k), optional
         Of the rows, where they are not white. Components can then not be told from noise.
-    decide : bool
-        Tell components from noise, and turn on with the votes of the former alone.
+    noise : {"abstains", "votes", "ends"}
+        What happens to components that cannot be told from noise: they lose their vote and the others are turned on;
+        they count like all others, as in FastICA; or nothing more, the solver stops when only they are left to turn.
     """
     with one_thread(source.k):
         first = point_at(start, source, covariance)
@@ -111,8 +112,8 @@ def solve(
             return solution
         if covariance is not None or not _fixed_point(source, solution):
             solution.switched = len(solution.changes)
-            _lbfgs(source, solution)
-        if decide and covariance is None:
+            _lbfgs(source, solution, noise_matters=noise == "votes" or covariance is not None)
+        if noise == "abstains" and covariance is None:
             _let_noise_abstain(source, solution)
     return solution
 
@@ -156,10 +157,10 @@ def _let_noise_abstain(source: Averaging, solution: Solution) -> None:
         solution.changes.pop(), solution.gradients.pop()
     solution.point = replace(solution.point, votes=source.lift(np.where(noise, 0.0, 1.0)))
     solution.converged, solution.reason = False, "cap"
-    _lbfgs(source, solution)
+    _lbfgs(source, solution, noise_matters=True)
 
 
-def _lbfgs(source: Averaging, solution: Solution) -> None:
+def _lbfgs(source: Averaging, solution: Solution, *, noise_matters: bool) -> None:
     """L-BFGS on the orthogonal group, with steps judged by the gradient alone: no pass is spent on the contrast."""
     memory: Memory = []
     contrasts = [solution.point.contrast]
@@ -176,8 +177,7 @@ def _lbfgs(source: Averaging, solution: Solution) -> None:
         _remember(memory, point, solution, _search(source, solution, direction, step))
         contrasts.append(solution.point.contrast)
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        undecided = bool(solution.point.votes.all()) and solution.point.covariance is None
-        if settled and undecided and bool(solution.point.noise.any()):
+        if settled and not noise_matters and bool(solution.point.noise.any()):
             return  # what is left to be gained is noise
 
 

@@ -26,6 +26,7 @@ from congruence.resolve.torch_passes import TorchPasses
 AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
 MAX_ITER = 500
+OF_ALL = 200  # passes to bring all components to rest, also those that are noise: as many as FastICA has by default
 TOLERANCE = 1e-4
 
 
@@ -71,6 +72,7 @@ def unmix_rows(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     covariance: Float | None = None,
+    noise: str = "abstains",
 ) -> Unmixing:
     """Rotate whitened rows to independent components.
 
@@ -90,8 +92,16 @@ def unmix_rows(
         See `solver.solve`.
     covariance : (k, k), optional
         Of the rows as they are, where they were not whitened.
+    noise : {"abstains", "votes"}
+        Whether components that cannot be told from noise have a say; see `solver.solve`.
     """
-    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "reference": reference, "covariance": covariance}
+    options: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "reference": reference,
+        "covariance": covariance,
+        "noise": noise,
+    }
     solutions = [solve(source, begin, **options) for begin in begins]
     best = max(solutions, key=lambda solution: solution.point.contrast)
     others = [solution.rotation for solution in solutions if solution is not best]
@@ -146,14 +156,18 @@ def _signs(shape: Shape, mixing: Float) -> Float:
     return np.where(decides < 0, -1.0, 1.0)
 
 
-def unmix(spread: Spread, *, seed: int = 0, contrast: str = "logcosh") -> Unmixing:
-    """The independent components of the rows of `spread`, on their numerical rank, in the run's centred coordinates."""
+def unmix(spread: Spread, *, seed: int = 0, max_iter: int = OF_ALL) -> Unmixing:
+    """The independent components of the rows of `spread`, on their numerical rank, in the run's centred coordinates.
+
+    All of them are turned to rest, as in the paper: components that are noise in one run may be the same noise in
+    another run on the same rows.
+    """
     axes, singular = spread.axes  # (d, k), (k,)
     deviation = singular / np.sqrt(spread.n)
     rows: Any = _Taken(spread.rows)
-    source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named(contrast), index=spread.index)
+    source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
     begin = random_rotation(source.k, np.random.default_rng(seed))
-    return unmix_rows(source, axes * deviation, begins=[begin])
+    return unmix_rows(source, axes * deviation, begins=[begin], noise="votes", max_iter=max_iter)
 
 
 class _Taken:
