@@ -1,4 +1,4 @@
-"""The one door for arrays: numpy, memory maps and torch tensors in; the same kind out.
+"""The one door for arrays: numpy, memory maps, torch tensors and dask arrays in; the same kind out.
 
 Rows may be float16, float32, float64, integers or a tensor on any device. Arithmetic happens on float64
 chunks of rows (`Rows`), on the CPU or on a CUDA device; everything of size d x d comes back as numpy float64.
@@ -28,6 +28,12 @@ def is_tensor(x: object) -> bool:
     """Whether `x` is a torch tensor, found out without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_dask(x: object) -> bool:
+    """Whether `x` is a dask array, found out without importing dask."""
+    array = sys.modules.get("dask.array")
+    return array is not None and isinstance(x, array.Array)
 
 
 def library(x: Any) -> Any:
@@ -74,9 +80,10 @@ def float64_beside(x: Any, original: Any) -> Any:
 def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
     """Check that `x` is a non-empty real matrix (rows, dimensions) without NaN or infinity, and return it.
 
-    Tensors are returned as tensors and memory maps as memory maps: nothing is copied here.
+    Tensors are returned as tensors and memory maps as memory maps: nothing is copied here. Of a dask array, nothing is
+    computed unless `finite` asks for it.
     """
-    if not is_tensor(x):
+    if not is_tensor(x) and not is_dask(x):
         try:
             x = to_numpy(x)
         except ValueError as error:  # nested lists of unequal length

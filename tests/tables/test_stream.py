@@ -1,3 +1,6 @@
+import os
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -6,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from congruence import arrays
 from congruence.errors import TableError
-from congruence.tables import Stream, Table, read_columns, read_table, stream_table, write_stream, write_table
+from congruence.tables import Stream, Table, read_columns, read_table, slices, stream_table, write_stream, write_table
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def small_chunks(monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".npz", ".safetensors"])
-@pytest.mark.parametrize("out", [".parquet", ".feather", ".csv", ".npz", ".h5ad"])
+@pytest.mark.parametrize("out", [".parquet", ".feather", ".csv", ".npz", ".h5ad", ".zarr"])
 def test_what_streams_in_streams_out(suffix, out, table, tmp_path):
     write_table(table, tmp_path / f"in{suffix}")
     stream = stream_table(tmp_path / f"in{suffix}")
@@ -55,6 +58,24 @@ def test_npy_is_written_as_the_chunks_come(table, tmp_path):
     with pytest.raises(TableError, match=r".npy would lose the ids or metadata; use .parquet"):
         write_stream(stream_table(tmp_path / "in.parquet"), tmp_path / "lost.npy")
     assert not (tmp_path / "lost.npy").exists()
+
+
+def test_zarr_is_written_as_the_chunks_come(table, tmp_path):
+    table = replace(table, features=tuple("abcdef"), metadata={"plate": table.metadata["Metadata_plate"]})
+    longest = []
+
+    def chunks():
+        for chunk in slices(table):
+            yield chunk
+            longest.append(len(list((tmp_path / next(iter(os.listdir(tmp_path)))).rglob("values/*.0"))))
+
+    write_stream(Stream(1000, chunks()), tmp_path / "t.zarr")
+    assert longest[:3] == [1, 2, 3]
+    again = read_table(tmp_path / "t.zarr")
+    assert_array_equal(again.values, table.values)
+    assert again.features == table.features
+    assert_array_equal(again.ids, table.ids)
+    assert_array_equal(again.metadata["plate"], table.metadata["plate"])
 
 
 def test_a_failure_half_way_leaves_nothing(table, tmp_path):

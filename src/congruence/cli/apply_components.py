@@ -59,6 +59,23 @@ def write_mapped(
     return stream.n
 
 
+def write_computed(table: Table, ica: ICA, out: Path, *, id: str | None, progress: Progress) -> None:
+    """Write the components of a table whose values are a dask array, block by block as workers have computed them."""
+    from congruence.resolve.distributed import computed_blocks
+    from congruence.tables import Stream, write_stream
+
+    names = tuple(f"ica{i}" for i in range(len(ica.components_)))
+
+    def chunks() -> Iterator[Table]:
+        for part, rows in computed_blocks(ica.transform(table.values)):
+            progress(f"writing {out.name}", part.stop, table.n)
+            ids = None if table.ids is None else table.ids[part]
+            beside = {name: column[part] for name, column in table.metadata.items()}
+            yield replace(table, values=rows, ids=ids, metadata=beside, features=names)
+
+    write_stream(Stream(table.n, chunks()), out, id=id or "id")
+
+
 def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool, tick: Any) -> Iterator[Table]:
     import numpy as np
 

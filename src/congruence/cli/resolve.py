@@ -11,6 +11,7 @@ import typer
 
 from congruence.cli import options as given
 from congruence.cli.apply_components import apply_components
+from congruence.cli.cluster import on_cluster
 from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
 from congruence.cli.screen_resolution import show_resolution
 from congruence.errors import InputError
@@ -94,6 +95,14 @@ def resolve(
     ] = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
+    dask: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="ADDRESS",
+            help="Compute on this dask scheduler (tcp://host:8786), or on workers of its own (local).",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = None,
     report: given.Report = None,
     json: given.Json = None,
     csv: Annotated[
@@ -112,6 +121,8 @@ def resolve(
         congruence resolve embeddings.parquet --components 0.95 --report report.html
 
         congruence resolve new.parquet --apply ica.safetensors --out components.parquet
+
+        congruence resolve big.zarr --dask tcp://scheduler:8786 --out components.zarr
     """
     if apply is not None:
         _refuse_options_of_a_fit(ctx, apply)
@@ -138,8 +149,11 @@ def resolve(
         "random_state": seed,
         "device": device,
     }
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        table = _read(file, out, drop_missing, id=id, features=features, metadata=metadata, key=key)
+    if dask is not None:
+        _refuse_with_dask({"drop-missing": drop_missing, "group-by": group_by})
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress, on_cluster(dask):
+        wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+        table = _read(file, out, drop_missing, **wishes) if dask is None else _read_lazily(file, out, **wishes)
         cluster = _cluster(table, group_by)
         progress("finding components", 0, 1)
         ica = _fitted(table, fit)
@@ -219,6 +233,24 @@ def _read(file: Path, out: Path | None, drop_missing: bool, **wishes: str | None
     return table
 
 
+def _read_lazily(file: Path, out: Path | None, **wishes: str | None) -> Table:
+    """The table with values that workers read; what is not finite is found by the fit."""
+    from congruence.tables import check_table_path
+    from congruence.tables.lazy import lazy_table
+
+    given.check_honoured([file], [name for name, value in wishes.items() if name != "id" and value is not None])
+    table = lazy_table(file, **wishes)
+    if out is not None:
+        check_table_path(out, table)
+    return table
+
+
+def _refuse_with_dask(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if value:
+            raise InputError(f"--{name} cannot be used with --dask; leave out one of them")
+
+
 def _cluster(table: Table, column: str | None) -> Any:
     """The column whose rows stay together; ids, which need not be unique here, do not matter."""
     from dataclasses import replace
@@ -277,10 +309,13 @@ def _rendered(result: Resolution, outputs: dict[str, Path | None]) -> dict[str, 
 
 
 def _save(ica: ICA, table: Table, model: Path | None, out: Path | None, id: str | None, progress: Any) -> None:
-    from congruence.cli.apply_components import write_mapped
+    from congruence.arrays import is_dask
+    from congruence.cli.apply_components import write_computed, write_mapped
     from congruence.tables import Stream, slices
 
     if model is not None:
         ica.save(model)
-    if out is not None:
+    if out is not None and is_dask(table.values):
+        write_computed(table, ica, out, id=id, progress=progress)
+    elif out is not None:
         write_mapped(Stream(table.n, slices(table)), ica, out, id=id, progress=progress)

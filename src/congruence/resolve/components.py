@@ -47,7 +47,7 @@ def independent_components(
     Parameters
     ----------
     data : (n, d)
-        numpy array, memory map, or tensor on any device.
+        numpy array, memory map, tensor on any device, or `DaskRows`.
     n_components : int, float or None
         Directions to keep in the whitening, see `whiten.whitening`; with ``whiten=False``, the number of components to
         keep of all that the rotation gives.

@@ -29,6 +29,9 @@ class Contrast:
     slope: float  # sup |g|
     curvature: float  # sup |g'|
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return contrast_named, (self.name,)  # its functions cannot be sent to another process
+
 
 def _logcosh(s: Any, xp: Any) -> Sums:
     xp.tanh(s, out=s)

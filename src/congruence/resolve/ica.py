@@ -133,7 +133,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> ICA:
-        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, path, or iterator of chunks."""
+        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, path or iterator of chunks."""
         data = open_rows(self, X, reset=True)
         found = independent_components(
             data,
@@ -165,7 +165,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self._n_features_out = ica.k
 
     def transform(self, X: Any) -> Any:
-        """The components of the rows of X, shape (n, d) to (n, k); tensors stay on their device, dtypes are kept."""
+        """The components of the rows of X, (n, d) to (n, k); dtypes are kept, tensors stay put, dask arrays lazy."""
         check_is_fitted(self)
         X = open_rows(self, X, reset=False)
         return affine(X, self.mean_, self.components_.T, np.zeros(len(self.components_)))

@@ -40,8 +40,8 @@ class Moments:
         """How far storing a number may have moved it, root mean square per dimension, shape (d,)."""
         return self.epsilon * np.sqrt(np.diag(self.scatter) / max(self.n, 1) + self.mean**2)
 
-    def update(self, chunk: Any) -> Moments:
-        """The moments with the rows of `chunk`, shape (m, d), taken in; messages count its rows from `n` on."""
+    def update(self, chunk: Any, *, before: int = 0) -> Moments:
+        """The moments with the rows of `chunk`, (m, d), taken in; messages count its rows from `before + n` on."""
         if chunk.shape[1] != self.d:
             raise InputError(f"a chunk has {chunk.shape[1]} columns, but the rows before it have {self.d}")
         rows = float64_beside(chunk, chunk)  # on the device where they are
@@ -49,7 +49,7 @@ class Moments:
         rows = rows - mean
         scatter = to_numpy(rows.T @ rows)
         if not np.isfinite(scatter).all():
-            check_finite(chunk, "x", first=self.n)
+            check_finite(chunk, "x", first=before + self.n)
             raise InputError("the values are too large to be squared; rescale them")
         return self.merge(Moments(len(rows), to_numpy(mean), scatter, epsilon(chunk)))
 
@@ -71,12 +71,12 @@ class Moments:
         return self.scatter / self.n
 
 
-def moments_of(chunks: Iterable[Any]) -> Moments:
-    """The moments of rows that come in chunks, each of shape (m, d)."""
+def moments_of(chunks: Iterable[Any], *, before: int = 0) -> Moments:
+    """The moments of rows that come in chunks, each of shape (m, d); messages count the rows from `before` on."""
     total: Moments | None = None
     for chunk in chunks:
         chunk = as_matrix(chunk, "a chunk", finite=False)
-        total = (total or Moments.empty(chunk.shape[1])).update(chunk)
+        total = (total or Moments.empty(chunk.shape[1])).update(chunk, before=before)
     if total is None:
         raise InputError("there are no rows: the chunks are empty")
     return total

@@ -1,4 +1,4 @@
-"""The rows an estimator is given (array, tensor, memory map, path, chunks) as one matrix that can be read again."""
+"""The rows an estimator is given (array, tensor, memory map, dask array, path, chunks) as a matrix to read again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from congruence.arrays import Float, as_matrix, float64_beside, is_tensor, like, row_chunks
+from congruence.arrays import Float, as_matrix, check_finite, float64_beside, is_dask, is_tensor, like, row_chunks
 from congruence.errors import InputError
+from congruence.resolve.distributed import DaskRows, whole_rows
 from congruence.tables import read_table
 from congruence.tables.spill import spill_chunks
 
@@ -20,19 +21,24 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return X as a matrix (n, d) that can be read chunk by chunk, and again; check its width against the estimator's.
 
     Tensors stay tensors and memory maps stay maps. A path is read as an embedding table. An iterable of chunks, which
-    can be read only once, is put into memory, or where it is large into a temporary file.
+    can be read only once, is put into memory, or where it is large into a temporary file. A dask array stays where it
+    is: `DaskRows` for a fit.
     """
     if isinstance(X, (str, os.PathLike)):
         X = read_table(Path(X)).values
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
-    elif hasattr(X, "chunks") and hasattr(X, "ndim") and not hasattr(X, "__dask_graph__"):  # zarr, h5py
+    elif hasattr(X, "to_dask_array"):
+        raise InputError("X is a dask data frame; X.to_dask_array(lengths=True) gives its rows")
+    elif is_dask(X):
+        X = whole_rows(X) if reset or X.ndim != 2 else X.rechunk({1: -1})
+    elif hasattr(X, "chunks") and hasattr(X, "ndim"):  # zarr, h5py
         X = spill_chunks(X[part] for part in row_chunks(*X.shape)) if X.ndim == 2 else X[...]
-    if not is_tensor(X) and not isinstance(X, np.memmap):
+    if not is_tensor(X) and not is_dask(X) and not isinstance(X, np.memmap):
         few = {"ensure_min_samples": 2} if reset else {}
         return validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **few)
     # check_array would bring a tensor to the CPU, and count a map's NaNs in memory
-    X = as_matrix(X, "X", finite=not reset)  # when fitting, the moments find what is not finite
+    X = as_matrix(X, "X", finite=not reset and not is_dask(X))  # when fitting, the moments find what is not finite
     if reset:
         estimator.n_features_in_ = int(X.shape[1])
         vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
@@ -43,12 +49,12 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
-    return X
+    return DaskRows(X) if reset and is_dask(X) else X
 
 
 def as_components(X: Any, k: int) -> Any:
     """Check that X has k columns to lead back from, and return it."""
-    X = as_matrix(X, "X")
+    X = as_matrix(X.rechunk({1: -1}) if is_dask(X) and X.ndim == 2 else X, "X", finite=not is_dask(X))
     if X.shape[1] != k:
         raise InputError(f"X has {X.shape[1]} columns, but there are {k} components to lead back from")
     return X
@@ -56,6 +62,8 @@ def as_components(X: Any, k: int) -> Any:
 
 def affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
     """(x - before) @ matrix + after, computed in float64 chunk by chunk; the kind, device and dtype of x are kept."""
+    if is_dask(x):
+        return _lazily_affine(x, before, matrix, after)
     if is_tensor(x):
         before, matrix, after = (float64_beside(part, x) for part in (before, matrix, after))
         return like((float64_beside(x, x) - before) @ matrix + after, x)
@@ -64,3 +72,17 @@ def affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
     for part in row_chunks(len(x), max(matrix.shape)):
         out[part] = (x[part].astype(np.float64) - before) @ matrix + after
     return out
+
+
+def _lazily_affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
+    floating = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(np.float64)
+    chunks = (x.chunks[0], (matrix.shape[1],))
+    return x.map_blocks(
+        _affine_block, before, matrix, after, chunks=chunks, dtype=floating, meta=np.empty((0, 0), floating)
+    )
+
+
+def _affine_block(rows: Any, before: Float, matrix: Float, after: Float, block_info: Any = None) -> Any:
+    first = block_info[0]["array-location"][0][0] if block_info else 0
+    check_finite(rows, "X", first=None if np.isnan(first) else int(first))
+    return affine(rows, before, matrix, after)

@@ -25,6 +25,7 @@ from congruence.tables.spill import room_for
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
+LONGEST = 4096  # rows in a chunk: float32 sums of many more lose digits
 ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwhitened rows are precise enough
 COARSE = 100  # rows per component, or as many as there are components, from which on a rough answer takes few passes
 LEAST = 4096  # rows below which a rough answer is not worth the trouble
@@ -48,6 +49,17 @@ class Shape:
     contrast: Float  # (k,) average of G(s)
     skewness: Float  # (k,) average of s^3
     kurtosis: Float  # (k,) average of s^4, minus 3
+
+
+def precision_for(n: int, k: int) -> str:
+    """The precision in which n rows are multiplied for k components: float64 where they are few."""
+    return "float64" if n * k**2 <= SMALL else "float32"
+
+
+def few_of(n: int, k: int) -> int | None:
+    """How many of n rows to begin with, where a rough answer on a few rows saves passes over many."""
+    few = max(LEAST, k * max(COARSE, k))
+    return few if n >= 3 * few else None
 
 
 def is_far_from_round(whitening: Float) -> bool:
@@ -85,16 +97,14 @@ class Passes:
         self.data, self.mean, self.whitening, self.contrast, self.index = data, mean, whitening, contrast, index
         self.n = len(data) if index is None else len(index)
         self.k, self.d = whitening.shape
-        few = self.n * self.k**2 <= SMALL
-        self.dtype = np.dtype(precision if precision != "auto" else "float64" if few else "float32")
+        self.dtype = np.dtype(precision if precision != "auto" else precision_for(self.n, self.k))
         self.count = 0  # passes made
         self._folded = self._fold()
 
     @property
     def few(self) -> int | None:
         """How many rows to begin with, where a rough answer on a few rows saves passes over many."""
-        few = max(LEAST, self.k * max(COARSE, self.k))
-        return few if self.n >= 3 * few else None
+        return few_of(self.n, self.k)
 
     def lift(self, matrix: Float) -> Float:
         """A matrix as the kind of array in which averages come: as it is."""
@@ -160,7 +170,7 @@ class Passes:
         return np.asarray(wide - mean, dtype=self.dtype)
 
     def _parts(self, start: int, stop: int) -> list[slice]:
-        step = max(64, CHUNK // max(self.k, self.d))
+        step = min(LONGEST, max(64, CHUNK // max(self.k, self.d)))
         return [slice(a, min(a + step, stop)) for a in range(start, stop, step)]
 
     def _over_rows(self, work: Callable[[list[slice]], Any]) -> list[Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
+from congruence.resolve.distributed import DaskRows, Partition, merged
 from congruence.resolve.unmix import Unmixing
 from congruence.resolve.whiten import mapped
 
@@ -40,21 +41,53 @@ def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> Compo
     Parameters
     ----------
     data : (n, d)
-        numpy array, memory map, or tensor on any device.
+        numpy array, memory map, tensor on any device, or dask array.
     found : Unmixing
         The components.
     rows : int
         How many extreme rows to name at either end.
     """
-    counts = np.zeros((found.k, len(EDGES) - 1), dtype=np.int64)
-    ends = [_Extremes(found.k, rows), _Extremes(found.k, rows)]
+    data = DaskRows(data) if is_dask(data) else data
+    if isinstance(data, DaskRows):
+        seen: _Seen = merged(data.each(_seen_in_block, found.mean, found.unmixing, rows), _merge_seen)
+    else:
+        seen = _seen_in(data, found.mean, found.unmixing, rows, 0)
+    high, low = seen.high, seen.low
+    return ComponentProfile(EDGES, seen.counts, high.index, -high.values, low.index, low.values)
+
+
+@dataclass(eq=False)
+class _Seen:
+    """What was seen of the components of some rows."""
+
+    counts: Array  # (k, b)
+    high: _Extremes  # of the components turned round
+    low: _Extremes
+
+
+def _seen_in(data: Any, mean: Float, unmixing: Float, rows: int, first: int) -> _Seen:
+    k = len(unmixing)
+    seen = _Seen(np.zeros((k, len(EDGES) - 1), dtype=np.int64), _Extremes(k, rows), _Extremes(k, rows))
     for part in row_chunks(*data.shape):
-        s = to_numpy(mapped(data[part], found.mean, found.unmixing.T)).T  # (k, m)
-        counts += _histograms(s)
-        ends[0].take_in(-s, part.start)
-        ends[1].take_in(s, part.start)
-    high, low = ends
-    return ComponentProfile(EDGES, counts, high.index, -high.values, low.index, low.values)
+        s = to_numpy(mapped(data[part], mean, unmixing.T)).T  # (k, m)
+        seen.counts += _histograms(s)
+        seen.high.take_in(-s, first + part.start)
+        seen.low.take_in(s, first + part.start)
+    return seen
+
+
+def _seen_in_block(data: Any, part: Partition, mean: Float, unmixing: Float, rows: int) -> _Seen:
+    return _seen_in(to_numpy(data), mean, unmixing, rows, part.first)
+
+
+def _merge_seen(parts: list[_Seen]) -> _Seen:
+    """What was seen in all parts, which are in the order of the rows."""
+    k, rows = len(parts[0].counts), parts[0].high.rows
+    total = _Seen(sum((part.counts for part in parts), np.zeros((), np.int64)), _Extremes(k, rows), _Extremes(k, rows))
+    for part in parts:
+        total.high.keep_lowest(part.high.values, part.high.index)
+        total.low.keep_lowest(part.low.values, part.low.index)
+    return total
 
 
 def _histograms(s: Float) -> Array:
@@ -75,7 +108,11 @@ class _Extremes:
     def take_in(self, s: Float, start: int) -> None:
         """Take in the values (k, m) of the rows from `start` on; of equal values, the earlier row comes first."""
         few = np.argsort(s, axis=1, kind="stable")[:, : self.rows]
-        values = np.concatenate([self.values, np.take_along_axis(s, few, 1)], axis=1)
-        index = np.concatenate([self.index, few + start], axis=1)
+        self.keep_lowest(np.take_along_axis(s, few, 1), few + start)
+
+    def keep_lowest(self, values: Float, index: Array) -> None:
+        """Keep the lowest of the values known so far and of others (k, m) with the positions of their rows."""
+        values = np.concatenate([self.values, values], axis=1)
+        index = np.concatenate([self.index, index], axis=1)
         keep = np.argsort(values, axis=1, kind="stable")[:, : self.rows]
         self.values, self.index = np.take_along_axis(values, keep, 1), np.take_along_axis(index, keep, 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
+from congruence.errors import InputError
 from congruence.maps.algebra import eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
+from congruence.resolve.distributed import DaskPasses, DaskRows, Partition, merged
 from congruence.resolve.moments import Moments, moments_of
 from congruence.resolve.passes import Passes
 from congruence.resolve.point import random_gradient
@@ -18,20 +21,23 @@ from congruence.resolve.rotations import polar, random_rotation
 from congruence.resolve.solver import solve
 from congruence.resolve.torch_passes import TorchPasses
 from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
-from congruence.resolve.whiten import Chunks, Whitening, mapped, whitening
+from congruence.resolve.whiten import Again, Whitening, mapped, whitening
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 DEVICE_BYTES = 2**29  # the same on a GPU, which is idle between chunks
 COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
 SAME = 0.99  # correlation from which on two rough answers are taken to be one
+GATHERED = 2**28  # bytes of chosen rows up to which they are brought here from where dask has them
 WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
+
+AnyPasses = Passes | TorchPasses | DaskPasses
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Some rows in a whitening, ready to be unmixed from any start; the rows are gathered once for all starts."""
 
-    source: Passes | TorchPasses
+    source: AnyPasses
     whitening: Whitening  # in which they are unmixed
     covariance: Float | None = None  # (k, k) of the rows as they are, where they were not whitened
     reported: Whitening | None = None  # in which the components are given, where that is another
@@ -82,7 +88,7 @@ class Sample:
 class Coarse:
     """A few of many rows, in their own whitening: a rough answer on them costs little, and saves passes over all."""
 
-    source: Passes | TorchPasses
+    source: AnyPasses
     to_own: Float  # (k, k) from the whitening of all rows to theirs
 
     def improve(
@@ -118,26 +124,30 @@ class PreparedRows:
         """Some rows, unmixed in their own whitening, which is the more precise; components are given in that of all."""
         if index is None or self.covariance is not None:
             return self._sample(self.whitening, self.covariance, index)
-        return replace(self._sample(self._rewhitened(self.whitening, index), None, index), reported=self.whitening)
+        here, at = self._here(index)
+        return replace(here._sample(here._rewhitened(self.whitening, at), None, at), reported=self.whitening)
 
     def resampled(self, index: Array) -> Sample:
         """Rows drawn anew, with all that is fitted to them: the directions retained, the whitening and the components.
 
         Fewer components than those of all rows where the rows drawn do not vary in as many directions.
         """
-        moments = moments_of(_chunks(self.data, self.device, index))
-        own, covariance = whitening_of(
-            moments, self.whitening.retained, self.whiten, lambda: _chunks(self.data, self.device, index)
-        )
-        return self._sample(own, covariance, index)
+        here, at = self._here(index)
+        again = partial(moments_over, here.data, self.device, at)
+        own, covariance = whitening_of(again(), self.whitening.retained, self.whiten, again)
+        return here._sample(own, covariance, at)
 
     def retaining(self, n_components: int | float | None) -> PreparedRows:
         """The same rows with another number of directions retained."""
-        white, covariance = whitening_of(self.moments, n_components, self.whiten, self._again)
+        again = partial(moments_over, self.data, self.device, None)
+        white, covariance = whitening_of(self.moments, n_components, self.whiten, again)
         return replace(self, whitening=white, covariance=covariance)
 
-    def _again(self) -> Iterator[Any]:
-        return _chunks(self.data, self.device)
+    def _here(self, index: Array) -> tuple[PreparedRows, Array]:
+        """Rows among which the chosen ones are, and at which positions: brought here where dask has them, if few."""
+        if not isinstance(self.data, DaskRows) or len(index) * self.data.shape[1] * 8 > GATHERED:
+            return self, index
+        return replace(self, data=self.data.take(index)), np.arange(len(index))
 
     def _sample(self, white: Whitening, covariance: Float | None, index: Array | None) -> Sample:
         source = passes_over(self.data, white, self.contrast, self.device, index)
@@ -148,14 +158,14 @@ class PreparedRows:
     def _coarse(self, white: Whitening, index: Array | None, n: int, few: int, rng: np.random.Generator) -> Coarse:
         chosen = np.sort(rng.choice(n, few, replace=False))
         chosen = chosen if index is None else index[chosen]
-        own = self._rewhitened(white, chosen)
-        source = passes_over(self.data, own, self.contrast, self.device, chosen, precision="float32")
+        here, at = self._here(chosen)
+        own = here._rewhitened(white, at)
+        source = passes_over(here.data, own, self.contrast, self.device, at, precision="float32")
         return Coarse(source, own.matrix @ white.inverse)
 
     def _rewhitened(self, white: Whitening, index: Array) -> Whitening:
         """The whitening of a subset of rows in the directions that were retained of all."""
-        parts = (index[part] for part in row_chunks(len(index), self.data.shape[1]))
-        moments = moments_of(mapped(self.data[part], white.mean, white.matrix.T) for part in parts)
+        moments = moments_over(self.data, self.device, index, white.mean, white.matrix.T)
         values, vectors = eigh(moments.finish())
         values = np.maximum(values, 1e-12 * values[-1])  # fewer rows than components
         to_own = (vectors / np.sqrt(values)) @ vectors.T
@@ -170,13 +180,18 @@ def prepare_rows(
     """Read the rows once for their moments, and whiten them; the arguments are those of `independent_components`."""
     form = contrast_named(contrast)
     device = resolve_device(device, data)
-    moments = moments_of(_chunks(data, device))
-    white, covariance = whitening_of(moments, n_components, whiten, lambda: _chunks(data, device))
+    if device != "cpu" and isinstance(data, DaskRows):
+        raise InputError(
+            f"device {device!r} cannot be used for a dask array, whose workers compute on the CPU; use 'cpu'"
+        )
+    again = partial(moments_over, data, device, None)
+    moments = again()
+    white, covariance = whitening_of(moments, n_components, whiten, again)
     return PreparedRows(data, moments, white, covariance, whiten, form, device)
 
 
 def whitening_of(
-    moments: Moments, n_components: int | float | None, whiten: bool, again: Chunks
+    moments: Moments, n_components: int | float | None, whiten: bool, again: Again
 ) -> tuple[Whitening, Float | None]:
     """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
     if whiten:
@@ -194,12 +209,50 @@ def passes_over(
     device: str,
     index: Array | None = None,
     precision: str = "auto",
-) -> Passes | TorchPasses:
-    """The passes over rows: numpy on the CPU, torch on any other device."""
+) -> AnyPasses:
+    """The passes over rows: where dask has them, in numpy on the CPU, in torch on any other device."""
+    if isinstance(data, DaskRows):
+        return DaskPasses(data, white.mean, white.matrix, contrast, index=index, precision=precision)
     if device == "cpu":
         rows = to_numpy(data) if is_tensor(data) else data
         return Passes(rows, white.mean, white.matrix, contrast, index=index, precision=precision)
     return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
+
+
+def moments_over(
+    data: Any,
+    device: str = "cpu",
+    index: Array | None = None,
+    mean: Float | None = None,
+    matrix: Float | None = None,
+    *,
+    before: int = 0,
+) -> Moments:
+    """Read rows once for their moments, or those of (x - mean) @ matrix; messages count rows from `before` on."""
+    if isinstance(data, DaskRows):
+        found = merged(data.each(_block_moments, mean, matrix, index=index), _merge_moments)
+        if isinstance(found, InputError):
+            raise found
+        total: Moments = found
+        return total
+    chunks = _chunks(data, device, index)
+    if mean is not None and matrix is not None:
+        chunks = (mapped(chunk, mean, matrix) for chunk in chunks)
+    return moments_of(chunks, before=before)
+
+
+def _block_moments(rows: Any, part: Partition, mean: Float | None, matrix: Float | None) -> Moments | InputError:
+    """The moments of one block; an error is returned, so that of several blocks with NaN the first is told of."""
+    try:
+        return moments_over(to_numpy(rows), "cpu", part.index, mean, matrix, before=part.first)
+    except InputError as error:
+        return error
+
+
+def _merge_moments(parts: list[Moments | InputError]) -> Moments | InputError:
+    return reduce(
+        lambda a, b: a if isinstance(a, InputError) else b if isinstance(b, InputError) else a.merge(b), parts
+    )
 
 
 def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:

@@ -59,7 +59,7 @@ def component_stability(
     Parameters
     ----------
     X : (n, d)
-        An array, tensor, memory map, table, path, or iterator of chunks.
+        An array, tensor, memory map, dask array, table, path, or iterator of chunks.
     n_components, contrast, whiten, rows, tol, max_iter, device
         As of `ICA`. With ``rows``, the rows chosen for the fit are those that are drawn anew.
     restarts : int

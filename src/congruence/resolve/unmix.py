@@ -17,6 +17,7 @@ from congruence.errors import NotConvergedWarning
 from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 from congruence.resolve.contrasts import contrast_named
+from congruence.resolve.distributed import DaskPasses
 from congruence.resolve.passes import Passes, Shape
 from congruence.resolve.rotations import random_rotation
 from congruence.resolve.solver import Solution, solve
@@ -62,7 +63,7 @@ class Unmixing:
 
 
 def unmix_rows(
-    source: Passes | TorchPasses,
+    source: Passes | TorchPasses | DaskPasses,
     inverse: Float,
     *,
     begins: list[Float],
@@ -109,7 +110,11 @@ def unmix_rows(
 
 
 def _canonical(
-    source: Passes | TorchPasses, inverse: Float, best: Solution, others: list[Float], covariance: Float | None
+    source: Passes | TorchPasses | DaskPasses,
+    inverse: Float,
+    best: Solution,
+    others: list[Float],
+    covariance: Float | None,
 ) -> Unmixing:
     """Bring the components into the agreed order and signs, and describe each."""
     rotation = best.rotation

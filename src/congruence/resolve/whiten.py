@@ -6,7 +6,7 @@ differ by a rotation (Kessy, Lewin & Strimmer 2018). Directions that vary by no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
 BLURRED = 1e-8
 RESOLVED = np.finfo(np.float64).eps / np.sqrt(BLURRED)  # times the width: what reading them twice resolves
 
-Chunks = Callable[[], Iterable[Any]]  # reads the rows once more, in chunks of shape (m, d)
+Again = Callable[[Float, Float], Moments]  # reads the rows once more: the moments of (x - mean) @ matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def whitening(
     method: str = "pca",
     n_components: int | float | None = None,
     shrinkage: float | str = 0.0,
-    again: Chunks | None = None,
+    again: Again | None = None,
 ) -> Whitening:
     """Whiten rows with the given moments.
 
@@ -64,7 +64,8 @@ def whitening(
         Between 0 (the sample's covariance) and 1 (a ball of the same total variance); "auto" is the value of Chen et
         al. 2010 (OAS). Rows are then white only up to what was shrunk.
     again : callable, optional
-        Reads the rows once more where the sums cannot resolve their smallest directions.
+        Called as again(mean, matrix), where the sums cannot resolve the smallest directions of the rows x: reads them
+        once more, and returns the moments of (x - mean) @ matrix.
     """
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
@@ -101,7 +102,7 @@ def _deviations(moments: Moments) -> Float:
     return np.where(deviations > moments.rounding, deviations, 0.0)
 
 
-def _axes(moments: Moments, columns: Float, shrinkage: float | str, again: Chunks | None) -> tuple[Float, Float, float]:
+def _axes(moments: Moments, columns: Float, shrinkage: float | str, again: Again | None) -> tuple[Float, Float, float]:
     """Principal axes (d, r) and standard deviations (r,), falling, of the rows divided by `columns`; the shrinkage."""
     live = np.where(columns > 0, columns, 1.0)
     scatter = moments.scatter / np.outer(live, live)
@@ -120,7 +121,7 @@ def _axes(moments: Moments, columns: Float, shrinkage: float | str, again: Chunk
     return axes, singular / np.sqrt(moments.n), amount
 
 
-def _refined(moments: Moments, scatter: Float, columns: Float, again: Chunks) -> Float:
+def _refined(moments: Moments, scatter: Float, columns: Float, again: Again) -> Float:
     """A matrix R with R^T R the scatter, which resolves what the scatter itself has lost, shape (d, d).
 
     The rows are read once more in coordinates in which they are nearly round, so that their sums resolve them.
@@ -131,10 +132,7 @@ def _refined(moments: Moments, scatter: Float, columns: Float, again: Chunks) ->
     values, vectors = eigh(scatter / np.outer(unit, unit))
     size = np.sqrt(np.maximum(values, BLURRED * values[-1]))  # (d,)
     to_round = (vectors / size) / (live * unit)[:, None] * (columns > 0)[:, None]  # (d, d)
-    total = Moments.empty(moments.d)
-    for chunk in again():
-        total = total.update(mapped(chunk, moments.mean, to_round))
-    values, turned = eigh(total.scatter)
+    values, turned = eigh(again(moments.mean, to_round).scatter)
     root: Float = np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
     return root
 
@@ -177,15 +175,12 @@ def _signs(axes: Float) -> Float:
     return np.where(largest < 0, -1.0, 1.0)
 
 
-def _corrected(matrix: Float, inverse: Float, mean: Float, again: Chunks, *, lower: bool) -> tuple[Float, Float]:
+def _corrected(matrix: Float, inverse: Float, mean: Float, again: Again, *, lower: bool) -> tuple[Float, Float]:
     """The same whitening without what rounding left of correlation, which one more pass over the rows measures.
 
     A triangular matrix stays triangular; any other is changed as little as possible.
     """
-    total = Moments.empty(len(matrix))
-    for chunk in again():
-        total = total.update(mapped(chunk, mean, matrix.T))
-    left = total.finish()
+    left = again(mean, matrix.T).finish()
     if lower:
         root = linalg.cholesky(left, lower=True)
         return linalg.solve_triangular(root, matrix, lower=True), inverse @ root

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from congruence.arrays import row_chunks
-from congruence.resolve.moments import Moments, moments_of
+from congruence.arrays import is_dask
+from congruence.errors import InputError
+from congruence.resolve.moments import Moments
 from congruence.resolve.opening import affine, as_components, open_rows
+from congruence.resolve.samples import moments_over
 from congruence.resolve.whiten import whitening
 
 
@@ -68,13 +71,18 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.shrinkage = shrinkage
 
     def fit(self, X: Any, y: Any = None) -> Whitener:
-        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, path, or iterator of chunks."""
+        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, path or iterator of chunks."""
         data = open_rows(self, X, reset=True)
-        self._moments = moments_of(data[part] for part in row_chunks(*data.shape))
-        return self._finish(lambda: (data[part] for part in row_chunks(*data.shape)))
+        again = partial(moments_over, data, "cpu", None)
+        self._moments = again()
+        return self._finish(again)
 
     def partial_fit(self, X: Any, y: Any = None) -> Whitener:
         """Take in the rows of one more chunk X, shape (m, d); call it with chunk after chunk."""
+        if is_dask(X):
+            raise InputError(
+                "partial_fit takes chunks that are in memory; give a dask array to fit, which takes it whole"
+            )
         first = not hasattr(self, "_moments")
         data = open_rows(self, X, reset=first)
         self._moments = (Moments.empty(data.shape[1]) if first else self._moments).update(data)
@@ -89,7 +97,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self
 
     def transform(self, X: Any) -> Any:
-        """Whiten the rows of X, shape (n, d), to shape (n, k); tensors stay on their device."""
+        """Whiten the rows of X, shape (n, d), to shape (n, k); tensors stay on their device, dask arrays lazy."""
         check_is_fitted(self)
         X = open_rows(self, X, reset=False)
         return affine(X, self.mean_, self.whitening_.T, np.zeros(len(self.whitening_)))

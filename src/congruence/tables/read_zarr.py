@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,18 +23,28 @@ from congruence.tables.table import Table
 from congruence.tables.zarr_chunks import check_zarr_array
 
 
-def read_zarr(path: Path, select: Selection) -> Table:
-    """Read a zarr array, a group of arrays, or an AnnData store."""
+def read_zarr(path: Path, select: Selection, load_matrix: Callable[[Path, Any], Any] | None = None) -> Table:
+    """Read a zarr array, a group of arrays, or an AnnData store; `load_matrix` may leave matrices where they are."""
     zarr = require("zarr", "zarr", path)
     hush_loop()
     node = zarr.open(str(path), mode="r")
     if node.attrs.get("encoding-type") != "anndata":
         arrays = dict(node.arrays()) if hasattr(node, "arrays") else {VALUES: node}
-        return table_from_entries(path, {name: _entry(path, array) for name, array in arrays.items()}, select)
+        return table_from_entries(
+            path, {name: _entry(path, array, load_matrix) for name, array in arrays.items()}, select
+        )
     require("anndata", "h5ad", path)
     parts = [node[part] for part in parts_of(select.key) if part in node]
     check_fits(path, sum(_inspect(path, part, DEPTH) for part in parts))
     return table_from_store(path, node, select)
+
+
+def open_zarr_array(path: Path, name: str) -> Any:
+    """Open an array of a store, whose chunks were looked at before; an array that is the store itself has no name."""
+    zarr = require("zarr", "zarr", path)
+    hush_loop()
+    node = zarr.open(str(path), mode="r")
+    return node[name] if name else node
 
 
 def hush_loop() -> None:
@@ -44,7 +55,9 @@ def hush_loop() -> None:
         _get_loop().set_exception_handler(lambda loop, context: None)
 
 
-def _entry(path: Path, array: Any) -> Entry:
+def _entry(path: Path, array: Any, load_matrix: Callable[[Path, Any], Any] | None) -> Entry:
+    if load_matrix is not None and array.ndim == 2 and array.dtype.kind in "fiu" and 0 not in array.shape:
+        return Entry(tuple(array.shape), partial(load_matrix, path, array))
     size = 0 if spills(array) else _size(array)
     return Entry(tuple(array.shape), partial(_load, path, array, size), size)
 

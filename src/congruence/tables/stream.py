@@ -16,7 +16,7 @@ from congruence.tables.columns import Selection, patterns
 from congruence.tables.read import read_table
 from congruence.tables.read_columns import parquet_chunks
 from congruence.tables.table import Table
-from congruence.tables.write import COLUMNAR, write_table, writing
+from congruence.tables.write import COLUMNAR, write_table, write_zarr, writing
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ def slices(table: Table, width: int = 0) -> Iterator[Table]:
 def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
     """Write the chunks of a stream one below the other, whole or not at all.
 
-    .parquet, .arrow, .feather, .csv and .npy are written as the chunks come; the other formats collect them first.
-    Files with columns have the ids in the column `id`.
+    .parquet, .arrow, .feather, .csv, .npy and .zarr are written as the chunks come; the other formats collect them
+    first. Files with columns have the ids in the column `id`.
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -74,6 +74,8 @@ def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
     elif suffix == ".npy":
         with writing(path), replacing(path) as temporary:
             _write_npy(stream, temporary, path)
+    elif suffix == ".zarr":
+        write_zarr(stream.chunks, stream.n, path)
     else:
         write_table(_joined(list(stream.chunks)), path)
 

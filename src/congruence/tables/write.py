@@ -45,8 +45,7 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     if id is not None:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
     if suffix == ".zarr":
-        with writing(path), _replacing_folder(path) as temporary:
-            _write_zarr(table, temporary, path)
+        write_zarr([table], table.n, path)
         return
     with writing(path), replacing(path) as temporary:
         WRITERS[suffix](table, temporary, path)
@@ -117,21 +116,47 @@ def _write_safetensors(table: Table, temporary: Path, path: Path) -> None:
     save_file(tensors, str(temporary), {TEXT_HEADER: header} if text else None)
 
 
-def _write_zarr(table: Table, temporary: Path, path: Path) -> None:
-    zarr = require("zarr", "zarr", path)
-    hush_loop()
+def write_zarr(tables: Iterable[Table], n: int, path: Path) -> None:
+    """Write a zarr group; several tables, of n rows together, are written one below the other as they come."""
+    with writing(path), _replacing_folder(path) as temporary:
+        zarr = require("zarr", "zarr", path)
+        hush_loop()
+        # Version 3 of the format has no stable specification of text yet.
+        group = zarr.open_group(str(temporary), mode="w-", zarr_format=2)
+        beside: dict[str, list[Array]] = {}  # the columns that are not the values take little room
+        features: dict[str, Array] = {}
+        start = 0
+        for table in tables:
+            columns = _zarr_columns(table, path)
+            values, features = columns.pop(VALUES), {FEATURES: columns.pop(FEATURES)} if table.features else {}
+            if not start:
+                chunks = "auto" if table.n >= n else (table.n, table.d)
+                group.create_array(VALUES, shape=(n, table.d), dtype=values.dtype, chunks=chunks)
+            _fill(group[VALUES], values, start)
+            for name, column in columns.items():
+                beside.setdefault(name, []).append(column)
+            start += table.n
+        for name, column in ({name: np.concatenate(parts) for name, parts in beside.items()} | features).items():
+            _fill(group.create_array(name, shape=column.shape, dtype=column.dtype), column, 0)
+
+
+def _zarr_columns(table: Table, path: Path) -> dict[str, Array]:
+    """Return the arrays of a table under the names they are stored by, text as unicode."""
     numbers, text = _split(table, path)
     nested = [name for name in (*numbers, *text) if "/" in name]
     if nested:
         raise TableError(f"{path} cannot be written: zarr takes the / in {listing(nested)} for a folder")
-    # Version 3 of the format has no stable specification of text yet.
-    group = zarr.open_group(str(temporary), mode="w-", zarr_format=2)
-    for name, column in (numbers | {name: _as_unicode(column, name, path) for name, column in text.items()}).items():
-        array = group.create_array(name, shape=column.shape, dtype=column.dtype)
-        # One chunk at a time: on a full disk, zarr would still be writing others while the folder is removed.
-        for corner in np.ndindex(*[-(-length // step) for length, step in zip(array.shape, array.chunks, strict=True)]):
-            part = tuple(slice(i * step, (i + 1) * step) for i, step in zip(corner, array.chunks, strict=True))
-            array[part] = column[part]
+    return numbers | {name: _as_unicode(column, name, path) for name, column in text.items()}
+
+
+def _fill(array: Any, column: Array, start: int) -> None:
+    """Write rows from `start` on, a chunk at a time: on a full disk, zarr would go on while the folder is removed."""
+    step = array.chunks[0]
+    for first in range(start - start % step, start + len(column), step):
+        a, b = max(first, start), min(first + step, start + len(column))
+        for left in range(0, array.shape[1], array.chunks[1]) if array.ndim == 2 else (None,):
+            across = () if left is None else (slice(left, left + array.chunks[1]),)
+            array[(slice(a, b), *across)] = column[(slice(a - start, b - start), *across)]
 
 
 def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:

@@ -1,0 +1,61 @@
+"""The dask cluster that a command computes on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from congruence.errors import InputError, MissingDependencyError
+
+ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
+PATIENCE = 8  # seconds for a scheduler to answer, and for the first of its workers to be there
+
+
+@contextlib.contextmanager
+def on_cluster(address: str | None) -> Iterator[None]:
+    """Send what dask computes inside the block to a scheduler, or with "local" to processes started for it."""
+    if address is None:
+        yield
+        return
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingDependencyError("--dask needs dask and distributed: pip install 'congruence[dask]'") from error
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised, and told in one sentence
+    with contextlib.ExitStack() as stack:
+        if address == "local":
+            where: Any = stack.enter_context(
+                distributed.LocalCluster(threads_per_worker=1, dashboard_address="127.0.0.1:0")
+            )
+        else:
+            where = address
+        client = stack.enter_context(_client(distributed, where, address))
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError as error:
+            raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
+        yield
+
+
+def _client(distributed: Any, where: Any, address: str) -> Any:
+    made: list[Any] = []
+
+    def connect() -> None:
+        try:
+            made.append(distributed.Client(where, timeout=PATIENCE))
+        except Exception as error:
+            made.append(error)
+
+    # Its own timeout does not cover a server that accepts the connection and then says nothing.
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(PATIENCE + 1)
+    if not made or isinstance(made[0], OSError | ValueError):  # a TimeoutError is an OSError
+        why = f"no scheduler answers there within {PATIENCE} seconds"
+        raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (made[0] if made else None)
+    if isinstance(made[0], Exception):  # the first bytes of a web page, say, are taken for a length of exabytes
+        raise InputError(f"--dask {address}: what answers there is no dask scheduler; {ADDRESSES}") from made[0]
+    return made[0]

@@ -1,0 +1,102 @@
+"""Tables for dask: what is beside the values is read here, the values by whoever computes with them, block by block."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, is_dask, to_numpy
+from congruence.errors import MissingDependencyError, TableError
+from congruence.tables.access import check_readable, reading, stem_of, suffix_of
+from congruence.tables.columns import Selection, patterns
+from congruence.tables.read import read_table
+from congruence.tables.read_zarr import open_zarr_array, read_zarr
+from congruence.tables.table import Table
+from congruence.tables.zarr_chunks import check_zarr_array
+
+BLOCK_BYTES = 2**25  # of rows in a block: a task of some length
+
+
+def lazy_table(
+    path: str | Path,
+    *,
+    id: str | None = None,
+    features: str | None = None,
+    metadata: str | None = None,
+    key: str | None = None,
+) -> Table:
+    """Read an embedding table with a dask array for its values; the options are those of `read_table`.
+
+    A .zarr array is read block by block. Of other formats every worker opens the whole file once, which costs little
+    where it can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers look for the file at the same place.
+    """
+    try:
+        import dask.array  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError("dask is not there: pip install 'congruence[dask]'") from error
+    path = Path(path).resolve()
+    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+    if suffix_of(path) == ".zarr":
+        check_readable(path, folder=True)
+        select = Selection(id, patterns(features), patterns(metadata), key, stem_of(path))
+        with warnings.catch_warnings(), reading(path):
+            warnings.simplefilter("ignore")
+            table = read_zarr(path, select, load_matrix=_unread)
+        if is_dask(table.values):
+            return table
+    else:
+        table = read_table(path, **wishes)
+    asked = tuple((name, value) for name, value in wishes.items() if value is not None)
+    rows = FileRows(path, asked, table.values.shape, to_numpy(table.values[:1]).dtype)
+    return replace(table, values=rows.as_dask())
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """The values of a file, opened by the process that asks for some of them."""
+
+    path: Path
+    wishes: tuple[tuple[str, str], ...]  # options of `read_table`; a member of a zarr store has the name "array"
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    ndim = 2
+
+    def __getitem__(self, index: Any) -> Array:
+        opened = _opened(self.path, self.wishes, _stamp(self.path))
+        if tuple(opened.shape) != self.shape:
+            raise TableError(f"{self.path} has the shape {tuple(opened.shape)} on a worker, but {self.shape} elsewhere")
+        return np.asarray(opened[index], dtype=self.dtype)
+
+    def as_dask(self, step: int = 1) -> Any:
+        """The rows as a dask array, in blocks of a multiple of `step` rows."""
+        import dask.array as da
+
+        many = max(1, BLOCK_BYTES // (step * self.shape[1] * self.dtype.itemsize))
+        chunks = (min(self.shape[0], many * step), self.shape[1])
+        return da.from_array(self, chunks=chunks, name=False, meta=np.empty((0, 0), self.dtype))
+
+
+def _stamp(path: Path) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError as error:
+        raise TableError(f"a worker does not find {path}; every worker must see the file at the same place") from error
+
+
+@lru_cache(maxsize=2)
+def _opened(path: Path, wishes: tuple[tuple[str, str], ...], stamp: int) -> Any:
+    asked: dict[str, Any] = dict(wishes)
+    return open_zarr_array(path, asked["array"]) if "array" in asked else read_table(path, **asked).values
+
+
+def _unread(path: Path, array: Any) -> Any:
+    """A matrix of a zarr store as a dask array, after every chunk was looked at."""
+    check_zarr_array(path, array, 0)
+    rows = FileRows(path, (("array", array.path),), tuple(array.shape), array.dtype.newbyteorder("="))
+    return rows.as_dask((getattr(array, "shards", None) or array.chunks)[0])

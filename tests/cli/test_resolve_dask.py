@@ -1,0 +1,189 @@
+"""`congruence resolve --dask` gives what it gives without."""
+
+import socket
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from congruence.cli import cluster as cluster_module
+from congruence.cli import main
+from congruence.errors import TableError
+from congruence.tables import Table, lazy, read_table, write_table
+from congruence.tables.lazy import lazy_table
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+pytest.importorskip("zarr", reason="zarr is not installed")
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    """The address of a scheduler with two workers in processes of their own."""
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lazy, "BLOCK_BYTES", 8 * 5 * 700)
+    rng = np.random.default_rng(0)
+    x = rng.laplace(size=(3000, 5)) @ rng.normal(size=(5, 5)) + 2
+    ids = np.array([f"row{i}" for i in range(3000)])
+    return Table(x, "t", ids, {"Metadata_plate": ids[::-1].copy()}, tuple("abcde"))
+
+
+def run(capsys, *arguments):
+    sys.argv = ["congruence", "resolve", *map(str, arguments)]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr()
+    return stopped.value.code or 0, printed.out, printed.err
+
+
+@pytest.mark.parametrize(("given", "out"), [("t.zarr", "c.zarr"), ("t.parquet", "c.parquet"), ("t.npz", "c.csv")])
+def test_components_are_those_of_this_machine(table, given, out, scheduler, capsys):
+    write_table(table, given)
+    code, here, _ = run(capsys, given, "--out", f"here-{out}")
+    assert code == 0
+    code, there, error = run(capsys, given, "--out", f"there-{out}", "--dask", scheduler)
+    assert (code, there, error) == (0, here, "")
+    local, found = read_table(f"here-{out}"), read_table(f"there-{out}")
+    assert_allclose(found.values, local.values, atol=1e-6)
+    assert found.features == ("ica0", "ica1", "ica2", "ica3", "ica4")
+    assert_array_equal(found.ids, table.ids)
+    assert_array_equal(found.metadata["Metadata_plate"], table.metadata["Metadata_plate"])
+
+
+def test_npy_with_resamples(table, scheduler, capsys):
+    np.save("t.npy", table.values.astype(np.float32))
+    for name, where in (("here", []), ("there", ["--dask", scheduler])):
+        code, _, error = run(
+            capsys, "t.npy", "--out", f"{name}.npy", "--csv", f"{name}.csv", "--stability", "2", *where
+        )
+        assert code == 0, error
+    assert_allclose(np.load("there.npy"), np.load("here.npy"), atol=1e-5)
+    here, there = (np.genfromtxt(f"{name}.csv", delimiter=",", names=True)["median"] for name in ("here", "there"))
+    assert_allclose(there, here, atol=1e-6)
+
+
+def test_workers_may_be_started_for_the_command(table, capsys, monkeypatch):
+    write_table(table, "t.zarr")
+    monkeypatch.setattr(distributed, "LocalCluster", _small(distributed.LocalCluster))
+    code, out, error = run(capsys, "t.zarr", "--dask", "local")
+    assert (code, error) == (0, "")
+    assert out.startswith("All 5 components are identified")
+
+
+def _small(cluster):
+    return lambda **options: cluster(**options, n_workers=1)
+
+
+def test_a_zarr_array_is_read_in_blocks_of_its_chunks(table):
+    import zarr
+
+    zarr.create_array("t.zarr", data=table.values, chunks=(300, 2))
+    found = lazy_table("t.zarr")
+    assert isinstance(found.values, da.Array)
+    assert found.values.chunks == ((600, 600, 600, 600, 600), (5,))
+    assert_array_equal(found.values.compute(), table.values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--drop-missing"], "--drop-missing cannot be used with --dask"),
+        (["--group-by", "plate", "--stability", "2"], "--group-by cannot be used with --dask"),
+        (["--features", "a*"], "--features means nothing for files like t.zarr"),
+    ],
+)
+def test_options_that_dask_cannot_honour_are_refused(table, arguments, message, scheduler, capsys):
+    write_table(table, "t.zarr")
+    code, _, error = run(capsys, "t.zarr", "--dask", scheduler, *arguments)
+    assert code == 2
+    assert message in error
+
+
+def test_rows_that_are_not_finite_are_named(table, scheduler, capsys):
+    table.values[2345, 3] = np.nan
+    write_table(table, "t.zarr")
+    code, _, error = run(capsys, "t.zarr", "--dask", scheduler, "--out", "c.zarr")
+    assert code == 2
+    assert "row 2345" in error
+
+
+def test_a_file_that_workers_do_not_see_is_never_read_as_zeros(table):
+    write_table(table, "t.zarr")
+    found = lazy_table("t.zarr").values
+    (table_folder := lazy.Path("t.zarr")).rename("elsewhere.zarr")
+    with pytest.raises(TableError, match="a worker does not find .*t.zarr"):
+        found.compute()
+    write_table(Table(table.values[:50], "t"), table_folder)
+    with pytest.raises(TableError, match=r"has the shape \(50, 5\) on a worker"):
+        found.compute()
+
+
+def test_a_scheduler_that_is_not_there_is_told_of_soon(table, capsys, monkeypatch):
+    np.save("t.npy", table.values)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        start = time.monotonic()
+        code, _, error = run(capsys, "t.npy", "--dask", f"tcp://127.0.0.1:{taken.getsockname()[1]}")
+    assert code == 2
+    assert "no scheduler answers there within 1 seconds" in error
+    assert error.count("\n") == 1
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers there is no dask scheduler"), (b"", "no scheduler answers")],
+    ids=["a web server", "nothing"],
+)
+def test_something_else_than_a_scheduler_is_told_of(table, says, message, capsys, monkeypatch):
+    np.save("t.npy", table.values)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_answer, args=(server, says), daemon=True).start()
+        start = time.monotonic()
+        code, _, error = run(capsys, "t.npy", "--dask", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+    assert code == 2
+    assert message in error
+    assert time.monotonic() - start < 10
+
+
+def _answer(server, says):
+    held = []
+    while True:
+        try:
+            held.append(server.accept()[0])
+            held[-1].sendall(says)
+        except OSError:  # closed
+            return
+
+
+def test_a_scheduler_without_workers_is_told_of(table, capsys, monkeypatch):
+    np.save("t.npy", table.values)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
+    with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty:
+        code, _, error = run(capsys, "t.npy", "--dask", empty.scheduler_address)
+    assert code == 2
+    assert "the scheduler has no workers" in error
+
+
+@pytest.mark.parametrize("module", ["distributed", "dask.array"])
+def test_what_installs_dask_is_told(table, module, capsys, monkeypatch):
+    np.save("t.npy", table.values)
+    monkeypatch.setitem(sys.modules, module, None)
+    if module == "dask.array":
+        with pytest.raises(ImportError, match=r"congruence\[dask\]"):
+            lazy_table("t.npy")
+        return
+    code, _, error = run(capsys, "t.npy", "--dask", "local")
+    assert code == 2
+    assert "pip install 'congruence[dask]'" in error
