@@ -76,6 +76,14 @@ def test_float32_agrees_with_float64(mixtures, monkeypatch):
     assert_allclose(single.components_, exact.components_, atol=1e-4 * np.abs(exact.components_).max())
 
 
+def test_float32_rows_far_from_the_origin_agree_with_float64(mixtures, monkeypatch):
+    x = (mixtures.mixed(mixtures.sources(20_000, 12))[0] + 3e4 / 7).astype(np.float32)
+    exact = ICA(random_state=0).fit(x.astype(np.float64))
+    monkeypatch.setattr("congruence.resolve.passes.SMALL", 0)
+    single = ICA(random_state=1).fit(x)
+    assert_allclose(single.components_, exact.components_, atol=1e-4 * np.abs(exact.components_).max())
+
+
 def test_the_order_is_by_negentropy_and_the_sign_by_skewness(mixture):
     x = mixture[1]
     ica = ICA(random_state=0).fit(x)

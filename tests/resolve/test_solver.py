@@ -98,6 +98,17 @@ def test_torch_takes_some_rows_and_any_dtype(rng):
     assert_allclose(there.averages(np.eye(3)).cross, here.averages(np.eye(3)).cross, atol=1e-5)
 
 
+def test_torch_rows_may_require_a_gradient_and_lie_far_from_the_origin(rng):
+    torch = pytest.importorskip("torch")
+    x = (rng.exponential(size=(3000, 3)) + 1e5 / 7).astype(np.float32)
+    mean, rotation = x.mean(0, dtype=np.float64), random_rotation(3, rng)
+    here = Passes(x, mean, np.eye(3), contrast_named("logcosh"), precision="float64")
+    learned = torch.from_numpy(x).requires_grad_()
+    there = TorchPasses(learned, mean, np.eye(3), contrast_named("logcosh"), device="cpu")
+    assert_allclose(there.averages(rotation).cross, here.averages(rotation).cross, atol=1e-6)
+    assert_allclose(there.shape(rotation).skewness, here.shape(rotation).skewness, rtol=1e-5)
+
+
 def test_rows_whitened_on_the_way_and_before_give_the_same(rng, monkeypatch):
     x = (rng.laplace(size=(4000, 6)) @ rng.normal(size=(6, 6)) + 9).astype(np.float32)
     mean = x.mean(0, dtype=np.float64)
