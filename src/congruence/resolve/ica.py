@@ -28,7 +28,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
     the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32, everything of size k x k is
     float64. Components come in one agreed order and sign: two fits of the same rows from different starts give the same
-    `components_` where `identified_` is True.
+    `components_` where `identified_` is True, as surely as so many starts can tell.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The mixing matrix A, the pseudo-inverse of W.
     mean_ : (d,)
     negentropy_ : (k,)
-        Squared distance of the average contrast from a Gaussian's; falling; 0 is Gaussian.
+        Squared distance of the average contrast from a Gaussian's; 0 is Gaussian. Components are in falling order, but
+        those that cannot be told from noise come last.
     skewness_, kurtosis_ : (k,)
         Components are signed so that skewness is not negative; the kurtosis of a Gaussian is 0.
     sampling_error_ : (k,)
@@ -73,7 +74,6 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         NaN for rows that are not white.
     identified_ : (k,) of bool
         Whether the component can be told from noise (sampling error below 0.2) and, with several starts, comes back.
-        These come first.
     agreement_ : (k,) or None
         Smallest correlation with the same component of another start.
     converged_ : bool

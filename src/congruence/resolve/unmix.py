@@ -109,7 +109,7 @@ def _canonical(
     agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
     noise = to_numpy(best.point.noise) if covariance is None else np.zeros(source.k, dtype=bool)
     identified = ~noise if agreement is None else ~noise & (agreement >= AGREES)
-    order = np.lexsort((-negentropy, ~identified))
+    order = np.lexsort((-negentropy, noise))  # not by what other starts say, which may be others in another fit
     signs = _signs(shape, inverse @ rotation.T)[order]
     unmixing = rotation[order] * signs[:, None]
     return Unmixing(
