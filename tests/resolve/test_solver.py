@@ -1,8 +1,12 @@
+import threading
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_limits
 
 from congruence.errors import InputError
 from congruence.resolve.contrasts import CONTRASTS, contrast_named
@@ -128,6 +132,21 @@ def test_chunks_and_workers_do_not_change_the_averages(rng, monkeypatch):
     monkeypatch.setattr("congruence.resolve.passes.CHUNK", 300)
     monkeypatch.setattr("congruence.resolve.passes.blas_threads", lambda: 3)
     assert_allclose(passes(z).averages(rotation).cross, whole, atol=1e-14)
+
+
+def test_the_solver_shares_the_rows_out_to_all_threads(rng):
+    seen = set()
+    logcosh = CONTRASTS["logcosh"]
+
+    def apply(s, xp):
+        seen.add(threading.current_thread())
+        return logcosh.apply(s, xp)
+
+    with threadpool_limits(2, user_api="blas"):
+        source = passes(white(rng.laplace(size=(5000, 3))))
+        source.contrast = replace(logcosh, apply=apply)
+        solve(source, random_rotation(3, rng))
+    assert threading.main_thread() not in seen
 
 
 def test_the_gradient_is_the_derivative_of_the_contrast(rng):

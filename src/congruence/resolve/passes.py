@@ -88,6 +88,7 @@ class Passes:
         self.k, self.d = whitening.shape
         few = self.n * self.k**2 <= SMALL
         self.dtype = np.dtype(precision if precision != "auto" else "float64" if few else "float32")
+        self.workers = max(1, min(blas_threads(), self.n // 1024))  # asked now: the solver holds BLAS to one thread
         self.count = 0  # passes made
         self._folded = self._fold()
         self._subtracted = self._rounded_mean()
@@ -178,13 +179,12 @@ class Passes:
 
     def _share_out(self, work: Callable[[list[slice]], Any]) -> list[Any]:
         """Share all chunks out to the workers; the results come back in the order of the rows."""
-        workers = max(1, min(blas_threads(), self.n // 1024))
-        edges = np.linspace(0, self.n, workers + 1).astype(int)
+        edges = np.linspace(0, self.n, self.workers + 1).astype(int)
         shares = [self._parts(a, b) for a, b in pairwise(edges)]
         with single_threaded():
-            if workers == 1:
+            if self.workers == 1:
                 return [work(shares[0])]
-            with ThreadPoolExecutor(workers) as pool:
+            with ThreadPoolExecutor(self.workers) as pool:
                 return list(pool.map(work, shares))
 
     def _sums(self, parts: list[slice], matrix: Array) -> tuple[Float, Float, Float]:
