@@ -215,6 +215,20 @@ def test_a_start_can_be_given(mixture):
     assert_allclose(again.components_, solved.components_, atol=1e-4 * np.abs(solved.components_).max())
 
 
+def test_a_start_is_used_where_rows_are_chosen(mixtures):
+    x = mixtures.mixed(mixtures.sources(9000, 4))[0]
+    given = {"rows": "auto", "starts": 1, "max_iter": 1, "w_init": np.eye(4)}
+    with pytest.warns(NotConvergedWarning):
+        first, second = (ICA(**given, random_state=seed).fit(x) for seed in (0, 1))
+    assert first.n_rows_ == second.n_rows_ == 9000
+    assert_allclose(first.components_, second.components_, atol=1e-3)
+
+
+def test_no_more_passes_than_allowed(mixture):
+    with pytest.warns(NotConvergedWarning):
+        assert ICA(random_state=0, tol=1e-17, max_iter=60).fit(mixture[1]).n_iter_ == 60
+
+
 def test_data_frames_names_and_pipelines(mixture):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(mixture[1], columns=list("abcdef"))
@@ -303,6 +317,11 @@ def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
         ({"tol": 0}, "tol"),
         ({"max_iter": 0}, "max_iter"),
         ({"w_init": np.eye(2)}, "shape"),
+        ({"w_init": np.eye(3) * np.nan}, "NaN"),
+        ({"w_init": np.eye(3) * 1j}, "real numbers"),
+        ({"w_init": np.zeros((3, 3))}, "linearly dependent"),
+        ({"n_components": float("inf")}, "whole number"),
+        ({"whiten": False, "n_components": float("inf")}, "n_components"),
         ({"device": "tpu"}, "device"),
         ({"n_components": -1}, "n_components"),
         ({"whiten": False, "n_components": 0.5}, "n_components"),
@@ -317,6 +336,9 @@ def test_wrong_options_are_named(options, message, rng):
     ("x", "message"),
     [
         (np.ones((5, 2)), "all rows are equal"),
+        (np.full((1000, 3), 1e8 / 3), "all rows are equal"),
+        (np.random.default_rng(0).laplace(size=(50, 3)) * 1e-150, "vary too little"),
+        (np.ma.masked_greater(np.random.default_rng(0).laplace(size=(50, 3)), 1.0), "NaN"),
         (np.array([[1.0, np.nan], [2.0, 3.0], [1.0, 2.0]]), "NaN"),
         (np.ones((1, 3)), "1 sample"),
     ],

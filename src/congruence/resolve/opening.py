@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from congruence.arrays import Float, as_matrix, float64_beside, is_tensor, like, row_chunks
+from congruence.arrays import Float, as_matrix, float64_beside, is_tensor, like, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.tables import read_table
 from congruence.tables.spill import spill_chunks
@@ -28,6 +28,8 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
         X = spill_chunks(X)
     elif hasattr(X, "chunks") and hasattr(X, "ndim") and not hasattr(X, "__dask_graph__"):  # zarr, h5py
         X = spill_chunks(X[part] for part in row_chunks(*X.shape)) if X.ndim == 2 else X[...]
+    if isinstance(X, np.ma.MaskedArray):  # check_array would take what is masked for a value
+        X = to_numpy(X)
     if not is_tensor(X) and not isinstance(X, np.memmap):
         few = {"ensure_min_samples": 2} if reset else {}
         return validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **few)

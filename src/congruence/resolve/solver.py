@@ -174,6 +174,8 @@ def _lbfgs(source: Averaging, solution: Solution) -> None:
         if solution.ends_with(step):
             return
         _remember(memory, point, solution, _search(source, solution, direction, step))
+        if solution.capped:  # while shortening the step
+            return
         contrasts.append(solution.point.contrast)
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
         undecided = bool(solution.point.votes.all()) and solution.point.covariance is None
