@@ -259,6 +259,18 @@ def test_chunks_maps_and_files_give_the_same_components(mixture, tmp_path):
         assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
+def test_files_with_other_columns_are_refused(mixture, tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(mixture[1], columns=list("abcdef"))
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame[list("fedcba")].to_parquet(tmp_path / "turned.parquet")
+    ica = ICA(random_state=0).fit(tmp_path / "x.parquet")
+    assert list(ica.feature_names_in_) == list("abcdef")
+    assert_array_equal(ica.transform(tmp_path / "x.parquet"), ica.transform(frame))
+    with pytest.raises(InputError, match="not in their order"):
+        ica.transform(tmp_path / "turned.parquet")
+
+
 def test_zarr_arrays_are_read_chunk_by_chunk(mixture, tmp_path):
     zarr = pytest.importorskip("zarr")
     x = mixture[1].astype(np.float32)
