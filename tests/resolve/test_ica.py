@@ -225,7 +225,7 @@ def test_a_start_is_used_where_rows_are_chosen(mixtures):
 
 
 def test_no_more_passes_than_allowed(mixture):
-    with pytest.warns(NotConvergedWarning):
+    with pytest.warns(NotConvergedWarning, match="raise tol"):
         assert ICA(random_state=0, tol=1e-17, max_iter=60).fit(mixture[1]).n_iter_ == 60
 
 
@@ -291,6 +291,12 @@ def test_saved_components_load_the_same(mixture, tmp_path):
         assert_array_equal(getattr(again, name), getattr(ica, name))
     assert again.get_params() == ica.get_params()
     assert (again.converged_, again.n_iter_, again.rank_) == (ica.converged_, ica.n_iter_, ica.rank_)
+
+
+def test_a_file_keeps_what_error_is_left(mixtures, tmp_path):
+    ica = ICA(rows="auto", random_state=0).fit(mixtures.sources(9000, 3))
+    ica.save(tmp_path / "ica.safetensors")
+    assert load_ica(tmp_path / "ica.safetensors").error_left_ == ica.error_left_ > 0
 
 
 def test_files_that_hold_no_components_are_refused(mixture, tmp_path):

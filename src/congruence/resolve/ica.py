@@ -193,6 +193,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             "rank": int(self.rank_),
             "rows": int(self.n_rows_),
             "passes": int(self.n_iter_),
+            "error_left": self.error_left_,
             "features": None if names is None else [str(name) for name in names],
             "about": about,
         }
@@ -228,13 +229,14 @@ def load_ica(path: str | Path) -> ICA:
     ica = ICA(**_checked_params(header.get("params"), path))
     for name, value in (dict.fromkeys(OPTIONAL) | parts | more).items():
         setattr(ica, name, value)
-    ica.error_left_ = None
+    ica.error_left_ = header.get("error_left")
     ica.n_features_in_ = parts["components_"].shape[1]
     ica._n_features_out = len(parts["components_"])
     ica.converged_ = bool(header.get("converged"))
     counts = [header.get(key) for key in ("rank", "rows", "passes")]
     features = header.get("features")
-    if not all(isinstance(count, int) for count in counts) or not _are_names(features, ica.n_features_in_):
+    sound = all(isinstance(count, int) for count in counts) and isinstance(ica.error_left_, float | None)
+    if not sound or not _are_names(features, ica.n_features_in_):
         raise InputError(f"{path} does not hold components: its header is damaged")
     ica.rank_, ica.n_rows_, ica.n_iter_ = counts
     if features:
