@@ -76,6 +76,14 @@ def test_float32_agrees_with_float64(mixtures, monkeypatch):
     assert_allclose(single.components_, exact.components_, atol=1e-4 * np.abs(exact.components_).max())
 
 
+def test_float32_rows_far_from_the_origin_agree_with_float64(mixtures, monkeypatch):
+    x = (mixtures.mixed(mixtures.sources(20_000, 12))[0] + 3e4 / 7).astype(np.float32)
+    exact = ICA(random_state=0).fit(x.astype(np.float64))
+    monkeypatch.setattr("congruence.resolve.passes.SMALL", 0)
+    single = ICA(random_state=1).fit(x)
+    assert_allclose(single.components_, exact.components_, atol=1e-4 * np.abs(exact.components_).max())
+
+
 def test_the_order_is_by_negentropy_and_the_sign_by_skewness(mixture):
     x = mixture[1]
     ica = ICA(random_state=0).fit(x)
@@ -208,6 +216,20 @@ def test_a_start_can_be_given(mixture):
     assert_allclose(again.components_, solved.components_, atol=1e-4 * np.abs(solved.components_).max())
 
 
+def test_a_start_is_used_where_rows_are_chosen(mixtures):
+    x = mixtures.mixed(mixtures.sources(9000, 4))[0]
+    given = {"rows": "auto", "starts": 1, "max_iter": 1, "w_init": np.eye(4)}
+    with pytest.warns(NotConvergedWarning):
+        first, second = (ICA(**given, random_state=seed).fit(x) for seed in (0, 1))
+    assert first.n_rows_ == second.n_rows_ == 9000
+    assert_allclose(first.components_, second.components_, atol=1e-3)
+
+
+def test_no_more_passes_than_allowed(mixture):
+    with pytest.warns(NotConvergedWarning, match="raise tol"):
+        assert ICA(random_state=0, tol=1e-17, max_iter=60).fit(mixture[1]).n_iter_ == 60
+
+
 def test_data_frames_names_and_pipelines(mixture):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(mixture[1], columns=list("abcdef"))
@@ -238,6 +260,18 @@ def test_chunks_maps_and_files_give_the_same_components(mixture, tmp_path):
         assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
+def test_files_with_other_columns_are_refused(mixture, tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(mixture[1], columns=list("abcdef"))
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame[list("fedcba")].to_parquet(tmp_path / "turned.parquet")
+    ica = ICA(random_state=0).fit(tmp_path / "x.parquet")
+    assert list(ica.feature_names_in_) == list("abcdef")
+    assert_array_equal(ica.transform(tmp_path / "x.parquet"), ica.transform(frame))
+    with pytest.raises(InputError, match="not in their order"):
+        ica.transform(tmp_path / "turned.parquet")
+
+
 def test_zarr_arrays_are_read_chunk_by_chunk(mixture, tmp_path):
     zarr = pytest.importorskip("zarr")
     x = mixture[1].astype(np.float32)
@@ -258,6 +292,12 @@ def test_saved_components_load_the_same(mixture, tmp_path):
         assert_array_equal(getattr(again, name), getattr(ica, name))
     assert again.get_params() == ica.get_params()
     assert (again.converged_, again.n_iter_, again.rank_) == (ica.converged_, ica.n_iter_, ica.rank_)
+
+
+def test_a_file_keeps_what_error_is_left(mixtures, tmp_path):
+    ica = ICA(rows="auto", random_state=0).fit(mixtures.sources(9000, 3))
+    ica.save(tmp_path / "ica.safetensors")
+    assert load_ica(tmp_path / "ica.safetensors").error_left_ == ica.error_left_ > 0
 
 
 def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
@@ -296,6 +336,11 @@ def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
         ({"tol": 0}, "tol"),
         ({"max_iter": 0}, "max_iter"),
         ({"w_init": np.eye(2)}, "shape"),
+        ({"w_init": np.eye(3) * np.nan}, "NaN"),
+        ({"w_init": np.eye(3) * 1j}, "real numbers"),
+        ({"w_init": np.zeros((3, 3))}, "linearly dependent"),
+        ({"n_components": float("inf")}, "whole number"),
+        ({"whiten": False, "n_components": float("inf")}, "n_components"),
         ({"device": "tpu"}, "device"),
         ({"n_components": -1}, "n_components"),
         ({"whiten": False, "n_components": 0.5}, "n_components"),
@@ -310,6 +355,9 @@ def test_wrong_options_are_named(options, message, rng):
     ("x", "message"),
     [
         (np.ones((5, 2)), "all rows are equal"),
+        (np.full((1000, 3), 1e8 / 3), "all rows are equal"),
+        (np.random.default_rng(0).laplace(size=(50, 3)) * 1e-150, "vary too little"),
+        (np.ma.masked_greater(np.random.default_rng(0).laplace(size=(50, 3)), 1.0), "NaN"),
         (np.array([[1.0, np.nan], [2.0, 3.0], [1.0, 2.0]]), "NaN"),
         (np.ones((1, 3)), "1 sample"),
     ],

@@ -1,8 +1,12 @@
+import threading
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_limits
 
 from congruence.errors import InputError
 from congruence.resolve.contrasts import CONTRASTS, contrast_named
@@ -98,6 +102,17 @@ def test_torch_takes_some_rows_and_any_dtype(rng):
     assert_allclose(there.averages(np.eye(3)).cross, here.averages(np.eye(3)).cross, atol=1e-5)
 
 
+def test_torch_rows_may_require_a_gradient_and_lie_far_from_the_origin(rng):
+    torch = pytest.importorskip("torch")
+    x = (rng.exponential(size=(3000, 3)) + 1e5 / 7).astype(np.float32)
+    mean, rotation = x.mean(0, dtype=np.float64), random_rotation(3, rng)
+    here = Passes(x, mean, np.eye(3), contrast_named("logcosh"), precision="float64")
+    learned = torch.from_numpy(x).requires_grad_()
+    there = TorchPasses(learned, mean, np.eye(3), contrast_named("logcosh"), device="cpu")
+    assert_allclose(there.averages(rotation).cross, here.averages(rotation).cross, atol=1e-6)
+    assert_allclose(there.shape(rotation).skewness, here.shape(rotation).skewness, rtol=1e-5)
+
+
 def test_rows_whitened_on_the_way_and_before_give_the_same(rng, monkeypatch):
     x = (rng.laplace(size=(4000, 6)) @ rng.normal(size=(6, 6)) + 9).astype(np.float32)
     mean = x.mean(0, dtype=np.float64)
@@ -117,6 +132,21 @@ def test_chunks_and_workers_do_not_change_the_averages(rng, monkeypatch):
     monkeypatch.setattr("congruence.resolve.passes.CHUNK", 300)
     monkeypatch.setattr("congruence.resolve.passes.blas_threads", lambda: 3)
     assert_allclose(passes(z).averages(rotation).cross, whole, atol=1e-14)
+
+
+def test_the_solver_shares_the_rows_out_to_all_threads(rng):
+    seen = set()
+    logcosh = CONTRASTS["logcosh"]
+
+    def apply(s, xp):
+        seen.add(threading.current_thread())
+        return logcosh.apply(s, xp)
+
+    with threadpool_limits(2, user_api="blas"):
+        source = passes(white(rng.laplace(size=(5000, 3))))
+        source.contrast = replace(logcosh, apply=apply)
+        solve(source, random_rotation(3, rng))
+    assert threading.main_thread() not in seen
 
 
 def test_the_gradient_is_the_derivative_of_the_contrast(rng):

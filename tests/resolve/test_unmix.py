@@ -5,7 +5,9 @@ from numpy.testing import assert_allclose
 from congruence.arrays import Rows
 from congruence.maps.matching import strong_mcc
 from congruence.maps.sums import run_sums
-from congruence.resolve.unmix import unmix
+from congruence.resolve.contrasts import contrast_named
+from congruence.resolve.passes import Passes
+from congruence.resolve.unmix import unmix, unmix_rows
 
 
 def spread(x):
@@ -60,6 +62,18 @@ def test_noise_is_brought_to_rest_and_recorded(rng):
     found = unmix(spread(rng.normal(size=(200, 15))))
     assert found.noise.all()
     assert not found.identified.any()
+
+
+def test_the_order_does_not_depend_on_what_other_starts_say(mixture):
+    sources = mixture[0]
+    source = Passes((sources - sources.mean(0)) / sources.std(0), np.zeros(3), np.eye(3), contrast_named("logcosh"))
+    alone = unmix_rows(source, np.eye(3), begins=[np.eye(3)])
+    for plane in ([0, 1], [0, 2], [1, 2]):
+        astray = np.eye(3)
+        astray[np.ix_(plane, plane)] = [[0.8, 0.6], [-0.6, 0.8]]
+        joined = unmix_rows(source, np.eye(3), begins=[np.eye(3)], agreed=[astray])
+        assert joined.identified.sum() == 1
+        assert_allclose(joined.unmixing, alone.unmixing)
 
 
 def test_reaching_the_cap_is_recorded(rng):

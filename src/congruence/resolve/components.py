@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.resolve.rotations import polar
 from congruence.resolve.samples import PreparedRows, prepare_rows
@@ -92,7 +92,7 @@ def components_of(
     work = _Work(prepared, {"seed": rng, "starts": starts, "tol": tol, "max_iter": max_iter})
     left = None
     if rows == "auto":
-        found, index, left = _enough(work, rng)
+        found, index, left = _enough(work, rng, start)
     else:
         everything = rows == "all" or int(rows) >= n
         index = None if everything else np.sort(rng.permutation(n)[: int(rows)])
@@ -115,7 +115,7 @@ def first_components(found: Unmixing, n_components: int | float | None) -> Unmix
     """The first components of a rotation of given rows."""
     if n_components is None:
         return found
-    if isinstance(n_components, (bool, str)) or n_components != int(n_components) or n_components < 1:
+    if isinstance(n_components, (bool, str)) or not float(n_components).is_integer() or n_components < 1:
         raise InputError(f"with whiten=False n_components must be a positive number or None, not {n_components!r}")
     if n_components >= found.k:
         return found
@@ -125,19 +125,20 @@ def first_components(found: Unmixing, n_components: int | float | None) -> Unmix
     return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
 
 
-def _enough(work: _Work, rng: np.random.Generator) -> tuple[Unmixing, Array | None, float]:
+def _enough(work: _Work, rng: np.random.Generator, start: Float | None) -> tuple[Unmixing, Array | None, float]:
     """Double two disjoint halves until they agree, then use both; all rows (None) where they never do."""
     white, n = work.prepared.whitening, len(work.prepared.data)
     order = rng.permutation(n)
     half = max(2000, FIRST * white.retained)
     while 2 * half < n:
-        first, second = (work.unmix(np.sort(order[i * half : (i + 1) * half])) for i in range(2))
+        parts = [np.sort(order[i * half : (i + 1) * half]) for i in range(2)]
+        first, second = work.unmix(parts[0], start), work.unmix(parts[1])  # which agree from one start too easily
         left = _apart(first, second, white) / 2  # both together err half as much as they differ
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
             return work.unmix(index, _rotation(first, white), near=True), index, left
         half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
-    found = work.unmix(None)
+    found = work.unmix(None, start)
     sure = found.sampling_error[found.identified]
     return found, None, float(np.quantile(sure, 0.9)) if sure.size else np.inf
 
@@ -159,9 +160,12 @@ def _as_rotation(start: Any, k: int) -> Float | None:
     """The orthogonal matrix nearest to a given start, which must be k x k."""
     if start is None:
         return None
-    start = np.asarray(start, dtype=np.float64)
-    if start.shape != (k, k) or not np.isfinite(start).all():
-        raise InputError(f"the start must be a finite matrix of shape {(k, k)}, but its shape is {start.shape}")
+    start = as_matrix(start, "the start")
+    if start.shape != (k, k):
+        raise InputError(f"the start must be a matrix of shape {(k, k)}, but its shape is {tuple(start.shape)}")
+    start = to_numpy(start).astype(np.float64)
+    if np.linalg.matrix_rank(start) < k:
+        raise InputError("the start has linearly dependent rows, so that no rotation is nearest to it")
     rotation: Float = polar(start)
     return rotation
 

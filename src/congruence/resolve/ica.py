@@ -28,7 +28,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
     the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32, everything of size k x k is
     float64. Components come in one agreed order and sign: two fits of the same rows from different starts give the same
-    `components_` where `identified_` is True.
+    `components_` where `identified_` is True, as surely as so many starts can tell.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The mixing matrix A, the pseudo-inverse of W.
     mean_ : (d,)
     negentropy_ : (k,)
-        Squared distance of the average contrast from a Gaussian's; falling; 0 is Gaussian.
+        Squared distance of the average contrast from a Gaussian's; 0 is Gaussian. Components are in falling order, but
+        those that cannot be told from noise come last.
     skewness_, kurtosis_ : (k,)
         Components are signed so that skewness is not negative; the kurtosis of a Gaussian is 0.
     sampling_error_ : (k,)
@@ -73,7 +74,6 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         NaN for rows that are not white.
     identified_ : (k,) of bool
         Whether the component can be told from noise (sampling error below 0.2) and, with several starts, comes back.
-        These come first.
     agreement_ : (k,) or None
         Smallest correlation with the same component of another start.
     converged_ : bool
@@ -193,6 +193,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             "rank": int(self.rank_),
             "rows": int(self.n_rows_),
             "passes": int(self.n_iter_),
+            "error_left": self.error_left_,
             "features": None if names is None else [str(name) for name in names],
             "about": about,
         }
@@ -228,13 +229,14 @@ def load_ica(path: str | Path) -> ICA:
     ica = ICA(**_checked_params(header.get("params"), path))
     for name, value in (dict.fromkeys(OPTIONAL) | parts | more).items():
         setattr(ica, name, value)
-    ica.error_left_ = None
+    ica.error_left_ = header.get("error_left")
     ica.n_features_in_ = parts["components_"].shape[1]
     ica._n_features_out = len(parts["components_"])
     ica.converged_ = bool(header.get("converged"))
     counts = [header.get(key) for key in ("rank", "rows", "passes")]
     features = header.get("features")
-    if not all(isinstance(count, int) for count in counts) or not _are_names(features, ica.n_features_in_):
+    sound = all(isinstance(count, int) for count in counts) and isinstance(ica.error_left_, float | None)
+    if not sound or not _are_names(features, ica.n_features_in_):
         raise InputError(f"{path} does not hold components: its header is damaged")
     ica.rank_, ica.n_rows_, ica.n_iter_ = counts
     if features:

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from congruence.arrays import Float, as_matrix, check_finite, float64_beside, is_dask, is_tensor, like, row_chunks
+from congruence.arrays import (
+    Float,
+    as_matrix,
+    check_finite,
+    float64_beside,
+    is_dask,
+    is_tensor,
+    like,
+    listing,
+    row_chunks,
+    to_numpy,
+)
 from congruence.errors import InputError
 from congruence.resolve.distributed import DaskRows, whole_rows
 from congruence.tables import read_table
@@ -24,8 +35,10 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     can be read only once, is put into memory, or where it is large into a temporary file. A dask array stays where it
     is: `DaskRows` for a fit.
     """
+    names = None
     if isinstance(X, (str, os.PathLike)):
-        X = read_table(Path(X)).values
+        table = read_table(Path(X))
+        X, names = table.values, table.features
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
     elif hasattr(X, "to_dask_array"):
@@ -34,7 +47,9 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
         X = whole_rows(X) if reset or X.ndim != 2 else X.rechunk({1: -1})
     elif hasattr(X, "chunks") and hasattr(X, "ndim"):  # zarr, h5py
         X = spill_chunks(X[part] for part in row_chunks(*X.shape)) if X.ndim == 2 else X[...]
-    if not is_tensor(X) and not is_dask(X) and not isinstance(X, np.memmap):
+    if isinstance(X, np.ma.MaskedArray):  # check_array would take what is masked for a value
+        X = to_numpy(X)
+    if not is_tensor(X) and not is_dask(X) and not isinstance(X, np.memmap) and names is None:
         few = {"ensure_min_samples": 2} if reset else {}
         return validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **few)
     # check_array would bring a tensor to the CPU, and count a map's NaNs in memory
@@ -42,6 +57,8 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     if reset:
         estimator.n_features_in_ = int(X.shape[1])
         vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
         if len(X) < 2:
             raise InputError("X has 1 sample, but at least 2 are needed")
     elif X.shape[1] != estimator.n_features_in_:
@@ -49,6 +66,8 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
             f"{estimator.n_features_in_} features as input"
         )
+    elif names is not None and list(getattr(estimator, "feature_names_in_", names)) != list(names):
+        raise InputError(f"the columns of X ({listing(names)}) are not those of the fit, or not in their order")
     return DaskRows(X) if reset and is_dask(X) else X
 
 

@@ -27,6 +27,7 @@ CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving
 LONGEST = 4096  # rows in a chunk: float32 sums of many more lose digits
 ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwhitened rows are precise enough
+FELT = 1e-5  # standard deviations by which a rounded mean may move a component
 COARSE = 100  # rows per component, or as many as there are components, from which on a rough answer takes few passes
 LEAST = 4096  # rows below which a rough answer is not worth the trouble
 CACHE = 2**31  # bytes of whitened rows kept in memory, where rows are there already
@@ -98,8 +99,10 @@ class Passes:
         self.n = len(data) if index is None else len(index)
         self.k, self.d = whitening.shape
         self.dtype = np.dtype(precision if precision != "auto" else precision_for(self.n, self.k))
+        self.workers = max(1, min(blas_threads(), self.n // 1024))  # asked now: the solver holds BLAS to one thread
         self.count = 0  # passes made
         self._folded = self._fold()
+        self._subtracted = self._rounded_mean()
 
     @property
     def few(self) -> int | None:
@@ -135,6 +138,15 @@ class Passes:
         self._whiten_first = unsafe or (dear and self._fits)
         return np.eye(self.k) if self._whiten_first else self.whitening
 
+    def _rounded_mean(self) -> Array:
+        """The mean in the precision of the products, which is faster, or in float64 where rounding would be felt.
+
+        Rows far from the origin have a mean that float32 rounds by more than some of their directions vary.
+        """
+        rounded = self.mean.astype(self.dtype)
+        moved = np.abs(self.whitening @ (self.mean - rounded)).max(initial=0)
+        return rounded if moved < FELT else self.mean
+
     @cached_property
     def _white(self) -> Array | None:
         """A whitened copy of the rows, where one is needed: in memory, or in a temporary file where they are many."""
@@ -162,12 +174,9 @@ class Passes:
         if self._whiten_first:
             return self._whitened(part) if self._white is None else self._white[part]
         rows = to_numpy(self.data[part if self.index is None else self.index[part]])
-        # Rounding the mean to float32 moves float32 rows by no more than storing them has.
-        mean = self.mean.astype(rows.dtype) if rows.dtype == np.float32 else self.mean
         if rows.dtype == self.dtype:
-            return np.asarray(np.subtract(rows, mean, out=room[: len(rows)]))
-        wide = rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-        return np.asarray(wide - mean, dtype=self.dtype)
+            return np.asarray(np.subtract(rows, self._subtracted, out=room[: len(rows)], casting="same_kind"))
+        return np.asarray(rows - self.mean, dtype=self.dtype)
 
     def _parts(self, start: int, stop: int) -> list[slice]:
         step = min(LONGEST, max(64, CHUNK // max(self.k, self.d)))
@@ -180,13 +189,12 @@ class Passes:
 
     def _share_out(self, work: Callable[[list[slice]], Any]) -> list[Any]:
         """Share all chunks out to the workers; the results come back in the order of the rows."""
-        workers = max(1, min(blas_threads(), self.n // 1024))
-        edges = np.linspace(0, self.n, workers + 1).astype(int)
+        edges = np.linspace(0, self.n, self.workers + 1).astype(int)
         shares = [self._parts(a, b) for a, b in pairwise(edges)]
         with single_threaded():
-            if workers == 1:
+            if self.workers == 1:
                 return [work(shares[0])]
-            with ThreadPoolExecutor(workers) as pool:
+            with ThreadPoolExecutor(self.workers) as pool:
                 return list(pool.map(work, shares))
 
     def _sums(self, parts: list[slice], matrix: Array) -> tuple[Float, Float, Float]:

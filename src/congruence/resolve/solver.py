@@ -175,6 +175,8 @@ def _lbfgs(source: Averaging, solution: Solution, *, noise_matters: bool) -> Non
         if solution.ends_with(step):
             return
         _remember(memory, point, solution, _search(source, solution, direction, step))
+        if solution.capped:  # while shortening the step
+            return
         contrasts.append(solution.point.contrast)
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
         if settled and not noise_matters and bool(solution.point.noise.any()):

@@ -131,8 +131,5 @@ class TorchPasses:
         rows = self.data[part if self.index is None else self.index[part]]
         if not is_tensor(rows):
             rows = torch.from_numpy(np.array(rows))  # a copy: maps are read-only
-        rows = rows.to(self.device)
-        if self._white:
-            return ((rows.double() - self._mean) @ self._whitening.T).to(self.dtype)
-        wide = rows if rows.dtype in (torch.float32, torch.float64) else rows.double()
-        return (wide - self._mean.to(wide.dtype)).to(self.dtype)
+        centred = rows.detach().to(self.device).double() - self._mean  # float32 would round a mean far from the origin
+        return (centred @ self._whitening.T if self._white else centred).to(self.dtype)

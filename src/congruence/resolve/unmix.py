@@ -25,6 +25,7 @@ from congruence.resolve.torch_passes import TorchPasses
 
 AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
+STILL = 1e-5  # radians: float32 products may turn components by this for ever
 MAX_ITER = 500
 OF_ALL = 200  # passes to bring all components to rest, also those that are noise: as many as FastICA has by default
 TOLERANCE = 1e-4
@@ -124,7 +125,7 @@ def _canonical(
     agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
     noise = to_numpy(best.point.noise) if covariance is None else np.zeros(source.k, dtype=bool)
     identified = ~noise if agreement is None else ~noise & (agreement >= AGREES)
-    order = np.lexsort((-negentropy, ~identified))
+    order = np.lexsort((-negentropy, noise))  # not by what other starts say, which may be others in another fit
     signs = _signs(shape, inverse @ rotation.T)[order]
     unmixing = rotation[order] * signs[:, None]
     return Unmixing(
@@ -201,9 +202,12 @@ def advice(found: Unmixing) -> str:
         )
     noise = int(found.noise.sum())
     near = f"{noise} of {found.k} components are nearly Gaussian and keep turning; " if noise else ""
+    remedy = "raise max_iter, or ask for fewer components"
+    if found.changes[-1] < STILL:
+        remedy = "rounding may not let them come to rest; raise tol"
     return (
         f"the components still turned by {found.changes[-1]:.1e} radians after {found.iterations} passes (gradient "
-        f"{found.gradients[-1]:.1e} of a random rotation's): {near}{few}raise max_iter, or ask for fewer components"
+        f"{found.gradients[-1]:.1e} of a random rotation's): {near}{few}{remedy}"
     )
 
 

@@ -24,6 +24,7 @@ METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
 # smaller ones, they are read again.
 BLURRED = 1e-8
 RESOLVED = np.finfo(np.float64).eps / np.sqrt(BLURRED)  # times the width: what reading them twice resolves
+SMALLEST = 1e-250  # of squares, below which there is no room for what is small beside them
 
 Again = Callable[[Float, Float], Moments]  # reads the rows once more: the moments of (x - mean) @ matrix
 
@@ -71,10 +72,14 @@ def whitening(
         raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
     if moments.n < 2:
         raise InputError(f"whitening needs at least 2 rows, but there is {moments.n}")
+    if 0 < moments.scatter.max() < SMALLEST:
+        raise InputError("the values vary too little to be squared; rescale them")
     if not _deviations(moments).any():
         raise InputError("all rows are equal, so there is nothing to whiten")
     columns = _deviations(moments) if method.endswith("-cor") else np.ones(moments.d)
     axes, deviations, shrunk = _axes(moments, columns, shrinkage, again)
+    if not len(deviations):
+        raise InputError("all rows are equal but for rounding, so there is nothing to whiten")
     k = _retained(deviations**2, n_components)
     if method == "cholesky":
         if isinstance(n_components, float) and n_components < 1:
@@ -164,7 +169,7 @@ def _retained(variances: Float, n_components: int | float | None) -> int:
     if n_components < 1:
         share = np.cumsum(variances) / variances.sum()
         return min(int(np.searchsorted(share, n_components * (1 - 1e-12)) + 1), rank)
-    if n_components != int(n_components):
+    if not float(n_components).is_integer():
         raise InputError(f"n_components must be a whole number, or a share below 1, not {n_components!r}")
     return min(int(n_components), rank)
 
