@@ -170,7 +170,7 @@ class Peak:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def measure(case, n, d, seed, threads, peers, max_iter):
+def measure(case, n, d, seed, threads, peers, max_iter, memory=True):
     """All peers on the same rows from the same start."""
     rng = np.random.default_rng(seed)
     x, mixing = {"mixture": mixture, "mlp": mlp}[case](n, d, rng)
@@ -187,7 +187,7 @@ def measure(case, n, d, seed, threads, peers, max_iter):
             limit = {key: str(threads) for key in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")}
             command = [sys.executable, __file__, "--work", name, "--peer", peer, "--max-iter", str(max_iter)]
             peak = ""
-            if seed == 0 and threads == 1:
+            if memory and seed == 0 and threads == 1:
                 giving_back = {"MALLOC_MMAP_THRESHOLD_": "65536"}
                 subprocess.run(command, check=True, env=os.environ | limit | giving_back)
                 peak = round(json.loads((folder / "took.json").read_text())["peak_mb"], 1)
@@ -234,7 +234,7 @@ def main():
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     rows = []
     for case, seed, count in plan:
-        for row in measure(*case, seed, count, PEERS, options.max_iter):
+        for row in measure(*case, seed, count, PEERS, options.max_iter, memory=not options.quick):
             rows.append({**row, "machine": machine})
             print(*row.values(), flush=True)
     with options.out.open("w", newline="") as handle:

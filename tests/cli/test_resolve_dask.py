@@ -1,5 +1,6 @@
 """`congruence resolve --dask` gives what it gives without."""
 
+import contextlib
 import socket
 import sys
 import threading
@@ -148,23 +149,25 @@ def test_a_scheduler_that_is_not_there_is_told_of_soon(table, capsys, monkeypatc
 def test_something_else_than_a_scheduler_is_told_of(table, says, message, capsys, monkeypatch):
     np.save("t.npy", table.values)
     monkeypatch.setattr(cluster_module, "PATIENCE", 1)
+    done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=_answer, args=(server, says), daemon=True).start()
+        server.settimeout(0.1)
+        thread = threading.Thread(target=_answer, args=(server, says, done))
+        thread.start()
         start = time.monotonic()
         code, _, error = run(capsys, "t.npy", "--dask", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        done.set()
+        thread.join()
     assert code == 2
     assert message in error
     assert time.monotonic() - start < 10
 
 
-def _answer(server, says):
-    held = []
-    while True:
-        try:
-            held.append(server.accept()[0])
-            held[-1].sendall(says)
-        except OSError:  # closed
-            return
+def _answer(server, says, done):
+    with contextlib.ExitStack() as held:
+        while not done.is_set():
+            with contextlib.suppress(OSError):  # nobody came, or they left again
+                held.enter_context(server.accept()[0]).sendall(says)
 
 
 def test_a_scheduler_without_workers_is_told_of(table, capsys, monkeypatch):

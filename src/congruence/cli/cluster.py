@@ -32,7 +32,8 @@ def on_cluster(address: str | None) -> Iterator[None]:
             )
         else:
             where = address
-        client = stack.enter_context(_client(distributed, where, address))
+        _check_answers(distributed, where, address)
+        client = stack.enter_context(distributed.Client(where, timeout=PATIENCE))
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError as error:
@@ -40,12 +41,15 @@ def on_cluster(address: str | None) -> Iterator[None]:
         yield
 
 
-def _client(distributed: Any, where: Any, address: str) -> Any:
-    made: list[Any] = []
+def _check_answers(distributed: Any, where: Any, address: str) -> None:
+    """Refuse an address at which no scheduler answers, or something else."""
+    made: list[Exception | None] = []
 
     def connect() -> None:
         try:
-            made.append(distributed.Client(where, timeout=PATIENCE))
+            # Not the default client: one that never comes to be must not be asked for anything later.
+            distributed.Client(where, timeout=PATIENCE, set_as_default=False).close()
+            made.append(None)
         except Exception as error:
             made.append(error)
 
@@ -58,4 +62,3 @@ def _client(distributed: Any, where: Any, address: str) -> Any:
         raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (made[0] if made else None)
     if isinstance(made[0], Exception):  # the first bytes of a web page, say, are taken for a length of exabytes
         raise InputError(f"--dask {address}: what answers there is no dask scheduler; {ADDRESSES}") from made[0]
-    return made[0]
