@@ -162,7 +162,7 @@ def test_wide_float32_rows_separate_where_scikit_learn_returns_a_random_rotation
 
 
 def test_rows_that_are_no_mixture_converge_where_fastica_reaches_its_cap(mixtures):
-    x = mixtures.network_features(10_000, 64).astype(np.float32)
+    x = mixtures.network_features(20_000, 64).astype(np.float32)
     with pytest.warns(ConvergenceWarning):
         FastICA(whiten="unit-variance", random_state=0).fit(x)
     ica = ICA(random_state=0).fit(x)
