@@ -1,0 +1,1 @@
+"""Are the axes the true factors? Learned codes measured against known factors."""

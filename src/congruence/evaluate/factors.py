@@ -1,0 +1,249 @@
+"""True factors as users have them: columns of numbers or words, each of some kind that decides how it is measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, as_matrix, listing, to_numpy
+from congruence.errors import InputError
+
+KINDS = ("categorical", "ordinal", "continuous", "circular")
+MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
+ROWS_PER_LEVEL = 10  # and the least rows per level for that
+PERIODS = {1.0: "1", 2 * math.pi: "2 pi", 360.0: "360"}  # of circular factors, tried in this order
+FULL = 0.8  # share of a period that the values must cover for it to be guessed
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """One true factor of n rows."""
+
+    name: str
+    kind: str  # one of `KINDS`
+    values: Float  # (n,) numbers; of classes of words, their place in `levels`
+    levels: tuple[str, ...] = ()  # of a factor given as words: what each number stands for
+    period: float = math.nan  # of a circular factor
+    note: str = ""  # how the kind was chosen, where it was not given
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the values are classes: categorical, or ordinal (or circular) with few distinct values."""
+        return self.kind == "categorical" or (self.kind != "continuous" and is_low(self.values))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows have the same value, so that nothing can be learned about the factor."""
+        return bool((self.values == self.values[0]).all())
+
+    def labels(self, bins: int = 10) -> Array:
+        """The class of each row, counted from 0, shape (n,); values that are no classes fall into equal-width bins."""
+        values = self.values if self.is_discrete else _binned(self.values, bins)
+        return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+    def coordinates(self) -> Float:
+        """The factor as columns whose distances make sense, shape (n, m).
+
+        One column of numbers; cosine and sine of a circular factor; one column of 0 and 1 for each class but the first
+        of a categorical one.
+        """
+        if self.kind == "circular":
+            angle = 2 * math.pi * self.values / self.period
+            return np.column_stack([np.cos(angle), np.sin(angle)])
+        if self.kind == "categorical":
+            labels = self.labels()
+            later = np.arange(1, max(2, labels.max() + 1))
+            return np.equal(labels[:, None], later).astype(np.float64)
+        return self.values[:, None]
+
+    def take(self, index: Array) -> Factor:
+        """The same factor of some of the rows."""
+        return Factor(self.name, self.kind, self.values[index], self.levels, self.period, self.note)
+
+
+@dataclass(frozen=True, eq=False)
+class Factors(Sequence[Factor]):
+    """The true factors of n rows; a sequence of `Factor`."""
+
+    of: tuple[Factor, ...]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.of[index]
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.of[0].values)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the factors are called."""
+        return tuple(factor.name for factor in self.of)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each factor."""
+        return tuple(factor.kind for factor in self.of)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How kinds were chosen where they were not given."""
+        return tuple(factor.note for factor in self.of if factor.note)
+
+    def labels(self, bins: int = 10) -> Array:
+        """The classes of all factors, shape (n, K); see `Factor.labels`."""
+        return np.column_stack([factor.labels(bins) for factor in self.of])
+
+    def take(self, index: Array) -> Factors:
+        """The same factors of some of the rows."""
+        return Factors(tuple(factor.take(index) for factor in self.of))
+
+
+def paired(codes: Any, factors: Any, kinds: Any = "auto") -> tuple[Float, Factors]:
+    """Codes as a float64 matrix (n, L) and factors as `Factors`, with as many rows as each other."""
+    z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
+    s = read_factors(factors, kinds)
+    if len(z) != s.n:
+        raise InputError(f"codes and factors must have paired rows, but codes has {len(z)} and factors has {s.n}")
+    return z, s
+
+
+def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
+    """Take factors apart into columns and decide what kind each is.
+
+    Parameters
+    ----------
+    factors : (n, K) array, data frame, or mapping from name to column
+        Numbers or words. An array's columns are called factor0, factor1, ...
+    kinds : "auto", one of `KINDS` for all, a list of K of them, or a mapping from name to kind
+        A circular factor may carry its period, as in "circular:24"; 1, 2 pi, 360, or the spacing of an even grid times
+        its size, is tried otherwise. "auto" takes words, and numbers with few distinct values, for classes (at most
+        100, with at least 10 rows each on average) and all other numbers for continuous; the choice is in `notes`.
+    """
+    if isinstance(factors, Factors):
+        return factors
+    columns = _columns(factors)
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        raise InputError(f"factors must all have as many rows, but have {', '.join(map(str, sorted(lengths)))}")
+    if lengths == {0}:
+        raise InputError("factors is empty: it has no rows")
+    wanted = _wanted(kinds, list(columns))
+    return Factors(tuple(_factor(name, column, wanted[name]) for name, column in columns.items()))
+
+
+def is_low(values: Float) -> bool:
+    """Whether a column of numbers repeats so few of them that they may be classes."""
+    return len(np.unique(values)) <= min(MOST_LEVELS, max(2, len(values) // ROWS_PER_LEVEL))
+
+
+def _columns(factors: Any) -> dict[str, Array]:
+    if hasattr(factors, "columns") and hasattr(factors, "iloc"):  # a data frame
+        factors = {str(name): factors.iloc[:, j].to_numpy() for j, name in enumerate(factors.columns)}
+    if isinstance(factors, Mapping):
+        columns = {str(name): to_numpy(column) for name, column in factors.items()}
+    else:
+        matrix = to_numpy(factors)
+        if matrix.ndim == 1:
+            matrix = matrix[:, None]
+        if matrix.ndim != 2:
+            raise InputError(f"factors must be a matrix (rows, factors), but has shape {matrix.shape}")
+        columns = {f"factor{j}": matrix[:, j] for j in range(matrix.shape[1])}
+    if not columns:
+        raise InputError("factors is empty: it has no columns")
+    for name, column in columns.items():
+        if column.ndim != 1:
+            raise InputError(f"factor {name} must be one column, but has shape {column.shape}")
+    return columns
+
+
+def _wanted(kinds: Any, names: list[str]) -> dict[str, str]:
+    """The kind asked for of each factor, "auto" where none was."""
+    if isinstance(kinds, str):
+        wanted = dict.fromkeys(names, kinds)
+    elif isinstance(kinds, Mapping):
+        unknown = [name for name in kinds if name not in names]
+        if unknown:
+            raise InputError(f"kinds names {listing(unknown)}, but the factors are {', '.join(names)}")
+        wanted = {name: kinds.get(name, "auto") for name in names}
+    else:
+        if len(kinds) != len(names):
+            raise InputError(f"kinds must have one entry for each of {len(names)} factors, but has {len(kinds)}")
+        wanted = dict(zip(names, kinds, strict=True))
+    for kind in wanted.values():
+        if str(kind).partition(":")[0] not in ("auto", *KINDS):
+            raise InputError(f"kinds must be 'auto' or some of {', '.join(KINDS)}; {kind!r} is not")
+    return wanted
+
+
+def _factor(name: str, column: Array, kind: str) -> Factor:
+    kind, _, given = kind.partition(":")
+    if column.dtype.kind not in "fiub":
+        return _of_words(name, column, kind)
+    values = column.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise InputError(f"factor {name} has NaN or infinite values (row {listing(bad)})")
+    if kind == "auto":
+        return _guessed(name, values, column.dtype.kind)
+    if kind == "circular":
+        period, note = _period(name, values, given)
+        return Factor(name, kind, values, period=period, note=note)
+    return Factor(name, kind, values)
+
+
+def _of_words(name: str, column: Array, kind: str) -> Factor:
+    missing = np.flatnonzero([value is None or value != value for value in column])
+    if missing.size:
+        raise InputError(f"factor {name} has missing values (row {listing(missing)})")
+    if kind not in ("auto", "categorical"):
+        try:
+            return _factor(name, column.astype(np.float64), kind)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"factor {name} is made of words, so it is categorical and cannot be {kind}") from error
+    levels, labels = np.unique(column.astype(str), return_inverse=True)
+    return Factor(name, "categorical", labels.reshape(-1).astype(np.float64), tuple(map(str, levels)))
+
+
+def _guessed(name: str, values: Float, dtype: str) -> Factor:
+    if dtype == "b":
+        return Factor(name, "categorical", values)
+    count = len(np.unique(values))
+    if is_low(values):
+        return Factor(name, "categorical", values, note=f"{name} has {count} distinct values: taken for classes.")
+    return Factor(name, "continuous", values, note=f"{name} has {count} distinct values: taken for continuous.")
+
+
+def _period(name: str, values: Float, given: str) -> tuple[float, str]:
+    if given:
+        try:
+            period = float(given)
+        except ValueError:
+            period = math.nan
+        if not 0 < period < math.inf:
+            raise InputError(f"the period of {name} must be a number above 0, as in circular:360, not {given!r}")
+        return period, ""
+    spread = float(values.max() - values.min())
+    for period, words in PERIODS.items():
+        if FULL * period < spread <= period * (1 + 1e-6):
+            return period, f"{name} is taken to come round after {words}."
+    levels = np.unique(values)
+    steps = np.diff(levels)
+    if len(levels) > 2 and is_low(values) and np.allclose(steps, steps[0], rtol=1e-3):
+        period = float(steps.mean() * len(levels))
+        return period, f"{name} is an even grid and taken to come round after {period:g}."
+    raise InputError(f"the period of the circular factor {name} cannot be guessed; give it, as in circular:360")
+
+
+def _binned(values: Float, bins: int) -> Array:
+    """The equal-width bin of each value, as the reference implementations bin."""
+    if bins < 2:
+        raise InputError(f"bins must be at least 2, not {bins}")
+    return np.digitize(values, np.histogram(values, bins)[1][:-1])
