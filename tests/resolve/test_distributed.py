@@ -290,12 +290,12 @@ def test_a_worker_that_dies_costs_time_and_not_the_answer(x, client, monkeypatch
     seen, killed = [], []
     averages = DaskPasses.averages
 
-    def watched(self, rotation):
+    def watched(self, rotation, **options):
         seen.append(self)
         if len(seen) == 2:
             killed.append(next(iter(client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
-        return averages(self, rotation)
+        return averages(self, rotation, **options)
 
     monkeypatch.setattr(DaskPasses, "averages", watched)
     found = ICA(random_state=0).fit(da.from_array(x, chunks=(2000, 6)))

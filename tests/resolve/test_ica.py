@@ -392,9 +392,9 @@ ICA(starts=1, random_state=0, max_iter=20).fit(x[:2000])
 before, most = private(), 0.0
 from congruence.resolve import passes
 whole = passes.Passes.averages
-def watched(self, rotation):
+def watched(self, rotation, **options):
     global most
-    found = whole(self, rotation)
+    found = whole(self, rotation, **options)
     most = max(most, private())
     return found
 passes.Passes.averages = watched

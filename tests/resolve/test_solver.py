@@ -11,9 +11,9 @@ from threadpoolctl import threadpool_limits
 from congruence.errors import InputError
 from congruence.resolve.contrasts import CONTRASTS, contrast_named
 from congruence.resolve.passes import Passes
-from congruence.resolve.point import random_gradient
+from congruence.resolve.point import point_at, random_gradient
 from congruence.resolve.rotations import polar, random_rotation
-from congruence.resolve.solver import solve
+from congruence.resolve.solver import _direction, solve
 from congruence.resolve.torch_passes import TorchPasses
 
 
@@ -293,3 +293,50 @@ def test_the_polar_factor_of_a_tensor_is_the_same(rng):
     torch = pytest.importorskip("torch")
     for matrix in (rng.normal(size=(6, 6)), np.diag([1.0, 1e-3, 1.0, 1.0]), np.diag([1.0, 1e-12, 1.0])):
         assert_allclose(polar(torch.from_numpy(matrix)).numpy(), polar(matrix), atol=1e-9)
+
+
+class Rounded(Passes):
+    """Averages that are off by a thousandth while they may be rough, as tf32 products would leave them."""
+
+    rounds = True
+
+    def averages(self, rotation, *, rough=False):
+        found = super().averages(rotation)
+        self.kinds = [*getattr(self, "kinds", []), rough]
+        off = np.random.default_rng(self.count).uniform(0.999, 1.001, found.cross.shape)
+        return replace(found, cross=found.cross * off) if rough else found
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_rough_averages_lead_the_way_but_do_not_decide(mixed):
+    rng = np.random.default_rng(3)
+    x = rng.laplace(size=(20_000, 8))
+    x = x if mixed else np.tanh(x @ rng.normal(size=(8, 8))) + 0.3 * x @ rng.normal(size=(8, 8))
+    z, start = white(x), random_rotation(8, rng)
+    rounded = Rounded(z, np.zeros(8), np.eye(8), contrast_named("logcosh"))
+    found, exact = solve(rounded, start, tol=1e-6), solve(passes(z), start, tol=1e-6)
+    assert found.converged
+    assert_allclose(np.abs(found.rotation @ exact.rotation.T).max(1), 1, atol=1e-8)
+    first_exact = rounded.kinds.index(False)
+    assert 1 < first_exact < len(rounded.kinds) - 1
+    assert not any(rounded.kinds[first_exact:])
+
+
+@pytest.mark.parametrize("m", [1, 3, 7])
+def test_the_direction_is_that_of_the_two_loop_recursion(m):
+    rng = np.random.default_rng(m)
+    skew = lambda: (lambda a: a - a.T)(rng.normal(size=(5, 5)))  # noqa: E731
+    point = point_at(random_rotation(5, rng), passes(white(rng.laplace(size=(500, 5)))))
+    curvature = point.curvature.clip(0.01 * np.median(point.curvature))
+    bent = np.outer(*[rng.uniform(1, 2, 5)] * 2)
+    steps = [skew() for _ in range(m)]
+    memory = [(step, step * bent) for step in steps]
+    left, weights = point.gradient, []
+    for step, change in reversed(memory):
+        weights.append((step * left).sum() / (step * change).sum())
+        left = left - weights[-1] * change
+    left = left / curvature
+    for (step, change), weight in zip(memory, reversed(weights), strict=True):
+        left = left + (weight - (change * left).sum() / (step * change).sum()) * step
+    assert_allclose(_direction(point, memory), -left, atol=1e-10 * np.abs(left).max())
+    assert len(memory) == m

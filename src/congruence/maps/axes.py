@@ -11,6 +11,7 @@ from congruence.maps.algebra import eigh, svd
 
 # Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
 DOUBTFUL = 1e-11
+CLEAR = 1e-4  # and above this one it resolves them to all digits that matter
 
 
 def scaled_axes(
@@ -49,5 +50,9 @@ def principal_axes(unit: Float, singular: Float, vectors_t: Float) -> tuple[Floa
     if not len(singular):
         return np.zeros((len(unit), 0)), np.zeros(0)
     factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter that is left
+    values, vectors = eigh(factor @ factor.T)  # rising; several times faster than a singular value decomposition
+    if values[0] > CLEAR * values[-1]:
+        singular = np.sqrt(values[::-1])
+        return (factor.T @ vectors[:, ::-1]) / singular, singular
     _, singular, vectors_t = svd(factor, full_matrices=False)
     return vectors_t.T, singular

@@ -83,6 +83,8 @@ class DaskRows:
 class DaskPasses:
     """The same passes as `passes.Passes`, each block on the worker that holds it."""
 
+    rounds = False
+
     def __init__(
         self,
         rows: DaskRows,
@@ -111,8 +113,8 @@ class DaskPasses:
         """A matrix as the kind of array in which averages come: as it is."""
         return matrix
 
-    def averages(self, rotation: Float) -> Averages:
-        """The averages at the components s = z @ rotation.T of the whitened rows z."""
+    def averages(self, rotation: Float, *, rough: bool = False) -> Averages:
+        """The averages at the components s = z @ rotation.T of the whitened rows z; never rough."""
         self.count += 1
         found: Averages = self._pooled(_averages, rotation)
         return found

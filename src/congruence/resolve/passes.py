@@ -66,8 +66,8 @@ def few_of(n: int, k: int) -> int | None:
 def is_far_from_round(whitening: Float) -> bool:
     """Whether rows with this whitening would be blurred by float32 products before they are whitened."""
     with one_thread(len(whitening)):
-        singular = np.linalg.svd(whitening, compute_uv=False)
-    return bool(singular.max(initial=0) > ROUND * singular.min(initial=np.inf))
+        squares = np.linalg.eigvalsh(whitening @ whitening.T)  # of the singular values
+    return bool(squares.max(initial=0) > ROUND**2 * squares.min(initial=np.inf))
 
 
 class Passes:
@@ -84,6 +84,8 @@ class Passes:
     precision : {"auto", "float32", "float64"}
         Of the products of rows.
     """
+
+    rounds = False
 
     def __init__(
         self,
@@ -113,8 +115,8 @@ class Passes:
         """A matrix as the kind of array in which averages come: as it is."""
         return matrix
 
-    def averages(self, rotation: Float) -> Averages:
-        """The averages at the components s = z @ rotation.T of the whitened rows z."""
+    def averages(self, rotation: Float, *, rough: bool = False) -> Averages:
+        """The averages at the components s = z @ rotation.T of the whitened rows z; never rough."""
         self.count += 1
         matrix = rotation @ self._folded  # (k, r)
         totals = self._over_rows(lambda rows: self._sums(rows, matrix.T.astype(self.dtype)))

@@ -29,9 +29,10 @@ class Averaging(Protocol):
 
     n: int
     k: int
+    rounds: bool  # whether averages of rounded products are faster
 
-    def averages(self, rotation: Any) -> Averages:
-        """The averages over all rows at a rotation, shape (k, k)."""
+    def averages(self, rotation: Any, *, rough: bool = False) -> Averages:
+        """The averages over all rows at a rotation, shape (k, k); `rough` allows for rounding."""
 
     def lift(self, matrix: Float) -> Any:
         """A matrix as the kind of array in which averages come."""
@@ -119,17 +120,17 @@ class Point:
             return np.zeros(0, dtype=bool)
         return (self.sampling_error >= FREE) | (library(self.rotation).amax(self.pair_errors, 1) >= FREE_PAIR)
 
-    def turned(self, by: Any, source: Averaging) -> Point:
+    def turned(self, by: Any, source: Averaging, *, rough: bool = False) -> Point:
         """The point after a further rotation `by`; one pass over the rows."""
         rotation = by @ self.rotation
-        return replace(self, rotation=rotation, at=source.averages(rotation))
+        return replace(self, rotation=rotation, at=source.averages(rotation, rough=rough))
 
 
-def point_at(rotation: Float, source: Averaging, covariance: Float | None = None) -> Point:
+def point_at(rotation: Float, source: Averaging, covariance: Float | None = None, *, rough: bool = False) -> Point:
     """The point of a rotation, with a vote for every component; one pass over the rows."""
     there = source.lift(rotation)
     seen = None if covariance is None else source.lift(covariance)
-    return Point(there, source.averages(there), source.n, source.lift(np.ones(source.k)), seen)
+    return Point(there, source.averages(there, rough=rough), source.n, source.lift(np.ones(source.k)), seen)
 
 
 def random_gradient(source: Averaging, rng: np.random.Generator, n: int) -> float:

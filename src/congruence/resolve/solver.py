@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
-from congruence.arrays import Float, library, to_numpy
+from congruence.arrays import Float, float64_beside, library, to_numpy
 from congruence.maps.algebra import one_thread
 from congruence.resolve.point import Averaging, Point, point_at
 from congruence.resolve.rotations import cayley, polar
@@ -28,6 +29,7 @@ LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are told apart from noise
 GRADIENT_TOLERANCE = 30  # times `tol`: what is left of the gradient of a random rotation, before the last step
+ROUGH_TURN, ROUGH_GRADIENT = 0.01, 0.1  # above both, rounded products do; the gradient is relative to a random one
 
 Memory = list[tuple[Any, Any]]  # steps taken, and how each changed the gradient
 
@@ -45,6 +47,7 @@ class Solution:
     changes: list[float] = field(default_factory=list)  # largest turn the next step makes, per pass, in radians
     gradients: list[float] = field(default_factory=list)  # largest gradient, relative to a random rotation's
     switched: int | None = None  # the pass at which L-BFGS took over
+    rough: bool = False  # whether the averages at the point are of rounded products
 
     @property
     def rotation(self) -> Float:
@@ -65,11 +68,17 @@ class Solution:
     def ends_with(self, step: Any) -> bool:
         """Take down the step that comes next, and say whether it is not worth a pass over the rows any more."""
         self.record(step)
-        if self.changes[-1] < self.tol and self.gradients[-1] < GRADIENT_TOLERANCE * self.tol:
+        still = self.changes[-1] < self.tol and self.gradients[-1] < GRADIENT_TOLERANCE * self.tol
+        if still and not self.rough:
             self.converged, self.reason = True, "converged"
             # The last step is so small that the averages hold after it, too; it needs no pass of its own.
             self.point = replace(self.point, rotation=step @ self.point.rotation)
         return self.converged or self.capped
+
+    def turn(self, step: Any, source: Averaging) -> None:
+        """Take a step; once steps are small, products are no longer rounded."""
+        self.rough = self.rough and self.changes[-1] > ROUGH_TURN and self.gradients[-1] > ROUGH_GRADIENT
+        self.point = self.point.turned(step, source, rough=self.rough)
 
 
 def solve(
@@ -104,9 +113,10 @@ def solve(
         they count like all others, as in FastICA; or nothing more, the solver stops when only they are left to turn.
     """
     with one_thread(source.k):
-        first = point_at(start, source, covariance)
+        rough = source.rounds and covariance is None
+        first = point_at(start, source, covariance, rough=rough)
         scale = reference if reference is not None else first.steepest
-        solution = Solution(first, False, "cap", max(scale, 1e-300), tol, max_iter)
+        solution = Solution(first, False, "cap", max(scale, 1e-300), tol, max_iter, rough=rough)
         if source.k <= 1 or scale == 0:
             solution.converged, solution.reason = True, "converged"
             return solution
@@ -126,7 +136,7 @@ def _fixed_point(source: Averaging, solution: Solution) -> bool:
         step = polar(_newton_matrix(point))
         if solution.ends_with(step):
             return True
-        solution.point = point.turned(step, source)
+        solution.turn(step, source)
         contrasts.append(solution.point.contrast)
         gain = contrasts[-1] - contrasts[max(0, len(contrasts) - 4)]
         slow = len(contrasts) > 5 and gain < 3 * GAIN * contrasts[-1]
@@ -174,7 +184,10 @@ def _lbfgs(source: Averaging, solution: Solution, *, noise_matters: bool) -> Non
         step = cayley(direction)
         if solution.ends_with(step):
             return
-        _remember(memory, point, solution, _search(source, solution, direction, step))
+        rough = solution.rough
+        followed = _search(source, solution, direction, step)
+        if rough == solution.rough:  # else the gradients before and after do not belong together
+            _remember(memory, point, solution, followed)
         if solution.capped:  # while shortening the step
             return
         contrasts.append(solution.point.contrast)
@@ -189,7 +202,8 @@ def _search(source: Averaging, solution: Solution, direction: Any, step: Any) ->
     slope = float((direction * point.gradient).sum())
     length = 1.0
     for _ in range(BACKTRACKS):
-        solution.point = point.turned(step, source)
+        solution.point = point
+        solution.turn(step, source)
         ahead = float((direction * solution.point.gradient).sum())
         if ahead <= -0.9 * slope or solution.capped:
             break
@@ -200,21 +214,38 @@ def _search(source: Averaging, solution: Solution, direction: Any, step: Any) ->
 
 
 def _direction(point: Point, memory: Memory) -> Any:
-    """The step L-BFGS suggests (two-loop recursion), or the Newton step for independent components."""
+    """The step L-BFGS suggests, or the Newton step for independent components."""
     curvature = point.curvature
     curvature = curvature.clip(max(0.01 * float(library(curvature).median(curvature)), 1e-300))
-    left, weights = point.gradient, []
-    for step, change in reversed(memory):
-        weight = (step * left).sum() / (step * change).sum()
-        left = left - weight * change
-        weights.append(weight)
-    left = left / curvature
-    for (step, change), weight in zip(memory, reversed(weights), strict=True):
-        left = left + (weight - (change * left).sum() / (step * change).sum()) * step
+    plain = point.gradient / curvature
+    if not memory:
+        return -plain
+    left = plain + _learned(point.gradient, plain, curvature, memory)
     if (left * point.gradient).sum() <= 0:  # not downhill: what is remembered no longer holds
         memory.clear()
-        left = point.gradient / curvature
+        left = plain
     return -left
+
+
+def _learned(gradient: Any, plain: Any, curvature: Any, memory: Memory) -> Any:
+    """What the steps remembered add to the Newton step `plain`.
+
+    The compact form of L-BFGS (Byrd, Nocedal & Schnabel 1994): a few products of wide matrices, and not the twenty
+    dependent ones of the two-loop recursion, which leave a GPU waiting.
+    """
+    xp, m = library(gradient), len(memory)
+    steps = xp.stack([step for step, _ in memory]).reshape(m, -1)  # (m, k * k)
+    changes = xp.stack([change for _, change in memory]).reshape(m, -1)
+    eased = changes / curvature.ravel()
+    right = xp.stack([gradient.ravel(), plain.ravel()], 1)  # (k * k, 2)
+    sums = xp.concatenate([steps @ changes.T, changes @ eased.T, steps @ right[:, :1], changes @ right[:, 1:]], 1)
+    seen = to_numpy(sums)  # (m, 2 m + 2), all that has to come from a GPU
+    rising = np.triu(seen[:, :m])
+    first = linalg.solve_triangular(rising, seen[:, -2])
+    second = (np.diag(np.diag(rising)) + seen[:, m : 2 * m]) @ first - seen[:, -1]
+    second = linalg.solve_triangular(rising, second, trans="T")
+    there = float64_beside(np.stack([second, first]), gradient)
+    return (there[0] @ steps - there[1] @ eased).reshape(plain.shape)
 
 
 def _remember(memory: Memory, point: Point, solution: Solution, step: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,8 @@ class TorchPasses:
     """The same passes as `passes.Passes`, with rows multiplied on a torch device.
 
     Rows that are a tensor there are used where they lie; others are brought over once where they fit, and chunk by
-    chunk in every pass where they do not. Products are float32 (float64 on request); sums over chunks are float64.
+    chunk in every pass where they do not. Products are float32 (float64 on request), rough ones tf32, with factors
+    rounded to 10 bits; sums over chunks are float64.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class TorchPasses:
         self.n = len(data) if index is None else len(index)
         self.k, self.d = whitening.shape
         self.dtype = getattr(torch, precision)
+        self.rounds = precision == "float32" and torch.device(device).type == "cuda"
         self.index = index if index is None or not is_tensor(data) else torch.as_tensor(index, device=data.device)
         self.count = 0
         self._mean, self._whitening = self.lift(mean), self.lift(whitening)
@@ -63,8 +66,12 @@ class TorchPasses:
 
         return torch.as_tensor(matrix, dtype=torch.float64, device=self.device)
 
-    def averages(self, rotation: Any) -> Averages:
+    def averages(self, rotation: Any, *, rough: bool = False) -> Averages:
         """The averages at the components s = z @ rotation.T of the whitened rows z."""
+        with _rounded() if rough else nullcontext():
+            return self._averages(rotation)
+
+    def _averages(self, rotation: Any) -> Averages:
         import torch
 
         self.count += 1
@@ -133,3 +140,16 @@ class TorchPasses:
             rows = torch.from_numpy(np.array(rows))  # a copy: maps are read-only
         centred = rows.detach().to(self.device).double() - self._mean  # float32 would round a mean far from the origin
         return (centred @ self._whitening.T if self._white else centred).to(self.dtype)
+
+
+@contextmanager
+def _rounded() -> Iterator[None]:
+    """Multiply float32 matrices as tf32 inside the block, where the device can."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
