@@ -33,3 +33,12 @@ def test_the_benchmark_of_independent_components_runs(tmp_path):
         rows = list(csv.DictReader(handle))
     assert len(rows) == 3
     assert all(float(row["amari"]) < 0.1 for row in rows)
+
+
+def test_the_benchmark_of_passes_runs(tmp_path):
+    command = [sys.executable, BENCHMARKS / "ica_passes.py", "--quick", "--out", tmp_path / "passes.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "passes.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert {row["method"] for row in rows} == {"fastica", "prototype", "abstaining", "pairwise"}
+    assert all(float(row["firm"]) <= float(row["gradient"]) for row in rows)

@@ -1,0 +1,176 @@
+"""How many passes over the rows the gradient takes to fall, on rows that are no mixture, for several second phases.
+
+All start from the same rotation with the fixed point of FastICA. `prototype` takes ten such steps and then L-BFGS, in
+which all components have a vote; `abstaining` is what `ICA` does: L-BFGS once the fixed point stalls, without the votes
+of components that cannot be told from noise; `pairwise` is the same with the curvature of every pair of components
+measured, at the cost of a third matrix product in every pass, instead of that of independent components.
+
+    python benchmarks/ica_passes.py            # writes benchmarks/results/ica_passes.csv and a figure for the docs
+    python benchmarks/ica_passes.py --quick    # seconds, for the test suite
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+from ica import mlp, whitened
+
+from congruence.resolve import solver
+from congruence.resolve.contrasts import contrast_named
+from congruence.resolve.passes import Passes
+from congruence.resolve.point import Point, random_gradient
+from congruence.resolve.rotations import random_rotation
+
+CASES = [(50_000, 64), (50_000, 128), (50_000, 256)]
+METHODS = ["fastica", "prototype", "abstaining", "pairwise"]
+CAP = 400
+NAMES = {
+    "fastica": "fixed point alone",
+    "prototype": "ten steps, then L-BFGS",
+    "abstaining": "noise abstains (ICA)",
+    "pairwise": "and pairwise curvature",
+}
+
+
+class Watched(Passes):
+    """Passes that take down the gradient at every rotation: over all pairs, and over those without noise."""
+
+    def __init__(self, z, pairwise):
+        self.seen, self.pairwise = [], pairwise
+        super().__init__(z, np.zeros(z.shape[1]), np.eye(z.shape[1]), contrast_named("logcosh"))
+
+    def averages(self, rotation, *, rough=False):
+        found = super().averages(rotation)
+        point = Point(rotation, found, self.n, np.ones(self.k))
+        size, firm = np.abs(point.gradient), ~point.noise
+        self.seen.append((size.max(), size[np.ix_(firm, firm)].max(initial=0)))
+        if self.pairwise:
+            MEASURED[found.cross.tobytes()] = self.second(rotation)
+        return found
+
+    def second(self, rotation):
+        """E[g'(s_i) s_j^2], (k, k)."""
+        total = np.zeros((self.k, self.k))
+        for part in np.array_split(np.arange(self.n), max(1, self.n // 5000)):
+            s = self.data[part] @ rotation.T.astype(np.float32)
+            total += (1 - np.tanh(s) ** 2).T @ (s * s)
+        return total / self.n
+
+
+MEASURED: dict[bytes, np.ndarray] = {}
+INDEPENDENT = Point.curvature.fget
+
+
+def measured_curvature(point):
+    """The curvature in every plane as the rows have it, where it was measured."""
+    second = MEASURED.get(point.at.cross.tobytes())
+    if second is None:
+        return INDEPENDENT(point)
+    own = point.signs[:, None] * (second - np.diag(point.at.cross)[:, None])
+    both = (own + own.T) / 2
+    return np.maximum(both, 0.01 * np.abs(np.median(both)))
+
+
+def followed(method, z, seed, cap):
+    """The gradients of one fit, pass by pass, relative to a random rotation's."""
+    rng = np.random.default_rng(seed)
+    reference = random_gradient(
+        Passes(z, np.zeros(z.shape[1]), np.eye(z.shape[1]), contrast_named("logcosh")), rng, len(z)
+    )
+    source, start = Watched(z, method == "pairwise"), random_rotation(z.shape[1], rng)
+    options = {"reference": reference, "max_iter": cap, "tol": 1e-5}
+    try:
+        if method == "pairwise":
+            Point.curvature = property(measured_curvature)
+        if method == "fastica":
+            fixed_point(source, start, cap)
+        elif method == "prototype":
+            begin = fixed_point(source, start, 10)
+            prototype(source, begin, options)
+        else:
+            solver.solve(source, start, **options)
+    finally:
+        Point.curvature = property(INDEPENDENT)
+        MEASURED.clear()
+    return [(everything / reference, firm / reference) for everything, firm in source.seen[:cap]]
+
+
+def fixed_point(source, rotation, count):
+    for _ in range(count):
+        point = solver.point_at(rotation, source)
+        rotation = solver.polar(solver._newton_matrix(point)) @ rotation
+    return rotation
+
+
+def prototype(source, begin, options):
+    """L-BFGS from `begin` to the end, every component with a vote."""
+    point = solver.point_at(begin, source)
+    solution = solver.Solution(point, False, "cap", options["reference"], options["tol"], options["max_iter"])
+    solver._lbfgs(source, solution, noise_matters=True)
+
+
+def picture(rows, path):
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "congruence", "font.size": 9})
+    from matplotlib import pyplot
+
+    cases = sorted({(int(row["n"]), int(row["d"])) for row in rows})
+    figure, panels = pyplot.subplots(1, len(cases), figsize=(3.4 * len(cases), 3), sharey=True, squeeze=False)
+    for panel, (n, d) in zip(panels[0], cases, strict=True):
+        for i, method in enumerate(METHODS):
+            chosen = [
+                r for r in rows if (int(r["n"]), int(r["d"]), r["method"]) == (n, d, method) and int(r["seed"]) == 0
+            ]
+            at, size = [int(row["pass"]) for row in chosen], [float(row["firm"]) for row in chosen]
+            panel.semilogy(at, np.maximum(size, 1e-5), color=f"C{i}", label=NAMES[method], linewidth=1.3)
+        panel.set(title=f"{n:,} x {d}", xlabel="passes over the rows")
+    panels[0, 0].set_ylabel("largest gradient, relative")
+    panels[0, -1].legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    here = Path(__file__).parent
+    parser.add_argument("--out", type=Path, default=here / "results" / "ica_passes.csv")
+    parser.add_argument("--figure", type=Path, help="an .svg of the curves of the first seed")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    cases, seeds, cap = ([(2000, 6)], 1, 30) if options.quick else (CASES, options.seeds, CAP)
+    rows = []
+    for n, d in cases:
+        for seed in range(seeds):
+            z = whitened(mlp(n, d, np.random.default_rng(seed))[0])[0].astype(np.float32)
+            for method in METHODS:
+                curve = followed(method, z, seed, cap)
+                print(n, d, seed, method, len(curve), f"{curve[-1][0]:.1e} {curve[-1][1]:.1e}", flush=True)
+                kept = [i for i in range(len(curve)) if i < 20 or i % 5 == 0 or i == len(curve) - 1]
+                rows += [
+                    {
+                        "n": n,
+                        "d": d,
+                        "seed": seed,
+                        "method": method,
+                        "pass": i,
+                        "gradient": f"{curve[i][0]:.2e}",
+                        "firm": f"{curve[i][1]:.2e}",
+                    }
+                    for i in kept
+                ]
+    with options.out.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    if options.figure:
+        picture(rows, options.figure)
+
+
+if __name__ == "__main__":
+    main()
