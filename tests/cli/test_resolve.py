@@ -160,6 +160,8 @@ def test_noise_is_called_noise(folder, capsys):
 
 def test_a_solver_cut_short_says_what_to_do(folder, capsys):
     _, out, err = run(capsys, "e.npy", "--max-iter", "2")
+    assert "had not come to rest" in " ".join(out.split())
+    assert "where the solver starts" not in out
     assert "not converged after" in out
     assert "raise --max-iter" in " ".join(out.split())
     assert err == ""

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from congruence import ICA
 from congruence.arrays import Rows
+from congruence.errors import NotConvergedWarning
 from congruence.maps.matching import strong_mcc
 from congruence.maps.sums import run_sums
 from congruence.resolve.contrasts import contrast_named
@@ -80,3 +82,11 @@ def test_reaching_the_cap_is_recorded(rng):
     found = unmix(spread(rng.normal(size=(200, 15))), max_iter=5)
     assert found.iterations == 5
     assert not found.converged
+
+
+def test_components_that_still_turn_are_not_identified(rng):
+    z = rng.laplace(size=(3000, 5)) @ rng.normal(size=(5, 5))
+    with pytest.warns(NotConvergedWarning):
+        early = ICA(starts=1, max_iter=1, random_state=0).fit(z)
+    assert not early.identified_.all()
+    assert ICA(starts=1, random_state=0).fit(z).identified_.all()

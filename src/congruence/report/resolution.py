@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from congruence.resolve.portraits import Loading
     from congruence.resolve.resolution import Resolution
 
-LOST = {"noise": "no: as good as Gaussian", "start": "no: depends on the start"}
+LOST = {"noise": "no: as good as Gaussian", "start": "no: depends on the start", "cap": "no: had not come to rest"}
 LISTED_COLUMNS = 4  # of metadata, beside the rows that load most
 
 

@@ -52,12 +52,17 @@ def _on_starts(result: Resolution) -> str:
 def _what_is_wrong(result: Resolution, which: str) -> str:
     """Why the components that are not identified are not."""
     lost = [row["lost_to"] for row in result.table()]
-    noise, moving = lost.count("noise"), lost.count("start")
+    noise, moving = lost.count("noise"), lost.count("start") + lost.count("cap")
     why = []
     if noise:
         why.append(f"{noise} {'is' if noise == 1 else 'are'} as good as Gaussian")
     if moving:
-        why.append(f"{moving} {'depends' if moving == 1 else 'depend'} on where the solver starts")
+        settled = (
+            "had not come to rest"
+            if "cap" in lost
+            else f"{'depends' if moving == 1 else 'depend'} on where the solver starts"
+        )
+        why.append(f"{moving} {settled}")
     if len(why) == 2:
         return f"of {which} {noise + moving}, {why[0]} and {why[1]}, and their axes are arbitrary"
     return f"{which} {why[0]}, and {'its axis is' if noise + moving == 1 else 'their axes are'} arbitrary"
@@ -72,7 +77,7 @@ def advice_on(result: Resolution) -> list[str]:
     """What to know before the components are used, and what to do about it."""
     found = result.components.unmixing
     notes = [text] if (text := advice(found)) else []
-    if any(row["lost_to"] == "start" for row in result.table()) and found.reason != "cap":
+    if any(row["lost_to"] == "start" for row in result.table()):
         notes.append(
             "where components depend on the start, several rotations are nearly as good: fewer components or more rows "
             "may settle them"

@@ -76,7 +76,8 @@ class Resolution:
     def table(self) -> list[dict[str, Any]]:
         """One row per component: its shape, its sampling error in radians, and whether it comes back.
 
-        `lost_to` tells why a component is not identified: "noise" (as good as Gaussian) or "start" (it depends on it).
+        `lost_to` tells why a component is not identified: "noise" (as good as Gaussian), "start" (it depends on it) or
+        "cap" (the passes ended before the solver had come to rest, so that nothing is known of the start).
         With `stability`, `median`, `low` and `high` are the correlations with its partner on resampled rows.
         """
         found = self.components.unmixing
@@ -84,7 +85,7 @@ class Resolution:
         for name in ("negentropy", "kurtosis", "skewness", "sampling_error", "agreement", "identified"):
             values = getattr(found, name)
             columns[name] = [None] * self.k if values is None else values.tolist()
-        why = np.where(found.noise, "noise", "start").tolist()
+        why = np.where(found.noise, "noise", "cap" if found.reason == "cap" else "start").tolist()
         columns["lost_to"] = [None if sure else text for sure, text in zip(found.identified, why, strict=True)]
         if self.stability is not None:
             columns |= resampled_columns(self.stability)

@@ -48,6 +48,7 @@ class Solution:
     gradients: list[float] = field(default_factory=list)  # largest gradient, relative to a random rotation's
     switched: int | None = None  # the pass at which L-BFGS took over
     rough: bool = False  # whether the averages at the point are of rounded products
+    moves: Any = None  # (k,) how far the next step turns each component against any other, in radians
 
     @property
     def rotation(self) -> Float:
@@ -62,7 +63,8 @@ class Solution:
     def record(self, step: Any) -> None:
         """Take down how far the next step turns, and the gradient it starts from."""
         xp = library(step)
-        self.changes.append(float(abs(step - xp.diag(xp.diag(step))).max()))
+        self.moves = xp.amax(abs(step - xp.diag(xp.diag(step))), 1)
+        self.changes.append(float(self.moves.max()))
         self.gradients.append(self.point.steepest / self.reference)
 
     def ends_with(self, step: Any) -> bool:

@@ -23,7 +23,8 @@ from congruence.resolve.rotations import random_rotation
 from congruence.resolve.solver import Solution, solve
 from congruence.resolve.torch_passes import TorchPasses
 
-AGREES = 0.95  # correlation with the same component of another start, from which on both count as one
+AGREES = 0.98  # correlation with the same component of another start, from which on both count as one
+AT_REST = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as found
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
 STILL = 1e-5  # radians: float32 products may turn components by this for ever
 MAX_ITER = 500
@@ -44,7 +45,7 @@ class Unmixing:
     sampling_error: Float  # (k,) radians the number of rows leaves open; NaN where rows are not white
     agreement: Float | None  # (k,) smallest correlation with the same component of another start
     noise: Array  # (k,) whether the component cannot be told from Gaussian noise
-    identified: Array  # (k,) whether the component can be told from noise, and comes back from every start
+    identified: Array  # (k,) whether it can be told from noise, comes back from every start, and has come to rest
     converged: bool
     reason: str  # "converged", "gaussian" (no component can be told from noise) or "cap"
     changes: tuple[float, ...]  # largest turn of a pair of components, per pass, in radians
@@ -124,7 +125,8 @@ def _canonical(
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
     agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
     noise = to_numpy(best.point.noise) if covariance is None else np.zeros(source.k, dtype=bool)
-    identified = ~noise if agreement is None else ~noise & (agreement >= AGREES)
+    at_rest = np.ones(source.k, dtype=bool) if best.moves is None else to_numpy(best.moves) < AT_REST
+    identified = ~noise & at_rest if agreement is None else ~noise & at_rest & (agreement >= AGREES)
     order = np.lexsort((-negentropy, noise))  # not by what other starts say, which may be others in another fit
     signs = _signs(shape, inverse @ rotation.T)[order]
     unmixing = rotation[order] * signs[:, None]
