@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import linalg
 
 from congruence.maps import algebra
-from congruence.maps.algebra import svd
+from congruence.maps.algebra import decomposing_on, eigh, svd
 
 
 def test_a_decomposition_multiplies_back(rng):
@@ -38,3 +38,19 @@ def test_many_equal_canonical_correlations_are_decomposed(threads):
         "x, y = np.random.default_rng(0).normal(size=(2, 800, 512)); assert weak_mcc(x, y) > 0.999"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"OPENBLAS_NUM_THREADS": threads, "PATH": ""})
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (6, 4)])
+def test_decompositions_elsewhere_are_the_same(rng, monkeypatch, shape):
+    """On the device that is here, since the way is the same to all."""
+    pytest.importorskip("torch")
+    matrix = rng.normal(size=shape)
+    monkeypatch.setattr("congruence.maps.algebra.FAR", 2)
+    with decomposing_on("meta"), pytest.raises(NotImplementedError):  # it does go there
+        eigh(matrix @ matrix.T)
+    with decomposing_on("cpu:0"):
+        u, s, vt = svd(matrix, full_matrices=False)
+        values, vectors = eigh(matrix @ matrix.T)
+    assert_allclose(u * s @ vt, matrix, atol=1e-12)
+    assert_allclose(vectors * values @ vectors.T, matrix @ matrix.T, atol=1e-12)
+    assert (np.diff(values) >= 0).all()

@@ -11,7 +11,7 @@ from congruence.maps.algebra import eigh, svd
 
 # Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
 DOUBTFUL = 1e-11
-CLEAR = 1e-4  # and above this one it resolves them to all digits that matter
+CLEAR = 1e-7  # and above this one it resolves them to all digits that matter
 
 
 def scaled_axes(

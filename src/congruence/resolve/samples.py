@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
-from congruence.maps.algebra import eigh
+from congruence.maps.algebra import decomposing_on, eigh
 from congruence.resolve.contrasts import Contrast, contrast_named
 from congruence.resolve.distributed import DaskPasses, DaskRows, Partition, merged
 from congruence.resolve.moments import Moments, moments_of
@@ -24,7 +24,7 @@ from congruence.resolve.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.resolve.whiten import Again, Whitening, mapped, whitening
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
-DEVICE_BYTES = 2**29  # the same on a GPU, which is idle between chunks
+DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks
 COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
 SAME = 0.99  # correlation from which on two rough answers are taken to be one
 GATHERED = 2**28  # bytes of chosen rows up to which they are brought here from where dask has them
@@ -186,7 +186,8 @@ def prepare_rows(
         )
     again = partial(moments_over, data, device, None)
     moments = again()
-    white, covariance = whitening_of(moments, n_components, whiten, again)
+    with decomposing_on(device):
+        white, covariance = whitening_of(moments, n_components, whiten, again)
     return PreparedRows(data, moments, white, covariance, whiten, form, device)
 
 

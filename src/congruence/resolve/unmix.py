@@ -14,6 +14,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, Rows, to_numpy
 from congruence.errors import NotConvergedWarning
+from congruence.maps.algebra import one_thread
 from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 from congruence.resolve.contrasts import contrast_named
@@ -108,7 +109,8 @@ def unmix_rows(
     best = max(solutions, key=lambda solution: solution.point.contrast)
     others = [solution.rotation for solution in solutions if solution is not best]
     others += [turn @ solutions[0].rotation for turn in agreed or []]
-    return _canonical(source, inverse, best, others, covariance)
+    with one_thread(source.k):
+        return _canonical(source, inverse, best, others, covariance)
 
 
 def _canonical(
