@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -156,19 +157,19 @@ def main():
         case, size, starts = options.one
         print(json.dumps(measure(case, *map(int, size.split("x")), options.device, int(starts), options.repeats)))
         return
-    rows = []
-    for size in options.sizes:
-        for case in options.cases:
-            for starts in ("1", "2"):
-                # In a process of its own, so that the first fit is a cold one.
-                command = [sys.executable, __file__, "--one", case, size, starts, "--device", options.device]
-                done = subprocess.run([*command, "--repeats", str(options.repeats)], stdout=subprocess.PIPE, check=True)
-                rows.append(json.loads(done.stdout))
-                print(*rows[-1].values(), flush=True)
     with options.out.open("w", newline="") as handle:
-        writer = csv.DictWriter(handle, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = None
+        for size, case, starts in product(options.sizes, options.cases, ("1", "2")):
+            # In a process of its own, so that the first fit is a cold one.
+            command = [sys.executable, __file__, "--one", case, size, starts, "--device", options.device]
+            done = subprocess.run([*command, "--repeats", str(options.repeats)], stdout=subprocess.PIPE, check=True)
+            row = json.loads(done.stdout)
+            if writer is None:
+                writer = csv.DictWriter(handle, row)
+                writer.writeheader()
+            writer.writerow(row)
+            handle.flush()
+            print(*row.values(), flush=True)
 
 
 if __name__ == "__main__":
