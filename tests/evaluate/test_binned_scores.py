@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
@@ -174,3 +176,40 @@ def test_sensitivity_is_a_table_of_the_scores(rng):
     assert table.spans["mig"] == pytest.approx(abs(table.scores["mig"][0] - table.scores["mig"][1]))
     with pytest.raises(InputError, match="bins is empty"):
         sensitivity(codes, factors, bins=())
+
+
+COLUMNS = {
+    "constant": lambda rng, n: np.full(n, 1e9 + 0.1),
+    "two": lambda rng, n: rng.integers(0, 2, n).astype(float),
+    "few": lambda rng, n: rng.integers(0, 5, n).astype(float),
+    "all distinct": lambda rng, n: np.arange(float(n)),
+    "far from 0": lambda rng, n: 1e6 + rng.normal(size=n),
+    "tiny": lambda rng, n: 1e-12 * rng.normal(size=n),
+    "huge": lambda rng, n: 1e150 * rng.normal(size=n),
+}
+NAMES = st.lists(st.sampled_from([*COLUMNS]), min_size=1, max_size=4)
+
+
+@settings(max_examples=60)
+@given(
+    codes=NAMES,
+    factors=NAMES,
+    n=st.sampled_from([1, 2, 3, 10, 60]),
+    kinds=st.sampled_from(["auto", "categorical", "continuous", "ordinal"]),
+    discrete=st.booleans(),
+    version=st.sampled_from(["standalone", "training", "tripod"]),
+    seed=st.integers(0, 1000),
+)
+def test_whatever_comes_a_score_is_a_number_or_says_why_not(codes, factors, n, kinds, discrete, version, seed):
+    rng = np.random.default_rng(seed)
+    z, s = (np.column_stack([COLUMNS[name](rng, n) for name in names]) for names in (codes, factors))
+    results = [metric(z, s, kinds=kinds) for metric in (mig, modularity, irs, unsupervised)]
+    results.append(infomec(z, s, kinds=kinds, discrete_codes=discrete, version=version))
+    for result in results:
+        assert {name for name, score in result.scores.items() if math.isnan(score)} == set(result.reasons)
+    assert all(
+        score <= 1 + 1e-9
+        for result in (*results[:3], results[4])
+        for score in result.scores.values()
+        if not math.isnan(score)
+    )

@@ -240,7 +240,7 @@ def test_constant_factors_are_left_out_with_a_note(rng):
 def test_no_factor_that_varies(n, rng):
     result = infomec(rng.normal(size=(n, 3)), np.ones((n, 2)))
     assert all(map(math.isnan, result.scores.values()))
-    assert set(result.reasons.values()) == {"There is no factor that varies."}
+    assert set(result.reasons.values()) == {"No factor is left to measure; the notes say why."}
 
 
 def test_classes_of_one_row_are_dropped_and_a_factor_of_only_those_left_out(rng):

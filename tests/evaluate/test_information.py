@@ -132,12 +132,13 @@ def test_entropy_of_even_classes_is_the_logarithm_of_their_number():
 def test_bins_hold_their_left_edge_and_the_last_one_both():
     column = np.array([0, 0.99, 1, 4.99, 5, 9, 10])[:, None]
     assert_array_equal(binned(column, 10)[:, 0], [1, 1, 2, 5, 6, 10, 10])
-    assert_array_equal(binned(np.full((4, 1), 7.0), 10), np.full((4, 1), 6))
+    assert_array_equal(binned(np.full((4, 1), 7e30), 10), 1)
+    assert_array_equal(binned(np.array([[1e16], [1e16 + 2], [1e16]]), 10), [[1], [2], [1]])  # no room for more bins
 
 
-@pytest.mark.parametrize("bins", [0, "many"])
+@pytest.mark.parametrize("bins", [0, "many", 2.5])
 def test_bins_that_are_none(bins):
-    with pytest.raises(InputError, match=f"bins must be .* not '?{bins}"):
+    with pytest.raises(InputError, match=f"bins must be a number above 0 or one of auto.* not '?{bins}"):
         binned(np.zeros((3, 1)), bins)
 
 

@@ -10,20 +10,27 @@ from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.evaluate.factors import Factors
 
+RULES = ("auto", "fd", "doane", "scott", "stone", "rice", "sturges", "sqrt")  # of numpy
+
 
 def binned(codes: Float, bins: int | str = 20) -> Array:
     """The equal-width bin of every code, counted from 1, shape (n, L), as the reference implementations bin.
 
     `bins` is a number, or a rule of `numpy.histogram_bin_edges` such as "auto". The largest value falls into the last
-    bin; a constant code falls into one.
+    bin; all of a constant code fall into the first.
     """
-    if not isinstance(bins, str) and bins < 1:
-        raise InputError(f"bins must be at least 1, not {bins}")
+    if bins not in RULES and not (isinstance(bins, int | np.integer) and bins > 0):
+        raise InputError(f"bins must be a number above 0 or one of {', '.join(RULES)}, not {bins!r}")
+    return np.column_stack([_binned(column, bins) for column in codes.T])
+
+
+def _binned(column: Float, bins: int | str) -> Array:
+    if (column == column[0]).all():
+        return np.ones(len(column), dtype=np.intp)
     try:
-        edges = [np.histogram_bin_edges(column, bins)[:-1] for column in codes.T]
-    except ValueError as error:
-        raise InputError(f"bins must be a number or a rule of numpy such as 'auto', not {bins!r}: {error}") from error
-    return np.column_stack([np.digitize(column, edge) for column, edge in zip(codes.T, edges, strict=True)])
+        return np.digitize(column, np.histogram_bin_edges(column, bins)[:-1])
+    except ValueError:  # so far from 0 for their spread that there are fewer floats between them than bins
+        return np.unique(column, return_inverse=True)[1].reshape(-1) + 1
 
 
 def as_classes(columns: Array) -> Array:
@@ -49,4 +56,8 @@ def cut(factors: Factors, bins: int) -> CutFactors:
             notes.append(f"{factor.name} is constant and was left out.")
         elif not factor.is_discrete:
             notes.append(f"{factor.name} was cut into {bins} bins of equal width.")
-    return CutFactors(factors.labels(bins), varies, tuple(notes))
+    classes = [
+        factor.labels(bins) if moves else np.zeros(factors.n, np.intp)
+        for factor, moves in zip(factors, varies, strict=True)
+    ]
+    return CutFactors(np.column_stack(classes), varies, tuple(notes))

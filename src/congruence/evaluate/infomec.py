@@ -22,7 +22,7 @@ from congruence.evaluate.readout import linear_r2, log_loss, one_hot
 from congruence.evaluate.shares import Target, shares_by_bins, shares_by_counts, shares_by_neighbours, usable
 
 VERSIONS = ("standalone", "training", "tripod")
-NOTHING_VARIES = "There is no factor that varies."
+NOTHING_LEFT = "No factor is left to measure; the notes say why."
 NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}
 
 
@@ -211,7 +211,7 @@ def _reasons(scores: list[float], told: list[Target], share: Float, active: Arra
     """A sentence for each score that is NaN."""
     sentences = {
         "infom": _why_no_modularity(told, share, active),
-        "infoe": NOTHING_VARIES,
+        "infoe": NOTHING_LEFT,
         "infoc": _why_no_compactness(told, share, active),
     }
     return {name: sentences[name] for name, score in zip(sentences, scores, strict=True) if math.isnan(score)}
@@ -219,7 +219,7 @@ def _reasons(scores: list[float], told: list[Target], share: Float, active: Arra
 
 def _why_no_modularity(told: list[Target], share: Float, active: Array) -> str:
     if not told:
-        return NOTHING_VARIES
+        return NOTHING_LEFT
     if not active.any():
         return "No code varies."
     if len(told) == 1:
@@ -233,7 +233,7 @@ def _why_no_modularity(told: list[Target], share: Float, active: Array) -> str:
 
 def _why_no_compactness(told: list[Target], share: Float, active: Array) -> str:
     if not told:
-        return NOTHING_VARIES
+        return NOTHING_LEFT
     if active.sum() < 2:
         return f"{'Only one' if active.any() else 'No'} code varies enough to count, and it takes two to compare."
     names = [told[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]

@@ -37,10 +37,10 @@ def irs(
 ) -> Robustness:
     """Interventional robustness: 1 - (how far a code moves while its own factor is fixed) / (how far it moves at all).
 
-    From -1 to 1, higher is better: 1 if each code is a function of one factor; about 0 for uniform noise. Gaussian noise
-    has about 0.3, since a quantile is set against a largest value, so compare with noise of the same shape. For each value of a factor the `quantile` of |code - mean given the value| is taken; these are averaged
-    over values. Constant codes are left out. Invariant to the order of codes, their signs, one scale for all and a
-    shift of each.
+    From -1 to 1, higher is better: 1 if each code is a function of one factor; about 0 for uniform noise. Gaussian
+    noise has about 0.3, since a quantile is set against a largest value: compare with noise of the same shape. For each
+    value of a factor the `quantile` of |code - mean given the value| is taken; these are averaged over values. Constant
+    codes are left out. Invariant to the order of codes, their signs, one scale for all and a shift of each.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from congruence.arrays import Float, as_matrix, listing, to_numpy
 from congruence.evaluate.binning import as_classes, binned
 from congruence.evaluate.information import class_information
 from congruence.evaluate.metric import LOWER, Metric
+from congruence.evaluate.neighbours import standardised
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ def unsupervised(
     Locatello et al. 2019, appendix; Watanabe 1960 (total correlation); Dowson & Landau 1982 (the distance).
     """
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
-    varies = np.ptp(z, axis=0) > 0
+    varies = standardised(z).any(0)
     information = np.full((z.shape[1], z.shape[1]), math.nan)
     idle = np.flatnonzero(~varies)
     notes: tuple[str, ...] = (f"Constant, and left out: code {listing(idle)}.",) if idle.size else ()
@@ -69,13 +70,15 @@ def unsupervised(
     classes = as_classes(binned(z[:, varies], bins))
     between = class_information(classes, classes)
     information[np.ix_(varies, varies)] = between
-    covariance = np.cov(z[:, varies], rowvar=False)
-    distance, total = _wasserstein(covariance), _total_correlation(covariance)
+    z = z[:, varies]
+    size = float(np.abs(z - z.mean(0)).max())  # so that squares stay in the range of floats
+    covariance = np.cov(z / size, rowvar=False)
+    distance, total = _wasserstein(covariance), _total_correlation(np.cov(standardised(z), rowvar=False))
     if math.isinf(total):
         notes += ("A code is a linear function of others, so the total correlation is infinite.",)
     return Dependence(
         total_correlation=total,
-        wasserstein_correlation=distance,
+        wasserstein_correlation=distance * size * size,
         wasserstein_correlation_norm=distance / float(np.trace(covariance)),
         mean_mutual_information=float(between[~np.eye(len(between), dtype=bool)].mean()),
         information=information,
@@ -84,10 +87,12 @@ def unsupervised(
     )
 
 
-def _total_correlation(covariance: Float) -> float:
-    sizes = np.sqrt(np.diag(covariance))
-    eigenvalues = np.linalg.eigvalsh(covariance / np.outer(sizes, sizes))
-    if eigenvalues[0] <= len(sizes) * np.finfo(np.float64).eps:  # 0 but for rounding, of which no logarithm is taken
+def _total_correlation(correlation: Float) -> float:
+    """-log(det) / 2 of a correlation matrix, which may be of any scale."""
+    eigenvalues = np.linalg.eigvalsh(correlation / correlation[0, 0])
+    if (
+        eigenvalues[0] <= len(eigenvalues) * np.finfo(np.float64).eps
+    ):  # 0 but for rounding, of which no logarithm is taken
         return math.inf
     return max(0.0, -0.5 * float(np.log(eigenvalues).sum()))
 
