@@ -42,3 +42,13 @@ def test_the_benchmark_of_passes_runs(tmp_path):
         rows = list(csv.DictReader(handle))
     assert {row["method"] for row in rows} == {"fastica", "prototype", "abstaining", "pairwise"}
     assert all(float(row["firm"]) <= float(row["gradient"]) for row in rows)
+
+
+def test_the_benchmark_of_metrics_runs_and_agrees_with_its_peer(tmp_path):
+    command = [sys.executable, BENCHMARKS / "metrics.py", "--quick", "--out", tmp_path / "metrics.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "metrics.csv").open() as handle:
+        rows = {(row["metric"], row["part"]): row for row in csv.DictReader(handle)}
+    assert float(rows["infomec", "information"]["largest_difference"]) < 1e-8
+    assert float(rows["infomec", "readouts"]["largest_difference"]) < 1e-2
+    assert ("infomec", "whole") in rows
