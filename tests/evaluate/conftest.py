@@ -18,3 +18,9 @@ def oracle():
         return codes, factors, expected[name]["expected"]
 
     return load
+
+
+@pytest.fixture(scope="session")
+def oracle_folder():
+    """Where the inputs and the numbers of published implementations are kept."""
+    return FOLDER

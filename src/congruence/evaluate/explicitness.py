@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.evaluate.factors import paired
+from congruence.evaluate.logistic import fit_logistic
 from congruence.evaluate.metric import HIGHER, Metric
 from congruence.evaluate.varying import NO_FACTORS, constant_codes, split_rows, standardised, varying
 
@@ -100,15 +100,10 @@ def _reason(factors: int) -> str:
 
 def _areas(x: Float, labels: Array, train: Array, test: Array) -> tuple[tuple[float, float], bool]:
     """The mean area on the training rows and on the test rows, and whether the regression converged."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        model = LogisticRegression().fit(x[train], labels[train])
+    model, converged = fit_logistic(x[train], labels[train])
     scores = model.predict_proba(x)  # (n, classes)
     member = labels[:, None] == model.classes_
-    return (_area(scores[train], member[train]), _area(scores[test], member[test])), not caught
+    return (_area(scores[train], member[train]), _area(scores[test], member[test])), converged
 
 
 def _area(scores: Float, member: Array) -> float:
