@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from congruence.evaluate.correlation import mcc
 from congruence.maps.matching import strong_mcc, weak_mcc
 
-ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mcc.json").read_text())
+ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["mcc"]
 
 
 @pytest.mark.parametrize(

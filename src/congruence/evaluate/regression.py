@@ -199,7 +199,7 @@ DECLARED = Metric(
     scores=("r2_linear", "r2_nonlinear"),
     range=(-np.inf, 1.0),
     direction=HIGHER,
-    invariant_to=frozenset({"permutation", "sign", "scale", "scales", "shift", "factor order", "relabelling"}),
+    invariant_to=frozenset({"permutation", "sign", "scale", "scales", "shift", "factor order"}),
     cost="minutes",
     reference="Hsu et al. 2023",
 )
