@@ -52,3 +52,15 @@ def test_the_benchmark_of_metrics_runs_and_agrees_with_its_peer(tmp_path):
     assert float(rows["infomec", "information"]["largest_difference"]) < 1e-8
     assert float(rows["infomec", "readouts"]["largest_difference"]) < 1e-2
     assert ("infomec", "whole") in rows
+
+
+def test_the_benchmark_of_dci_runs_and_both_models_rank_the_codes_alike(tmp_path):
+    pytest.importorskip("lightgbm")
+    command = [sys.executable, BENCHMARKS / "dci.py", "--quick", "--out", tmp_path / "dci.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "dci.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["angle"] for row in rows] == ["0", "15", "30", "45"]
+    for model in ("boosting", "lightgbm"):
+        scores = [float(row[f"{model}_disentanglement"]) for row in rows]
+        assert scores == sorted(scores, reverse=True)

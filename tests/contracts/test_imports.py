@@ -10,7 +10,8 @@ import pytest
 import congruence
 
 ROOT = Path(congruence.__file__).parent
-HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndata", "zarr", "dask", "distributed"}
+HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndata", "zarr", "dask"}
+HEAVY |= {"distributed", "lightgbm"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `reproduce` or `cli`.
 BASE = {"errors", "files", "results", "arrays"}
