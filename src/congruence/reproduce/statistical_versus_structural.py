@@ -30,13 +30,13 @@ from congruence.reproduce.statistical_figures import draw_codes, draw_masking, d
 EDITION = 1
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {  # 6 and 2 visible patches are needed: all of them, and too few
     "smoke": {"sizes": [100, 1000, 10_000], "draws": 100, "visible": [6, 2], "runs": 3, "rows": 500}
-    | {"hidden": 64, "steps": 500, "batch": 128},
+    | {"hidden": 64, "steps": 400, "batch": 128, "learning_rate": 0.02},
     "small": {"sizes": [100, 1000, 10_000, 100_000], "draws": 200, "visible": [6, 3, 2, 1], "runs": 4, "rows": 2000}
-    | {"hidden": 128, "steps": 3000, "batch": 256},
+    | {"hidden": 128, "steps": 3000, "batch": 256, "learning_rate": 0.01},
     "paper": {"sizes": [100, 1000, 10_000, 100_000], "draws": 500, "visible": [6, 4, 3, 2, 1], "runs": 5, "rows": 4000}
-    | {"hidden": 128, "steps": 8000, "batch": 1024},
+    | {"hidden": 128, "steps": 8000, "batch": 1024, "learning_rate": 0.01},
     "full": {"sizes": [100, 1000, 10_000, 100_000, 1_000_000], "draws": 1000, "visible": [6, 5, 4, 3, 2, 1], "runs": 10}
-    | {"rows": 10_000, "hidden": 256, "steps": 50_000, "batch": 4096},
+    | {"rows": 10_000, "hidden": 256, "steps": 50_000, "batch": 4096, "learning_rate": 0.01},
 }
 
 
@@ -93,7 +93,7 @@ def _fit(n: int, draws: int, seed: int) -> dict[str, Array]:
 
 def _trained(job: Job, rows: masked.Rows, tell: Callable[[str], None]) -> list[dict[str, Array]]:
     """Train all runs on pictures with so many visible patches, each a part of its own."""
-    options = {name: job.parameters[name] for name in ("hidden", "steps", "batch")}
+    options = {name: job.parameters[name] for name in ("hidden", "steps", "batch", "learning_rate")}
     runs = []
     for i in range(job.parameters["runs"]):
         tell(f"training on {rows.visible} of 6 patches, run {i + 1} of {job.parameters['runs']}")
