@@ -12,7 +12,7 @@ from congruence.cli.screen import collected_warnings, interruptible, progress_ba
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
-    from congruence.reproduce.perform import Reproduction
+    from congruence.reproduce.perform import Performed
 
 HOME = Path("reproduced")  # where results go unless --out says otherwise
 MARKS = {True: "✓ holds", False: "✕ fails", None: "? unknown"}
@@ -77,7 +77,7 @@ def _list() -> None:
     typer.echo("\nscales: " + "; ".join(f"{scale} ({meaning})" for scale, meaning in SCALES.items()))
 
 
-def _show(done: Reproduction) -> None:
+def _show(done: Performed) -> None:
     typer.echo(done.result["answer"])
     for claim in done.result["claims"]:
         typer.echo(f"{MARKS[claim['holds']]:10} {claim['statement']}\n           {claim['evidence']}")

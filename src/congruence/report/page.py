@@ -29,7 +29,6 @@ def _environment() -> Any:
     )
     environment.filters |= {
         "between": words.between,
-        "cell": words.cell,
         "percent": words.percent,
         "setting": words.setting,
         "prose": words.prose,

@@ -13,15 +13,15 @@ from congruence.arrays import resolve_device
 from congruence.errors import InputError
 from congruence.files import check_writable, system_reason, write_text
 from congruence.reproduce.parts import Parts
-from congruence.reproduce.recipe import SCALES, Job, Progress, Recipe, find_recipe
-from congruence.reproduce.write import FILES, RESULT, write_outcome
+from congruence.reproduce.recipe import SCALES, Job, Progress, Recipe, Reproduction, find_recipe
+from congruence.reproduce.write import FILES, RESULT, write_reproduction
 from congruence.results import json_text
 
 PARTS, OWNER = "parts", "settings.json"  # the folder of parts, and the file in it that says whose they are
 
 
 @dataclass(frozen=True)
-class Reproduction:
+class Performed:
     """A recipe that was performed: the content of its result.json, the folder, and whether it was done just now."""
 
     recipe: Recipe
@@ -39,7 +39,7 @@ def perform(
     device: str = "auto",
     force: bool = False,
     progress: Progress | None = None,
-) -> Reproduction:
+) -> Performed:
     """Make a result of a paper again and write it into the folder `out`.
 
     Parameters
@@ -64,22 +64,24 @@ def perform(
         raise InputError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
     if not 0 <= seed < 2**32:
         raise InputError(f"seed must be between 0 and {2**32 - 1}, not {seed}")
+    engine = _engine(device)
     folder = _writable_folder(Path(out))
     method = recipe.method()
-    engine = _engine(device)
     settings = {"recipe": name, "edition": method.EDITION, "scale": scale, "seed": seed, "device": engine}
     settings |= dict(method.PARAMETERS[scale])
     settings = json.loads(json_text(settings))  # as it will be read back
     _check_owner(folder, settings, force)
     if not force and (found := _finished(folder, settings)) is not None:
-        return Reproduction(recipe, found, folder, fresh=False)
+        return Performed(recipe, found, folder, fresh=False)
 
     (folder / PARTS).mkdir(exist_ok=True)
     write_text(folder / PARTS / OWNER, json_text(settings))
     parts = Parts(folder / PARTS, settings, kept=not force)
     tell = progress or (lambda what, done, total: None)
     outcome = method.run(Job(scale, seed, engine, method.PARAMETERS[scale], parts, tell))
-    return Reproduction(recipe, write_outcome(recipe, outcome, settings, folder), folder, fresh=True)
+    made = Reproduction(recipe, outcome, settings)
+    write_reproduction(made, folder)
+    return Performed(recipe, made.to_dict(), folder, fresh=True)
 
 
 def _engine(device: str) -> str:
@@ -103,7 +105,7 @@ def _writable_folder(folder: Path) -> Path:
         raise InputError(f"cannot write to the folder {folder}: permission denied")
     for file in FILES:
         check_writable(folder / file)
-    if (folder / PARTS).exists():
+    if (folder / PARTS).is_dir():
         check_writable(folder / PARTS / OWNER)
     return folder
 

@@ -71,6 +71,7 @@ class Outcome:
     tables: tuple[NumberTable, ...]
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()  # what is ours and not the paper's, what was left out
+    terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with what they mean
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,30 @@ class Recipe:
     def method(self) -> Method:
         """Load the code of the recipe; only now are heavy packages imported."""
         return cast(Method, import_module(self.module))
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of a recipe with given settings: all that its files tell."""
+
+    recipe: Recipe
+    outcome: Outcome
+    settings: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of result.json; the same settings give the same content."""
+        return {
+            "recipe": self.recipe.name,
+            "source": self.recipe.source,
+            "question": self.recipe.question,
+            "answer": self.outcome.answer,
+            "paper": dict(self.outcome.paper),
+            "ours": dict(self.outcome.ours),
+            "claims": [claim.to_dict() for claim in self.outcome.claims],
+            "notes": list(self.outcome.notes),
+            "figures": [f"{figure.name}.svg" for figure in self.outcome.figures],
+            "settings": dict(self.settings),
+        }
 
 
 RECIPES = (

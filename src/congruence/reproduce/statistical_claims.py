@@ -42,6 +42,17 @@ NOTES = (
     "reaches that exactly.",
 )
 
+TERMS = (
+    ("statistically identifiable", "every training gives the same, up to a group of maps (Definition 1)."),
+    ("structurally identifiable", "every training gives the truth, up to a group of maps (Definition 2)."),
+    ("held out", "the map is fitted on some rows and scored on others."),
+    ("rigid, linear", "the error left after the best rotation, reflection and shift, or the best linear map."),
+    ("% of the diameter", "a distance over that of the two farthest rows of the target. 0 % is a perfect match."),
+    ("null", "the same error after the pairing of rows was destroyed: what unrelated codes would give."),
+    ("E[factors | shown]", "the mean of the factors given the shown patches; no guess is better in mean square."),
+    ("stretch", "how much the decoder stretches or shrinks short lengths, at most, where we looked; 1 is an isometry."),
+)
+
 
 def claims_of_regression(found: Regression) -> tuple[Claim, ...]:
     """Judge the first example."""

@@ -20,6 +20,7 @@ from congruence.reproduce.recipe import Claim, Job, Outcome
 from congruence.reproduce.statistical_claims import (
     NOTES,
     PAPER,
+    TERMS,
     claims_of_masking,
     claims_of_regression,
     table_of_masking,
@@ -61,6 +62,7 @@ def run(job: Job) -> Outcome:
         tables=(table_of_regression(first), table_of_masking(levels)),
         figures=(draw_regression(first, job.seed), draw_masking(levels), draw_codes(rows[2], runs[2])),
         notes=NOTES,
+        terms=TERMS,
     )
 
 
