@@ -53,10 +53,8 @@ def draw_regression(found: regression.Regression, seed: int) -> Figure:
     said = f"two fits to {found.sizes[-1]} rows differ by {number(found.between[-1])} and miss the truth by "
     label = f"Lines fitted to a curve: {said}{number(found.to_truth[-1])}"
     svg = draw(paint, (900, 360), key="regression", label=label)
-    caption = (
-        "Lines fitted to different data fall on each other, and not on the curve. More rows bring them nearer to each "
-    )
-    return Figure("regression", caption + "other and to the nearest line, not to the truth.", svg)
+    caption = "Left: lines fitted to different data, and the curve that made the data. Right: how far they are apart."
+    return Figure("regression", caption, svg)
 
 
 def draw_masking(levels: Sequence[Level]) -> Figure:
