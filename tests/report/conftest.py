@@ -15,7 +15,9 @@ from congruence.align.consensus import Consensus
 from congruence.align.translate import Translation, Translator
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.report import render, render_resolution, render_translation
+from congruence.report import render, render_reproduction, render_resolution, render_translation
+from congruence.report.svg import draw
+from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
 from congruence.resolve.agreement import chance_agreement
 from congruence.resolve.components import Components
 from congruence.resolve.portraits import Loading, Portrait
@@ -264,12 +266,29 @@ def resolution_by_hand(stable=True, ids=True, settings=None, **changes):
     )
 
 
+def reproduction_by_hand(holds=(True, False, None), answer="It is so.", notes=("The curve is ours.",), **settings):
+    recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026, Table 1", "toy_recipe")
+    claims = tuple(Claim(f"Claim {i}.", held, f"{i} %") for i, held in enumerate(holds))
+    rows = (("mean", 0.5, 0.25), ("share", None, "12.0 %"), ("power", "falls", "n^−0.50"))
+    tables = (NumberTable("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),)
+    figure = Figure("line", "A line.", draw(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1"))
+    outcome = Outcome(answer, {}, {}, claims, tables, (figure,), notes, (("mean", "the sum over the count"),))
+    return Reproduction(recipe, outcome, {"recipe": "toy", "scale": "smoke", "seed": 3, "device": "cpu"} | settings)
+
+
+def _many_ticks(figure):
+    axes = figure.subplots()
+    axes.set(xticks=np.linspace(0, 1, 11), yticks=np.linspace(0, 1, 11))
+    axes.plot([0, 1])
+
+
 PAGES = {
     "comparison": lambda: render(comparison_by_hand(("seed 1", "seed 2", "seed 10"))),
     "rich": lambda: render(rich_by_hand()),
     "training": lambda: render(training_by_hand((0, 1, 1000))),
     "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
+    "reproduction": lambda: render_reproduction(reproduction_by_hand()),
 }
 
 
@@ -321,6 +340,11 @@ def make_translation():
 @pytest.fixture(scope="session")
 def make_resolution():
     return resolution_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_reproduction():
+    return reproduction_by_hand
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,15 @@ import shutil
 
 import pytest
 
-from congruence.report import write_report, write_resolution_report, write_translation_report
+from congruence.report import (
+    write_report,
+    write_reproduction_report,
+    write_resolution_report,
+    write_translation_report,
+)
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PAGES = ["report", "rich", "training", "translation", "resolution"]
+PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
@@ -32,12 +37,13 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
 
 
 @pytest.fixture(scope="module")
-def folder(report, make_rich, make_training, make_translation, make_resolution):
+def folder(report, make_rich, make_training, make_translation, make_resolution, make_reproduction):
     """All kinds of pages, side by side."""
     write_report(make_rich(), report.with_name("rich.html"))
     write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
+    write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
     return report.parent
 
 

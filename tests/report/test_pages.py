@@ -10,11 +10,14 @@ from congruence.errors import InputError
 from congruence.report import (
     html,
     render,
+    render_reproduction,
     render_resolution,
     render_translation,
+    reproduction,
     resolution,
     translation,
     write_report,
+    write_reproduction_report,
     write_resolution_report,
     write_translation_report,
 )
@@ -23,6 +26,7 @@ from congruence.report.svg import PALETTE
 WRITERS = {"comparison": (html, "render", write_report)}
 WRITERS["resolution"] = (resolution, "render_resolution", write_resolution_report)
 WRITERS["translation"] = (translation, "render_translation", write_translation_report)
+WRITERS["reproduction"] = (reproduction, "render_reproduction", write_reproduction_report)
 BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
@@ -93,7 +97,10 @@ def test_every_heading_of_a_sortable_table_is_a_button(any_page):
     assert all(head.count("<th scope") == head.count('<button type="button">') > 1 for head in heads)
 
 
-def test_the_same_result_gives_the_same_bytes(make_rich, make_training, make_translation, make_resolution):
+def test_the_same_result_gives_the_same_bytes(
+    make_rich, make_training, make_translation, make_resolution, make_reproduction
+):
+    assert render_reproduction(make_reproduction()) == render_reproduction(make_reproduction())
     assert render_resolution(make_resolution()) == render_resolution(make_resolution())
     assert render(make_rich("ab")) == render(make_rich("ab"))
     assert render(make_training((1, 2))) == render(make_training((1, 2)))

@@ -1,24 +1,28 @@
 """What results look like outside Python: HTML pages, a CSV file, a LaTeX table, SVG figures.
 
 `render` and `write_report` make the page of a comparison, `render_translation` and `write_translation_report` that of
-a translation, `render_resolution` and `write_resolution_report` that of a resolution, `to_csv` and `to_latex` the
-tables, `congruence.report.figures` the figures. Only result objects come in here. matplotlib and jinja2 are imported
+a translation, `render_resolution` and `write_resolution_report` that of a resolution, `render_reproduction` and
+`write_reproduction_report` that of a reproduction, `to_csv` and `to_latex` the tables, `congruence.report.figures` the
+figures. Only result objects come in here. matplotlib and jinja2 are imported
 when a page is made, not before.
 """
 
 from congruence.report.html import render, write_report
+from congruence.report.reproduction import render_reproduction, write_reproduction_report
 from congruence.report.resolution import render_resolution, write_resolution_report
 from congruence.report.tables import rows_to_csv, to_csv, to_latex
 from congruence.report.translation import render_translation, write_translation_report
 
 __all__ = [
     "render",
+    "render_reproduction",
     "render_resolution",
     "render_translation",
     "rows_to_csv",
     "to_csv",
     "to_latex",
     "write_report",
+    "write_reproduction_report",
     "write_resolution_report",
     "write_translation_report",
 ]

@@ -26,6 +26,7 @@ PALETTE = {
     "c-heat": ("#e8940a", "#a4570a"),
     "c-ica": ("#8a6a00", "#e0c050"),
 }
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"  # of a file of its own
 _SENTINELS = {name: f"#fe01{number:02x}" for number, name in enumerate(PALETTE, start=16)}
 INK, MUTED, GRID = _SENTINELS["ink"], _SENTINELS["muted"], _SENTINELS["grid"]
 LINE, HEAT, SOURCE = _SENTINELS["line"], _SENTINELS["c-heat"], _SENTINELS["c-source"]
@@ -103,6 +104,17 @@ def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, l
         paint(figure)
         figure.savefig(out, format="svg", metadata={"Date": None})
     return _inline(out.getvalue(), f"f{digest}", label)
+
+
+def standalone(svg: str) -> str:
+    """Return an SVG element as the text of a file, with the colours of either scheme and a page behind it."""
+    light, dark = ("".join(f"--{name}: {pair[i]}; " for name, pair in PALETTE.items()) for i in (0, 1))
+    style = (
+        f"svg {{ {light}background: var(--page); font-family: {FONTS}; }} "
+        f"@media (prefers-color-scheme: dark) {{ svg {{ {dark}}} }}"
+    )
+    opening = svg.index(">") + 1
+    return f"{svg[:opening]}<style>{style}</style>{svg[opening:]}\n"
 
 
 def _inline(svg: str, prefix: str, label: str) -> str:

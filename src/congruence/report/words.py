@@ -99,6 +99,13 @@ def number(value: float, digits: int = 3) -> str:
     return written.replace("-", "−")
 
 
+def cell(value: str | float | int | None) -> str:
+    """Write what a table holds: words as they are, numbers to three digits, nothing as a dash."""
+    if value is None:
+        return UNDEFINED
+    return value if isinstance(value, str) else str(value) if isinstance(value, int) else number(value)
+
+
 def percent(share: float, unit: str = " %") -> str:
     """Write a share as a percentage to three significant digits: 0.0183 is "1.83 %"."""
     if 0 < share < 1e-5:

@@ -1,0 +1,166 @@
+"""A line fitted to a curve: how far fits are from each other, from the truth, and from the line nearest to the truth.
+
+Inputs are uniform between -1 and 1 and the truth is exp(2 x) with Gaussian noise. The line nearest to it in mean square
+can be written down, and so can every distance: a difference of lines is largest at an end of the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.errors import NotInvertibleError
+
+NOISE = 0.5  # standard deviation
+GRID = np.linspace(-1, 1, 2001)  # where a curve is compared with a line; both ends belong to it
+NEAREST = (math.sinh(2) / 2, 3 * (math.exp(2) + 3 * math.exp(-2)) / 8)  # intercept E f and slope E[x f] / E[x^2]
+STEPS = 100_000  # of gradient descent at most
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """Lines fitted to many independent draws of n rows, and the right model fitted to the same rows."""
+
+    lines: Float  # (draws, 2) intercept and slope
+    right: Float  # (draws, 2) intercept and factor of exp(2 x)
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The numbers of the first example: the largest distance over inputs, by size, in the mean over draws."""
+
+    sizes: Array
+    between: Float  # of fits to two draws
+    to_truth: Float
+    least_to_truth: Float  # the smallest over draws
+    to_nearest: Float  # line
+    right: Float  # of the right model to the truth
+    starts: float  # the largest difference of coefficients between starts of the optimiser
+    doubled: float  # likewise, where a column is given twice
+    doubled_fit: float  # and the largest difference of what these predict
+    stays: float  # the nearest line to the truth
+    lines: Float  # (draws, 2) some fits to the second size
+
+    def exponent(self, name: str) -> float:
+        """The power p of the law distance ~ size^p that fits one of the distances best on logarithmic axes."""
+        return float(np.polyfit(np.log(self.sizes), np.log(getattr(self, name)), 1)[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        names = ("between", "to_truth", "least_to_truth", "to_nearest", "right")
+        return {
+            "sizes": self.sizes.tolist(),
+            **{name: getattr(self, name).tolist() for name in names},
+            "exponents": {name: self.exponent(name) for name in names},
+            **{name: getattr(self, name) for name in ("starts", "doubled", "doubled_fit", "stays")},
+        }
+
+
+def measure_regression(sizes: Sequence[int], fits: Sequence[Fits], seed: int) -> Regression:
+    """Measure fits to draws of several sizes, at least two of them."""
+    lines = [fit.lines for fit in fits]
+    starts, doubled, doubled_fit = _optimise(seed)
+    return Regression(
+        sizes=np.array(sizes),
+        between=np.array([distances_between(some).mean() for some in lines]),
+        to_truth=np.array([distances_to_truth(some).mean() for some in lines]),
+        least_to_truth=np.array([distances_to_truth(some).min() for some in lines]),
+        to_nearest=np.array([distances_to_nearest(some).mean() for some in lines]),
+        right=np.array([distances_of_right_model(fit.right).mean() for fit in fits]),
+        starts=starts,
+        doubled=doubled,
+        doubled_fit=doubled_fit,
+        stays=distance_that_stays(),
+        lines=lines[1][:20],
+    )
+
+
+def _optimise(seed: int) -> tuple[float, float, float]:
+    """How much coefficients depend on the start: of two columns, of one given twice, and what the latter predict."""
+    rng = np.random.default_rng(seed)
+    x, y = draw_rows(1000, rng)
+    plain, twice = np.column_stack([np.ones(1000), x]), np.column_stack([np.ones(1000), x, x])
+    one, two = descend(plain, y, rng.normal(size=(10, 2))), descend(twice, y, rng.normal(size=(10, 3)))
+    spreads = [float(np.ptp(values, axis=0).max()) for values in (one, two, two @ twice.T)]
+    return spreads[0], spreads[1], spreads[2]
+
+
+def truth(x: Float) -> Float:
+    """The function that makes the data."""
+    return np.exp(2 * x)
+
+
+def draw_rows(n: int, rng: np.random.Generator) -> tuple[Float, Float]:
+    """Draw n inputs and their noisy outputs."""
+    x = rng.uniform(-1, 1, n)
+    return x, truth(x) + NOISE * rng.normal(size=n)
+
+
+def fit_draws(n: int, draws: int, rng: np.random.Generator) -> Fits:
+    """Fit by least squares a line (misspecified) and a + b exp(2 x) (specified right) to each of many draws."""
+    lines, right = np.empty((draws, 2)), np.empty((draws, 2))
+    for i in range(draws):
+        x, y = draw_rows(n, rng)
+        lines[i], right[i] = _least_squares(x, y), _least_squares(truth(x), y)
+    return Fits(lines, right)
+
+
+def _least_squares(x: Float, y: Float) -> Float:
+    slope = ((x - x.mean()) @ (y - y.mean())) / ((x - x.mean()) @ (x - x.mean()))
+    return np.array([y.mean() - slope * x.mean(), slope])
+
+
+def distances_between(lines: Float) -> Float:
+    """The largest distance, over inputs, of each line to the next one: fits to independent draws, (draws // 2,)."""
+    half = len(lines) // 2
+    return _size(lines[: 2 * half : 2] - lines[1 : 2 * half : 2])
+
+
+def distances_to_nearest(lines: Float) -> Float:
+    """The largest distance, over inputs, of each line to the line nearest to the truth, (draws,)."""
+    return _size(lines - np.array(NEAREST))
+
+
+def _size(lines: Float) -> Float:
+    """The largest value of |a + b x| for x between -1 and 1, exactly."""
+    sizes: Float = np.abs(lines).sum(axis=1)
+    return sizes
+
+
+def distances_to_truth(lines: Float) -> Float:
+    """The largest distance, over inputs, of each line to the truth, (draws,)."""
+    return np.array([np.abs(a + b * GRID - truth(GRID)).max() for a, b in lines])
+
+
+def distances_of_right_model(right: Float) -> Float:
+    """The largest distance of each a + b exp(2 x) to the truth, (draws,); it is taken at an end."""
+    ends = np.array([math.exp(-2), math.exp(2)])
+    distances: Float = np.abs(right[:, :1] + (right[:, 1:] - 1) * ends).max(axis=1)
+    return distances
+
+
+def distance_that_stays() -> float:
+    """How far the nearest line is from the truth: no amount of data brings a line nearer in mean square."""
+    return float(distances_to_truth(np.array([NEAREST]))[0])
+
+
+def descend(columns: Float, y: Float, starts: Float, tol: float = 1e-13) -> Float:
+    """Minimise the mean squared error of columns @ b by gradient descent from each of `starts`, (starts, columns).
+
+    Where the columns depend on each other, what is found depends on the start.
+    """
+    n = len(y)
+    curvature, pull = columns.T @ columns / n, columns.T @ y / n
+    rate = 1 / np.linalg.eigvalsh(curvature)[-1]
+    found = starts.copy()
+    for _ in range(STEPS):
+        move = rate * (found @ curvature - pull)
+        found -= move
+        if np.abs(move).max() < tol:
+            return found
+    raise NotInvertibleError(f"gradient descent had not come to rest after {STEPS} steps")

@@ -1,0 +1,159 @@
+"""What a recipe is, what comes out of one, and the list of all of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from congruence.errors import InputError
+
+if TYPE_CHECKING:
+    from congruence.reproduce.parts import Parts
+
+SCALES = {
+    "smoke": "seconds: does it run?",
+    "small": "minutes on two cores",
+    "paper": "minutes on one large GPU",
+    "full": "the published budget, or as near to it as we know; documented, not run by us",
+}
+Progress = Callable[[str, int, int], None]
+Cell = str | float | int | None  # of a table; None where there is nothing to say
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper, whether our numbers bear it out (None: they cannot tell), and which numbers."""
+
+    statement: str
+    holds: bool | None
+    evidence: str
+
+    @property
+    def status(self) -> str:
+        """Whether the claim "holds" or "fails", or whether that is "unknown"."""
+        return "unknown" if self.holds is None else "holds" if self.holds else "fails"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim as in result.json."""
+        return {"statement": self.statement, "holds": self.holds, "evidence": self.evidence}
+
+
+@dataclass(frozen=True)
+class NumberTable:
+    """The paper's numbers beside ours: one row for each thing measured."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure as an inline SVG element; `name` is that of its file, without the ending."""
+
+    name: str
+    caption: str
+    svg: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a recipe found. `paper` and `ours` hold numbers and words that JSON can hold."""
+
+    answer: str  # one sentence, made from the numbers
+    paper: Mapping[str, Any]
+    ours: Mapping[str, Any]
+    claims: tuple[Claim, ...]
+    tables: tuple[NumberTable, ...]
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...] = ()  # what is ours and not the paper's, what was left out
+    terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with what they mean
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a recipe is given: how large, from which seed, where, and what was computed before."""
+
+    scale: str
+    seed: int
+    device: str  # "cpu", "cuda" or "cuda:1"
+    parameters: Mapping[str, Any]  # those of the scale
+    parts: Parts
+    progress: Progress
+
+
+class Method(Protocol):
+    """The module of a recipe: the parameters of each scale, an edition, and the function that does it.
+
+    `EDITION` grows whenever the same settings would give other numbers, so that old parts are not taken for new ones.
+    """
+
+    EDITION: int
+    PARAMETERS: Mapping[str, Mapping[str, Any]]  # by scale; all that JSON can hold
+
+    def run(self, job: Job) -> Outcome:
+        """Do what the recipe says."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table, figure or example of a paper that can be made again."""
+
+    name: str
+    question: str
+    sentence: str  # what it does, for the list
+    source: str  # what it reproduces
+    module: str
+
+    def method(self) -> Method:
+        """Load the code of the recipe; only now are heavy packages imported."""
+        return cast(Method, import_module(self.module))
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came of a recipe with given settings: all that its files tell."""
+
+    recipe: Recipe
+    outcome: Outcome
+    settings: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of result.json; the same settings give the same content."""
+        return {
+            "recipe": self.recipe.name,
+            "source": self.recipe.source,
+            "question": self.recipe.question,
+            "answer": self.outcome.answer,
+            "paper": dict(self.outcome.paper),
+            "ours": dict(self.outcome.ours),
+            "claims": [claim.to_dict() for claim in self.outcome.claims],
+            "notes": list(self.outcome.notes),
+            "figures": [f"{figure.name}.svg" for figure in self.outcome.figures],
+            "settings": dict(self.settings),
+        }
+
+
+RECIPES = (
+    Recipe(
+        name="statistical-versus-structural",
+        question="Is a representation that comes back every time also the true one?",
+        sentence="A misspecified regression and a masked autoencoder that come back every time, and are not the truth.",
+        source="Nelson et al. 2026, appendix A.1, examples 1 and 2",
+        module="congruence.reproduce.statistical_versus_structural",
+    ),
+)
+
+
+def find_recipe(name: str) -> Recipe:
+    """Return the recipe of that name; a name that is not there is refused with those that are near."""
+    by_name = {recipe.name: recipe for recipe in RECIPES}
+    if name in by_name:
+        return by_name[name]
+    near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.4) or [n for n in by_name if name and name in n]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(by_name)}"
+    raise InputError(f"there is no recipe {name!r}; {hint}")

@@ -1,0 +1,114 @@
+import json
+import sys
+
+import pytest
+
+from congruence.cli import main
+from congruence.reproduce import statistical_versus_structural as method
+
+NAME = "statistical-versus-structural"
+FILES = ["codes.svg", "masking.svg", "parts", "regression.svg", "report.html", "result.json", "table.md"]
+
+
+def run(capsys, *arguments):
+    sys.argv = ["congruence", "reproduce", *map(str, arguments)]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr()
+    return stopped.value.code or 0, printed.out, printed.err
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """The recipe with hardly any training, in a folder of its own."""
+    smoke = method.PARAMETERS["smoke"] | {"sizes": [20, 50], "draws": 4, "runs": 2, "rows": 130, "steps": 2}
+    monkeypatch.setattr(method, "PARAMETERS", method.PARAMETERS | {"smoke": smoke})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_list_says_what_there_is(capsys):
+    code, out, _ = run(capsys, "list")
+    assert code == 0
+    assert f"{NAME}\n    A misspecified regression" in out
+    assert "reproduces: Nelson et al. 2026, appendix A.1" in out
+    assert "smoke (seconds" in out
+
+
+def test_at_smoke_scale_every_claim_holds_and_every_file_is_there(tmp_path, capsys):
+    code, out, err = run(capsys, NAME, "--scale", "smoke", "--device", "cpu", "--out", tmp_path / "r")
+    assert code == 0
+    assert out.startswith("Stable is not true: masked autoencoders agree with each other to ")
+    assert out.count("✓ holds") == 8
+    assert err == f"report: {tmp_path / 'r' / 'report.html'}\n"
+    assert sorted(path.name for path in (tmp_path / "r").iterdir()) == FILES
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert result["settings"]["scale"] == "smoke"
+    assert result["paper"]["numbers"] is None
+    hidden = result["ours"]["example 2"][1]
+    between = max(one["held_out"]["mean"] for one in hidden["codes"])
+    to_truth = min(one["held_out"]["mean"] for one in hidden["rigid"])
+    assert 3 * between < hidden["least"] < 1.1 * to_truth
+
+
+def test_what_is_finished_is_shown_and_not_done_again_unless_forced(quick, capsys, monkeypatch):
+    arguments = (NAME, "--scale", "smoke", "--device", "cpu")
+    _, first, err = run(capsys, *arguments)
+    folder = quick / "reproduced" / f"{NAME}-smoke-seed0"
+    assert "nothing was computed" not in err
+    with monkeypatch.context() as patch:
+        patch.setattr(method, "run", lambda job: pytest.fail("worked in vain"))
+        code, again, err = run(capsys, *arguments)
+    assert (code, again) == (0, first)
+    assert err.startswith("nothing was computed: the folder holds this result already (--force does it again)\n")
+    (folder / "table.md").write_text("old")
+    code, _, err = run(capsys, *arguments, "--force")
+    assert code == 0
+    assert (folder / "table.md").read_text().startswith("# Is a representation")
+
+
+def test_quiet_prints_nothing(quick, capsys):
+    assert run(capsys, NAME, "--scale", "smoke", "--device", "cpu", "-q") == (0, "", "")
+
+
+def test_an_interrupted_run_leaves_no_half_written_file_and_goes_on(quick, capsys, monkeypatch):
+    train, trained = method.masked.train, []
+
+    def stop_at_the_third(*args, **kwargs):
+        trained.append(args)
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(method.masked, "train", stop_at_the_third)
+    arguments = (NAME, "--scale", "smoke", "--device", "cpu", "--out", "r")
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (130, "")
+    assert "no file was left half-written" in err
+    assert [path.name for path in (quick / "r").iterdir()] == ["parts"]
+    kept = sorted(path.name for path in (quick / "r" / "parts").iterdir())
+    assert kept[-2:] == ["shown6-run0.safetensors", "shown6-run1.safetensors"]
+    assert not any(name.endswith(".part") for name in kept)
+    assert run(capsys, *arguments, "-q")[0] == 0
+    assert len(trained) == 5  # two kept, one stopped, and the two that were left
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("statistical",), "there is no recipe 'statistical'; did you mean statistical-versus-structural?"),
+        ((NAME, "--scale", "tiny"), "scale must be one of smoke, small, paper, full, not 'tiny'"),
+        ((NAME, "--seed", "-1"), "seed must be between 0 and 4294967295, not -1"),
+        ((NAME, "--device", "tpu"), "device must be 'auto', 'cpu' or 'cuda'"),
+        ((NAME, "--out", "file"), "cannot make the folder file: File exists"),
+        ((NAME, "--out", "-"), "--out takes a folder"),
+    ],
+)
+def test_a_call_that_cannot_work_is_one_sentence_and_nothing_is_written(arguments, message, quick, capsys):
+    (quick / "file").write_text("")
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("congruence: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert [path.name for path in quick.iterdir()] == ["file"]

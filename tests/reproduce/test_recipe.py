@@ -1,0 +1,34 @@
+import pytest
+
+from congruence.errors import InputError
+from congruence.reproduce.recipe import RECIPES, SCALES, Claim, find_recipe
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_every_recipe_can_be_loaded_and_has_parameters_for_every_scale(recipe):
+    method = recipe.method()
+    assert set(method.PARAMETERS) == set(SCALES)
+    assert method.EDITION >= 1
+    assert callable(method.run)
+    assert recipe.question.endswith("?")
+    assert recipe.sentence.endswith(".")
+
+
+def test_names_are_unique():
+    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+
+
+@pytest.mark.parametrize("name", ["statistical", "statistical-vs-structural", "structural"])
+def test_a_name_that_is_not_there_is_refused_with_one_that_is_near(name):
+    with pytest.raises(InputError, match=f"no recipe '{name}'; did you mean statistical-versus-structural"):
+        find_recipe(name)
+
+
+@pytest.mark.parametrize("name", ["zzz", ""])
+def test_a_name_near_to_none_is_refused_with_all_of_them(name):
+    with pytest.raises(InputError, match="there are statistical-versus-structural"):
+        find_recipe(name)
+
+
+def test_the_status_of_a_claim_is_never_a_forced_yes():
+    assert [Claim("", holds, "").status for holds in (True, False, None)] == ["holds", "fails", "unknown"]
