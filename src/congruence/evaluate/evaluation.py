@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.errors import MissingDependencyError
 from congruence.evaluate.structural import StructuralNearness
 from congruence.results import json_text
 
@@ -106,8 +107,12 @@ class Evaluation:
 
     def to_frame(self) -> Any:
         """The same as a pandas data frame."""
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingDependencyError(
+                "a data frame needs pandas: pip install pandas; table() does without"
+            ) from error
         return pd.DataFrame(self.table())
 
     def to_dict(self) -> dict[str, Any]:
