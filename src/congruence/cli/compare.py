@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from congruence.cli import options as given
+from congruence.cli.cluster import on_cluster
 from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_comparison
 from congruence.errors import InputError
 
@@ -54,6 +55,14 @@ def compare(
     bootstrap: given.Bootstrap = 200,
     seed: given.Seed = 0,
     device: given.Device = "auto",
+    dask: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="ADDRESS",
+            help="Let workers of this dask scheduler (or local ones) read the files; the comparison is made here.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = None,
     similarities: Annotated[
         Optional[str],
         typer.Option(
@@ -112,8 +121,9 @@ def compare(
     given.check_outputs(texts, paths, tables={"rows-out": rows_out})
     if rows_out is not None:
         _check_rows_out(rows_out, chosen)
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        tables = given.read_tables(paths, unique_names(paths), id=id, features=features, metadata=metadata, key=key)
+    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress, on_cluster(dask):
+        tables = given.read_tables(paths, unique_names(paths), dask is not None, **wishes)
         result = compare_runs(
             tables,
             groups=chosen,

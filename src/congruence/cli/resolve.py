@@ -95,14 +95,7 @@ def resolve(
     ] = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
-    dask: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="ADDRESS",
-            help="Compute on this dask scheduler (tcp://host:8786), or on workers of its own (local).",
-            rich_help_panel=given.METHOD,
-        ),
-    ] = None,
+    dask: given.Dask = None,
     report: given.Report = None,
     json: given.Json = None,
     csv: Annotated[

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, to_numpy
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.maps.algebra import single_threaded
 from congruence.resolve.contrasts import Contrast
 from congruence.resolve.passes import Averages, Passes, Shape, few_of, precision_for
 from congruence.tables.memory import max_bytes
+from congruence.tables.spill import room_for
 
 PARTITION = 2**25  # bytes of rows that make a task long beside what dask takes to hand it out
 TOGETHER = 8  # sums merged by one task
@@ -202,10 +203,10 @@ def _hushed() -> Iterator[None]:
         yield
 
 
-def whole_rows(X: Any) -> Any:
+def whole_rows(X: Any, name: str = "X") -> Any:
     """A dask array whose blocks are whole rows, of known number; it is computed once to count them, if need be."""
     if X.ndim != 2:
-        raise InputError(f"X must be a matrix (rows, dimensions), but has shape {X.shape}")
+        raise InputError(f"{name} must be a matrix (rows, dimensions), but has shape {X.shape}")
     if any(np.isnan(size) for size in X.chunks[0]):
         X = X.copy().compute_chunk_sizes()
     return X.rechunk({1: -1})
@@ -264,3 +265,15 @@ def computed_blocks(array: Any) -> Iterator[tuple[slice, Array]]:
         for rows in compute(list(blocks[at : at + max(1, many or 1)])):
             yield slice(start, start + len(rows)), rows
             start += len(rows)
+
+
+def spilled(array: Any, name: str) -> Array:
+    """All rows of a dask array brought here block by block: into memory, or into a temporary file where they are many.
+
+    Blocks are computed where they are, as many at a time as there are threads, and are let go once they are copied.
+    """
+    array = whole_rows(as_matrix(array, name, finite=False), name)
+    rows = room_for(array.shape, array.dtype.newbyteorder("="), name)
+    for part, block in computed_blocks(array):
+        rows[part] = to_numpy(block)
+    return rows

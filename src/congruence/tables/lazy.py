@@ -30,6 +30,7 @@ def lazy_table(
     features: str | None = None,
     metadata: str | None = None,
     key: str | None = None,
+    name: str | None = None,
 ) -> Table:
     """Read an embedding table with a dask array for its values; the options are those of `read_table`.
 
@@ -44,14 +45,14 @@ def lazy_table(
     wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
     if suffix_of(path) == ".zarr":
         check_readable(path, folder=True)
-        select = Selection(id, patterns(features), patterns(metadata), key, stem_of(path))
+        select = Selection(id, patterns(features), patterns(metadata), key, name or stem_of(path))
         with warnings.catch_warnings(), reading(path):
             warnings.simplefilter("ignore")
             table = read_zarr(path, select, load_matrix=_unread)
         if is_dask(table.values):
             return table
     else:
-        table = read_table(path, **wishes)
+        table = read_table(path, **wishes, name=name)
     asked = tuple((name, value) for name, value in wishes.items() if value is not None)
     rows = FileRows(path, asked, table.values.shape, to_numpy(table.values[:1]).dtype)
     return replace(table, values=rows.as_dask())

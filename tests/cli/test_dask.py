@@ -1,4 +1,4 @@
-"""`congruence resolve --dask` gives what it gives without."""
+"""With `--dask`, commands give what they give without."""
 
 import contextlib
 import socket
@@ -38,8 +38,8 @@ def table(tmp_path, monkeypatch):
     return Table(x, "t", ids, {"Metadata_plate": ids[::-1].copy()}, tuple("abcde"))
 
 
-def run(capsys, *arguments):
-    sys.argv = ["congruence", "resolve", *map(str, arguments)]
+def run(capsys, *arguments, command="resolve"):
+    sys.argv = ["congruence", command, *map(str, arguments)]
     with pytest.raises(SystemExit) as stopped:
         main()
     printed = capsys.readouterr()
@@ -58,6 +58,21 @@ def test_components_are_those_of_this_machine(table, given, out, scheduler, caps
     assert found.features == ("ica0", "ica1", "ica2", "ica3", "ica4")
     assert_array_equal(found.ids, table.ids)
     assert_array_equal(found.metadata["Metadata_plate"], table.metadata["Metadata_plate"])
+
+
+def test_runs_are_compared_as_without(table, scheduler, capsys):
+    rng = np.random.default_rng(1)
+    order = rng.permutation(table.n)
+    turned = table.values @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    write_table(table, "a.zarr")
+    write_table(Table(turned[order], "b", table.ids[order], {}, table.features), "b.parquet")
+    texts = []
+    for where in ([], ["--dask", scheduler]):
+        code, _, error = run(capsys, "a.zarr", "b.parquet", "--nulls", 2, "--json", "c.json", *where, command="compare")
+        assert code == 0, error
+        texts.append(lazy.Path("c.json").read_text())
+    assert texts[0] == texts[1]
+    assert "agree to 0 % of the diameter" in texts[0]  # so rows were paired by id
 
 
 def test_npy_with_resamples(table, scheduler, capsys):
