@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import re
 from pathlib import Path
@@ -107,9 +106,9 @@ def compare(
         congruence compare old.npy new.npy --fail-above similarity=0.02
     """
     from congruence.align.compare import compare as compare_runs
-    from congruence.tables import unique_names, write_table
+    from congruence.tables import expanded, unique_names, write_table
 
-    paths = _expanded(files)
+    paths = expanded(files)  # patterns that the shell left alone (quoted, or on Windows)
     if len(paths) < 2:
         raise InputError(f"comparing takes at least 2 runs, but only {paths[0]} was given")
     steps = _steps(paths) if series else None
@@ -152,17 +151,6 @@ def compare(
         show_comparison(result, stderr=str(json) == "-")
     if _exceeded(result, limits):
         raise typer.Exit(1)
-
-
-def _expanded(files: list[str]) -> list[str]:
-    """Patterns that the shell left alone (quoted, or on Windows) are expanded here."""
-    paths: list[str] = []
-    for name in files:
-        found = sorted(glob.glob(name)) if any(c in name for c in "*?[") and not Path(name).exists() else [name]
-        if not found:
-            raise InputError(f"no file matches {name}")
-        paths += found
-    return paths
 
 
 def _listed(text: str) -> list[str]:

@@ -83,6 +83,16 @@ def read_tables(
     ]
 
 
+def read_as_one(paths: Sequence[str], lazily: bool = False, /, **wishes: str | None) -> Table:
+    """Read files as one table; an option that means nothing for them is refused."""
+    from congruence.tables import read_parts
+    from congruence.tables.parts import lazy_parts
+
+    asked = {name: value for name, value in wishes.items() if value is not None}
+    check_honoured(paths, [name for name in asked if name != "id"])
+    return (lazy_parts if lazily else read_parts)(paths, **asked)
+
+
 def check_honoured(paths: Sequence[str | Path], wishes: Iterable[str]) -> None:
     """Refuse an option that means nothing for any of the files."""
     from congruence.tables import honours
