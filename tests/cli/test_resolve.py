@@ -75,7 +75,8 @@ def test_several_files_are_one_table(folder, capsys):
     for i in range(3):
         pq.write_table(whole[300 * i : 300 * (i + 1)], f"part-{i}.parquet", row_group_size=100)
     parts = [f"part-{i}.parquet" for i in range(3)]
-    _, table, _ = run(capsys, "e.parquet", *QUICK, "--out", "whole.parquet", "--model", "m.safetensors")
+    model = ["--model", "m.safetensors", "--rows", "auto"]
+    _, table, _ = run(capsys, "e.parquet", *QUICK, "--out", "whole.parquet", *model)
     for name, given in (("pattern", ["part-*.parquet"]), ("listed", parts)):
         code, out, _ = run(capsys, *given, *QUICK, "--out", f"{name}.parquet", "--rows", "auto")
         assert (code, out.splitlines()[:2]) == (0, table.splitlines()[:2])
