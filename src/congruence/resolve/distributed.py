@@ -27,6 +27,14 @@ PARTITION = 2**25  # bytes of rows that make a task long beside what dask takes 
 TOGETHER = 8  # sums merged by one task
 KEPT = 0.4  # share of the memory of all workers that rows may take; their whitened copy may take as much again
 
+LOST = "the dask scheduler was lost, and with it what was computed; look at its log, and start again"
+FAILURES = {  # by name, since distributed need not be there
+    "KilledWorker": "dask gave a block of rows up after several workers had died over it, perhaps of too little "
+    "memory; give workers more, or make the blocks smaller",
+    "FutureCancelledError": LOST,
+    "CancelledError": LOST,
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Partition:
@@ -179,12 +187,9 @@ def compute(tasks: list[Any]) -> tuple[Any, ...]:
         try:
             found: tuple[Any, ...] = dask.compute(*tasks)
         except Exception as error:
-            if type(error).__name__ != "KilledWorker":  # distributed need not be there
+            if type(error).__name__ not in FAILURES:
                 raise
-            raise CongruenceError(
-                "dask gave a block of rows up after several workers had died over it, perhaps of too little memory; "
-                "give workers more, or make the blocks smaller"
-            ) from error
+            raise CongruenceError(FAILURES[type(error).__name__]) from error
     return found
 
 
