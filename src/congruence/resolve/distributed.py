@@ -56,7 +56,7 @@ class DaskRows:
         self.shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
         self.kept = array.nbytes <= KEPT * _memory()
-        self._array = array.persist() if self.kept else array  # workers forget blocks that nobody holds
+        self._array = _persist([array])[0] if self.kept else array  # workers forget blocks that nobody holds
         self._blocks = list(self._array.to_delayed().ravel())
         self._edges = np.cumsum([0, *array.chunks[0]])
 
@@ -182,30 +182,37 @@ def compute(tasks: list[Any]) -> tuple[Any, ...]:
     """Compute tasks on the cluster that is connected, or on threads."""
     import dask
 
-    # On threads, each task has one; limits that tasks set at the same time would undo each other's.
-    with single_threaded(), _hushed():
-        try:
-            found: tuple[Any, ...] = dask.compute(*tasks)
-        except Exception as error:
-            if type(error).__name__ not in FAILURES:
-                raise
-            raise CongruenceError(FAILURES[type(error).__name__]) from error
+    with _working():
+        found: tuple[Any, ...] = dask.compute(*tasks)
     return found
 
 
 def _persist(tasks: list[Any]) -> list[Any]:
+    """Compute tasks, and leave what they return where it is."""
     import dask
 
-    with single_threaded(), _hushed():
-        return list(dask.persist(*tasks))
+    with _working():
+        kept = list(dask.persist(*tasks))
+        if connected() is not None:
+            from distributed import wait
+
+            wait(kept)  # tasks that come before their rows are there may go to another worker, and the rows after them
+    return kept
 
 
 @contextlib.contextmanager
-def _hushed() -> Iterator[None]:
-    """No warning of a k x k matrix in a graph: sent with it, and not beforehand, it outlives a worker that dies."""
-    with warnings.catch_warnings():
+def _working() -> Iterator[None]:
+    """Inside, dask computes; what it raises where the cluster failed becomes one sentence."""
+    # On threads, each task has one; limits that tasks set at the same time would undo each other's.
+    with single_threaded(), warnings.catch_warnings():
+        # A k x k matrix that is sent with the graph, and not beforehand, outlives a worker that dies.
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        yield
+        try:
+            yield
+        except Exception as error:
+            if type(error).__name__ not in FAILURES:
+                raise
+            raise CongruenceError(FAILURES[type(error).__name__]) from error
 
 
 def whole_rows(X: Any, name: str = "X") -> Any:
