@@ -33,3 +33,12 @@ def test_the_benchmark_of_independent_components_runs(tmp_path):
         rows = list(csv.DictReader(handle))
     assert len(rows) == 3
     assert all(float(row["amari"]) < 0.1 for row in rows)
+
+
+def test_the_benchmark_of_many_rows_runs(tmp_path):
+    pytest.importorskip("distributed")
+    command = [sys.executable, BENCHMARKS / "ica_scaling.py", "--quick", "--out", tmp_path / "rows.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "rows.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["engine"], row["passes"]) for row in rows] == [("one process", "5"), ("dask", "5")]
