@@ -10,6 +10,8 @@ from congruence.tables.parts import read_parts as read_parts
 from congruence.tables.parts import stream_parts as stream_parts
 from congruence.tables.read import SUFFIXES as SUFFIXES
 from congruence.tables.read import read_table as read_table
+from congruence.tables.row_columns import RowColumns as RowColumns
+from congruence.tables.row_columns import read_row_columns as read_row_columns
 from congruence.tables.stream import Stream as Stream
 from congruence.tables.stream import slices as slices
 from congruence.tables.stream import stream_table as stream_table

@@ -63,6 +63,11 @@ def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]
 
 def read_arrow(path: Path, select: Selection) -> Table:
     """Map an Arrow IPC file (which a feather file is) or stream into memory."""
+    return table_from_arrow(path, select, open_arrow(path))
+
+
+def open_arrow(path: Path) -> Any:
+    """The arrow table of an Arrow IPC file or stream, checked."""
     import pyarrow as pa
 
     with reading(path):
@@ -72,7 +77,7 @@ def read_arrow(path: Path, select: Selection) -> Table:
         source.seek(0)
         table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
         table.validate(full=True)  # offsets are used unchecked below, and a wrong one would end the process
-    return table_from_arrow(path, select, table)
+    return table
 
 
 def table_from_arrow(path: Path, select: Selection, table: Any, described: Mapping[str, str] | None = None) -> Table:
@@ -166,8 +171,8 @@ class Beside:
     def finish(self) -> dict[str, Any]:
         """The ids and metadata as a table takes them."""
         with reading(self.path):  # text that is not UTF-8
-            ids = None if self.columns.id is None else _plain(self.path, self.parts[self.columns.id])
-            metadata = {name: _plain(self.path, self.parts[name]) for name in self.columns.metadata}
+            ids = None if self.columns.id is None else plain_column(self.path, self.parts[self.columns.id])
+            metadata = {name: plain_column(self.path, self.parts[name]) for name in self.columns.metadata}
         return {"ids": ids, "metadata": metadata}
 
 
@@ -189,7 +194,7 @@ def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
         yield from batches
 
 
-def _plain(path: Path, parts: list[Any]) -> Array:
+def plain_column(path: Path, parts: list[Any]) -> Array:
     """Return a column as numpy: numbers, bools, times, or text with None where it is missing."""
     import pyarrow as pa
 
