@@ -30,6 +30,7 @@ _HOMES = {
     "load_translator": "congruence.align.translate",
     "read_table": "congruence.tables",
     "translate": "congruence.align.translate",
+    "write_evaluation_report": "congruence.report",
     "write_report": "congruence.report",
     "write_resolution_report": "congruence.report",
     "write_table": "congruence.tables",
@@ -54,6 +55,7 @@ __all__ = [
     "load_translator",
     "read_table",
     "translate",
+    "write_evaluation_report",
     "write_report",
     "write_resolution_report",
     "write_table",
@@ -68,7 +70,12 @@ if TYPE_CHECKING:
     from congruence.align.translate import load_translator, translate
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
-    from congruence.report import write_report, write_resolution_report, write_translation_report
+    from congruence.report import (
+        write_evaluation_report,
+        write_report,
+        write_resolution_report,
+        write_translation_report,
+    )
     from congruence.resolve.ica import ICA, load_ica
     from congruence.resolve.stability import component_stability
     from congruence.resolve.whitener import Whitener
