@@ -86,7 +86,7 @@ def _strips(axes: Any, code: Any, factor: Any, values: Any, levels: Sequence[str
 
 def _level(value: float, levels: Sequence[str]) -> str:
     place = int(value)
-    return levels[place] if levels and value == place and 0 <= place < len(levels) else number(float(value))
+    return levels[place] if levels and value == place and 0 <= place < len(levels) else f"{value:g}".replace("-", "−")
 
 
 def _quiet(axes: Any, stripped: bool) -> None:

@@ -17,7 +17,7 @@ from congruence.report.matrices import heat_tables
 from congruence.report.moved import Cell
 from congruence.report.page import fill
 from congruence.report.questions import FAMILIES, SCORES
-from congruence.report.words import count, number, ordered
+from congruence.report.words import count, number, ordered, sentence
 
 if TYPE_CHECKING:
     from congruence.evaluate.evaluation import Evaluation, FactorRow, Score
@@ -43,6 +43,7 @@ def render_evaluation(result: Evaluation) -> str:
         "evaluation.html.j2",
         result=result,
         status=_status(result, own),
+        is_measured=_is_measured(result),
         lead=lead_sentence(result, own),
         told=missing_sentences(result),
         shared=shared_sentence(result, own),
@@ -56,7 +57,7 @@ def render_evaluation(result: Evaluation) -> str:
         undrawn=len(result.factors) - len(drawn) if len(result.factors) > DRAWN_FACTORS else 0,
         structural=_structural(result),
         sensitivity=_sensitivity(result),
-        notes_on=list(result.notes),
+        notes_on=[sentence(note) for note in result.notes],
         ahead=int(AHEAD),
         least=LEAST,
         command=result.settings.get("command"),
@@ -100,15 +101,14 @@ def lead_sentence(result: Evaluation, own: dict[str, str]) -> str:
         return "Nothing can be said: no factor could be measured."
     if k == 1:
         return f"The factor has {'a' if own else 'no'} code that tells of it."
-    who = {0: "None", k: "All"}.get(len(own), str(len(own)))
-    one = len(own) == 1 or not own
-    return f"{who} of {k} factors {'has a code of its' if one else 'have a code of their'} own."
+    who = {0: f"None of {k}", k: f"All {k}"}.get(len(own), f"{len(own)} of {k}")
+    return f"{who} factors {'has a code of its' if len(own) < 2 else 'have a code of their'} own."
 
 
 def missing_sentences(result: Evaluation) -> list[str]:
     """Which factors no code explains, and which codes explain nothing."""
     if not _is_measured(result):
-        return sorted({score.reason for score in result.scores if score.reason}, key=len)[:1]
+        return [sentence(score.reason) for score in result.scores if score.reason][:1]
     lost, idle = result.unexplained, result.idle
     sentences = [
         f"The codes tell nothing of {_names(lost)}." if lost else "The codes tell of every factor more than chance.",
@@ -145,7 +145,7 @@ def _score(score: Score) -> dict[str, Any]:
         "interval": f"{_three(score.low)} to {_three(score.high)}" if known else "",
         "chance": Cell(_three(score.chance), _sorted(score.chance), beats),
         "bar": gauge(score),
-        "reason": score.reason,
+        "reason": sentence(score.reason),
         "better": "higher" if score.direction.startswith("higher") else "lower",
     }
 
@@ -154,10 +154,10 @@ def _factor(row: FactorRow, own: dict[str, str]) -> dict[str, Any]:
     code = own.get(row.factor)
     return {
         "name": row.factor,
-        "state": "nothing tells of it" if not row.explained else f"own code: {code}" if code else "shared codes",
+        "state": "no code" if not row.explained else "shared codes" if code is None else "its own code",
         "kind": row.kind,
         "levels": row.levels,
-        "code": row.code,
+        "code": code or row.code,
         "cells": [Cell(_three(x), _sorted(x)) for x in (row.share, row.second, row.linear, row.nonlinear)],
     }
 
@@ -182,8 +182,8 @@ def _structural(result: Evaluation) -> dict[str, Any] | None:
     return {
         "groups": groups,
         "figure": groups_ladder(near.groups, key=f"structural {result.name!r}", about=about) if groups else "",
-        "reason": next(iter(near.reasons.values()), ""),
-        "notes": [note for note in near.notes if note not in result.notes],
+        "reason": sentence(next(iter(near.reasons.values()), "")),
+        "notes": [sentence(note) for note in near.notes if note not in result.notes],
     }
 
 

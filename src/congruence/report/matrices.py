@@ -20,8 +20,8 @@ STRIP_CELLS = 3000  # of one strip, about 100 bytes each
 LETTERS = 20  # of a name
 
 KINDS = {  # what a matrix is called, and what a cell of it says
-    "nmi": ("Information", "share of the factor that the code tells, from 0 to 1"),
-    "importance": ("Importance", "how much trees used the code for the factor; rows sum to 1"),
+    "nmi": ("Information", "Share of the factor that the code tells, from 0 to 1"),
+    "importance": ("Importance", "How much trees used the code for the factor; rows sum to 1"),
     "correlation": ("Correlation", "Pearson correlation of code and factor, from −1 to 1"),
 }
 
@@ -86,9 +86,8 @@ def _short(value: float, digits: int = 2) -> str:
 
 
 def _tint(value: float) -> float:
-    """As strong as in the heat map of a comparison, so that ink stays readable on it; none for what is nearly 0."""
-    size = min(abs(value), 1.0)
-    return round(0.12 + 0.78 * size, 2) if size >= 0.005 else 0.0
+    """At most as strong as in the heat map of a comparison, so that ink stays readable on it."""
+    return 0.0 if math.isnan(value) else round(0.9 * min(abs(value), 1.0), 2)
 
 
 def _strip(matrix: Any, factors: Sequence[str], codes: Sequence[str], what: str) -> str:
