@@ -53,6 +53,7 @@ def _column(factor: Factor) -> tuple[Float, list[str]]:
     if factor.kind == "circular":
         return factor.coordinates(), [f"{factor.name} (cos)", f"{factor.name} (sin)"]
     if has_no_order(factor):
-        levels = factor.levels or tuple(f"{value:g}" for value in np.unique(factor.values))
+        there = np.unique(factor.values)  # of some rows these may be fewer than all levels
+        levels = [factor.levels[int(value)] if factor.levels else f"{value:g}" for value in there]
         return factor.coordinates(), [f"{factor.name}={level}" for level in levels[1:]]
     return factor.values[:, None], [factor.name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,13 @@ class Factor:
     levels: tuple[str, ...] = ()  # of a factor given as words: what each number stands for
     period: float = math.nan  # of a circular factor
     note: str = ""  # how the kind was chosen, where it was not given
+    classes: bool | None = None  # whether the values are classes, where more rows than these have decided that
 
     @property
     def is_discrete(self) -> bool:
         """Whether the values are classes: categorical, or ordinal (or circular) with few distinct values."""
+        if self.classes is not None:
+            return self.classes
         return self.kind == "categorical" or (self.kind != "continuous" and is_low(self.values))
 
     @property
@@ -61,8 +64,8 @@ class Factor:
         return self.values[:, None]
 
     def take(self, index: Array) -> Factor:
-        """The same factor of some of the rows."""
-        return Factor(self.name, self.kind, self.values[index], self.levels, self.period, self.note)
+        """The same factor of some of the rows; what were classes among all rows are classes among these."""
+        return replace(self, values=self.values[index], classes=self.is_discrete)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,7 @@ def regression(
     kinds: Any = "auto",
     nonlinear: str = "boosting",
     folds: int = 5,
+    cluster: Any = None,
     seed: int = 0,
 ) -> Regression:
     """Regress every factor on all codes, in turn without each fold, and score the folds.
@@ -69,6 +70,8 @@ def regression(
         (penalty 1, width 1/L, on at most 4000 rows).
     folds : int
         Parts that are held out in turn.
+    cluster : (n,), optional
+        Which rows belong together: they are held out together.
     seed : int
         Of the folds and of the boosting.
 
@@ -88,7 +91,7 @@ def regression(
         reasons = dict.fromkeys(("r2_linear", "r2_nonlinear"), NO_FACTORS)
         return Regression((), none, none, none, nan, nan, nan, reasons, notes)
 
-    parts = protocol(len(z), folds=folds, nulls=0, bootstrap=0, seed=seed).folds
+    parts = protocol(len(z), folds=folds, nulls=0, bootstrap=0, cluster=cluster, seed=seed).folds
     targets = [_target(factor) for factor in s]
     linear = np.array([_held_out(_linear, z, y, parts) for y in targets])
     inside = np.array([_r2(y, _linear(standardised(z), y, standardised(z))) for y in targets])

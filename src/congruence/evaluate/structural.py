@@ -57,6 +57,7 @@ def structural_nearness(
     folds: int = 5,
     nulls: int = 20,
     bootstrap: int = 200,
+    cluster: Any = None,
     seed: int = 0,
 ) -> StructuralNearness:
     """Carry the codes onto the factors by the best map h of each group, and measure |h(code) - factor|.
@@ -82,6 +83,8 @@ def structural_nearness(
         Bring codes and coordinates to unit variance (by all rows); False leaves the units to you.
     folds, nulls, bootstrap : int
         As in `congruence.compare`.
+    cluster : (n,), optional
+        Which rows belong together: they are held out, drawn and paired anew together.
     seed : int
         Of the folds, the null and the interval.
 
@@ -110,7 +113,7 @@ def structural_nearness(
         Rows(standardised(z) if standardise else z),
         Rows(standardised(table.values) if standardise else table.values),
     )
-    plan = protocol(x.n, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
+    plan = protocol(x.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=cluster, seed=seed)
     sums = pair_sums(run_sums(x, plan.folds), run_sums(y, plan.folds))
     diameter = rows_diameter(y).value
     near, maps = measure(sums, {group: partial(fit_onto, group=group) for group in wanted}, diameter, plan)

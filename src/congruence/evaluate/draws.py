@@ -1,0 +1,99 @@
+"""Rows drawn anew: parts of the rows for an interval, and false pairings for the level of chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, to_numpy
+from congruence.errors import InputError
+from congruence.maps.nearness import repairing
+
+MOST_ROWS = 2500  # of a part; more tell hardly more of how much a score varies
+FEWEST_ROWS = 20  # below which halves say nothing
+QUANTILES = (0.05, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Which rows to score again; n rows in clusters, or each by itself."""
+
+    parts: tuple[Array, ...]  # row numbers of each part, in order
+    repairings: tuple[Array, ...]  # each (n,): the row whose factors each row gets
+
+
+def units_of(cluster: Any, n: int) -> Array | None:
+    """The number of the cluster of each row, shape (n,); None where there are no clusters."""
+    if cluster is None:
+        return None
+    labels = to_numpy(cluster)
+    if labels.shape != (n,):
+        raise InputError(f"cluster must name the cluster of each of {n} rows, but has shape {labels.shape}")
+    unit = np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)[1].reshape(-1)
+    if not unit.any():
+        raise InputError("all rows belong to one cluster, so no part of them can be drawn; cluster by something finer")
+    return unit
+
+
+def draw_rows(n: int, unit: Array | None, *, parts: int, repairings: int, seed: int) -> Draws:
+    """Draw parts of the rows, each of half of them or `MOST_ROWS`, without replacement; and false pairings.
+
+    Clusters are drawn whole. They are paired whole where all have the same size, otherwise rows get the factors of
+    rows of other clusters.
+    """
+    ones, others = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
+    least = min(n // 2, MOST_ROWS)
+    return Draws(
+        tuple(_part(n, unit, least, ones) for _ in range(parts if n >= FEWEST_ROWS else 0)),
+        tuple(_repairing(n, unit, others) for _ in range(repairings)),
+    )
+
+
+def _part(n: int, unit: Array | None, least: int, rng: np.random.Generator) -> Array:
+    if unit is None:
+        return np.sort(rng.permutation(n)[:least])
+    sizes = np.bincount(unit)
+    order = rng.permutation(len(sizes))
+    count = 1 + int(np.searchsorted(np.cumsum(sizes[order]), least))
+    return np.flatnonzero(np.isin(unit, order[: min(count, len(sizes) - 1)]))
+
+
+def _repairing(n: int, unit: Array | None, rng: np.random.Generator) -> Array:
+    if unit is None:
+        return rng.permutation(n)
+    sizes = np.bincount(unit)
+    if (sizes == sizes[0]).all():
+        rows = np.argsort(unit, kind="stable").reshape(len(sizes), -1)
+        partner = np.empty(n, dtype=int)
+        ring = rng.permutation(len(sizes))
+        partner[rows[ring]] = rows[np.roll(ring, 1)]  # one cycle: no cluster keeps its factors
+        return partner
+    return repairing([], unit, True, rng)
+
+
+def held_rows(unit: Array, share: float, seed: int) -> Array:
+    """Rows of whole clusters to be judged on: about this share, at least one cluster and never all."""
+    sizes = np.bincount(unit)
+    order = np.random.default_rng([seed, 3]).permutation(np.flatnonzero(sizes))
+    count = 1 + int(np.searchsorted(np.cumsum(sizes[order]), share * len(unit)))
+    return np.flatnonzero(np.isin(unit, order[: max(1, min(count, len(order) - 1))]))
+
+
+def interval(value: float, scores: Float, sizes: Float, n: int, bounds: tuple[float, float]) -> tuple[float, float]:
+    """The 90 % interval of a score of n rows, from its scores (r,) on r parts of these sizes (r,).
+
+    Rows drawn with replacement repeat, which breaks estimates from near neighbours, so parts are drawn without. The
+    score of a part of m rows varies around the mean of such scores sqrt((n - m) / m) times as much as that of all rows
+    around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The deviations, brought to the size of all
+    rows, are put around the value, not around the mean of the parts, whose scores are biased by having fewer rows.
+    NaN where fewer than half of the parts have a score.
+    """
+    good = np.isfinite(scores)
+    if not math.isfinite(value) or good.sum() < max(2, len(scores) / 2):
+        return math.nan, math.nan
+    deviations = (scores[good].mean() - scores[good]) * np.sqrt(sizes[good] / (n - sizes[good]))
+    low, high = value + np.quantile(deviations, QUANTILES)
+    return float(np.clip(low, *bounds)), float(np.clip(high, *bounds))
