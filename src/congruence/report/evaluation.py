@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 AHEAD = 3.0  # a code is a factor's own if it tells so many times as much of it as of any other factor
 LEAST = 0.1  # and at least so much
 LISTED = 12  # names in a sentence
+READOUTS = {"linear": "R², linear", "nonlinear": "R², any"}  # of all codes together, shown where they were asked for
 STATUS = {True: "holds", False: "fails"}
 
 
@@ -39,6 +40,7 @@ def render_evaluation(result: Evaluation) -> str:
     own = own_codes(result)
     settings = {name: value for name, value in result.settings.items() if name != "command"}
     drawn = against_best(result)
+    readouts = [name for name in READOUTS if any(math.isfinite(getattr(row, name)) for row in result.per_factor)]
     return fill(
         "evaluation.html.j2",
         result=result,
@@ -51,13 +53,14 @@ def render_evaluation(result: Evaluation) -> str:
         with_intervals=any(math.isfinite(score.low) for score in result.scores),
         families=[FAMILIES.get(name, (name, "")) for name in dict.fromkeys(one.metric for one in result.scores)],
         heats=heat_tables(result),
-        factor_rows=[_factor(row, own) for row in result.per_factor],
+        factor_rows=[_factor(row, own, readouts) for row in result.per_factor],
+        readouts=[READOUTS[name] for name in readouts],
         code_rows=[_code(row, own) for row in result.per_code],
         drawn=drawn,
         undrawn=len(result.factors) - len(drawn) if len(result.factors) > DRAWN_FACTORS else 0,
         structural=_structural(result),
         sensitivity=_sensitivity(result),
-        notes_on=[sentence(note) for note in result.notes],
+        notes_on=list(result.notes),
         ahead=int(AHEAD),
         least=LEAST,
         command=result.settings.get("command"),
@@ -150,15 +153,16 @@ def _score(score: Score) -> dict[str, Any]:
     }
 
 
-def _factor(row: FactorRow, own: dict[str, str]) -> dict[str, Any]:
+def _factor(row: FactorRow, own: dict[str, str], readouts: Sequence[str]) -> dict[str, Any]:
     code = own.get(row.factor)
+    numbers = [row.share, row.second, *(getattr(row, name) for name in readouts)]
     return {
         "name": row.factor,
         "state": "no code" if not row.explained else "shared codes" if code is None else "its own code",
         "kind": row.kind,
         "levels": row.levels,
         "code": code or row.code,
-        "cells": [Cell(_three(x), _sorted(x)) for x in (row.share, row.second, row.linear, row.nonlinear)],
+        "cells": [Cell(_three(x), _sorted(x)) for x in numbers],
     }
 
 
@@ -183,7 +187,6 @@ def _structural(result: Evaluation) -> dict[str, Any] | None:
         "groups": groups,
         "figure": groups_ladder(near.groups, key=f"structural {result.name!r}", about=about) if groups else "",
         "reason": sentence(next(iter(near.reasons.values()), "")),
-        "notes": [sentence(note) for note in near.notes if note not in result.notes],
     }
 
 
@@ -203,8 +206,8 @@ def _plain(value: float) -> Cell:
 def _three(value: float) -> str:
     if not math.isfinite(value) or abs(value) >= 100:
         return number(value)
-    text = f"{value:.3f}"
-    return text.replace("-", "−") if float(text) else "0.000"
+    text = f"{value:.3f}" if value == 0 or abs(value) >= 0.0005 else number(value, 1)
+    return text.replace("-", "−")
 
 
 def _sorted(value: float) -> float | str:

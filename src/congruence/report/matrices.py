@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TABLE_CODES = 16  # with numbers; more are shown as colours alone
 STRIP_CELLS = 3000  # of one strip, about 100 bytes each
-LETTERS = 20  # of a name
+LETTERS = {"factor": 20, "code": 14}  # of a name
 
 KINDS = {  # what a matrix is called, and what a cell of it says
     "nmi": ("Information", "Share of the factor that the code tells, from 0 to 1"),
@@ -71,7 +71,9 @@ def _table(name: str, matrix: Any, result: Evaluation) -> HeatTable:
     many = len(codes) > TABLE_CODES
     shown = min(len(codes), max(TABLE_CODES, STRIP_CELLS // max(len(matrix), 1))) if many else 0
     strip = _strip(matrix[:, :shown], result.factors, codes[:shown], called) if many else ""
-    return HeatTable(called, meaning, tuple(zip(elided(first, LETTERS), first, strict=True)), rows, strip, shown)
+    return HeatTable(
+        called, meaning, tuple(zip(elided(first, LETTERS["code"]), first, strict=True)), rows, strip, shown
+    )
 
 
 def _cell(value: float, factor: str, code: str) -> HeatCell:
@@ -100,7 +102,7 @@ def _strip(matrix: Any, factors: Sequence[str], codes: Sequence[str], what: str)
     ]
     for i, (factor, row) in enumerate(zip(factors, matrix, strict=True)):
         middle = above + tall * (i + 0.5)
-        label = html.escape(elided([factor], LETTERS)[0])
+        label = html.escape(elided([factor], LETTERS["factor"])[0])
         parts.append(f'<text x="{left - 8:g}" y="{middle + 4.5:g}" text-anchor="end">{label}</text>')
         parts += [
             _rect(left + side * j, middle - tall / 2, side, tall, row[j], factor, codes[j]) for j in range(len(row))
@@ -115,7 +117,7 @@ def _strip(matrix: Any, factors: Sequence[str], codes: Sequence[str], what: str)
 
 def _marked(codes: Sequence[str], side: float) -> list[tuple[int, str]]:
     """The codes whose names fit above the strip."""
-    short = elided(codes, LETTERS)
+    short = elided(codes, LETTERS["code"])
     every = max(1, math.ceil((8 * max(len(name) for name in short) + 12) / side))
     return [(j, short[j]) for j in range(0, len(codes), every)]
 
