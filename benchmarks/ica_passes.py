@@ -127,7 +127,8 @@ def picture(rows, path):
                 r for r in rows if (int(r["n"]), int(r["d"]), r["method"]) == (n, d, method) and int(r["seed"]) == 0
             ]
             at, size = [int(row["pass"]) for row in chosen], [float(row["firm"]) for row in chosen]
-            panel.semilogy(at, np.maximum(size, 1e-5), color=f"C{i}", label=NAMES[method], linewidth=1.3)
+            size = np.where(np.array(size) > 0, np.maximum(size, 1e-5), np.nan)  # at first all are noise
+            panel.semilogy(at, size, color=f"C{i}", label=NAMES[method], linewidth=1.3)
         panel.set(title=f"{n:,} x {d}", xlabel="passes over the rows")
     panels[0, 0].set_ylabel("largest gradient, relative")
     panels[0, -1].legend(fontsize=7)

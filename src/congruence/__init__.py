@@ -1,7 +1,8 @@
 """congruence: is a learned representation identifiable?
 
 Two figures are congruent when a rigid motion carries one onto the other. `compare` asks that of embeddings: did
-retraining only rotate them, or did they really change, and by how much?
+retraining only rotate them, or did they really change, and by how much? `evaluate_codes` asks whether learned codes are
+the true factors.
 
 Names are loaded when first used, so that ``import congruence`` stays light.
 """
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Aligner": "congruence.align.aligner",
     "Comparison": "congruence.align.comparison",
+    "Evaluation": "congruence.evaluate.evaluation",
     "ICA": "congruence.resolve.ica",
     "Map": "congruence.maps.groups",
     "Table": "congruence.tables",
@@ -24,7 +26,9 @@ _HOMES = {
     "component_stability": "congruence.resolve.stability",
     "consensus": "congruence.align.consensus",
     "diameter": "congruence.maps.diameter",
+    "evaluate_codes": "congruence.evaluate.suite",
     "fit_map": "congruence.maps.groups",
+    "infomec": "congruence.evaluate.infomec",
     "load_ica": "congruence.resolve.ica",
     "load_map": "congruence.maps.groups",
     "load_translator": "congruence.align.translate",
@@ -41,6 +45,7 @@ __all__ = [
     "ICA",
     "Aligner",
     "Comparison",
+    "Evaluation",
     "Map",
     "Table",
     "Whitener",
@@ -49,7 +54,9 @@ __all__ = [
     "component_stability",
     "consensus",
     "diameter",
+    "evaluate_codes",
     "fit_map",
+    "infomec",
     "load_ica",
     "load_map",
     "load_translator",
@@ -68,6 +75,9 @@ if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
     from congruence.align.consensus import consensus
     from congruence.align.translate import load_translator, translate
+    from congruence.evaluate.evaluation import Evaluation
+    from congruence.evaluate.infomec import infomec
+    from congruence.evaluate.suite import evaluate_codes
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
     from congruence.report import (

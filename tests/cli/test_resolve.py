@@ -70,6 +70,35 @@ def test_a_model_is_applied_and_undone(folder, capsys):
     assert_allclose(back.values, given.values, atol=1e-4)
 
 
+def test_several_files_are_one_table(folder, capsys):
+    whole = pq.read_table("e.parquet")
+    for i in range(3):
+        pq.write_table(whole[300 * i : 300 * (i + 1)], f"part-{i}.parquet", row_group_size=100)
+    parts = [f"part-{i}.parquet" for i in range(3)]
+    model = ["--model", "m.safetensors", "--rows", "auto"]
+    _, table, _ = run(capsys, "e.parquet", *QUICK, "--out", "whole.parquet", *model)
+    for name, given in (("pattern", ["part-*.parquet"]), ("listed", parts)):
+        code, out, _ = run(capsys, *given, *QUICK, "--out", f"{name}.parquet", "--rows", "auto")
+        assert (code, out.splitlines()[:2]) == (0, table.splitlines()[:2])
+        assert pq.read_table(f"{name}.parquet").equals(pq.read_table("whole.parquet"))
+    for more in ([], ["--drop-missing"]):
+        arguments = ["--apply", "m.safetensors", "--out", "applied.parquet", *more]
+        code, _, err = run(capsys, "part-?.parquet", *QUICK, *arguments)
+        assert (code, err) == (0, "900 rows resolved: applied.parquet\n")
+        assert_allclose(read_table("applied.parquet").values, read_table("whole.parquet").values, atol=1e-5)
+
+
+def test_missing_values_are_counted_in_the_file_they_are_in(folder, capsys):
+    run(capsys, "e.npy", "--model", "m.safetensors", "-q")
+    x = np.load("e.npy")
+    np.save("p0.npy", x[:500])
+    x[612, 1] = np.nan
+    np.save("p1.npy", x[500:])
+    code, _, err = run(capsys, "p*.npy", "--apply", "m.safetensors", "--out", "c.npy")
+    assert code == 2
+    assert "p1.npy has NaN or infinite values (row 112)" in err
+
+
 def test_columns_are_found_by_name_whatever_their_order(folder, capsys):
     run(capsys, "e.parquet", *QUICK, "--out", "c.parquet", "--model", "m.safetensors", "-q")
     table = pq.read_table("e.parquet")
@@ -198,6 +227,10 @@ def test_ids_need_not_be_unique(folder, capsys):
     ("arguments", "message"),
     [
         (["absent.npy"], "absent.npy"),
+        (["absent*.npy"], "no file matches absent*.npy"),
+        (["e.npy", "narrow.npy"], "narrow.npy does not have the columns of e.npy: it has 4 columns instead of 7"),
+        (["e.npy", "e.parquet"], "files of one table must be of one format, but e.npy and e.parquet differ"),
+        (["e.npy", "narrow.npy", "--out", "narrow.npy"], "would overwrite the input narrow.npy"),
         (["e.npy", "--out", "e.npy"], "would overwrite the input e.npy"),
         (["e.npy", "--out", "c.txt"], "the suffix '.txt' is not one of"),
         (["e.parquet", *QUICK, "--out", "c.npy"], ".npy would lose the ids or metadata; use .parquet"),

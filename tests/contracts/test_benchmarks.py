@@ -64,3 +64,12 @@ def test_the_benchmark_of_dci_runs_and_both_models_rank_the_codes_alike(tmp_path
     for model in ("boosting", "lightgbm"):
         scores = [float(row[f"{model}_disentanglement"]) for row in rows]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_the_benchmark_of_many_rows_runs(tmp_path):
+    pytest.importorskip("distributed")
+    command = [sys.executable, BENCHMARKS / "ica_scaling.py", "--quick", "--out", tmp_path / "rows.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "rows.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["engine"], row["passes"]) for row in rows] == [("one process", "5"), ("dask", "5")]

@@ -110,7 +110,10 @@ def test_what_cannot_be_scored_says_why(score, rng):
     assert "no factor varies" in score(codes, np.ones((60, 2)), **SMALL).reasons[name]
     names = np.array([f"row{i}" for i in range(60)])
     lonely = score(codes, {"a": rng.integers(2, size=60), "id": names}, **SMALL)
-    assert "id was left out: no two rows share a value." in lonely.notes
+    assert "id was left out: every row is a class of its own." in lonely.notes
+    assert "only one factor" in lonely.reasons[name]
+    few = score(codes[:3], {"a": [0.0, 0.5, 1.0], "b": [1.0, 0.0, 0.5]}, **SMALL)
+    assert "a, b was left out: no two rows share a value." in few.notes
     with pytest.raises(InputError, match="batch must be a whole number of at least 2, not 1"):
         score(codes, codes, batch=1)
     with pytest.raises(InputError, match="points must be a whole number of at least 1, not 0"):

@@ -305,13 +305,18 @@ def test_a_worker_that_dies_costs_time_and_not_the_answer(x, client, monkeypatch
     assert_same_fit(found, ICA(random_state=0).fit(x))
 
 
-def test_a_block_that_kills_its_workers_is_told_of(monkeypatch):
-    class KilledWorker(Exception):  # noqa: N818
-        pass
-
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("KilledWorker", "several workers had died"),
+        ("FutureCancelledError", "the dask scheduler was lost"),
+        ("CancelledError", "the dask scheduler was lost"),
+    ],
+)
+def test_what_the_cluster_gave_up_is_told_of(name, message, monkeypatch):
     def fail(*tasks):
-        raise KilledWorker
+        raise type(name, (Exception,), {})
 
     monkeypatch.setattr("dask.compute", fail)
-    with pytest.raises(CongruenceError, match="several workers had died"):
+    with pytest.raises(CongruenceError, match=message):
         distributed.compute([])

@@ -260,6 +260,17 @@ def test_chunks_maps_and_files_give_the_same_components(mixture, tmp_path):
         assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
+def test_files_that_match_a_pattern_are_one_table(mixture, tmp_path):
+    x = mixture[1]
+    for i, part in enumerate(np.array_split(x, 3)):
+        np.save(tmp_path / f"part-{i}.npy", part)
+    whole, parts = ICA(random_state=0).fit(x), ICA(random_state=0).fit(f"{tmp_path}/part-*.npy")
+    assert_array_equal(parts.components_, whole.components_)
+    assert_array_equal(parts.transform(tmp_path / "part-*.npy"), whole.transform(x))
+    with pytest.raises(InputError, match=r"no file matches .*other-\*.npy"):
+        ICA().fit(tmp_path / "other-*.npy")
+
+
 def test_files_with_other_columns_are_refused(mixture, tmp_path):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(mixture[1], columns=list("abcdef"))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, finite_rows, listing, to_numpy
+from congruence.arrays import Array, as_matrix, finite_rows, is_dask, listing, to_numpy
 from congruence.errors import InputError
+from congruence.resolve.distributed import spilled
 from congruence.tables import Joined, Table, join_tables, read_table, unique_names
 from congruence.tables.spill import take_rows
 
@@ -33,6 +34,8 @@ class Inputs:
 def gather(runs: Mapping[str, Any] | Sequence[Any], cluster: Any, drop_missing: bool, labels: Any = None) -> Inputs:
     """Read, check and pair the runs; `cluster` and `labels` are metadata columns of tables, or arrays beside arrays."""
     names, given = _named(runs)
+    # Re-pairings put rows of one run beside any rows of another, so what workers hold is brought here once.
+    given = [_here(name, run) for name, run in zip(names, given, strict=True)]
     if any(isinstance(run, str | Path | Table) for run in given):
         return _from_tables(names, given, cluster, drop_missing, labels)
     return _from_arrays(names, given, cluster, drop_missing, labels)
@@ -51,6 +54,13 @@ def _named(runs: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[Any
     if len(set(names)) < len(names):
         raise InputError(f"runs must have different names, but are called {', '.join(names)}")
     return names, given
+
+
+def _here(name: str, run: Any) -> Any:
+    """A run whose rows are a dask array, in memory or in a temporary file; any other run as it is."""
+    if isinstance(run, Table) and is_dask(run.values):
+        return replace(run, values=spilled(run.values, name))
+    return spilled(run, name) if is_dask(run) else run
 
 
 def _names(given: list[Any]) -> list[str]:

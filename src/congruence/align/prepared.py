@@ -14,6 +14,7 @@ from congruence.maps.diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
 from congruence.maps.sums import RunSums, run_sums
 from congruence.resolve.unmix import Unmixing, unmix
+from congruence.tables.spill import room_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +61,12 @@ class PreparedRun:
     def components(self) -> PreparedRun:
         """The run in the coordinates of its independent components."""
         ica = self.unmixing(None)
-        parts = [to_numpy(self.rows.take(p)) @ ica.unmixing.T for p in row_chunks(self.rows.n, self.rows.d)]
-        rows = Rows(np.concatenate(parts), self.rows.device)
-        return PreparedRun(f"components of {self.name}", rows, run_sums(rows, self.sums.folds), self.seed)
+        name = f"components of {self.name}"
+        found = room_for((self.rows.n, ica.k), np.float64, name)  # in a file where there are many rows
+        for part in row_chunks(self.rows.n, self.rows.d):
+            found[part] = to_numpy(self.rows.take(part)) @ ica.unmixing.T
+        rows = Rows(found, self.rows.device)
+        return PreparedRun(name, rows, run_sums(rows, self.sums.folds), self.seed)
 
     @cached_property
     def dead(self) -> int:

@@ -16,6 +16,7 @@ from congruence import __version__
 from congruence.cli import translate
 from congruence.cli.compare import compare
 from congruence.cli.demo import demo
+from congruence.cli.evaluate import evaluate
 from congruence.cli.reproduce import reproduce
 from congruence.cli.resolve import resolve
 from congruence.errors import CongruenceError
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command()(compare)
 app.command()(resolve)
 app.add_typer(translate.app, name="translate")
+app.command()(evaluate)
 app.command()(reproduce)
 app.command()(demo)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def apply_components(
-    file: Path,
+    paths: list[str],
     model: Path,
     out: Path | None,
     *,
@@ -25,25 +25,37 @@ def apply_components(
     drop_missing: bool,
     quiet: bool,
     wishes: dict[str, str | None],
+    lazily: bool = False,
 ) -> None:
-    """Write the components of the rows of `file`, or with `inverse` the rows of which it holds the components."""
+    """Write the components of the rows of files, or with `inverse` the rows of which they hold the components.
+
+    With `lazily`, blocks of rows are read and mapped by dask workers.
+    """
     from congruence.resolve.ica import load_ica
-    from congruence.tables import Stream, finite_table, slices, stream_table
 
     if out is None:
         raise InputError("--apply needs --out, the file that the components go to")
-    given.check_outputs({}, [file, model], tables={"out": out})
+    given.check_outputs({}, [*paths, model], tables={"out": out})
     ica = load_ica(model)
-    asked: dict[str, Any] = {name: value for name, value in wishes.items() if value is not None}
-    given.check_honoured([file], [name for name in asked if name != "id"])
-    stream = stream_table(file, **asked)
-    if drop_missing:  # how many rows are left must be known before the first is written
-        table = finite_table(given.read_tables([file], [file.name], **wishes)[0], drop_missing=True)
-        stream = Stream(table.n, slices(table))
     with progress_bar(shown=not quiet) as progress:
-        n = write_mapped(stream, ica, out, inverse=inverse, id=wishes["id"], progress=progress)
+        options: dict[str, Any] = {"inverse": inverse, "id": wishes["id"], "progress": progress}
+        if lazily:
+            n = write_computed(given.read_as_one(paths, True, **wishes), ica, out, **options)
+        else:
+            n = write_mapped(_stream(paths, drop_missing, wishes), ica, out, **options)
     if not quiet:
         say(f"{n} rows {'led back to embeddings' if inverse else 'resolved'}: {out}")
+
+
+def _stream(paths: list[str], drop_missing: bool, wishes: dict[str, str | None]) -> Stream:
+    from congruence.tables import Stream, finite_table, slices, stream_parts
+
+    if drop_missing:  # how many rows are left must be known before the first is written
+        table = finite_table(given.read_as_one(paths, **wishes), drop_missing=True)
+        return Stream(table.n, slices(table))
+    asked = {name: value for name, value in wishes.items() if value is not None}
+    given.check_honoured(paths, [name for name in asked if name != "id"])
+    return stream_parts(paths, **asked)
 
 
 def write_mapped(
@@ -59,21 +71,29 @@ def write_mapped(
     return stream.n
 
 
-def write_computed(table: Table, ica: ICA, out: Path, *, id: str | None, progress: Progress) -> None:
-    """Write the components of a table whose values are a dask array, block by block as workers have computed them."""
+def write_computed(
+    table: Table, ica: ICA, out: Path, *, inverse: bool = False, id: str | None, progress: Progress
+) -> int:
+    """The same for a table whose values are a dask array, block by block as workers have computed them."""
     from congruence.resolve.distributed import computed_blocks
-    from congruence.tables import Stream, write_stream
+    from congruence.tables import Stream, check_table_path, write_stream
 
-    names = tuple(f"ica{i}" for i in range(len(ica.components_)))
+    known, k = getattr(ica, "feature_names_in_", None), len(ica.components_)
+    _check_columns(table, known, k if inverse else ica.n_features_in_, inverse)
+    check_table_path(out, table)
+    mapped = ica.inverse_transform(table.values) if inverse else ica.transform(_in_order(table, known))
+    given_names = known if inverse else [f"ica{i}" for i in range(k)]
+    names = None if given_names is None else tuple(given_names)
 
     def chunks() -> Iterator[Table]:
-        for part, rows in computed_blocks(ica.transform(table.values)):
+        for part, rows in computed_blocks(mapped):
             progress(f"writing {out.name}", part.stop, table.n)
             ids = None if table.ids is None else table.ids[part]
             beside = {name: column[part] for name, column in table.metadata.items()}
             yield replace(table, values=rows, ids=ids, metadata=beside, features=names)
 
     write_stream(Stream(table.n, chunks()), out, id=id or "id")
+    return table.n
 
 
 def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool, tick: Any) -> Iterator[Table]:
@@ -86,10 +106,12 @@ def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool, tick: Any) -> Iter
     k, d = ica.components_.shape
     known = getattr(ica, "feature_names_in_", None)
     names = known if inverse else [f"ica{i}" for i in range(k)]
-    done = 0
+    done, path, before = 0, None, 0
     for chunk in (part for whole in chunks for part in slices(whole, max(k, d))):
         _check_columns(chunk, known, k if inverse else d, inverse)
-        bad = np.flatnonzero(~finite_rows(chunk.values)) + done
+        if chunk.path != path:  # the next of several files, whose rows are counted anew in messages
+            path, before = chunk.path, done
+        bad = np.flatnonzero(~finite_rows(chunk.values)) + done - before
         if bad.size:
             raise InputError(
                 f"{chunk.path} has NaN or infinite values (row {listing(bad)}); leave such rows out with --drop-missing"

@@ -24,7 +24,8 @@ def on_cluster(address: str | None) -> Iterator[None]:
         import distributed
     except ImportError as error:
         raise MissingDependencyError("--dask needs dask and distributed: pip install 'congruence[dask]'") from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised, and told in one sentence
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised, and told in one sentence
     with contextlib.ExitStack() as stack:
         if address == "local":
             where: Any = stack.enter_context(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import math
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from congruence.cli import options as given
+from congruence.cli.cluster import on_cluster
 from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_comparison
 from congruence.errors import InputError
 
@@ -54,6 +54,14 @@ def compare(
     bootstrap: given.Bootstrap = 200,
     seed: given.Seed = 0,
     device: given.Device = "auto",
+    dask: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="ADDRESS",
+            help="Let workers of this dask scheduler (or local ones) read the files; the comparison is made here.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = None,
     similarities: Annotated[
         Optional[str],
         typer.Option(
@@ -98,9 +106,9 @@ def compare(
         congruence compare old.npy new.npy --fail-above similarity=0.02
     """
     from congruence.align.compare import compare as compare_runs
-    from congruence.tables import unique_names, write_table
+    from congruence.tables import expanded, unique_names, write_table
 
-    paths = _expanded(files)
+    paths = expanded(files)  # patterns that the shell left alone (quoted, or on Windows)
     if len(paths) < 2:
         raise InputError(f"comparing takes at least 2 runs, but only {paths[0]} was given")
     steps = _steps(paths) if series else None
@@ -112,8 +120,9 @@ def compare(
     given.check_outputs(texts, paths, tables={"rows-out": rows_out})
     if rows_out is not None:
         _check_rows_out(rows_out, chosen)
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        tables = given.read_tables(paths, unique_names(paths), id=id, features=features, metadata=metadata, key=key)
+    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress, on_cluster(dask):
+        tables = given.read_tables(paths, unique_names(paths), dask is not None, **wishes)
         result = compare_runs(
             tables,
             groups=chosen,
@@ -142,17 +151,6 @@ def compare(
         show_comparison(result, stderr=str(json) == "-")
     if _exceeded(result, limits):
         raise typer.Exit(1)
-
-
-def _expanded(files: list[str]) -> list[str]:
-    """Patterns that the shell left alone (quoted, or on Windows) are expanded here."""
-    paths: list[str] = []
-    for name in files:
-        found = sorted(glob.glob(name)) if any(c in name for c in "*?[") and not Path(name).exists() else [name]
-        if not found:
-            raise InputError(f"no file matches {name}")
-        paths += found
-    return paths
 
 
 def _listed(text: str) -> list[str]:

@@ -39,6 +39,14 @@ Nulls = Annotated[int, typer.Option(help="Re-pairings that make the null.", rich
 Bootstrap = Annotated[int, typer.Option(help="Draws that make the interval.", rich_help_panel=METHOD)]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=METHOD)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=METHOD)]
+Dask = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="ADDRESS",
+        help="Compute on this dask scheduler (tcp://host:8786), or on workers of its own (local).",
+        rich_help_panel=METHOD,
+    ),
+]
 Report = Annotated[
     Optional[Path], typer.Option(help="Write a page a colleague can read (HTML).", rich_help_panel=OUTPUT)
 ]
@@ -49,6 +57,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no table and n
 def read_tables(
     paths: Sequence[str | Path],
     names: Sequence[str],
+    lazily: bool = False,
+    /,
     *,
     id: str | None,
     features: str | None,
@@ -57,17 +67,30 @@ def read_tables(
 ) -> list[Table]:
     """Read every file with the options that its format can honour; an option that fits no file is refused.
 
-    Ids are not like the other options: a file without them cannot be joined, so they are asked of every file.
+    Ids are not like the other options: a file without them cannot be joined, so they are asked of every file. With
+    `lazily`, values are dask arrays, which workers read.
     """
     from congruence.tables import honours, read_table
+    from congruence.tables.lazy import lazy_table
 
     wishes = {"features": features, "metadata": metadata, "key": key}
     wishes = {name: value for name, value in wishes.items() if value is not None}
     check_honoured(paths, wishes)
+    read = lazy_table if lazily else read_table
     return [
-        read_table(path, id=id, name=run, **{k: v for k, v in wishes.items() if honours(path, k)})
+        read(path, id=id, name=run, **{k: v for k, v in wishes.items() if honours(path, k)})
         for path, run in zip(paths, names, strict=True)
     ]
+
+
+def read_as_one(paths: Sequence[str], lazily: bool = False, /, **wishes: str | None) -> Table:
+    """Read files as one table; an option that means nothing for them is refused."""
+    from congruence.tables import read_parts
+    from congruence.tables.parts import lazy_parts
+
+    asked = {name: value for name, value in wishes.items() if value is not None}
+    check_honoured(paths, [name for name in asked if name != "id"])
+    return (lazy_parts if lazily else read_parts)(paths, **asked)
 
 
 def check_honoured(paths: Sequence[str | Path], wishes: Iterable[str]) -> None:

@@ -22,16 +22,31 @@ if TYPE_CHECKING:
     from congruence.tables import Table
 
 STABILITY = 20  # bootstrap runs for a report
-APPLYING = {"ctx", "file", "apply", "inverse", "out", "id", "features", "metadata", "key", "drop_missing", "quiet"}
+APPLYING = {
+    "ctx",
+    "files",
+    "apply",
+    "inverse",
+    "out",
+    "id",
+    "features",
+    "metadata",
+    "key",
+    "drop_missing",
+    "dask",
+    "quiet",
+}
 
 
 @interruptible
 def resolve(
     ctx: typer.Context,
-    file: Annotated[
-        Path,
+    files: Annotated[
+        list[str],
         typer.Argument(
-            help="Embeddings (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
+            metavar="FILE",
+            help="Embeddings (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt); "
+            "several files, or a pattern, are read as one table.",
             show_default=False,
         ),
     ],
@@ -95,14 +110,7 @@ def resolve(
     ] = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
-    dask: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="ADDRESS",
-            help="Compute on this dask scheduler (tcp://host:8786), or on workers of its own (local).",
-            rich_help_panel=given.METHOD,
-        ),
-    ] = None,
+    dask: given.Dask = None,
     report: given.Report = None,
     json: given.Json = None,
     csv: Annotated[
@@ -122,17 +130,34 @@ def resolve(
 
         congruence resolve new.parquet --apply ica.safetensors --out components.parquet
 
+        congruence resolve 'export/*.parquet' --rows auto --out components.parquet
+
         congruence resolve big.zarr --dask tcp://scheduler:8786 --out components.zarr
     """
+    from congruence.tables import expanded
+
+    paths = expanded(files)
+    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+    if dask is not None:
+        _refuse_with_dask({"drop-missing": drop_missing, "group-by": group_by})
     if apply is not None:
         _refuse_options_of_a_fit(ctx, apply)
-        wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
-        apply_components(file, apply, out, inverse=inverse, drop_missing=drop_missing, quiet=quiet, wishes=wishes)
+        with on_cluster(dask):
+            apply_components(
+                paths,
+                apply,
+                out,
+                inverse=inverse,
+                drop_missing=drop_missing,
+                quiet=quiet,
+                wishes=wishes,
+                lazily=dask is not None,
+            )
         return
     if inverse:
         raise InputError("--inverse goes with --apply MODEL, which knows the way back")
     texts = {"report": report, "json": json, "csv": csv}
-    _check(file, out, model, texts)
+    _check(paths, out, model, texts)
     if not 0 <= seed < 2**32:
         raise InputError(f"--seed must be between 0 and {2**32 - 1}, not {seed}")
     runs, steps = _stability(stability, curve, report)
@@ -149,11 +174,8 @@ def resolve(
         "random_state": seed,
         "device": device,
     }
-    if dask is not None:
-        _refuse_with_dask({"drop-missing": drop_missing, "group-by": group_by})
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress, on_cluster(dask):
-        wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
-        table = _read(file, out, drop_missing, **wishes) if dask is None else _read_lazily(file, out, **wishes)
+        table = _read(paths, out, drop_missing, dask is not None, **wishes)
         cluster = _cluster(table, group_by)
         progress("finding components", 0, 1)
         ica = _fitted(table, fit)
@@ -178,8 +200,8 @@ def _refuse_options_of_a_fit(ctx: typer.Context, model: Path) -> None:
             raise InputError(f"{option} has no meaning with --apply: nothing is fitted, {model} decides")
 
 
-def _check(file: Path, out: Path | None, model: Path | None, texts: dict[str, Path | None]) -> None:
-    given.check_outputs(texts | {"model": model}, [file], tables={"out": out})
+def _check(paths: list[str], out: Path | None, model: Path | None, texts: dict[str, Path | None]) -> None:
+    given.check_outputs(texts | {"model": model}, paths, tables={"out": out})
     if model is not None and model.suffix != ".safetensors":
         raise InputError(f"--model {model} must end in .safetensors")
 
@@ -220,28 +242,18 @@ def _stability(runs: int | None, curve: str | None, report: Path | None) -> tupl
     return (STABILITY if wanted else 0) if runs is None else runs, steps
 
 
-def _read(file: Path, out: Path | None, drop_missing: bool, **wishes: str | None) -> Table:
+def _read(paths: list[str], out: Path | None, drop_missing: bool, lazily: bool, **wishes: str | None) -> Table:
+    """The table, with values that are finite, or with values that workers read: then the fit finds what is not."""
     from congruence.tables import check_table_path, finite_table
-    from congruence.tables.access import stem_of
 
-    (table,) = given.read_tables([file], [stem_of(file)], **wishes)
+    table = given.read_as_one(paths, lazily, **wishes)
     if out is not None:
         check_table_path(out, table)
+    if lazily:
+        return table
     table = finite_table(table, drop_missing=drop_missing)
     if table.n < 2:
-        raise InputError(f"{file} has 1 row, but components need at least 2")
-    return table
-
-
-def _read_lazily(file: Path, out: Path | None, **wishes: str | None) -> Table:
-    """The table with values that workers read; what is not finite is found by the fit."""
-    from congruence.tables import check_table_path
-    from congruence.tables.lazy import lazy_table
-
-    given.check_honoured([file], [name for name, value in wishes.items() if name != "id" and value is not None])
-    table = lazy_table(file, **wishes)
-    if out is not None:
-        check_table_path(out, table)
+        raise InputError(f"{paths[0]} has 1 row, but components need at least 2")
     return table
 
 

@@ -123,7 +123,7 @@ DECLARED = Metric(
     scores=("beta_vae",),
     range=(0.0, 1.0),
     direction=HIGHER,
-    invariant_to=frozenset({"permutation", "sign", "shift", "relabelling"}),
+    invariant_to=frozenset({"permutation", "sign", "shift"}),
     cost="fast",
     reference="Higgins et al. 2017",
 )

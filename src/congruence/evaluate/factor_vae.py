@@ -123,7 +123,7 @@ DECLARED = Metric(
     scores=("factor_vae",),
     range=(0.0, 1.0),
     direction=HIGHER,
-    invariant_to=frozenset({"permutation", "sign", "scale", "scales", "shift", "relabelling"}),
+    invariant_to=frozenset({"permutation", "sign", "scale", "scales", "shift"}),
     cost="fast",
     reference="Kim & Mnih 2018",
 )

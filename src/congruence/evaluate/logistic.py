@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from congruence.arrays import Array, Float
+from congruence.evaluate.varying import many_classes
 
 GRADIENT = 1e-4  # of the sum over rows, at which the reference stopped
 
@@ -19,7 +20,7 @@ def fit_logistic(x: Float, y: Array) -> tuple[Any, bool]:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    with warnings.catch_warnings(record=True) as caught:
+    with many_classes(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         model = LogisticRegression(tol=GRADIENT / len(x)).fit(x, y)
     return model, not caught

@@ -15,7 +15,7 @@ from congruence.errors import InputError
 from congruence.evaluate.columns import has_no_order
 from congruence.evaluate.factors import Factor, Factors, paired
 from congruence.evaluate.metric import HIGHER, Metric
-from congruence.evaluate.varying import NO_FACTORS, constant_codes, standardised, varying
+from congruence.evaluate.varying import NO_FACTORS, constant_codes, many_classes, standardised, varying
 from congruence.maps.nearness import protocol
 
 NONLINEAR = ("boosting", "kernel")
@@ -162,7 +162,7 @@ def _class_probabilities(x: Float, y: Float, new: Float, seed: int) -> Float:
         found[:, labels[0]] = 1.0
         return found
     model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    with _one_thread():
+    with _one_thread(), many_classes():
         model.fit(x, labels)
         found[:, model.classes_] = model.predict_proba(new)
     return found

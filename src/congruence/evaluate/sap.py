@@ -11,7 +11,7 @@ from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.evaluate.factors import Factor, paired
 from congruence.evaluate.metric import HIGHER, Metric
-from congruence.evaluate.varying import NO_FACTORS, constant_codes, split_rows, varying
+from congruence.evaluate.varying import NO_FACTORS, constant_codes, many_classes, split_rows, varying
 
 ROUTES = ("auto", "discrete", "continuous")
 FLAT = 1e-12  # variance up to which a code counts as constant, as in the reference
@@ -128,7 +128,9 @@ def _accuracies(z: Float, labels: Array, train: Array, test: Array) -> Float:
     scores = np.empty(z.shape[1])
     for j, code in enumerate(z.T):
         # The primal problem has the same solution as the reference's dual one, and no random order of rows.
-        machine = LinearSVC(C=0.01, class_weight="balanced", dual=False).fit(code[train, None], labels[train])
+        machine = LinearSVC(C=0.01, class_weight="balanced", dual=False)
+        with many_classes():
+            machine.fit(code[train, None], labels[train])
         scores[j] = (machine.predict(code[test, None]) == labels[test]).mean()
     return scores
 

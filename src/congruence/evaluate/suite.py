@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,14 @@ from congruence.evaluate.registry import METRICS, chosen
 from congruence.evaluate.scoring import Effort, Measured, Pairing, score_by
 from congruence.evaluate.sensitivity import sensitivity as binned_sensitivity
 from congruence.evaluate.structural import StructuralNearness
-from congruence.evaluate.telling import code_rows, explained_together, factor_rows, matched_order, thresholds
+from congruence.evaluate.telling import (
+    code_rows,
+    explained_together,
+    factor_rows,
+    matched_order,
+    pairings_needed,
+    thresholds,
+)
 from congruence.evaluate.trees import check_model
 from congruence.evaluate.varying import varying
 
@@ -76,7 +84,8 @@ def evaluate_codes(
     cluster : (n,), optional
         Which rows belong together (plate, patient, video): they are drawn, held out and paired anew together.
     resamples, nulls : int
-        Parts of the rows for the interval, and false pairings for chance; 0 for none.
+        Parts of the rows for the interval, and false pairings for chance; 0 for none. Where codes and factors are few,
+        infomec takes more pairings, up to 40, to judge which code tells more than chance.
     slow_resamples, slow_nulls : int
         The same for metrics that take minutes (dci, regression, sis).
     sensitivity : bool or numbers of bins
@@ -103,7 +112,9 @@ def evaluate_codes(
     s = _renamed(s, factor_names)
     pairing = Pairing(z, s, units_of(cluster, len(z)))
     efforts = {one: _effort(one, resamples, nulls, slow_resamples, slow_nulls) for one in wanted}
-    efforts.setdefault("infomec", Effort(0, nulls))  # always needed for what tells of what
+    # What tells of what is always needed, and judged by false pairings.
+    parts = efforts["infomec"].parts if "infomec" in wanted else 0
+    efforts["infomec"] = Effort(parts, pairings_needed(nulls, len(s), z.shape[1]))
     if structural:
         efforts.setdefault("structural_nearness", Effort(0, 0))
     options = {"version": version, "discrete_codes": discrete_codes, "model": model}
@@ -149,6 +160,7 @@ def _evaluation(
     limits = thresholds(informed.chance, len(s))
     read = measured["regression"].result if "regression" in measured else None
     near: StructuralNearness | None = measured["structural_nearness"].result if structural else None
+    near = near if near is not None and near.groups else None
     rows = np.sort(np.random.default_rng([settings["seed"], 6]).permutation(len(pairing.z))[:SAMPLE])
     return Evaluation(
         name=name,
@@ -278,6 +290,6 @@ def _notes(
     if not settings["nulls"]:
         notes.append("Without false pairings there is no chance to compare with: any information counts as told.")
     near = measured.get("structural_nearness")
-    if near is not None and near.result is None:
-        notes.append(f"Structural nearness could not be measured: {near.scores[0].reason}.")
+    if near is not None and all(math.isnan(score.value) for score in near.scores):
+        notes.append(f"Structural nearness could not be measured: {near.scores[0].reason.rstrip('.')}.")
     return (*notes, *gathered({name: one.notes for name, one in measured.items()}, pairing.s))

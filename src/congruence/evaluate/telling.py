@@ -16,6 +16,16 @@ from congruence.evaluate.regression import Regression
 MARGIN = 1.5  # how much further than the largest of a few false pairings a share must go to count as more than chance
 
 
+FALSE_SHARES = 200  # shares of false pairings that such a threshold is made of at least
+MOST_PAIRINGS = 40
+
+
+def pairings_needed(asked: int, factors: int, codes: int) -> int:
+    """How many false pairings to draw: those asked for, or more where few shares come from each; 0 stays 0."""
+    enough = min(MOST_PAIRINGS, math.ceil(FALSE_SHARES / (factors * codes)))
+    return max(asked, enough) if asked else 0
+
+
 def thresholds(false: Sequence[InfoMEC], factors: int) -> Float:
     """The share up to which a code tells no more of each factor than chance, shape (K,).
 
@@ -73,7 +83,7 @@ def factor_rows(
 
 def code_rows(s: Factors, codes: Sequence[str], found: InfoMEC, limits: Float) -> tuple[CodeRow, ...]:
     """One row for each code."""
-    known: Array = np.isfinite(found.nmi).all(axis=1)
+    known = np.array([np.isfinite(row).all() for row in found.nmi])
     shares = np.where(known[:, None], found.nmi, -np.inf)  # (K, L)
     rows = []
     for j, code in enumerate(codes):

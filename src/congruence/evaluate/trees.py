@@ -9,6 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError, MissingDependencyError
+from congruence.evaluate.varying import many_classes
 
 MODELS = ("boosting", "forest", "lightgbm")
 ONE_THREAD = 10**6  # numbers up to which LightGBM is quickest on one thread
@@ -64,7 +65,9 @@ def _fit(model: str, x: Float, y: Array, classes: int, seed: int) -> _Fitted:
     """Fit one model; `classes` is their number, 0 for numbers."""
     if model == "lightgbm":
         return _fit_lightgbm(x, y, classes, seed)
-    estimator = _estimator(model, classes > 0, seed).fit(x, y)
+    estimator = _estimator(model, classes > 0, seed)
+    with many_classes():
+        estimator.fit(x, y)
     return _Fitted(estimator.predict, estimator.feature_importances_)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,16 +13,20 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.evaluate.factors import Factors
 
-NO_FACTORS = "no factor varies, so there is nothing to find in the codes"
+NO_FACTORS = "no factor varies (or every row is a class of its own), so there is nothing to find in the codes"
 
 
 def varying(s: Factors) -> tuple[Factors, tuple[str, ...]]:
-    """The factors that have more than one value, and a note that names the others."""
+    """The factors about which something can be learned, and notes that name the others.
+
+    Left out are factors of one value, and classes of which no two rows share any, such as the names of the rows.
+    """
     constant = [factor.name for factor in s if factor.is_constant]
-    if not constant:
-        return s, ()
-    kept = Factors(tuple(factor for factor in s if not factor.is_constant))
-    return kept, (f"{', '.join(constant)} never changes and was left out.",)
+    unique = [f.name for f in s if f.kind == "categorical" and s.n > 1 and len(np.unique(f.values)) == s.n]
+    kept = Factors(tuple(factor for factor in s if factor.name not in (*constant, *unique)))
+    notes = [f"{', '.join(constant)} never changes and was left out."] if constant else []
+    notes += [f"{', '.join(unique)} was left out: every row is a class of its own."] if unique else []
+    return kept, tuple(notes)
 
 
 def constant_codes(z: Float) -> tuple[Array, tuple[str, ...]]:
@@ -38,6 +45,14 @@ def standardised(z: Float, rows: Array | slice = slice(None)) -> Float:
     live = deviation > 4 * np.finfo(np.float64).eps * np.abs(z).max(0)  # less than this is the rounding of a constant
     scaled: Float = np.where(live, centred / np.where(live, deviation, 1.0), 0.0)
     return scaled
+
+
+@contextmanager
+def many_classes() -> Iterator[None]:
+    """Without scikit-learn's warning that so many classes may be numbers: which they are was decided before."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes")
+        yield
 
 
 def split_rows(n: int, train: Any = None, test: Any = 0.3, seed: int = 0) -> tuple[Array, Array]:

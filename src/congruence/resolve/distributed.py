@@ -15,16 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, to_numpy
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.maps.algebra import single_threaded
 from congruence.resolve.contrasts import Contrast
 from congruence.resolve.passes import Averages, Passes, Shape, few_of, precision_for
 from congruence.tables.memory import max_bytes
+from congruence.tables.spill import room_for
 
 PARTITION = 2**25  # bytes of rows that make a task long beside what dask takes to hand it out
 TOGETHER = 8  # sums merged by one task
 KEPT = 0.4  # share of the memory of all workers that rows may take; their whitened copy may take as much again
+
+LOST = "the dask scheduler was lost, and with it what was computed; look at its log, and start again"
+FAILURES = {  # by name, since distributed need not be there
+    "KilledWorker": "dask gave a block of rows up after several workers had died over it, perhaps of too little "
+    "memory; give workers more, or make the blocks smaller",
+    "FutureCancelledError": LOST,
+    "CancelledError": LOST,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +56,7 @@ class DaskRows:
         self.shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
         self.kept = array.nbytes <= KEPT * _memory()
-        self._array = array.persist() if self.kept else array  # workers forget blocks that nobody holds
+        self._array = _persist([array])[0] if self.kept else array  # workers forget blocks that nobody holds
         self._blocks = list(self._array.to_delayed().ravel())
         self._edges = np.cumsum([0, *array.chunks[0]])
 
@@ -175,39 +184,43 @@ def compute(tasks: list[Any]) -> tuple[Any, ...]:
     """Compute tasks on the cluster that is connected, or on threads."""
     import dask
 
-    # On threads, each task has one; limits that tasks set at the same time would undo each other's.
-    with single_threaded(), _hushed():
-        try:
-            found: tuple[Any, ...] = dask.compute(*tasks)
-        except Exception as error:
-            if type(error).__name__ != "KilledWorker":  # distributed need not be there
-                raise
-            raise CongruenceError(
-                "dask gave a block of rows up after several workers had died over it, perhaps of too little memory; "
-                "give workers more, or make the blocks smaller"
-            ) from error
+    with _working():
+        found: tuple[Any, ...] = dask.compute(*tasks)
     return found
 
 
 def _persist(tasks: list[Any]) -> list[Any]:
+    """Compute tasks, and leave what they return where it is."""
     import dask
 
-    with single_threaded(), _hushed():
-        return list(dask.persist(*tasks))
+    with _working():
+        kept = list(dask.persist(*tasks))
+        if connected() is not None:
+            from distributed import wait
+
+            wait(kept)  # tasks that come before their rows are there may go to another worker, and the rows after them
+    return kept
 
 
 @contextlib.contextmanager
-def _hushed() -> Iterator[None]:
-    """No warning of a k x k matrix in a graph: sent with it, and not beforehand, it outlives a worker that dies."""
-    with warnings.catch_warnings():
+def _working() -> Iterator[None]:
+    """Inside, dask computes; what it raises where the cluster failed becomes one sentence."""
+    # On threads, each task has one; limits that tasks set at the same time would undo each other's.
+    with single_threaded(), warnings.catch_warnings():
+        # A k x k matrix that is sent with the graph, and not beforehand, outlives a worker that dies.
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        yield
+        try:
+            yield
+        except Exception as error:
+            if type(error).__name__ not in FAILURES:
+                raise
+            raise CongruenceError(FAILURES[type(error).__name__]) from error
 
 
-def whole_rows(X: Any) -> Any:
+def whole_rows(X: Any, name: str = "X") -> Any:
     """A dask array whose blocks are whole rows, of known number; it is computed once to count them, if need be."""
     if X.ndim != 2:
-        raise InputError(f"X must be a matrix (rows, dimensions), but has shape {X.shape}")
+        raise InputError(f"{name} must be a matrix (rows, dimensions), but has shape {X.shape}")
     if any(np.isnan(size) for size in X.chunks[0]):
         X = X.copy().compute_chunk_sizes()
     return X.rechunk({1: -1})
@@ -266,3 +279,15 @@ def computed_blocks(array: Any) -> Iterator[tuple[slice, Array]]:
         for rows in compute(list(blocks[at : at + max(1, many or 1)])):
             yield slice(start, start + len(rows)), rows
             start += len(rows)
+
+
+def spilled(array: Any, name: str) -> Array:
+    """All rows of a dask array brought here block by block: into memory, or into a temporary file where they are many.
+
+    Blocks are computed where they are, as many at a time as there are threads, and are let go once they are copied.
+    """
+    array = whole_rows(as_matrix(array, name, finite=False), name)
+    rows = room_for(array.shape, array.dtype.newbyteorder("="), name)
+    for part, block in computed_blocks(array):
+        rows[part] = to_numpy(block)
+    return rows

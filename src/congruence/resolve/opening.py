@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,20 +23,21 @@ from congruence.arrays import (
 )
 from congruence.errors import InputError
 from congruence.resolve.distributed import DaskRows, whole_rows
-from congruence.tables import read_table
+from congruence.tables import expanded, read_parts
 from congruence.tables.spill import spill_chunks
 
 
 def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return X as a matrix (n, d) that can be read chunk by chunk, and again; check its width against the estimator's.
 
-    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table. An iterable of chunks, which
+    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table, and the
+    files that match a pattern as one. An iterable of chunks, which
     can be read only once, is put into memory, or where it is large into a temporary file. A dask array stays where it
     is: `DaskRows` for a fit.
     """
     names = None
     if isinstance(X, (str, os.PathLike)):
-        table = read_table(Path(X))
+        table = read_parts(expanded([os.fspath(X)]))
         X, names = table.values, table.features
     elif isinstance(X, Iterator):
         X = spill_chunks(X)

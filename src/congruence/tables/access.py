@@ -45,6 +45,14 @@ def check_readable(path: Path, *, folder: bool) -> None:
         raise TableError(f"{path} is empty: it has 0 bytes")
 
 
+def stamp_of(path: Path) -> int:
+    """Return when a file was changed last, as the worker that is to read some of it sees it."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError as error:
+        raise TableError(f"a worker does not find {path}; every worker must see the file at the same place") from error
+
+
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn whatever a file library raises inside the block into one sentence that names the file."""

@@ -91,7 +91,7 @@ def choose_columns(
         The id column as `write_table` recorded it in the file.
     """
     apart = {name for name in kinds if name in index or name in INDEX_NAMES}
-    id = _choose_id(kinds, select, path, apart, recorded_id)
+    id = choose_id(kinds, select, path, apart, recorded_id)
     named = _matching(select.metadata or (), kinds, path, "metadata")
     barred = apart | set(named) | {id}
     if select.key is not None:
@@ -108,9 +108,10 @@ def choose_columns(
     return Columns(tuple(wished), kinds[wished[0]] == LIST, id, tuple(rest))
 
 
-def _choose_id(
+def choose_id(
     kinds: Mapping[str, str], select: Selection, path: Path, apart: set[str], recorded_id: str | None
 ) -> str | None:
+    """The column that holds the ids: the one asked for, the one recorded in the file, or one of a usual name."""
     if select.id is not None:
         for name in (select.id, PREFIX + select.id):
             if name in kinds:

@@ -18,7 +18,7 @@ class ColumnMatrix:
 
     def __init__(self, path: Path, schema: Any, names: Sequence[str], n: int) -> None:
         self.features = tuple(names)
-        self.values = room_for((n, len(names)), _common_dtype(schema, names), path)  # (n, d)
+        self.values = room_for((n, len(names)), common_dtype(schema, names), path)  # (n, d)
 
     def put(self, batch: Any, start: int) -> None:
         """Write the rows of a batch from row `start` on."""
@@ -90,8 +90,8 @@ def pieces(column: Any) -> list[Any]:
     return chunks
 
 
-def _common_dtype(schema: Any, names: Sequence[str]) -> np.dtype[Any]:
-    """Return float32 where every column is, float64 as soon as one is wider or holds integers."""
+def common_dtype(schema: Any, names: Sequence[str]) -> np.dtype[Any]:
+    """Return float32 where every column is; float64 as soon as one is wider or holds integers."""
     return np.result_type(*{_float_dtype(schema.field(name).type) for name in names})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import mmap
 import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,8 +13,9 @@ import numpy as np
 
 from congruence.arrays import Array, is_dask, to_numpy
 from congruence.errors import MissingDependencyError, TableError
-from congruence.tables.access import check_readable, reading, stem_of, suffix_of
+from congruence.tables.access import check_readable, reading, stamp_of, stem_of, suffix_of
 from congruence.tables.columns import Selection, patterns
+from congruence.tables.parquet_groups import GroupedRows, open_groups
 from congruence.tables.read import read_table
 from congruence.tables.read_zarr import open_zarr_array, read_zarr
 from congruence.tables.table import Table
@@ -30,11 +31,13 @@ def lazy_table(
     features: str | None = None,
     metadata: str | None = None,
     key: str | None = None,
+    name: str | None = None,
 ) -> Table:
     """Read an embedding table with a dask array for its values; the options are those of `read_table`.
 
-    A .zarr array is read block by block. Of other formats every worker opens the whole file once, which costs little
-    where it can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers look for the file at the same place.
+    A .zarr array is read block by block, and .parquet by row groups. Of other formats every worker opens the whole file
+    once, which costs little where it can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers look for the
+    file at the same place.
     """
     try:
         import dask.array  # noqa: F401
@@ -42,19 +45,23 @@ def lazy_table(
         raise MissingDependencyError("dask is not there: pip install 'congruence[dask]'") from error
     path = Path(path).resolve()
     wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+    select = Selection(id, patterns(features), patterns(metadata), key, name or stem_of(path))
+    if suffix_of(path) == ".parquet":
+        check_readable(path, folder=False)
+        rows, beside = open_groups(path, select)
+        return Table(as_dask(rows, _merged(rows)), select.name, path=path, **beside)
     if suffix_of(path) == ".zarr":
         check_readable(path, folder=True)
-        select = Selection(id, patterns(features), patterns(metadata), key, stem_of(path))
         with warnings.catch_warnings(), reading(path):
             warnings.simplefilter("ignore")
             table = read_zarr(path, select, load_matrix=_unread)
         if is_dask(table.values):
             return table
     else:
-        table = read_table(path, **wishes)
+        table = read_table(path, **wishes, name=name)
     asked = tuple((name, value) for name, value in wishes.items() if value is not None)
-    rows = FileRows(path, asked, table.values.shape, to_numpy(table.values[:1]).dtype)
-    return replace(table, values=rows.as_dask())
+    mapped = FileRows(path, asked, table.values.shape, to_numpy(table.values[:1]).dtype)
+    return replace(table, values=as_dask(mapped, _even(mapped)))
 
 
 @dataclass(frozen=True)
@@ -68,25 +75,44 @@ class FileRows:
     ndim = 2
 
     def __getitem__(self, index: Any) -> Array:
-        opened = _opened(self.path, self.wishes, _stamp(self.path))
+        opened = _opened(self.path, self.wishes, stamp_of(self.path))
         if tuple(opened.shape) != self.shape:
             raise TableError(f"{self.path} has the shape {tuple(opened.shape)} on a worker, but {self.shape} elsewhere")
-        return np.asarray(opened[index], dtype=self.dtype)
-
-    def as_dask(self, step: int = 1) -> Any:
-        """The rows as a dask array, in blocks of a multiple of `step` rows."""
-        import dask.array as da
-
-        many = max(1, BLOCK_BYTES // (step * self.shape[1] * self.dtype.itemsize))
-        chunks = (min(self.shape[0], many * step), self.shape[1])
-        return da.from_array(self, chunks=chunks, name=False, meta=np.empty((0, 0), self.dtype))
+        rows = np.array(opened[index], dtype=self.dtype)
+        _let_go(opened)
+        return rows
 
 
-def _stamp(path: Path) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError as error:
-        raise TableError(f"a worker does not find {path}; every worker must see the file at the same place") from error
+def as_dask(rows: Any, sizes: int | tuple[int, ...]) -> Any:
+    """The rows of a file as a dask array, in blocks of so many rows."""
+    import dask.array as da
+
+    return da.from_array(rows, chunks=(sizes, rows.shape[1]), name=False, meta=np.empty((0, 0), rows.dtype))
+
+
+def _even(rows: Any, step: int = 1) -> int:
+    """The rows of a block: a multiple of `step`."""
+    many = max(1, BLOCK_BYTES // (step * rows.shape[1] * rows.dtype.itemsize))
+    return int(min(rows.shape[0], many * step))
+
+
+def _merged(rows: GroupedRows) -> tuple[int, ...]:
+    """The rows of each block: whole row groups, as few as make a task of some length."""
+    sizes: list[int] = []
+    for size in rows.groups:
+        if sizes and (sizes[-1] + size) * rows.shape[1] * rows.dtype.itemsize <= BLOCK_BYTES:
+            sizes[-1] += size
+        else:
+            sizes.append(size)
+    return tuple(sizes)
+
+
+def _let_go(opened: Any) -> None:
+    """Give the pages of a memory map back, which dask counts as memory of the worker: it would halt, or be ended."""
+    while isinstance(opened, np.ndarray):
+        opened = opened.base
+    if isinstance(opened, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):  # not on every system
+        opened.madvise(mmap.MADV_DONTNEED)
 
 
 @lru_cache(maxsize=2)
@@ -99,4 +125,4 @@ def _unread(path: Path, array: Any) -> Any:
     """A matrix of a zarr store as a dask array, after every chunk was looked at."""
     check_zarr_array(path, array, 0)
     rows = FileRows(path, (("array", array.path),), tuple(array.shape), array.dtype.newbyteorder("="))
-    return rows.as_dask((getattr(array, "shards", None) or array.chunks)[0])
+    return as_dask(rows, _even(rows, (getattr(array, "shards", None) or array.chunks)[0]))

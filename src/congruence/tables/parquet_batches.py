@@ -25,6 +25,9 @@ def parquet_batches(path: Path, file: Any, names: Sequence[str], rows: int) -> I
     if not texts:
         yield from file.iter_batches(rows, columns=others)
         return
+    if not others:
+        yield from file.iter_batches(TEXT_ROWS, columns=texts)
+        return
     schema = pa.schema([file.schema_arrow.field(name) for name in texts])
     pieces = iter(file.iter_batches(TEXT_ROWS, columns=texts))
     piece = next(pieces, None)

@@ -32,9 +32,9 @@ def read_parquet(path: Path, select: Selection) -> Table:
     with reading(path):
         file = pq.ParquetFile(path, memory_map=True)
         schema = file.schema_arrow
-    columns = _choose(schema, select, path)
+    columns = choose(schema, select, path)
     with file:
-        batches = parquet_batches(path, file, [*columns.values, *columns.beside], _block_rows(columns))
+        batches = parquet_batches(path, file, [*columns.values, *columns.beside], block_rows(columns))
         table = _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
     pa.default_memory_pool().release_unused()  # arrow keeps what batches took for later ones, and there are none
     return table
@@ -47,13 +47,13 @@ def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]
     with reading(path):
         file = pq.ParquetFile(path, memory_map=True)
         schema, n = file.schema_arrow, file.metadata.num_rows
-    columns = _choose(schema, select, path)
+    columns = choose(schema, select, path)
 
     def chunks() -> Iterator[Table]:
         with file:
-            batches = parquet_batches(path, file, [*columns.values, *columns.beside], _block_rows(columns))
+            batches = parquet_batches(path, file, [*columns.values, *columns.beside], block_rows(columns))
             start = 0
-            for batch in _guarded(path, batches):
+            for batch in guarded(path, batches):
                 yield _table_from_batches(path, select, columns, schema, batch.num_rows, [batch])
                 start += batch.num_rows
             _check_count(path, start, n)
@@ -63,6 +63,11 @@ def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]
 
 def read_arrow(path: Path, select: Selection) -> Table:
     """Map an Arrow IPC file (which a feather file is) or stream into memory."""
+    return table_from_arrow(path, select, open_arrow(path))
+
+
+def open_arrow(path: Path) -> Any:
+    """The arrow table of an Arrow IPC file or stream, checked."""
     import pyarrow as pa
 
     with reading(path):
@@ -72,26 +77,27 @@ def read_arrow(path: Path, select: Selection) -> Table:
         source.seek(0)
         table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
         table.validate(full=True)  # offsets are used unchecked below, and a wrong one would end the process
-    return table_from_arrow(path, select, table)
+    return table
 
 
 def table_from_arrow(path: Path, select: Selection, table: Any, described: Mapping[str, str] | None = None) -> Table:
     """Build a table from an arrow table; `described` says more about columns that are not numbers."""
-    columns = _choose(table.schema, select, path, described)
+    columns = choose(table.schema, select, path, described)
     # A column of lists in one piece is already a matrix, and can be used where it lies.
     batches = table.select([*columns.values, *columns.beside]).to_batches(
-        None if columns.lists else _block_rows(columns)
+        None if columns.lists else block_rows(columns)
     )
     return _table_from_batches(path, select, columns, table.schema, table.num_rows, batches, mapped=True)
 
 
-def _block_rows(columns: Columns) -> int:
+def block_rows(columns: Columns) -> int:
+    """How many rows to read at a time."""
     # How long lists are is known when they are there, and a damaged file may hold enormous ones.
     return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
 
 
-def _choose(schema: Any, select: Selection, path: Path, described: Mapping[str, str] | None = None) -> Columns:
-    """Choose the columns by their names and types."""
+def choose(schema: Any, select: Selection, path: Path, described: Mapping[str, str] | None = None) -> Columns:
+    """Choose the columns of a file by their names and types."""
     with reading(path):  # names that are not UTF-8, notes that are not JSON
         check_distinct(schema.names, path)
         notes = schema.metadata or {}
@@ -124,31 +130,50 @@ def _table_from_batches(
     path: Path, select: Selection, columns: Columns, schema: Any, n: int, batches: Iterable[Any], mapped: bool = False
 ) -> Table:
     """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice."""
-    needed = 8 * n * (len(columns.beside) + columns.lists)  # the length of every list is kept, too
-    check_fits(path, needed)
-    matrix: ColumnMatrix | ListMatrix = (
-        ListMatrix(path, columns.values[0], n, mapped=mapped)
-        if columns.lists
-        else ColumnMatrix(path, schema, columns.values, n)
-    )
-    beside: dict[str, list[Any]] = {name: [] for name in columns.beside}
+    beside = Beside(path, columns, n)
+    matrix = matrix_for(path, columns, schema, n, mapped=mapped)
     start = 0
-    for batch in _guarded(path, batches):
+    for batch in guarded(path, batches):
         end = start + batch.num_rows
         _check_count(path, min(n, end), end)
         matrix.put(batch, start)
-        for name, parts in beside.items():
-            parts.extend(pieces(batch.column(name)))
-        needed += sum(_held_bytes(batch.column(name)) for name in beside)
         owned = matrix.values.nbytes if matrix.values.flags.owndata else 0  # nothing where it lies in a file
-        check_fits(path, needed + owned)
+        beside.put(batch, owned)
         start = end
     _check_count(path, start, n)
     matrix.check()
-    with reading(path):  # text that is not UTF-8
-        ids = None if columns.id is None else _plain(path, beside[columns.id])
-        metadata = {name: _plain(path, beside[name]) for name in columns.metadata}
-    return Table(matrix.values, select.name, ids, metadata, matrix.features, path)
+    return Table(matrix.values, select.name, features=matrix.features, path=path, **beside.finish())
+
+
+def matrix_for(path: Path, columns: Columns, schema: Any, n: int, mapped: bool = False) -> ColumnMatrix | ListMatrix:
+    """Return a matrix to be filled with n rows."""
+    if columns.lists:
+        return ListMatrix(path, columns.values[0], n, mapped=mapped)
+    return ColumnMatrix(path, schema, columns.values, n)
+
+
+class Beside:
+    """The ids and metadata of a columnar file, collected batch by batch."""
+
+    def __init__(self, path: Path, columns: Columns, n: int) -> None:
+        self.path, self.columns = path, columns
+        self.needed = 8 * n * (len(columns.beside) + columns.lists)  # the length of every list is kept, too
+        check_fits(path, self.needed)
+        self.parts: dict[str, list[Any]] = {name: [] for name in columns.beside}
+
+    def put(self, batch: Any, owned: int = 0) -> None:
+        """Keep what a batch has of them; together with the `owned` bytes of values they must fit in memory."""
+        for name, parts in self.parts.items():
+            parts.extend(pieces(batch.column(name)))
+        self.needed += sum(_held_bytes(batch.column(name)) for name in self.parts)
+        check_fits(self.path, self.needed + owned)
+
+    def finish(self) -> dict[str, Any]:
+        """The ids and metadata as a table takes them."""
+        with reading(self.path):  # text that is not UTF-8
+            ids = None if self.columns.id is None else plain_column(self.path, self.parts[self.columns.id])
+            metadata = {name: plain_column(self.path, self.parts[name]) for name in self.columns.metadata}
+        return {"ids": ids, "metadata": metadata}
 
 
 def _held_bytes(column: Any) -> int:
@@ -163,13 +188,13 @@ def _check_count(path: Path, found: int, promised: int) -> None:
         raise TableError(f"{path} could not be read whole, it may be damaged: {found} of {promised} rows are there")
 
 
-def _guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
+def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
     """Hand on the batches; only what the library raises while it decodes the next one is put into words."""
     with reading(path):
         yield from batches
 
 
-def _plain(path: Path, parts: list[Any]) -> Array:
+def plain_column(path: Path, parts: list[Any]) -> Array:
     """Return a column as numpy: numbers, bools, times, or text with None where it is missing."""
     import pyarrow as pa
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 from congruence.arrays import listing
 from congruence.errors import TableError
 from congruence.tables.access import first_sentence, reading, suffix_of
-from congruence.tables.columns import NUMBER, Selection, choose_columns, is_number
+from congruence.tables.columns import NUMBER, Selection, choose_columns, choose_id, is_number
 from congruence.tables.memory import check_fits
 from congruence.tables.read_columns import check_distinct, table_from_arrow
 from congruence.tables.table import Table
@@ -26,16 +26,37 @@ HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
 
 def read_csv(path: Path, select: Selection) -> Table:
     """Read a csv file with a header; ids are kept as text, so that 007 stays 007."""
-    import pyarrow as pa
-    import pyarrow.csv as pv
-
     select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
     names = _read_header(path)
     check_distinct(names, path)
     # The types are not known yet, but the parts the columns play follow from their names alone.
     columns = choose_columns(dict.fromkeys(names, NUMBER), select, path)
-    as_text = dict.fromkeys(columns.beside, pa.string())
-    convert = pv.ConvertOptions(column_types=as_text, null_values=NULLS)
+    table = _arrow_table(path, names, columns.beside)
+    for name in columns.metadata:
+        at = names.index(name)
+        table = table.set_column(at, name, _retyped(table.column(at)))
+    described = {name: _first_text(table.column(name)) for name in columns.values if _is_text(table, name)}
+    return table_from_arrow(path, select, table, described)
+
+
+def csv_columns(path: Path, select: Selection) -> Any:
+    """Read all columns of a csv file as an arrow table: numbers where nothing is lost by it, otherwise text."""
+    names = _read_header(path)
+    check_distinct(names, path)
+    table = _arrow_table(path, names, names)
+    id = choose_id(dict.fromkeys(names, NUMBER), select, path, set(), None)
+    for at, name in enumerate(names):
+        if name != id:
+            table = table.set_column(at, name, _retyped(table.column(at)))
+    return table
+
+
+def _arrow_table(path: Path, names: list[str], as_text: list[str]) -> Any:
+    """Parse the file; the columns of `as_text` stay what they are, the types of others are guessed."""
+    import pyarrow as pa
+    import pyarrow.csv as pv
+
+    convert = pv.ConvertOptions(column_types=dict.fromkeys(as_text, pa.string()), null_values=NULLS)
     # A blank line is a missing value where there is one column; dropping it would shift the rows below.
     parse = pv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1)
     # Every block becomes a chunk of each column, so wide files want large blocks.
@@ -51,11 +72,7 @@ def read_csv(path: Path, select: Selection) -> Table:
                 raise TableError(_csv_complaint(path, error)) from error
     if table.num_rows == 0:  # of columns without cells nothing could be said, not even that they are numbers
         raise TableError(f"{path} is empty: it has a header, but no rows")
-    for name in columns.metadata:
-        at = names.index(name)
-        table = table.set_column(at, name, _retyped(table.column(at)))
-    described = {name: _first_text(table.column(name)) for name in columns.values if _is_text(table, name)}
-    return table_from_arrow(path, select, table, described)
+    return table
 
 
 def _parse(path: Path, *options: Any) -> Any:

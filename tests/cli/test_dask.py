@@ -1,10 +1,12 @@
-"""`congruence resolve --dask` gives what it gives without."""
+"""With `--dask`, commands give what they give without."""
 
 import contextlib
+import json
 import socket
 import sys
 import threading
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -38,8 +40,8 @@ def table(tmp_path, monkeypatch):
     return Table(x, "t", ids, {"Metadata_plate": ids[::-1].copy()}, tuple("abcde"))
 
 
-def run(capsys, *arguments):
-    sys.argv = ["congruence", "resolve", *map(str, arguments)]
+def run(capsys, *arguments, command="resolve"):
+    sys.argv = ["congruence", command, *map(str, arguments)]
     with pytest.raises(SystemExit) as stopped:
         main()
     printed = capsys.readouterr()
@@ -58,6 +60,88 @@ def test_components_are_those_of_this_machine(table, given, out, scheduler, caps
     assert found.features == ("ica0", "ica1", "ica2", "ica3", "ica4")
     assert_array_equal(found.ids, table.ids)
     assert_array_equal(found.metadata["Metadata_plate"], table.metadata["Metadata_plate"])
+
+
+def split(table, name, cuts=(1000, 1700)):
+    edges = [0, *cuts, table.n]
+    for i, (a, b) in enumerate(pairwise(edges)):
+        beside = {key: column[a:b] for key, column in table.metadata.items()}
+        write_table(Table(table.values[a:b], "p", table.ids[a:b], beside, table.features), name.format(i))
+
+
+def test_a_model_is_applied_by_workers(table, scheduler, capsys):
+    split(table, "part{}.parquet")
+    code, _, error = run(capsys, "part*.parquet", "--model", "ica.safetensors", "--dask", scheduler, "-q")
+    assert (code, error) == (0, "")
+    shuffled = Table(table.values[:, ::-1].copy(), "t", table.ids, table.metadata, table.features[::-1])
+    write_table(shuffled, "t.zarr")
+    split(shuffled, "turned{}.parquet")
+    for given in ("t.zarr", "turned*.parquet"):
+        for name, where in (("here", []), ("there", ["--dask", scheduler])):
+            code, _, error = run(capsys, given, "--apply", "ica.safetensors", "--out", f"{name}.parquet", *where)
+            assert (code, error) == (0, f"3000 rows resolved: {name}.parquet\n")
+        here, there = read_table("here.parquet"), read_table("there.parquet")
+        assert_allclose(there.values, here.values, atol=1e-10)
+        assert_array_equal(there.ids, table.ids)
+        assert there.features == here.features
+    arguments = ["--apply", "ica.safetensors", "--inverse", "--out", "back.parquet", "--dask", scheduler]
+    code, _, error = run(capsys, "there.parquet", *arguments)
+    assert (code, error) == (0, "3000 rows led back to embeddings: back.parquet\n")
+    assert_allclose(read_table("back.parquet").values, table.values, atol=1e-9)
+    assert read_table("back.parquet").features == table.features
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": tuple("abcdx")}, "lacks columns that the model was fitted on: e"),
+        ({"holed": 2345}, "row 2345"),
+    ],
+    ids=["columns", "missing"],
+)
+def test_what_a_model_cannot_be_applied_to_is_refused(table, change, message, scheduler, capsys):
+    write_table(table, "t.parquet")
+    run(capsys, "t.parquet", "--model", "ica.safetensors", "-q")
+    table.values[change.get("holed", slice(0)), 0] = np.nan
+    write_table(Table(table.values, "n", table.ids, {}, change.get("features", table.features)), "n.parquet")
+    code, _, error = run(capsys, "n.parquet", "--apply", "ica.safetensors", "--out", "c.npz", "--dask", scheduler)
+    assert code == 2
+    assert message in error
+    assert not lazy.Path("c.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [["--rows", "auto"], ["--rows", "2000", "--components", "3"], ["--no-whiten"]], ids=str
+)
+def test_options_mean_the_same_on_workers(table, options, scheduler, capsys):
+    rng = np.random.default_rng(0)
+    sources = np.column_stack([rng.laplace(size=(30000, 3)), rng.uniform(-1, 1, size=(30000, 2))])
+    values = (sources - sources.mean(0)) / sources.std(0) @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    write_table(Table(values, "t"), "t.zarr")
+    texts = {}
+    for name, where in (("here", []), ("there", ["--dask", scheduler])):
+        code, _, error = run(capsys, "t.zarr", "--out", f"{name}.npy", "--json", f"{name}.json", *options, *where)
+        assert code == 0, error
+        texts[name] = json.loads(lazy.Path(f"{name}.json").read_text())
+    assert_allclose(np.load("there.npy"), np.load("here.npy"), atol=1e-6)
+    assert texts["there"]["rows"] == texts["here"]["rows"]
+    if "--rows" in options:
+        assert texts["there"]["rows"] < 30000
+
+
+def test_runs_are_compared_as_without(table, scheduler, capsys):
+    rng = np.random.default_rng(1)
+    order = rng.permutation(table.n)
+    turned = table.values @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    write_table(table, "a.zarr")
+    write_table(Table(turned[order], "b", table.ids[order], {}, table.features), "b.parquet")
+    texts = []
+    for where in ([], ["--dask", scheduler]):
+        code, _, error = run(capsys, "a.zarr", "b.parquet", "--nulls", 2, "--json", "c.json", *where, command="compare")
+        assert code == 0, error
+        texts.append(lazy.Path("c.json").read_text())
+    assert texts[0] == texts[1]
+    assert "agree to 0 % of the diameter" in texts[0]  # so rows were paired by id
 
 
 def test_npy_with_resamples(table, scheduler, capsys):

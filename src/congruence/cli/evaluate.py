@@ -1,0 +1,201 @@
+"""`congruence evaluate`: are these axes the true factors?"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from congruence.cli import options as given
+from congruence.cli.evaluated_rows import read_given
+from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
+from congruence.cli.screen_evaluation import show_evaluation, show_metrics
+from congruence.errors import InputError
+
+if TYPE_CHECKING:
+    from congruence.evaluate.evaluation import Evaluation
+
+METRICS = "infomec,mig,modularity,mcc,regression"
+
+
+def _list(wanted: bool) -> None:
+    if wanted:
+        show_metrics()
+        raise typer.Exit()
+
+
+@interruptible
+def evaluate(
+    codes: Annotated[
+        Path,
+        typer.Argument(
+            help="Learned codes (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
+            show_default=False,
+        ),
+    ],
+    factors_file: Annotated[
+        Optional[Path],
+        typer.Argument(
+            metavar="[FACTORS]",
+            help="True factors of the same rows, numbers or words; not needed where they are columns of CODES.",
+            show_default=False,
+        ),
+    ] = None,
+    factors: Annotated[
+        Optional[str],
+        typer.Option(
+            help="Columns that are factors, e.g. 'hue,shape'; by default all of FACTORS.", rich_help_panel=given.DATA
+        ),
+    ] = None,
+    kinds: Annotated[
+        str,
+        typer.Option(
+            help="Kinds of factors: one for all, or 'hue=circular:360,shape=categorical'. Others are guessed.",
+            rich_help_panel=given.DATA,
+        ),
+    ] = "auto",
+    id: given.Id = None,
+    features: given.Features = None,
+    metadata: given.Metadata = None,
+    key: given.Key = None,
+    group_by: given.GroupBy = None,
+    drop_missing: given.DropMissing = False,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="Metrics, separated by commas; 'fast' or 'all'. --list shows them.", rich_help_panel=given.METHOD
+        ),
+    ] = METRICS,
+    version: Annotated[
+        str, typer.Option(help="Of InfoMEC: standalone, training or tripod.", rich_help_panel=given.METHOD)
+    ] = "standalone",
+    discrete_codes: Annotated[
+        bool,
+        typer.Option("--discrete-codes", help="Values of codes are classes (quantised).", rich_help_panel=given.METHOD),
+    ] = False,
+    dci_model: Annotated[
+        str, typer.Option(help="Trees of DCI: boosting, forest or lightgbm.", rich_help_panel=given.METHOD)
+    ] = "boosting",
+    resamples: Annotated[
+        int, typer.Option(help="Parts of the rows that make the interval.", rich_help_panel=given.METHOD)
+    ] = 20,
+    nulls: given.Nulls = 5,
+    slow_resamples: Annotated[
+        int,
+        typer.Option(
+            help="The same for metrics that take minutes (dci, regression, sis).", rich_help_panel=given.METHOD
+        ),
+    ] = 0,
+    sensitivity: Annotated[
+        bool,
+        typer.Option("--sensitivity", help="Also show scores for 10, 20 and 50 bins.", rich_help_panel=given.METHOD),
+    ] = False,
+    structural: Annotated[
+        bool,
+        typer.Option(
+            "--structural/--no-structural",
+            help="How near the codes are up to a permutation, a rotation, a linear map.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = True,
+    seed: given.Seed = 0,
+    report: given.Report = None,
+    json: given.Json = None,
+    csv: Annotated[Optional[Path], typer.Option(help="Write the scores as csv.", rich_help_panel=given.OUTPUT)] = None,
+    quiet: given.Quiet = False,
+    show_list: Annotated[
+        bool,
+        typer.Option(
+            "--list", callback=_list, is_eager=True, help="Show all metrics and exit.", rich_help_panel=given.OUTPUT
+        ),
+    ] = False,
+) -> None:
+    """Are these axes the true factors? Which factor has a code of its own, and which is missing?
+
+    Scores codes against factors of the same rows by published metrics, each
+    with an interval and beside what unrelated codes would get. Examples:
+
+        congruence evaluate codes.npy factors.csv --report report.html
+
+        congruence evaluate codes.parquet --factors 'hue,shape' --kinds hue=circular:360
+
+        congruence evaluate codes.parquet factors.parquet --id image --metrics infomec,dci --dci-model lightgbm
+    """
+    from congruence.evaluate.suite import evaluate_codes
+
+    wanted, kinds_of = _metrics(metrics), _kinds(kinds)
+    texts = {"report": report, "json": json, "csv": csv}
+    given.check_outputs(texts, [codes, *([] if factors_file is None else [factors_file])])
+    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
+        rows = read_given(codes, factors_file, factors, group_by=group_by, drop_missing=drop_missing, wishes=wishes)
+        result = evaluate_codes(
+            rows.codes,
+            rows.factors,
+            kinds=kinds_of,
+            metrics=wanted,
+            version=version,
+            discrete_codes=discrete_codes,
+            model=dci_model,
+            cluster=rows.cluster,
+            resamples=resamples,
+            nulls=nulls,
+            slow_resamples=slow_resamples,
+            slow_nulls=min(1, nulls),
+            sensitivity=sensitivity,
+            structural=structural,
+            name=rows.name,
+            code_names=rows.code_names,
+            seed=seed,
+            progress=progress,
+        )
+    settings = {**result.settings, "command": shlex.join(["congruence", *sys.argv[1:]])}
+    result = replace(result, notes=(*rows.notes, *result.notes), settings=settings)
+    for text in warned:
+        if text not in result.notes:
+            say(f"note: {text}")
+    _write(result, texts)
+    if not quiet:
+        show_evaluation(result, stderr=str(json) == "-")
+
+
+def _metrics(text: str) -> tuple[str, ...]:
+    from congruence.evaluate.registry import chosen
+
+    return chosen([name.strip() for name in text.split(",") if name.strip()])
+
+
+def _kinds(text: str) -> str | dict[str, str]:
+    """One kind for all factors, or the kind of each that is named."""
+    if "=" not in text:
+        return text.strip()
+    kinds: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, kind = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and kind):
+            raise InputError(
+                f"--kinds takes FACTOR=KIND such as hue=circular, separated by commas, not {part.strip()!r}"
+            )
+        if name in kinds:
+            raise InputError(f"--kinds names {name} twice")
+        kinds[name] = kind
+    return kinds
+
+
+def _write(result: Evaluation, outputs: dict[str, Path | None]) -> None:
+    from congruence.report import rows_to_csv
+
+    texts: dict[str, Any] = {}
+    if outputs["json"] is not None:
+        texts["json"] = result.to_json()
+    if outputs["csv"] is not None:
+        texts["csv"] = rows_to_csv(result.table())
+    if outputs["report"] is not None:
+        from congruence.report import write_evaluation_report
+
+        write_evaluation_report(result, outputs["report"])
+    given.write_outputs(texts, outputs)

@@ -1,0 +1,123 @@
+"""The codes and the factors that `congruence evaluate` was given, brought into the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from congruence.cli import options as given
+from congruence.errors import InputError
+
+if TYPE_CHECKING:
+    from congruence.arrays import Array
+    from congruence.tables import RowColumns, Table
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Codes and factors of the same rows."""
+
+    name: str
+    codes: Array  # (n, L)
+    code_names: tuple[str, ...] | None
+    factors: dict[str, Array]  # each (n,)
+    cluster: Array | None  # (n,)
+    notes: tuple[str, ...]  # how rows were paired
+
+
+def read_given(
+    codes: Path,
+    factors: Path | None,
+    columns: str | None,
+    *,
+    group_by: str | None,
+    drop_missing: bool,
+    wishes: Mapping[str, str | None],
+) -> Given:
+    """Read codes and factors and pair their rows; `columns` names the factors, in their file or beside the codes."""
+    from congruence.tables import read_row_columns
+
+    if factors is None and columns is None:
+        raise InputError("evaluate takes a file of codes and one of factors, or --factors with columns of the codes")
+    own = factors is None
+    facts = read_row_columns(factors or codes, id=wishes["id"], key=wishes["key"] if own else None)
+    names = _picked(facts, columns, factors or codes, without=group_by)
+    table = _read_codes(codes, wishes, aside=list(names.values()) if own else [])
+    return _joined(table, facts, names, own=own, group_by=group_by, drop_missing=drop_missing)
+
+
+def _picked(facts: RowColumns, columns: str | None, path: Path, *, without: str | None) -> dict[str, str]:
+    """The columns that are factors: what they are called, and their names in the file."""
+    short = {_short(name): name for name in facts.columns}
+    if columns is None:
+        return {name: full for name, full in short.items() if without not in (name, full)}
+    chosen: dict[str, str] = {}
+    for pattern in (part.strip() for part in columns.split(",")):
+        hits = {name: full for name, full in short.items() if fnmatchcase(name, pattern) or pattern in (name, full)}
+        if not hits:
+            raise InputError(f"no column of {path} matches --factors {pattern!r}; it has {', '.join(list(short)[:10])}")
+        chosen |= hits
+    return chosen
+
+
+def _short(name: str) -> str:
+    from congruence.tables.columns import PREFIX
+
+    return name.removeprefix(PREFIX)
+
+
+def _read_codes(path: Path, wishes: Mapping[str, str | None], aside: list[str]) -> Table:
+    """The codes; columns that are factors are set aside, and so are no codes."""
+    from congruence.arrays import to_numpy
+    from congruence.tables import honours, read_table
+    from congruence.tables.columns import patterns
+
+    asked: dict[str, Any] = {key: wishes[key] for key in ("features", "key") if wishes[key] is not None}
+    metadata = [*(patterns(wishes["metadata"]) or ()), *(aside if honours(path, "metadata") else ())]
+    given.check_honoured([path], [key for key in ("features", "metadata", "key") if wishes[key] is not None])
+    table = read_table(path, id=wishes["id"], metadata=metadata or None, **asked)
+    keep = [j for j, name in enumerate(table.feature_names) if table.features is None or name not in aside]
+    if len(keep) == table.d:
+        return table
+    if not keep:
+        raise InputError(f"--factors names all columns of {path}, so that no codes are left")
+    features = tuple(table.feature_names[j] for j in keep)
+    return replace(table, values=to_numpy(table.values)[:, keep], features=features)
+
+
+def _joined(
+    table: Table, facts: RowColumns, names: Mapping[str, str], *, own: bool, group_by: str | None, drop_missing: bool
+) -> Given:
+    """Pair rows as those of any two tables; the second holds the row numbers, or NaN where a factor is missing."""
+    import numpy as np
+
+    from congruence.tables import Table, join_tables
+    from congruence.tables.labels import missing_labels
+
+    numbers = np.arange(facts.n, dtype=np.float64)
+    for full in names.values():
+        numbers[missing_labels(facts.columns[full])] = np.nan
+    beside = Table(numbers[:, None], "factors", None if own else facts.ids, facts.columns)
+    if own:
+        table = replace(table, ids=None)
+    joined = join_tables([replace(table, name="codes"), beside], drop_missing=drop_missing, cluster=group_by)
+    rows = joined.values[1][:, 0].astype(int)
+    found = {name: facts.columns[full][rows] for name, full in names.items()}
+    return Given(table.name, joined.values[0], table.features, found, joined.cluster, _pairing_notes(joined, own))
+
+
+def _pairing_notes(joined: Any, own: bool) -> tuple[str, ...]:
+    notes = [
+        f"{count} rows of {name} have no partner and were left out."
+        for name, count in joined.unmatched.items()
+        if count
+    ]
+    dropped = sum(joined.dropped.values())
+    if dropped:
+        notes.append(f"Rows with missing values were left out; {joined.n} are left.")
+    if joined.by_position and not own:
+        notes.append("Rows of codes and factors were paired by their position.")
+    return tuple(notes)

@@ -1,0 +1,135 @@
+"""What `congruence evaluate` shows on the screen."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from congruence.evaluate.evaluation import Evaluation
+
+SHOWN = 12  # factors, and names in the first sentence; the report and the JSON have all
+TWICE = 2.0  # how much more a code must tell of its factor than any other code, and than of any other factor
+
+
+def show_evaluation(result: Evaluation, *, stderr: bool = False) -> None:
+    """Print what was found, the scores, a line for each factor, and the notes."""
+    console = Console(stderr=stderr, highlight=False)
+    console.print(f"[bold]{escape(_verdict(result))}[/bold]", soft_wrap=True)
+    size = f"{result.n} rows, {len(result.codes)} codes, {len(result.factors)} factors"
+    console.print(escape(f"{size}; idle codes, which tell no more than chance: {_named(result.idle)}"), soft_wrap=True)
+    console.print(_scores(result))
+    for score in result.scores:
+        if score.reason:
+            console.print(escape(f"{score.score}: {score.reason}"), soft_wrap=True)
+    console.print(_factors(result))
+    if result.structural is not None:
+        console.print(_structural(result))
+    if result.sensitivity:
+        console.print(_sensitivity(result))
+    for note in result.notes:
+        console.print(f"note: {escape(note.replace('slow_resamples', '--slow-resamples'))}", soft_wrap=True)
+
+
+def show_metrics() -> None:
+    """Print every metric with what it promises."""
+    from congruence.evaluate.registry import METRICS
+
+    console = Console(highlight=False)
+    for metric in METRICS.values():
+        low, high = (f"{bound:g}" for bound in metric.range)
+        console.print(f"[bold]{metric.name}[/bold]  {metric.reference}", soft_wrap=True)
+        console.print(f"  scores {', '.join(metric.scores)}", soft_wrap=True)
+        console.print(f"  from {low} to {high}, {metric.direction}; {metric.cost}", soft_wrap=True)
+        console.print(f"  does not change with {', '.join(sorted(metric.invariant_to))}", soft_wrap=True)
+
+
+def _own(result: Evaluation) -> list[str]:
+    """Factors with a code that tells twice as much of them as any other, and half as much of no other factor."""
+    own = []
+    nmi = np.nan_to_num(result.matrices["nmi"])
+    for k, row in enumerate(result.per_factor):
+        if not row.code:
+            continue
+        j = result.codes.index(row.code)
+        others = max(np.delete(nmi[k], j).max(initial=0.0), np.delete(nmi[:, j], k).max(initial=0.0))
+        if nmi[k, j] >= TWICE * others:
+            own.append(row.factor)
+    return own
+
+
+def _verdict(result: Evaluation) -> str:
+    own, missing = _own(result), result.unexplained
+    mixed = [name for name in result.factors if name not in own and name not in missing]
+    parts = [f"{len(own)} of {len(result.factors)} factors {'has' if len(own) == 1 else 'have'} a code of their own"]
+    if mixed:
+        parts.append(f"{_named(mixed)}: in the codes, but mixed with others or spread over several")
+    if missing:
+        parts.append(f"{_named(missing)}: not found in the codes")
+    return "; ".join(parts) + "."
+
+
+def _named(names: tuple[str, ...] | list[str]) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _scores(result: Evaluation) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("score", "value", "90 % interval", "chance", "best"):
+        table.add_column(heading, justify="left" if heading == "score" else "right", no_wrap=True)
+    for one in result.scores:
+        interval = "-" if math.isnan(one.low) else f"{one.low:.3f} .. {one.high:.3f}"
+        best = one.range[1] if one.direction.startswith("higher") else one.range[0]
+        table.add_row(one.score, _number(one.value), interval, _number(one.chance), f"{best:g}")
+    return table
+
+
+def _factors(result: Evaluation) -> Table:
+    few = result.per_factor[:SHOWN]
+    title = f"first {len(few)} of {len(result.per_factor)} factors" if len(few) < len(result.per_factor) else None
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("factor", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("code", overflow="fold")
+    for heading in ("share", "next", "R2 lin.", "nonlin.", "found"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in few:
+        numbers = (_number(value) for value in (row.share, row.second, row.linear, row.nonlinear))
+        found = "yes" if row.explained else "no"
+        table.add_row(escape(row.factor), row.kind, escape(row.code) or "-", *numbers, found)
+    return table
+
+
+def _structural(result: Evaluation) -> Table:
+    """How near the codes are to the factors up to each group."""
+    table = Table(title="distance to the factors, % of their diameter", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in ("up to a", "held out", "95 % interval", "null"):
+        table.add_column(heading, justify="left" if heading == "up to a" else "right", no_wrap=True)
+    assert result.structural is not None
+    for group, near in result.structural.groups.items():
+        held = near.held_out
+        interval = "-" if math.isnan(held.low) else f"{100 * held.low:.2f} .. {100 * held.high:.2f}"
+        table.add_row(f"{group} map", f"{100 * held.mean:.2f}", interval, f"{100 * near.null:.2f}")
+    return table
+
+
+def _sensitivity(result: Evaluation) -> Table:
+    table = Table(title="scores of binned codes, by the number of bins", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for heading in result.sensitivity[0]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in result.sensitivity:
+        table.add_row(*(f"{value:g}" if name == "bins" else _number(value) for name, value in row.items()))
+    return table
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"
