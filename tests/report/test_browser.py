@@ -2,9 +2,11 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from congruence.report import (
+    write_evaluation_report,
     write_report,
     write_reproduction_report,
     write_resolution_report,
@@ -12,8 +14,15 @@ from congruence.report import (
 )
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction"]
+PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction", "evaluation", "many codes"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+
+
+def many_shares():
+    """The information of a hundred codes about six factors: each factor has one code of its own, the rest is noise."""
+    shares = np.random.default_rng(0).uniform(0, 0.04, size=(6, 100))
+    shares[range(6), range(50, 56)] = 0.9
+    return shares
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +46,15 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
 
 
 @pytest.fixture(scope="module")
-def folder(report, make_rich, make_training, make_translation, make_resolution, make_reproduction):
+def folder(report, make_rich, make_training, make_translation, make_resolution, make_reproduction, make_evaluation):
     """All kinds of pages, side by side."""
     write_report(make_rich(), report.with_name("rich.html"))
     write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
+    write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
+    write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
     return report.parent
 
 
