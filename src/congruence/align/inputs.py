@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, as_matrix, finite_rows, is_dask, listing, to_numpy
 from congruence.errors import InputError
-from congruence.resolve.distributed import spilled
+from congruence.maps.blocks import spilled
 from congruence.tables import Joined, Table, join_tables, read_table, unique_names
 from congruence.tables.spill import take_rows
 
