@@ -89,7 +89,8 @@ def test_the_same_blocks_give_the_same_bits(x):
 def test_small_blocks_are_merged_and_empty_ones_dropped(monkeypatch):
     monkeypatch.setattr(blocks, "PARTITION", 8 * 2 * 10)
     array = da.ones((37, 2), chunks=((0, 4, 0, 7, 20, 3, 3, 0), 2))
-    assert blocks._in_partitions(array).chunks == ((11, 20, 6), (2,))
+    assert blocks.partition_sizes([array]) == (11, 20, 6)
+    assert DaskRows(array).array.chunks == ((11, 20, 6), (2,))
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "read anew"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.maps.algebra import single_threaded
+from congruence.tables.lazy import as_dask
 from congruence.tables.memory import max_bytes
 from congruence.tables.spill import room_for
 
@@ -47,34 +48,59 @@ class DaskRows:
 
     Small blocks are merged, and a block is never split. Rows are kept on the workers from the first pass to the last
     where they fit, and are computed anew in every pass where they do not.
+
+    Parameters
+    ----------
+    array : dask array of shape (n, d)
+        Whose blocks are whole rows.
+    kept : bool, optional
+        Whether its blocks, which then are the partitions, can be had again without being computed anew. By default
+        they are merged, and kept if they fit.
     """
 
-    def __init__(self, array: Any):
-        array = _in_partitions(array)
+    def __init__(self, array: Any, *, kept: bool | None = None):
+        if kept is None:
+            (array,), kept = _settled([array])
+        self.array, self.kept = array, kept
         self.shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
-        self.kept = array.nbytes <= KEPT * _memory()
-        self._array = persist([array])[0] if self.kept else array  # workers forget blocks that nobody holds
-        self._blocks = list(self._array.to_delayed().ravel())
+        self._blocks = list(array.to_delayed().ravel())
         self._edges = np.cumsum([0, *array.chunks[0]])
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def each(self, work: Callable[..., Any], *shared: Any, index: Array | None = None) -> list[Any]:
-        """One task work(rows, partition, *shared) per partition, not computed yet.
+    def each(
+        self,
+        work: Callable[..., Any],
+        *shared: Any,
+        index: Array | None = None,
+        beside: Sequence[DaskRows | Array] = (),
+    ) -> list[Any]:
+        """One task work(rows, partition, *beside, *shared) per partition, not computed yet.
 
-        With `index`, partitions know which of their rows are meant, and those without any are left out.
+        With `index`, partitions know which of their rows are meant, and those without any are left out. Of what is
+        `beside`, which has as many rows and is in the same partitions or here, each task gets what belongs to its rows.
         """
         import dask
 
         sent = [dask.delayed(one, traverse=False) for one in shared]
         task = dask.delayed(work)
-        return [task(self._blocks[i], part, *sent) for i, part in self._partitions(index)]
+        return [
+            task(self._blocks[i], part, *(self._part(i, other) for other in beside), *sent)
+            for i, part in self._partitions(index)
+        ]
+
+    def merged(self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], *shared: Any, **options: Any) -> Any:
+        """What the tasks of `each` return, merged in the order of the blocks."""
+        return merged(self.each(work, *shared, **options), merge)
 
     def take(self, index: Array) -> Array:
         """The rows at some positions, which may repeat but must not fall, brought here."""
         return np.concatenate(compute(self.each(_taken, index=index)))
+
+    def _part(self, i: int, other: DaskRows | Array) -> Any:
+        return other._blocks[i] if isinstance(other, DaskRows) else other[self._edges[i] : self._edges[i + 1]]
 
     def _partitions(self, index: Array | None) -> Iterator[tuple[int, Partition]]:
         starts = self._edges[:-1].tolist()
@@ -147,16 +173,34 @@ def whole_rows(X: Any, name: str = "X") -> Any:
     return X.rechunk({1: -1})
 
 
-def _in_partitions(array: Any) -> Any:
-    """Merge neighbouring blocks that are too small to be worth a task of their own, and drop empty ones."""
-    width = max(1, array.dtype.itemsize * array.shape[1])
+def side_by_side(arrays: Sequence[Any]) -> list[DaskRows]:
+    """Dask arrays with as many rows as each other, in the same partitions, and kept either all or none."""
+    arrays, kept = _settled(arrays)
+    return [DaskRows(array, kept=kept) for array in arrays]
+
+
+def _settled(arrays: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Arrays in the same partitions, and whether they are kept where they are, since all of them fit."""
+    sizes = partition_sizes(arrays)
+    arrays = [array.rechunk({0: sizes, 1: -1}) for array in arrays]
+    kept = bool(sum(array.nbytes for array in arrays) <= KEPT * _memory())
+    return persist(arrays) if kept else arrays, kept  # workers forget blocks that nobody holds
+
+
+def partition_sizes(arrays: Sequence[Any]) -> tuple[int, ...]:
+    """The rows of each partition: those of the blocks of the first array, where they are worth a task of their own.
+
+    Neighbouring blocks that are too small are merged, which the array with the longest rows decides, and empty ones are
+    dropped.
+    """
+    width = max(1, *(array.dtype.itemsize * array.shape[1] for array in arrays))
     sizes: list[int] = []
-    for size in map(int, array.chunks[0]):
+    for size in map(int, arrays[0].chunks[0]):
         if sizes and (sizes[-1] * width < PARTITION or size == 0):
             sizes[-1] += size
         else:
             sizes.append(size)
-    return array.rechunk({0: tuple(sizes), 1: -1})
+    return tuple(sizes)
 
 
 def _memory() -> float:
@@ -202,12 +246,44 @@ def computed_blocks(array: Any) -> Iterator[tuple[slice, Array]]:
             start += len(rows)
 
 
-def spilled(array: Any, name: str) -> Array:
+def brought(arrays: Mapping[str, Any]) -> dict[str, tuple[Array, DaskRows | None]]:
+    """The rows of dask arrays, by name, brought here, and beside them as blocks to be summed where they are.
+
+    Arrays that differ in their numbers of rows have no blocks. Without a cluster the blocks are of the rows brought
+    here, so that none is held or computed twice.
+    """
+    lazy = {name: _checked(array, name) for name, array in arrays.items()}
+    if len({len(array) for array in lazy.values()}) != 1:
+        return {name: (_spilled(array, name), None) for name, array in lazy.items()}
+    if connected() is not None:
+        there = dict(zip(lazy, side_by_side(list(lazy.values())), strict=True))
+        return {name: (_spilled(rows.array, name), rows) for name, rows in there.items()}
+    sizes = partition_sizes(list(lazy.values()))
+    here = {name: _spilled(array, name) for name, array in lazy.items()}
+    return {name: (rows, DaskRows(as_dask(_Held(rows), sizes), kept=True)) for name, rows in here.items()}
+
+
+class _Held:
+    """Rows in this process, of which dask takes slices; of an array that it knows as one it would make a copy."""
+
+    ndim = 2
+
+    def __init__(self, rows: Array):
+        self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+
+    def __getitem__(self, index: Any) -> Array:
+        return np.asarray(self.rows[index])
+
+
+def _checked(array: Any, name: str) -> Any:
+    return as_matrix(whole_rows(as_matrix(array, name, finite=False), name), name, finite=False)
+
+
+def _spilled(array: Any, name: str) -> Array:
     """All rows of a dask array brought here block by block: into memory, or into a temporary file where they are many.
 
     Blocks are computed where they are, as many at a time as there are threads, and are let go once they are copied.
     """
-    array = whole_rows(as_matrix(array, name, finite=False), name)
     rows = room_for(array.shape, array.dtype.newbyteorder("="), name)
     for part, block in computed_blocks(array):
         rows[part] = to_numpy(block)
