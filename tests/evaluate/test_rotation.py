@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "docs" / "make_rotation_figure.py"
 def drawn(tmp_path_factory):
     """The figure of few rows, and the numbers behind its two panels."""
     path = tmp_path_factory.mktemp("figure") / "rotation.svg"
-    command = [sys.executable, SCRIPT, path, "--rows", "500", "--metrics", "infomec,mig,modularity,explicitness,mcc"]
+    command = [sys.executable, SCRIPT, path, "--rows", "400", "--metrics", "infomec,mig,modularity,explicitness,mcc"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     values = [(name, [float(x) for x in numbers]) for name, *numbers in map(str.split, lines) if name != "two"]
     return path.read_text(encoding="utf-8"), [dict(values[:8]), dict(values[8:])]
