@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -52,6 +51,8 @@ def show_metrics() -> None:
 
 def _own(result: Evaluation) -> list[str]:
     """Factors with a code that tells twice as much of them as any other, and half as much of no other factor."""
+    import numpy as np
+
     own = []
     nmi = np.nan_to_num(result.matrices["nmi"])
     for k, row in enumerate(result.per_factor):
