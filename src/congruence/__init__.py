@@ -34,6 +34,7 @@ _HOMES = {
     "load_translator": "congruence.align.translate",
     "read_table": "congruence.tables",
     "translate": "congruence.align.translate",
+    "write_evaluation_report": "congruence.report",
     "write_report": "congruence.report",
     "write_resolution_report": "congruence.report",
     "write_table": "congruence.tables",
@@ -61,6 +62,7 @@ __all__ = [
     "load_translator",
     "read_table",
     "translate",
+    "write_evaluation_report",
     "write_report",
     "write_resolution_report",
     "write_table",
@@ -78,7 +80,12 @@ if TYPE_CHECKING:
     from congruence.evaluate.suite import evaluate_codes
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
-    from congruence.report import write_report, write_resolution_report, write_translation_report
+    from congruence.report import (
+        write_evaluation_report,
+        write_report,
+        write_resolution_report,
+        write_translation_report,
+    )
     from congruence.resolve.ica import ICA, load_ica
     from congruence.resolve.stability import component_stability
     from congruence.resolve.whitener import Whitener

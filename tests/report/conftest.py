@@ -13,9 +13,17 @@ from congruence.align.certificate import Certificate, CurvePoint, Drift, Probe, 
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
 from congruence.align.consensus import Consensus
 from congruence.align.translate import Translation, Translator
+from congruence.evaluate.evaluation import CodeRow, Evaluation, FactorRow, Score
+from congruence.evaluate.structural import StructuralNearness
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.report import render, render_reproduction, render_resolution, render_translation
+from congruence.report import (
+    render,
+    render_evaluation,
+    render_reproduction,
+    render_resolution,
+    render_translation,
+)
 from congruence.report.svg import draw
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
 from congruence.resolve.agreement import chance_agreement
@@ -276,6 +284,67 @@ def reproduction_by_hand(holds=(True, False, None), answer="It is so.", notes=("
     return Reproduction(recipe, outcome, {"recipe": "toy", "scale": "smoke", "seed": 3, "device": "cpu"} | settings)
 
 
+def structural_by_hand(factors, errors=None):
+    errors = errors or {"permutation": 0.03, "rigid": 0.028, "similarity": 0.0275, "linear": 0.021}
+    groups = {name: nearness_by_hand(name, error) for name, error in errors.items()}
+    order = np.arange(len(factors))
+    return StructuralNearness(
+        tuple(errors), groups, tuple(factors), order, np.ones(len(factors)), (), 4.2, {}, {}, ("A note of its own.",)
+    )
+
+
+def evaluation_by_hand(shares=None, values=None, **changes):
+    """Codes against factors: two factors with codes of their own, one that is lost, and a code that tells nothing.
+
+    `shares` is the information (K, L) of each code; a code tells of the factor it knows best, if that is over 0.05.
+    `values` are the factors of some rows (m, K); what is left of a code's share is noise.
+    """
+    nmi = np.array([[0.01, 0.9, 0.02], [0.8, 0.03, 0.01], [0.02, 0.01, 0.02]] if shares is None else shares)
+    k, codes = nmi.shape
+    rng = np.random.default_rng(0)
+    values = (
+        np.column_stack([rng.uniform(size=(120, 1)), rng.integers(0, 3, (120, k - 1))]) if values is None else values
+    )
+    factors = changes.pop("factors", tuple(["size", "shape", "hue", "x", "y", "z"][:k]))
+    names = changes.pop("codes", tuple(f"z{j}" for j in range(codes)))
+    told, tells = nmi.max(1) > 0.05, nmi.max(0) > 0.05
+    z = values @ nmi + (1 - np.minimum(nmi.max(0), 1)) * rng.normal(size=(len(values), codes))
+    kinds = ["continuous", *["categorical"] * k][:k]
+    best = [names[j] if yes else "" for j, yes in zip(nmi.argmax(1), told, strict=True)]
+    fields = {
+        "name": "my model",
+        "n": 5000,
+        "codes": names,
+        "factors": factors,
+        "scores": (
+            Score("infomec", "infom", 0.91, 0.89, 0.93, 0.12, (-math.inf, 1.0), "higher is better"),
+            Score("infomec", "infoe", 0.62, 0.6, 0.64, 0.65, (-math.inf, 1.0), "higher is better"),
+            Score(
+                "mig", "mig", math.nan, math.nan, math.nan, math.nan, (0.0, 1.0), "higher is better", "Only one code."
+            ),
+            Score("irs", "irs", -0.2, math.nan, math.nan, 0.3, (-1.0, 1.0), "higher is better"),
+            Score("unsupervised", "total_correlation", 0.02, 0.01, 0.05, 0.5, (0.0, math.inf), "lower is better"),
+        ),
+        "matrices": {"nmi": nmi, "correlation": -nmi},
+        "per_factor": tuple(
+            FactorRow(name, kinds[i], 3, best[i], nmi[i].max(), np.sort(nmi[i])[-2:][0], 0.8, 0.9, bool(told[i]))
+            for i, name in enumerate(factors)
+        ),
+        "per_code": tuple(
+            CodeRow(name, factors[nmi[:, j].argmax()] if tells[j] else "", nmi[:, j].max(), 0.9, True, not tells[j])
+            for j, name in enumerate(names)
+        ),
+        "order": tuple(dict.fromkeys([*nmi.argmax(1).tolist(), *range(codes)])),
+        "structural": structural_by_hand(factors),
+        "sensitivity": ({"bins": 10, "mig": 0.51}, {"bins": 20, "mig": 0.48}),
+        "sample": (z, values),
+        "levels": {factors[-1]: ("round", "square", "heart")} if k > 1 else {},
+        "notes": ("hue was cut into 10 bins of equal width.",),
+        "settings": {"seed": 0, "command": "congruence evaluate codes.parquet --report r.html"},
+    }
+    return Evaluation(**(fields | changes))
+
+
 def _many_ticks(figure):
     axes = figure.subplots()
     axes.set(xticks=np.linspace(0, 1, 11), yticks=np.linspace(0, 1, 11))
@@ -289,6 +358,7 @@ PAGES = {
     "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
+    "evaluation": lambda: render_evaluation(evaluation_by_hand()),
 }
 
 
@@ -345,6 +415,11 @@ def make_resolution():
 @pytest.fixture(scope="session")
 def make_reproduction():
     return reproduction_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_evaluation():
+    return evaluation_by_hand
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,11 @@
 
 import shutil
 
+import numpy as np
 import pytest
 
 from congruence.report import (
+    write_evaluation_report,
     write_report,
     write_reproduction_report,
     write_resolution_report,
@@ -12,8 +14,15 @@ from congruence.report import (
 )
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction"]
+PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction", "evaluation", "many codes"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+
+
+def many_shares():
+    """The information of a hundred codes about six factors: each factor has one code of its own, the rest is noise."""
+    shares = np.random.default_rng(0).uniform(0, 0.04, size=(6, 100))
+    shares[range(6), range(50, 56)] = 0.9
+    return shares
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +46,15 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
 
 
 @pytest.fixture(scope="module")
-def folder(report, make_rich, make_training, make_translation, make_resolution, make_reproduction):
+def folder(report, make_rich, make_training, make_translation, make_resolution, make_reproduction, make_evaluation):
     """All kinds of pages, side by side."""
     write_report(make_rich(), report.with_name("rich.html"))
     write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
+    write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
+    write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
     return report.parent
 
 
@@ -236,3 +247,28 @@ def test_small_histograms_stand_side_by_side_even_on_a_phone(visit):
 def test_the_table_of_components_fits_a_desktop(visit):
     region = visit(width=1000, name="resolution").get_by_role("region", name="Components", exact=True)
     assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
+def test_scores_sort_by_value_with_undefined_ones_last(visit):
+    page = visit(name="evaluation")
+    table = page.get_by_role("region", name="Scores", exact=True).locator("table")
+    table.get_by_role("button", name="value", exact=True).click()
+    names = [cell.inner_text().split("\n")[0] for cell in table.locator("tbody th").all()]
+    assert names == ["IRS", "Total correlation", "InfoE", "InfoM", "MIG"]
+
+
+def test_numbers_on_the_heat_map_have_a_colour_behind_them(visit):
+    page = visit(name="evaluation")
+    cell = page.get_by_role("region", name="Information of codes about factors").locator("td").first
+    assert cell.evaluate("e => getComputedStyle(e, '::before').opacity") == "0.81"
+    assert cell.get_attribute("title") == "size, z1: 0.900"
+    boxes = page.locator(".gauge").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
+    assert boxes == [150] * 4
+
+
+def test_the_table_of_scores_and_the_heat_maps_fit_a_desktop(visit):
+    for name in ("evaluation", "many codes"):
+        page = visit(width=1000, name=name)
+        for label in ("Scores", "Factors", "Information of codes about factors"):
+            region = page.get_by_role("region", name=label, exact=True)
+            assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0, (name, label)

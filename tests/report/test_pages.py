@@ -8,14 +8,17 @@ import pytest
 
 from congruence.errors import InputError
 from congruence.report import (
+    evaluation,
     html,
     render,
+    render_evaluation,
     render_reproduction,
     render_resolution,
     render_translation,
     reproduction,
     resolution,
     translation,
+    write_evaluation_report,
     write_report,
     write_reproduction_report,
     write_resolution_report,
@@ -27,6 +30,7 @@ WRITERS = {"comparison": (html, "render", write_report)}
 WRITERS["resolution"] = (resolution, "render_resolution", write_resolution_report)
 WRITERS["translation"] = (translation, "render_translation", write_translation_report)
 WRITERS["reproduction"] = (reproduction, "render_reproduction", write_reproduction_report)
+WRITERS["evaluation"] = (evaluation, "render_evaluation", write_evaluation_report)
 BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
@@ -98,8 +102,9 @@ def test_every_heading_of_a_sortable_table_is_a_button(any_page):
 
 
 def test_the_same_result_gives_the_same_bytes(
-    make_rich, make_training, make_translation, make_resolution, make_reproduction
+    make_rich, make_training, make_translation, make_resolution, make_reproduction, make_evaluation
 ):
+    assert render_evaluation(make_evaluation()) == render_evaluation(make_evaluation())
     assert render_reproduction(make_reproduction()) == render_reproduction(make_reproduction())
     assert render_resolution(make_resolution()) == render_resolution(make_resolution())
     assert render(make_rich("ab")) == render(make_rich("ab"))

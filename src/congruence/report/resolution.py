@@ -48,7 +48,7 @@ def render_resolution(resolution: Resolution) -> str:
         "resolution.html.j2",
         resolution=resolution,
         lead=words.RESOLUTIONS[resolution.status][1].format(k=resolution.k, returning=resolution.returning),
-        notes_on=[_sentence(text) for text in resolution.advice],
+        notes_on=[words.sentence(text) for text in resolution.advice],
         rows=[_row(row) for row in resolution.table()],
         with_starts=found.agreement is not None,
         ends=[_ends(resolution, i) for i in range(len(resolution.portraits))],
@@ -75,10 +75,6 @@ def _stability(resolution: Resolution) -> dict[str, Any] | None:
         "curve": curve,
         "curve_figure": figures.stability_curve(curve) if curve else "",
     }
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

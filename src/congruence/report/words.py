@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 GROUPS = {
@@ -148,6 +148,11 @@ def sentences(text: str) -> list[str]:
     return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text.strip())
 
 
+def sentence(text: str) -> str:
+    """Write a remark as a sentence: a capital first, a full stop last."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}" if text else ""
+
+
 def prose(sentence: str) -> str:
     """Keep the percent signs of a sentence on the line of their number."""
     return sentence.replace(" %", "\u00a0%")
@@ -159,6 +164,8 @@ def setting(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {setting(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     return str(value)
