@@ -44,6 +44,11 @@ def world(tmp_path, monkeypatch):
     columns |= {"cell_id": [f"c{i}" for i in range(240)], "plate": [f"p{i % 12}" for i in range(240)]}
     for i in range(3):
         pq.write_table(pa.table(columns), f"tables/run{i}.parquet")
+    hue, shape = rng.uniform(0, 360, 240).round(), rng.choice(["cube", "sphere"], 240)
+    codes = np.column_stack([np.where(shape == "cube", 1.0, -1.0), hue]) + rng.normal(size=(240, 2)) / 10
+    np.save("codes.npy", codes)
+    Path("factors.csv").write_text("hue,shape\n" + "\n".join(f"{a:g},{b}" for a, b in zip(hue, shape, strict=True)))
+    pq.write_table(pa.table({"z0": codes[:, 0], "z1": codes[:, 1], "hue": hue, "shape": shape}), "codes.parquet")
 
 
 @pytest.mark.parametrize(("kind", "text"), EXAMPLES)

@@ -247,3 +247,28 @@ def test_small_histograms_stand_side_by_side_even_on_a_phone(visit):
 def test_the_table_of_components_fits_a_desktop(visit):
     region = visit(width=1000, name="resolution").get_by_role("region", name="Components", exact=True)
     assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
+def test_scores_sort_by_value_with_undefined_ones_last(visit):
+    page = visit(name="evaluation")
+    table = page.get_by_role("region", name="Scores", exact=True).locator("table")
+    table.get_by_role("button", name="value", exact=True).click()
+    names = [cell.inner_text().split("\n")[0] for cell in table.locator("tbody th").all()]
+    assert names == ["IRS", "Total correlation", "InfoE", "InfoM", "MIG"]
+
+
+def test_numbers_on_the_heat_map_have_a_colour_behind_them(visit):
+    page = visit(name="evaluation")
+    cell = page.get_by_role("region", name="Information of codes about factors").locator("td").first
+    assert cell.evaluate("e => getComputedStyle(e, '::before').opacity") == "0.81"
+    assert cell.get_attribute("title") == "size, z1: 0.900"
+    boxes = page.locator(".gauge").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
+    assert boxes == [150] * 4
+
+
+def test_the_table_of_scores_and_the_heat_maps_fit_a_desktop(visit):
+    for name in ("evaluation", "many codes"):
+        page = visit(width=1000, name=name)
+        for label in ("Scores", "Factors", "Information of codes about factors"):
+            region = page.get_by_role("region", name=label, exact=True)
+            assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0, (name, label)

@@ -187,15 +187,11 @@ def _kinds(text: str) -> str | dict[str, str]:
 
 
 def _write(result: Evaluation, outputs: dict[str, Path | None]) -> None:
-    from congruence.report import rows_to_csv
+    from congruence.report import render_evaluation, rows_to_csv
 
-    texts: dict[str, Any] = {}
-    if outputs["json"] is not None:
-        texts["json"] = result.to_json()
-    if outputs["csv"] is not None:
-        texts["csv"] = rows_to_csv(result.table())
-    if outputs["report"] is not None:
-        from congruence.report import write_evaluation_report
-
-        write_evaluation_report(result, outputs["report"])
-    given.write_outputs(texts, outputs)
+    render_as: dict[str, Any] = {
+        "report": render_evaluation,
+        "json": lambda r: r.to_json(),
+        "csv": lambda r: rows_to_csv(r.table()),
+    }
+    given.write_outputs({name: render_as[name](result) for name, path in outputs.items() if path is not None}, outputs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -14,16 +13,18 @@ from rich.table import Table
 if TYPE_CHECKING:
     from congruence.evaluate.evaluation import Evaluation
 
-SHOWN = 12  # factors, and names in the first sentence; the report and the JSON have all
-TWICE = 2.0  # how much more a code must tell of its factor than any other code, and than of any other factor
+SHOWN = 12  # factors; the report and the JSON have all
 
 
 def show_evaluation(result: Evaluation, *, stderr: bool = False) -> None:
     """Print what was found, the scores, a line for each factor, and the notes."""
+    from congruence.report.evaluation import lead_sentence, missing_sentences, own_codes, shared_sentence
+
     console = Console(stderr=stderr, highlight=False)
-    console.print(f"[bold]{escape(_verdict(result))}[/bold]", soft_wrap=True)
-    size = f"{result.n} rows, {len(result.codes)} codes, {len(result.factors)} factors"
-    console.print(escape(f"{size}; idle codes, which tell no more than chance: {_named(result.idle)}"), soft_wrap=True)
+    own = own_codes(result)
+    found = [lead_sentence(result, own), shared_sentence(result, own), *missing_sentences(result)]
+    console.print(f"[bold]{escape(' '.join(filter(None, found)))}[/bold]", soft_wrap=True)
+    console.print(f"{result.n} rows, {len(result.codes)} codes, {len(result.factors)} factors", soft_wrap=True)
     console.print(_scores(result))
     for score in result.scores:
         if score.reason:
@@ -48,38 +49,6 @@ def show_metrics() -> None:
         console.print(f"  scores {', '.join(metric.scores)}", soft_wrap=True)
         console.print(f"  from {low} to {high}, {metric.direction}; {metric.cost}", soft_wrap=True)
         console.print(f"  does not change with {', '.join(sorted(metric.invariant_to))}", soft_wrap=True)
-
-
-def _own(result: Evaluation) -> list[str]:
-    """Factors with a code that tells twice as much of them as any other, and half as much of no other factor."""
-    own = []
-    nmi = np.nan_to_num(result.matrices["nmi"])
-    for k, row in enumerate(result.per_factor):
-        if not row.code:
-            continue
-        j = result.codes.index(row.code)
-        others = max(np.delete(nmi[k], j).max(initial=0.0), np.delete(nmi[:, j], k).max(initial=0.0))
-        if nmi[k, j] >= TWICE * others:
-            own.append(row.factor)
-    return own
-
-
-def _verdict(result: Evaluation) -> str:
-    own, missing = _own(result), result.unexplained
-    mixed = [name for name in result.factors if name not in own and name not in missing]
-    parts = [f"{len(own)} of {len(result.factors)} factors {'has' if len(own) == 1 else 'have'} a code of their own"]
-    if mixed:
-        parts.append(f"{_named(mixed)}: in the codes, but mixed with others or spread over several")
-    if missing:
-        parts.append(f"{_named(missing)}: not found in the codes")
-    return "; ".join(parts) + "."
-
-
-def _named(names: tuple[str, ...] | list[str]) -> str:
-    if not names:
-        return "none"
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def _scores(result: Evaluation) -> Table:

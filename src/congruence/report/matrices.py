@@ -89,7 +89,7 @@ def _short(value: float, digits: int = 2) -> str:
 
 def _tint(value: float) -> float:
     """At most as strong as in the heat map of a comparison, so that ink stays readable on it."""
-    return 0.0 if math.isnan(value) else round(0.9 * min(abs(value), 1.0), 2)
+    return 0.0 if math.isnan(value) else round(0.9 * min(abs(float(value)), 1.0), 2)
 
 
 def _strip(matrix: Any, factors: Sequence[str], codes: Sequence[str], what: str) -> str:

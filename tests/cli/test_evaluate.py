@@ -1,0 +1,185 @@
+import csv
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from congruence.cli import main
+from congruence.cli.evaluate import METRICS as DEFAULT_METRICS
+from congruence.evaluate.registry import METRICS
+from congruence.evaluate.suite import DEFAULT
+
+QUICK = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
+
+
+@pytest.fixture
+def evaluate(tmp_path, monkeypatch, capsys):
+    """Run `congruence evaluate` with arguments beside some files; return exit code, stdout and stderr."""
+    rng = np.random.default_rng(0)
+    n = 200
+    shape, size, lost = rng.choice(["ball", "cone", "cube"], n), rng.uniform(size=n), rng.normal(size=n)
+    codes = np.column_stack([size, np.unique(shape, return_inverse=True)[1]]) + 0.02 * rng.normal(size=(n, 2))
+    ids = [f"im{i:03}" for i in range(n)]
+    monkeypatch.chdir(tmp_path)
+    np.save("codes.npy", codes)
+    truth = list(zip(ids, shape, size, lost, strict=True))
+    write_csv("factors.csv", ["shape", "size", "lost"], [row[1:] for row in truth])
+    write_csv("shuffled.csv", ["image", "shape", "size", "lost"], [truth[i] for i in rng.permutation(n)[:190]])
+    write_csv("holes.csv", ["shape", "size"], [["" if i in (3, 5) else row[1], row[2]] for i, row in enumerate(truth)])
+    columns = {"image": ids, "z0": codes[:, 0], "z1": codes[:, 1]}
+    pq.write_table(pa.table(columns), "codes.parquet")
+    beside = {"shape": shape, "Metadata_size": size, "plate": [f"p{i // 20}" for i in range(n)]}
+    pq.write_table(pa.table(columns | beside), "all.parquet")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["congruence", "evaluate", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def write_csv(path, header, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def read_json(path="r.json"):
+    with open(path) as file:
+        return json.load(file)
+
+
+def test_the_screen_says_first_what_was_found_and_what_is_missing(evaluate):
+    options = ["--metrics", "mig,mcc", "--resamples", "4", "--nulls", "2"]
+    code, out, _ = evaluate(
+        "codes.npy", "factors.csv", *options, "--json", "r.json", "--csv", "r.csv", "--report", "r.html"
+    )
+    assert code == 0
+    first = out.splitlines()[0]
+    assert first.startswith("2 of 3 factors have a code of their own.")
+    assert "The codes tell nothing of lost." in first
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("  m")] == [
+        "mig",
+        "mcc",
+        "mcc_spearman",
+        "mcc_weak",
+    ]
+    assert "linear map" in out
+    assert "note: Rows of codes and factors were paired by their position." in out
+    result = read_json()
+    assert result["unexplained"] == ["lost"]
+    assert result["settings"]["command"].startswith("congruence evaluate codes.npy factors.csv")
+    with open("r.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["score"] for row in rows] == ["mig", "mcc", "mcc_spearman", "mcc_weak"]
+    assert float(rows[0]["low"]) <= float(rows[0]["value"]) <= float(rows[0]["high"])
+    with open("r.html") as file:
+        assert "<html" in file.read()
+
+
+def test_rows_are_paired_by_id(evaluate):
+    code, out, _ = evaluate("codes.parquet", "shuffled.csv", "--id", "image", *QUICK, "--json", "r.json")
+    assert code == 0
+    assert read_json()["n"] == 190
+    assert read_json()["scores"][0]["value"] > 0.4
+    assert "10 rows of codes have no partner" in out
+
+
+def test_factors_may_be_columns_of_the_codes(evaluate):
+    code, _, _ = evaluate(
+        "all.parquet", "--id", "image", "--features", "z*", "--factors", "sh*,size", *QUICK, "--json", "r.json"
+    )
+    assert code == 0
+    result = read_json()
+    assert (result["codes"], result["factors"]) == (["z0", "z1"], ["shape", "size"])
+    assert result["settings"]["kinds"] == {"shape": "categorical", "size": "continuous"}
+
+
+def test_columns_that_are_factors_are_no_codes(evaluate):
+    code, _, _ = evaluate("all.parquet", "--id", "image", "--factors", "z1,shape,plate", *QUICK, "--json", "r.json")
+    assert code == 0
+    assert read_json()["codes"] == ["z0"]
+
+
+def test_groups_stay_together_and_are_no_factor(evaluate):
+    write = ["--json", "r.json"]
+    assert (
+        evaluate("all.parquet", "--features", "z*", "--factors", "size", "--group-by", "plate", *QUICK, *write)[0] == 0
+    )
+    assert read_json()["settings"]["clusters"] == 10
+    assert evaluate("codes.npy", "all.parquet", "--group-by", "plate", *QUICK, *write)[0] == 0
+    assert "plate" not in read_json()["factors"]
+
+
+def test_kinds_and_further_choices_are_handed_on(evaluate):
+    kinds = ["--kinds", "size=circular:1, shape=categorical"]
+    further = ["--discrete-codes", "--version", "tripod", "--sensitivity", "--metrics", "infomec", "--nulls", "1"]
+    quick = ["--resamples", "0", "--no-structural", "--json", "-", "--quiet", "--seed", "3"]
+    code, out, err = evaluate("codes.npy", "factors.csv", "--factors", "s*", *kinds, *further, *quick)
+    assert (code, err) == (0, "")
+    result = json.loads(out)
+    assert result["settings"]["kinds"] == {"shape": "categorical", "size": "circular"}
+    assert (result["settings"]["version"], result["settings"]["seed"]) == ("tripod", 3)
+    assert [row["bins"] for row in result["sensitivity"]] == [10, 20, 50]
+    assert result["structural"] is None
+
+
+def test_missing_values_are_refused_or_left_out(evaluate):
+    code, _, err = evaluate("codes.npy", "holes.csv", *QUICK)
+    assert code == 2
+    assert "factors in 2 rows of 200 (row 3, 5)" in err
+    assert "--drop-missing" in err
+    code, out, _ = evaluate("codes.npy", "holes.csv", *QUICK, "--drop-missing")
+    assert code == 0
+    assert "198 rows" in out
+
+
+def test_scores_that_cannot_be_had_say_why(evaluate):
+    code, out, _ = evaluate("codes.npy", "factors.csv", "--factors", "size", "--metrics", "modularity", *QUICK[2:])
+    assert code == 0
+    assert "modularity: Only one factor varies" in out
+
+
+def test_all_metrics_are_listed_with_what_they_promise(evaluate):
+    code, out, _ = evaluate("--list")
+    assert code == 0
+    for metric in METRICS.values():
+        assert f"{metric.name}  {metric.reference}" in out
+    assert out.count("does not change with") == len(METRICS)
+    assert "from 0 to inf, lower is better; fast" in out
+
+
+def test_the_default_is_that_of_python():
+    assert tuple(DEFAULT_METRICS.split(",")) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["codes.npy"], "a file of codes and one of factors, or --factors"),
+        (["codes.npy", "nothing.csv"], "nothing.csv does not exist"),
+        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190; use --id"),
+        (["codes.npy", "factors.csv", "--factors", "hue"], "no column of factors.csv matches --factors 'hue'"),
+        (["codes.npy", "factors.csv", "--metrics", "migg"], "'migg' is not"),
+        (["codes.npy", "factors.csv", "--kinds", "hue=continuous"], "kinds names hue, but the factors are"),
+        (["codes.npy", "factors.csv", "--kinds", "size=circular,shape"], "not 'shape'"),
+        (["codes.npy", "factors.csv", "--kinds", "size=circular,size=ordinal"], "names size twice"),
+        (["codes.npy", "factors.csv", "--kinds", "round"], "'round' is not"),
+        (["codes.npy", "factors.csv", "--version", "old"], "version must be one of"),
+        (["codes.npy", "factors.csv", "--dci-model", "tree"], "model must be one of"),
+        (["codes.npy", "factors.csv", "--features", "z*"], "--features means nothing for files like codes.npy"),
+        (["codes.npy", "factors.csv", "--group-by", "plate"], "no table has a metadata column 'plate'"),
+        (["codes.npy", "factors.csv", "--csv", "factors.csv"], "would overwrite the input factors.csv"),
+        (["codes.parquet", "--id", "image", "--factors", "z*"], "no feature columns"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(arguments, words, evaluate):
+    code, out, err = evaluate(*arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
