@@ -54,6 +54,14 @@ def test_the_same_seed_gives_the_same_components(mixture):
     assert_allclose(unmix(spread(x), seed=3).unmixing, unmix(spread(x), seed=3).unmixing, atol=0)
 
 
+def test_signs_of_the_axes_do_not_matter(mixture):
+    _, x = mixture
+    plain, turned = spread(x), spread(x)
+    axes, singular = plain.axes
+    turned.__dict__["axes"] = axes * [1, -1, -1], singular  # as rounding may have it
+    assert_allclose(unmix(turned).unmixing, unmix(plain).unmixing, atol=0)
+
+
 def test_one_dimension_needs_no_rotation(rng):
     ica = unmix(spread(rng.normal(size=(50, 1))))
     assert ica.converged

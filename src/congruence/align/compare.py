@@ -56,7 +56,8 @@ def compare(
     runs : mapping of name to run, or sequence of runs
         Each run is an array or tensor of shape (n, d), a path to an embedding file, or a `Table`. Arrays are paired
         row by row; files and tables by row id where they have one. Widths may differ. The blocks of a dask array are
-        computed where they are and brought here once, into a temporary file where they are many.
+        summed where they are; they are also brought here once, into a temporary file where they are many, for what
+        puts any row beside any other.
     groups : sequence of str
         Which maps to fit: any of identity, permutation, rigid, similarity, linear, and ica.
     directions : {"forward", "both"}

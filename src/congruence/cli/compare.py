@@ -58,7 +58,7 @@ def compare(
         Optional[str],
         typer.Option(
             metavar="ADDRESS",
-            help="Let workers of this dask scheduler (or local ones) read the files; the comparison is made here.",
+            help="Let workers of this dask scheduler (or local ones) read the files and sum their rows.",
             rich_help_panel=given.METHOD,
         ),
     ] = None,

@@ -184,7 +184,27 @@ def _settled(arrays: Sequence[Any]) -> tuple[list[Any], bool]:
     sizes = partition_sizes(arrays)
     arrays = [array.rechunk({0: sizes, 1: -1}) for array in arrays]
     kept = bool(sum(array.nbytes for array in arrays) <= KEPT * _memory())
-    return persist(arrays) if kept else arrays, kept  # workers forget blocks that nobody holds
+    return _persisted(arrays) if kept else arrays, kept  # workers forget blocks that nobody holds
+
+
+def _persisted(arrays: list[Any]) -> list[Any]:
+    """Arrays whose blocks are computed once; those of the same rows lie on one worker, so that none need travel."""
+    import dask
+    import dask.array as da
+
+    if len(arrays) == 1:
+        return persist(arrays)
+    blocks = zip(*(array.to_delayed().ravel() for array in arrays), strict=True)
+    held = persist([dask.delayed(list)(some) for some in blocks])
+    return [
+        da.concatenate(
+            [
+                da.from_delayed(some[k], (size, array.shape[1]), meta=np.empty((0, 0), array.dtype))
+                for some, size in zip(held, array.chunks[0], strict=True)
+            ]
+        )
+        for k, array in enumerate(arrays)
+    ]
 
 
 def partition_sizes(arrays: Sequence[Any]) -> tuple[int, ...]:
