@@ -157,7 +157,7 @@ class Peak:
     def __init__(self):
         self.before = self.most = self.now()
         self.done = threading.Event()
-        self.thread = threading.Thread(target=self.watch)
+        self.thread = threading.Thread(target=self.watch, daemon=True)
         self.thread.start()
 
     def watch(self):

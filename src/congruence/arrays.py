@@ -184,6 +184,7 @@ class Rows:
     device: str = "cpu"
     scale_rows: bool = False  # put every row on the unit sphere first
     order: Array | None = None  # (n,) hand out row order[i] as row i: the rows in another pairing
+    blocks: Any = None  # the same rows, in their own order, as `maps.blocks.DaskRows`: there they are summed
 
     @property
     def n(self) -> int:
@@ -212,20 +213,39 @@ class Rows:
 
     @cached_property
     def _moments(self) -> tuple[Float, Float]:
-        total, squares, largest = np.zeros(self.d), np.zeros(self.d), 0.0
-        for part in row_chunks(self.n, self.d):
-            chunk = self._raw(part)
-            largest = max(largest, float(abs(chunk).max()))
-            if largest != 0 and not 1e-140 < largest < 1e140:
-                raise InputError("the values are too large or too small to be squared; rescale them")
-            total += to_numpy(chunk.sum(0))
-            squares += to_numpy((chunk * chunk).sum(0))
+        if self.blocks is None:
+            total, squares, largest = self._powers()
+        else:
+            total, squares, largest = self.blocks.merged(_block_powers, _merge_powers, self.scale_rows)
+        if largest.any() and not 1e-140 < largest.max() < 1e140:
+            raise InputError("the values are too large or too small to be squared; rescale them")
         return total / self.n, epsilon(self.data) * np.sqrt(squares / self.n)
+
+    def _powers(self) -> tuple[Float, Float, Float]:
+        """Of every dimension the sum, the sum of squares, and the largest value without its sign, each (d,)."""
+        total, squares, largest = np.zeros(self.d), np.zeros(self.d), np.zeros(self.d)
+        with np.errstate(over="ignore", invalid="ignore"):  # values that are too large are refused afterwards
+            for part in row_chunks(self.n, self.d):
+                chunk = self._raw(part)
+                largest = np.maximum(largest, to_numpy(library(chunk).amax(abs(chunk), 0)))
+                total += to_numpy(chunk.sum(0))
+                squares += to_numpy((chunk * chunk).sum(0))
+        return total, squares, largest
 
     def shuffled(self, order: Array) -> Rows:
         """The same rows in another order, so that they stand beside other rows of another run."""
-        again = replace(self, order=order)
-        again.__dict__["_moments"] = self._moments  # they do not depend on the order
+        return self._with_moments(replace(self, order=order, blocks=None))
+
+    def holding(self, data: Any) -> Rows:
+        """Other rows, shape (m, d), centred at the mean of these: a block of them, say."""
+        return self._with_moments(replace(self, data=data, order=None, blocks=None))
+
+    def hollow(self) -> Rows:
+        """These rows without any, which is what a worker is sent to centre its blocks with."""
+        return self.holding(np.empty((0, self.d)))
+
+    def _with_moments(self, again: Rows) -> Rows:
+        again.__dict__["_moments"] = self._moments  # those of all rows, in whatever order
         return again
 
     def take(self, index: slice | Array, width: int | None = None) -> Any:
@@ -256,6 +276,15 @@ class Rows:
             known = x.dtype.isnative and x.dtype.itemsize <= 8
             x = torch.from_numpy(np.array(x, dtype=x.dtype if known else np.float64))  # a copy: maps are read-only
         return x.to(device=self.device, dtype=torch.float64)
+
+
+def _block_powers(block: Any, part: Any, scale_rows: bool) -> tuple[Float, Float, Float]:
+    return Rows(to_numpy(block), scale_rows=scale_rows)._powers()
+
+
+def _merge_powers(parts: list[tuple[Float, Float, Float]]) -> tuple[Float, Float, Float]:
+    total, squares, largest = (np.array(each) for each in zip(*parts, strict=True))
+    return total.sum(0), squares.sum(0), largest.max(0)
 
 
 def _is_real(x: Any) -> bool:

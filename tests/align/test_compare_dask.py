@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from congruence import compare, consensus
 from congruence.align.inputs import gather
 from congruence.errors import InputError
-from congruence.resolve import distributed
+from congruence.maps import blocks
 from congruence.tables import Table, spill
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -79,8 +79,8 @@ def test_consensus_takes_them_too(runs):
 def test_many_rows_go_to_a_file_a_few_blocks_at_a_time(runs, monkeypatch):
     alive = []
     monkeypatch.setattr(spill, "SPILL_BYTES", 0)
-    monkeypatch.setattr(distributed.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(distributed, "compute", _watching(distributed.compute, alive))
+    monkeypatch.setattr(blocks.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(blocks, "compute", _watching(blocks.compute, alive))
     inputs = gather([da.from_array(x, chunks=(100, D)) for x in runs], None, False)
     assert all(isinstance(values, np.memmap) for values in inputs.values)
     assert max(alive) == 2

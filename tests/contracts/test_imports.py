@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "arrays": {"errors"},
     "tables": BASE,
     "runs": BASE,
-    "maps": BASE,
+    "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
     "align": BELOW | {"resolve"},
     "resolve": BELOW,
     "evaluate": BELOW,

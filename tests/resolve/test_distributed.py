@@ -12,9 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import ICA, Whitener, component_stability
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
+from congruence.maps import blocks
+from congruence.maps.blocks import DaskRows
 from congruence.resolve import distributed, passes, samples
 from congruence.resolve.contrasts import CONTRASTS
-from congruence.resolve.distributed import DaskPasses, DaskRows
+from congruence.resolve.distributed import DaskPasses
 from congruence.resolve.passes import Passes
 from congruence.resolve.profile import profile_components
 from congruence.resolve.rotations import random_rotation
@@ -26,7 +28,7 @@ da = pytest.importorskip("dask.array", reason="dask is not installed")
 @pytest.fixture(autouse=True)
 def many_partitions(monkeypatch):
     """Blocks are kept as they are given, however small."""
-    monkeypatch.setattr(distributed, "PARTITION", 1)
+    monkeypatch.setattr(blocks, "PARTITION", 1)
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +87,10 @@ def test_the_same_blocks_give_the_same_bits(x):
 
 
 def test_small_blocks_are_merged_and_empty_ones_dropped(monkeypatch):
-    monkeypatch.setattr(distributed, "PARTITION", 8 * 2 * 10)
+    monkeypatch.setattr(blocks, "PARTITION", 8 * 2 * 10)
     array = da.ones((37, 2), chunks=((0, 4, 0, 7, 20, 3, 3, 0), 2))
-    assert distributed._in_partitions(array).chunks == ((11, 20, 6), (2,))
+    assert blocks.partition_sizes([array]) == (11, 20, 6)
+    assert DaskRows(array).array.chunks == ((11, 20, 6), (2,))
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "read anew"])
@@ -96,7 +99,7 @@ def test_small_blocks_are_merged_and_empty_ones_dropped(monkeypatch):
     "index", [None, np.sort(np.random.default_rng(0).integers(0, 14000, 9000))], ids=["all", "some"]
 )
 def test_passes_are_those_of_the_local_engine(x, monkeypatch, keep, precision, index):
-    monkeypatch.setattr(distributed, "KEPT", 0.4 if keep else 0.0)
+    monkeypatch.setattr(blocks, "KEPT", 0.4 if keep else 0.0)
     monkeypatch.setattr(distributed, "precision_for", lambda n, k: precision)
     rows = x.astype(np.float32)
     white = np.linalg.inv(np.linalg.cholesky(np.cov(rows, rowvar=False)))
@@ -149,7 +152,7 @@ def test_nothing_but_a_few_rows_comes_to_the_caller(x, monkeypatch):
     taken = []
     monkeypatch.setattr(passes, "COARSE", 10)
     monkeypatch.setattr(passes, "LEAST", 100)
-    monkeypatch.setattr(distributed, "compute", _watching(distributed.compute, taken))
+    monkeypatch.setattr(blocks, "compute", _watching(blocks.compute, taken))
     ICA(random_state=0).fit(da.from_array(x, chunks=(1000, 6)))
     assert 100 <= max(taken) <= 200
 
@@ -227,7 +230,7 @@ def test_workers_without_congruence_are_told_of(monkeypatch):
         def run(self, function):
             raise ModuleNotFoundError("No module named 'congruence'")
 
-    monkeypatch.setattr(distributed, "connected", Bare)
+    monkeypatch.setattr(blocks, "connected", Bare)
     with pytest.raises(MissingDependencyError, match="the workers cannot load congruence .*install the same version"):
         DaskRows(da.ones((5, 2)))
 
@@ -236,7 +239,7 @@ def test_threads_can_be_asked_for_beside_a_cluster(x):
     import dask
 
     with dask.config.set(scheduler="synchronous"):
-        assert distributed.connected() is None
+        assert blocks.connected() is None
         assert_same_fit(ICA(random_state=0).fit(da.from_array(x, chunks=(5000, 6))), ICA(random_state=0).fit(x))
 
 
@@ -266,7 +269,7 @@ def client(cluster):
 
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "read anew"])
 def test_a_cluster_gives_the_components_of_the_local_engine(x, client, monkeypatch, keep):
-    monkeypatch.setattr(distributed, "KEPT", 0.4 if keep else 0.0)
+    monkeypatch.setattr(blocks, "KEPT", 0.4 if keep else 0.0)
     lazy = da.from_array(x, chunks=(2000, 6))
     ica = ICA(random_state=0).fit(lazy)
     assert_same_fit(ica, ICA(random_state=0).fit(x))
@@ -319,4 +322,4 @@ def test_what_the_cluster_gave_up_is_told_of(name, message, monkeypatch):
 
     monkeypatch.setattr("dask.compute", fail)
     with pytest.raises(CongruenceError, match=message):
-        distributed.compute([])
+        blocks.compute([])

@@ -17,7 +17,7 @@ from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import MEASURES, chosen
 from congruence.align.similarities.sides import Both
 from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, judge, summarise
-from congruence.arrays import Rows, resolve_device, to_numpy
+from congruence.arrays import resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
@@ -109,8 +109,8 @@ def compare(
     among = _pairs(len(inputs.names), directions) if steps is None else _series(steps, inputs.names, directions)
     tell = _Steps(progress, len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds))), len(among), nulls)
     prepared = []
-    for name, values in zip(inputs.names, inputs.values, strict=True):
-        prepared.append(prepare(name, Rows(values, engine, normalize == "cosine"), plan))
+    for name, rows in zip(inputs.names, inputs.rows(engine, normalize), strict=True):
+        prepared.append(prepare(name, rows, plan))
         tell(f"preparing {name}")
         for fold in (None, *range(len(plan.folds))) if "ica" in groups else ():
             prepared[-1].unmixing(fold)

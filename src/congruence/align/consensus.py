@@ -103,7 +103,7 @@ def consensus(
     check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
     inputs = gather(runs, cluster, drop_missing)
     engine = resolve_device(device, *inputs.values)
-    rows = [Rows(values, engine, normalize == "cosine") for values in inputs.values]
+    rows = inputs.rows(engine, normalize)
     plan = protocol(rows[0].n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
     sums = [prepare(name, r, plan).sums for name, r in zip(inputs.names, rows, strict=True)]
     return consensus_of(inputs.names, sums, plan, group, nulls)

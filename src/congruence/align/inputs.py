@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, finite_rows, is_dask, listing, to_numpy
+from congruence.arrays import Array, Rows, as_matrix, finite_rows, is_dask, listing, to_numpy
 from congruence.errors import InputError
-from congruence.resolve.distributed import spilled
+from congruence.maps.blocks import DaskRows, brought
 from congruence.tables import Joined, Table, join_tables, read_table, unique_names
 from congruence.tables.spill import take_rows
 
@@ -29,16 +29,29 @@ class Inputs:
     metadata: dict[str, Array]  # of the first run, each (n,)
     by_id: bool  # whether ids, rather than positions, paired the rows
     notes: list[str]  # what was left out
+    blocks: list[DaskRows | None] = field(default_factory=list)  # the rows of each run on workers, where they are there
+
+    def rows(self, device: str, normalize: str | None) -> list[Rows]:
+        """The rows of each run, to be summed by workers where they have them; a graphics card is faster than these."""
+        blocks = self.blocks if device == "cpu" else [None] * len(self.values)
+        return [
+            Rows(values, device, normalize == "cosine", blocks=there)
+            for values, there in zip(self.values, blocks, strict=True)
+        ]
 
 
 def gather(runs: Mapping[str, Any] | Sequence[Any], cluster: Any, drop_missing: bool, labels: Any = None) -> Inputs:
     """Read, check and pair the runs; `cluster` and `labels` are metadata columns of tables, or arrays beside arrays."""
     names, given = _named(runs)
     # Re-pairings put rows of one run beside any rows of another, so what workers hold is brought here once.
-    given = [_here(name, run) for name, run in zip(names, given, strict=True)]
-    if any(isinstance(run, str | Path | Table) for run in given):
-        return _from_tables(names, given, cluster, drop_missing, labels)
-    return _from_arrays(names, given, cluster, drop_missing, labels)
+    there = brought({name: _values(run) for name, run in zip(names, given, strict=True) if is_dask(_values(run))})
+    given = [_here(run, there[name][0]) if name in there else run for name, run in zip(names, given, strict=True)]
+    paired = _from_tables if any(isinstance(run, str | Path | Table) for run in given) else _from_arrays
+    inputs = paired(names, given, cluster, drop_missing, labels)
+    # Blocks are still the rows of a run if none was left out or moved, which is when they are handed on as they are.
+    rows = [there.get(name, (None, None)) for name in names]
+    blocks = [found if x is here else None for x, (here, found) in zip(inputs.values, rows, strict=True)]
+    return replace(inputs, blocks=blocks)
 
 
 def _named(runs: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[Any]]:
@@ -56,11 +69,13 @@ def _named(runs: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[Any
     return names, given
 
 
-def _here(name: str, run: Any) -> Any:
-    """A run whose rows are a dask array, in memory or in a temporary file; any other run as it is."""
-    if isinstance(run, Table) and is_dask(run.values):
-        return replace(run, values=spilled(run.values, name))
-    return spilled(run, name) if is_dask(run) else run
+def _values(run: Any) -> Any:
+    return run.values if isinstance(run, Table) else run
+
+
+def _here(run: Any, rows: Array) -> Any:
+    """A run with the rows that were brought here."""
+    return replace(run, values=rows) if isinstance(run, Table) else rows
 
 
 def _names(given: list[Any]) -> list[str]:

@@ -194,7 +194,7 @@ def translate(
     if inputs.labels is not None:
         check_labels(inputs.labels)
     engine = resolve_device(device, *inputs.values)
-    y, x = (Rows(values, engine, normalize == "cosine") for values in inputs.values)
+    y, x = inputs.rows(engine, normalize)
     plan = protocol(y.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
     target, source = prepare("old", y, plan), prepare("new", x, plan)
     diameter = target.diameter

@@ -75,7 +75,7 @@ def write_computed(
     table: Table, ica: ICA, out: Path, *, inverse: bool = False, id: str | None, progress: Progress
 ) -> int:
     """The same for a table whose values are a dask array, block by block as workers have computed them."""
-    from congruence.resolve.distributed import computed_blocks
+    from congruence.maps.blocks import computed_blocks
     from congruence.tables import Stream, check_table_path, write_stream
 
     known, k = getattr(ica, "feature_names_in_", None), len(ica.components_)

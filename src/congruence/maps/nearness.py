@@ -16,6 +16,7 @@ import numpy as np
 from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.algebra import one_thread
+from congruence.maps.blocks import Partition, compute
 from congruence.maps.groups import Map
 from congruence.maps.sums import Paired, PairSums, pair_sums
 
@@ -164,7 +165,7 @@ def measure(
     1 + nulls rounds, for a progress bar.
     """
     maps = _fit_all(fits, sums.outside(None), None)
-    in_sample = row_errors(maps, sums.source.rows, sums.target.rows, np.arange(sums.source.rows.n))
+    in_sample = _errors(maps, sums, None)
     held_out = np.empty((len(fits), sums.source.rows.n))
     for fold, errors in zip(plan.folds, _held_out(sums, fits, plan.folds), strict=True):
         held_out[:, fold] = errors
@@ -175,7 +176,7 @@ def measure(
         null += np.concatenate(_held_out(pair_sums(sums.source, target), fits, few), axis=1).mean(1)
         tick()
     return {
-        name: _summary(name, in_sample[name], held_out[i], null[i] / len(plan.repairings or [0]), diameter, plan)
+        name: _summary(name, in_sample[i], held_out[i], null[i] / len(plan.repairings or [0]), diameter, plan)
         for i, name in enumerate(fits)
     }, maps
 
@@ -183,6 +184,23 @@ def measure(
 def _fit_all(fits: Mapping[str, Fit], paired: Paired, fold: int | None) -> dict[str, Map]:
     with one_thread(paired.width):
         return {name: fit(paired, fold) for name, fit in fits.items()}
+
+
+def _errors(maps: Mapping[str, Map], sums: PairSums, index: Array | None) -> Float:
+    """The errors of all rows, or of those chosen, whose numbers rise, for every map, shape (maps, rows)."""
+    x, y = sums.source.rows, sums.target.rows
+    if x.blocks is None or y.blocks is None or not x.blocks.kept:  # rows here are nearer than rows computed anew
+        return _stacked(maps, x, y, index)
+    tasks = x.blocks.each(_block_errors, dict(maps), x.hollow(), y.hollow(), index=index, beside=[y.blocks])
+    return np.concatenate(compute(tasks), axis=1)
+
+
+def _block_errors(block: Any, part: Partition, other: Any, maps: Mapping[str, Map], x: Rows, y: Rows) -> Float:
+    return _stacked(maps, x.holding(to_numpy(block)), y.holding(to_numpy(other)), part.index)
+
+
+def _stacked(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array | None) -> Float:
+    return np.array(list(row_errors(maps, x, y, np.arange(x.n) if index is None else index).values()))
 
 
 def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[str, Float]:
@@ -230,7 +248,7 @@ def _held_out(sums: PairSums, fits: Mapping[str, Fit], scored: list[Array]) -> l
     errors = []
     for k, rows in enumerate(scored):
         maps = _fit_all(fits, sums.outside(k), k)
-        errors.append(np.array(list(row_errors(maps, sums.source.rows, sums.target.rows, rows).values())))
+        errors.append(_errors(maps, sums, rows))
     return errors
 
 

@@ -8,7 +8,8 @@ or of all rows but one fold. Rows are centred at the run's mean before they are 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -16,6 +17,7 @@ from scipy import linalg
 from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
 from congruence.maps.algebra import complete_rotation, svd
 from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.maps.blocks import Partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +182,17 @@ class PairSums:
 
 
 def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
-    """Sum one run over its folds: one pass over the rows."""
+    """Sum one run over its folds: one pass over the rows, by workers where they have them."""
+    if rows.blocks is None:
+        totals, products = _sums(rows, folds)
+    else:
+        beside, shared = [_fold_of(folds, rows.n)], (len(folds), rows.hollow())
+        totals, products = rows.blocks.merged(_block_sums, _added, *shared, beside=beside)
+    return RunSums(rows, folds, totals, products)
+
+
+def _sums(rows: Rows, folds: list[Array]) -> tuple[Float, Float]:
+    """The totals (folds, d) and products (folds, d, d) of rows."""
     totals = np.zeros((len(folds), rows.d))
     products = np.zeros((len(folds), rows.d, rows.d))
     for k, fold in enumerate(folds):
@@ -188,17 +200,52 @@ def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
             chunk = rows.take(fold[part])
             totals[k] += to_numpy(chunk.sum(0))
             products[k] += to_numpy(chunk.T @ chunk)
-    return RunSums(rows, folds, totals, products)
+    return totals, products
+
+
+def _block_sums(block: Any, part: Partition, fold_of: Array, folds: int, rows: Rows) -> tuple[Float, Float]:
+    return _sums(rows.holding(to_numpy(block)), _folds(fold_of, folds))
 
 
 def pair_sums(source: RunSums, target: RunSums) -> PairSums:
-    """Sum the cross products of two runs over their folds: one pass over the rows."""
-    products = np.zeros((len(source.folds), source.rows.d, target.rows.d))
-    for k, fold in enumerate(source.folds):
-        for part in row_chunks(len(fold), max(source.rows.d, target.rows.d)):
-            index = fold[part]
-            products[k] += to_numpy(source.rows.take(index).T @ target.rows.take(index))
+    """Sum the cross products of two runs over their folds: one pass over the rows, by workers where they have both."""
+    x, y, folds = source.rows, target.rows, source.folds
+    if x.blocks is None or y.blocks is None:
+        products = _cross(x, y, folds)
+    else:
+        beside, shared = [y.blocks, _fold_of(folds, x.n)], (len(folds), x.hollow(), y.hollow())
+        (products,) = x.blocks.merged(_block_cross, _added, *shared, beside=beside)
     return PairSums(source, target, products)
+
+
+def _cross(x: Rows, y: Rows, folds: list[Array]) -> Float:
+    """The cross products of paired rows, shape (folds, d_x, d_y)."""
+    products = np.zeros((len(folds), x.d, y.d))
+    for k, fold in enumerate(folds):
+        for part in row_chunks(len(fold), max(x.d, y.d)):
+            index = fold[part]
+            products[k] += to_numpy(x.take(index).T @ y.take(index))
+    return products
+
+
+def _block_cross(block: Any, part: Partition, other: Any, fold_of: Array, folds: int, x: Rows, y: Rows) -> tuple[Float]:
+    return (_cross(x.holding(to_numpy(block)), y.holding(to_numpy(other)), _folds(fold_of, folds)),)
+
+
+def _fold_of(folds: list[Array], n: int) -> Array:
+    """The number of the fold that holds each row, shape (n,), in few bytes, since they travel."""
+    number = np.full(n, -1, dtype=np.min_scalar_type(-len(folds)))
+    for k, fold in enumerate(folds):
+        number[fold] = k
+    return number
+
+
+def _folds(fold_of: Array, folds: int) -> list[Array]:
+    return [np.flatnonzero(fold_of == k) for k in range(folds)]
+
+
+def _added(parts: list[tuple[Float, ...]]) -> tuple[Float, ...]:
+    return tuple(reduce(np.add, each) for each in zip(*parts, strict=True))
 
 
 def sums_of(x: Rows, y: Rows) -> Paired:

@@ -22,7 +22,7 @@ from congruence.arrays import (
     to_numpy,
 )
 from congruence.errors import InputError
-from congruence.resolve.distributed import DaskRows, whole_rows
+from congruence.maps.blocks import DaskRows, whole_rows
 from congruence.tables import expanded, read_parts
 from congruence.tables.spill import spill_chunks
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
-from congruence.resolve.distributed import DaskRows, Partition, merged
+from congruence.maps.blocks import DaskRows, Partition, merged
 from congruence.resolve.unmix import Unmixing
 from congruence.resolve.whiten import mapped
 

@@ -12,8 +12,9 @@ import numpy as np
 from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.algebra import decomposing_on, eigh
+from congruence.maps.blocks import DaskRows, Partition, merged
 from congruence.resolve.contrasts import Contrast, contrast_named
-from congruence.resolve.distributed import DaskPasses, DaskRows, Partition, merged
+from congruence.resolve.distributed import DaskPasses
 from congruence.resolve.moments import Moments, moments_of
 from congruence.resolve.passes import Passes
 from congruence.resolve.point import random_gradient

@@ -156,9 +156,15 @@ def _signs(shape: Shape, mixing: Float) -> Float:
     """Signs (k,) by skewness; where there is none, so that the largest entry of the mixing column is positive."""
     if not mixing.size:  # rows that are all equal have no component
         return np.ones(0)
-    largest = np.take_along_axis(mixing, np.abs(mixing).argmax(0)[None], 0)[0]
+    largest = _largest_positive(mixing)
     decides = np.where(np.abs(shape.skewness) > SYMMETRIC, shape.skewness, largest)
     return np.where(decides < 0, -1.0, 1.0)
+
+
+def _largest_positive(columns: Float) -> Float:
+    """The signs (k,) that make the largest entry of every column positive."""
+    largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], 0)[0]
+    return np.where(largest < 0, -1.0, 1.0)
 
 
 def unmix(spread: Spread, *, seed: int = 0, max_iter: int = OF_ALL) -> Unmixing:
@@ -168,6 +174,7 @@ def unmix(spread: Spread, *, seed: int = 0, max_iter: int = OF_ALL) -> Unmixing:
     another run on the same rows.
     """
     axes, singular = spread.axes  # (d, k), (k,)
+    axes = axes * _largest_positive(axes)  # else rounding decides their signs, and with them where the rotation starts
     deviation = singular / np.sqrt(spread.n)
     rows: Any = _Taken(spread.rows)
     source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
