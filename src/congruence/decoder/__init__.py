@@ -1,0 +1,40 @@
+"""What does the decoder guarantee? How much it stretches, and what follows from that for the representation.
+
+Names are loaded when first used: torch is imported only where a decoder is looked at.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "dynamical_isometry": "congruence.decoder.bounds",
+    "statistical_from_structural": "congruence.maps.statistical",
+    "theorem1": "congruence.decoder.bounds",
+    "theorem2": "congruence.resolve.bound",
+    "theorem3": "congruence.decoder.bounds",
+}
+
+__all__ = [
+    "dynamical_isometry",
+    "statistical_from_structural",
+    "theorem1",
+    "theorem2",
+    "theorem3",
+]
+
+if TYPE_CHECKING:
+    from congruence.decoder.bounds import dynamical_isometry, theorem1, theorem3
+    from congruence.maps.statistical import statistical_from_structural
+    from congruence.resolve.bound import theorem2
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'congruence.decoder' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
