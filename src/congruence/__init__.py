@@ -20,6 +20,7 @@ _HOMES = {
     "Map": "congruence.maps.groups",
     "Table": "congruence.tables",
     "Whitener": "congruence.resolve.whitener",
+    "bilipschitz": "congruence.decoder.stretch",
     "compare": "congruence.align.compare",
     "component_stability": "congruence.resolve.stability",
     "consensus": "congruence.align.consensus",
@@ -44,6 +45,7 @@ __all__ = [
     "Table",
     "Whitener",
     "__version__",
+    "bilipschitz",
     "compare",
     "component_stability",
     "consensus",
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
     from congruence.align.consensus import consensus
     from congruence.align.translate import load_translator, translate
+    from congruence.decoder.stretch import bilipschitz
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
     from congruence.report import write_report, write_resolution_report, write_translation_report

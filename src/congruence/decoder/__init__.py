@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "bilipschitz": "congruence.decoder.stretch",
     "dynamical_isometry": "congruence.decoder.bounds",
     "statistical_from_structural": "congruence.maps.statistical",
     "theorem1": "congruence.decoder.bounds",
@@ -17,6 +18,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "bilipschitz",
     "dynamical_isometry",
     "statistical_from_structural",
     "theorem1",
@@ -26,6 +28,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from congruence.decoder.bounds import dynamical_isometry, theorem1, theorem3
+    from congruence.decoder.stretch import bilipschitz
     from congruence.maps.statistical import statistical_from_structural
     from congruence.resolve.bound import theorem2
 

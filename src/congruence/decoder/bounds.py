@@ -44,7 +44,7 @@ def isometry_factor(n: int) -> float:
     isometry.
     """
     n = _whole("n", n)
-    return 1 + math.sqrt(n + 1) + (2 * n) ** 0.25 * math.sqrt(n)
+    return 1 + math.sqrt(n + 1) + math.pow(2 * n, 0.25) * math.sqrt(n)
 
 
 def isometric_constant(n: int) -> float:
