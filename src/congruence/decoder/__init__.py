@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "bilipschitz": "congruence.decoder.stretch",
+    "certify_layers": "congruence.decoder.certificates",
     "dynamical_isometry": "congruence.decoder.bounds",
+    "leaky_bound": "congruence.decoder.certificates",
+    "linear_regions": "congruence.decoder.regions",
     "statistical_from_structural": "congruence.maps.statistical",
     "theorem1": "congruence.decoder.bounds",
     "theorem2": "congruence.resolve.bound",
@@ -19,7 +22,10 @@ _HOMES = {
 
 __all__ = [
     "bilipschitz",
+    "certify_layers",
     "dynamical_isometry",
+    "leaky_bound",
+    "linear_regions",
     "statistical_from_structural",
     "theorem1",
     "theorem2",
@@ -28,6 +34,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from congruence.decoder.bounds import dynamical_isometry, theorem1, theorem3
+    from congruence.decoder.certificates import certify_layers, leaky_bound
+    from congruence.decoder.regions import linear_regions
     from congruence.decoder.stretch import bilipschitz
     from congruence.maps.statistical import statistical_from_structural
     from congruence.resolve.bound import theorem2
