@@ -18,8 +18,12 @@ from congruence.decoder.probed import import_torch
 from congruence.errors import InputError
 
 LARGEST_LAYER = 2**24  # entries of the matrix of one layer
-LINEAR = ["AvgPool1d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "Flatten", "Identity", "Linear", "PixelShuffle", "Unflatten", "Upsample", "ZeroPad2d"]  # maps of the form A x + b once in evaluation mode; their matrix is found by trying
-FLAT = ["ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax"]  # slopes that come down to 0
+# Maps of the form A x + b once in evaluation mode; their matrix is found by trying.
+LINEAR = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
+LINEAR += ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample", "PixelShuffle")
+LINEAR += ("Flatten", "Unflatten", "Identity", "ZeroPad2d")
+# Activations whose slope comes down to 0.
+FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax")
 
 
 @dataclass(frozen=True)
