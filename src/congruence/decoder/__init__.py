@@ -14,7 +14,9 @@ _HOMES = {
     "dynamical_isometry": "congruence.decoder.bounds",
     "leaky_bound": "congruence.decoder.certificates",
     "linear_regions": "congruence.decoder.regions",
+    "roeder_map": "congruence.decoder.heads",
     "statistical_from_structural": "congruence.maps.statistical",
+    "sufficient_diversity": "congruence.decoder.heads",
     "theorem1": "congruence.decoder.bounds",
     "theorem2": "congruence.resolve.bound",
     "theorem3": "congruence.decoder.bounds",
@@ -26,7 +28,9 @@ __all__ = [
     "dynamical_isometry",
     "leaky_bound",
     "linear_regions",
+    "roeder_map",
     "statistical_from_structural",
+    "sufficient_diversity",
     "theorem1",
     "theorem2",
     "theorem3",
@@ -35,6 +39,7 @@ __all__ = [
 if TYPE_CHECKING:
     from congruence.decoder.bounds import dynamical_isometry, theorem1, theorem3
     from congruence.decoder.certificates import certify_layers, leaky_bound
+    from congruence.decoder.heads import roeder_map, sufficient_diversity
     from congruence.decoder.regions import linear_regions
     from congruence.decoder.stretch import bilipschitz
     from congruence.maps.statistical import statistical_from_structural

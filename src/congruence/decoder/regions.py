@@ -80,7 +80,7 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
     return Regions(len(pieces), certificate, box)
 
 
-def _or_nothing(values: Float) -> float:
+def _or_nothing(values: Array) -> float:
     """The least singular value; 0 where it is nothing but rounding."""
     return float(values[-1]) if values[-1] > 1e-12 * values[0] else 0.0
 
