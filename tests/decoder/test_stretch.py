@@ -18,15 +18,6 @@ nn = torch.nn
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "theory.json").read_text())["bilipschitz_estimator"]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small products on all cores of a busy machine mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def seeded(make):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -19,9 +19,9 @@ from congruence.errors import InputError
 
 LARGEST_LAYER = 2**24  # entries of the matrix of one layer
 # Maps of the form A x + b once in evaluation mode; their matrix is found by trying.
-LINEAR: tuple[str, ...] = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
-LINEAR += ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample", "PixelShuffle")
-LINEAR += ("Flatten", "Unflatten", "Identity", "ZeroPad2d")
+LINEAR: tuple[str, ...] = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d")
+LINEAR += ("ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample")
+LINEAR += ("PixelShuffle", "Flatten", "Unflatten", "Identity", "ZeroPad2d")
 # Activations whose slope comes down to 0.
 FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax")
 
