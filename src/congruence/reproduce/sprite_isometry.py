@@ -165,19 +165,20 @@ def claims_of_squares(found: Squares) -> tuple[Claim, ...]:
 
 def _answer(found: Squares, claims: Sequence[Claim]) -> str:
     if all(claim.holds for claim in claims):
+        law = "√r" if abs(found.exponent - 0.5) < NEARLY else f"r^{found.exponent:.2f}"
         return (
-            f"Moving is an isometry, moving and growing are conformal: the stretch is {found.factor:.2f} r^"
-            f"{found.exponent:.2f} in every direction."
+            "Moving is an isometry, moving and growing are conformal: the stretch is "
+            f"{found.factor:.2f} {law} in every direction."
         )
     return f"{sum(claim.holds is True for claim in claims)} of {len(claims)} claims hold at this scale."
 
 
 def _table_of_metrics(found: Squares) -> NumberTable:
     rows = [
-        (f"r = {metric.half_side:g}", metric.speed, 2 * math.sqrt(metric.half_side), 2 * metric.half_side)
+        (f"r = {metric.half_side:g}", 2 * metric.half_side, metric.speed, 2 * math.sqrt(metric.half_side))
         for metric in found.metrics[-1]
     ]
-    head = ("square", f"ours, s = {found.sigmas[-1]:g}", "limit 2√r", "2r, as reported of the paper")
+    head = ("square", "2r, as reported of the paper", f"ours, s = {found.sigmas[-1]:g}", "ours, limit 2√r")
     note = "Norm of the picture's derivative by the position, in units of √C. See the notes on the lost root."
     return NumberTable("How fast a moving square changes the picture", head, tuple(rows), note)
 
