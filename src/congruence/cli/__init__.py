@@ -15,6 +15,7 @@ import typer
 from congruence import __version__
 from congruence.cli import translate
 from congruence.cli.compare import compare
+from congruence.cli.decoder import decoder
 from congruence.cli.demo import demo
 from congruence.cli.reproduce import reproduce
 from congruence.cli.resolve import resolve
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command()(compare)
 app.command()(resolve)
 app.add_typer(translate.app, name="translate")
+app.command()(decoder)
 app.command()(reproduce)
 app.command()(demo)
 

@@ -12,6 +12,7 @@ _HOMES = {
     "bilipschitz": "congruence.decoder.stretch",
     "certify_layers": "congruence.decoder.certificates",
     "dynamical_isometry": "congruence.decoder.bounds",
+    "examine": "congruence.decoder.examination",
     "leaky_bound": "congruence.decoder.certificates",
     "linear_regions": "congruence.decoder.regions",
     "roeder_map": "congruence.decoder.heads",
@@ -26,6 +27,7 @@ __all__ = [
     "bilipschitz",
     "certify_layers",
     "dynamical_isometry",
+    "examine",
     "leaky_bound",
     "linear_regions",
     "roeder_map",
@@ -39,6 +41,7 @@ __all__ = [
 if TYPE_CHECKING:
     from congruence.decoder.bounds import dynamical_isometry, theorem1, theorem3
     from congruence.decoder.certificates import certify_layers, leaky_bound
+    from congruence.decoder.examination import examine
     from congruence.decoder.heads import roeder_map, sufficient_diversity
     from congruence.decoder.regions import linear_regions
     from congruence.decoder.stretch import bilipschitz
