@@ -102,15 +102,14 @@ def examine(
     """
     found = bilipschitz(decoder, z, method=method, directions=directions, chunk=chunk, device=device, seed=seed)
     probed = probe(decoder, z, device)
-    size: float | Diameter = _diameter_of(probed) if diameter is None else diameter
-    value = float(getattr(size, "high", size))
-    bound = theorem1(found, size, constant=constant) if value > 0 or diameter is not None else None
+    size = _diameter_of(probed).high if diameter is None else diameter
+    bound = theorem1(found, size, constant=constant) if size != 0 or diameter is not None else None
     premises = (
         _convex(to_numpy(probed.z).astype(np.float64), seed),
         _injective(probed, found, seed),
         Premise("the reconstructions of both trainings agree", "unknown", "Only one decoder was looked at."),
     )
-    return Examination(found, bound, premises, value, "latents" if diameter is None else "given", settings or {})
+    return Examination(found, bound, premises, size, "latents" if diameter is None else "given", settings or {})
 
 
 def _diameter_of(probed: Probed) -> Diameter:
