@@ -16,6 +16,7 @@ import os
 import platform
 import statistics
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,7 @@ COLUMNS = (
 
 def decoder(widths):
     torch.manual_seed(0)
-    pairs = zip(widths[:-1], widths[1:], strict=True)
-    parts = [part for a, b in pairs for part in (nn.Linear(a, b), nn.LeakyReLU(0.3))]
+    parts = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.LeakyReLU(0.3))]
     return nn.Sequential(*parts[:-1]).eval()
 
 

@@ -45,8 +45,19 @@ def test_three_orthogonal_layers_with_two_rectifiers_are_certified_by_their_two_
     assert by_leak.constant <= leaky_bound(leak, 3).constant
 
 
+def test_layers_with_orthogonal_parametrizations_are_isometries(rng):
+    decoder = stack([3, 5, 7], 0.7, bias=False)
+    for layer in (decoder[0], decoder[2]):
+        nn.utils.parametrizations.orthogonal(layer)
+    certificate = certify_layers(decoder)
+    assert_allclose([certificate.low, certificate.high], [0.7, 1.0], rtol=1e-9)
+    assert_allclose(linear_regions(decoder).certificate.high, 1.0, rtol=1e-9)
+    seen = bilipschitz(decoder, rng.normal(size=(100, 3)))
+    assert 1.0 <= seen.constant <= certificate.constant * (1 + 1e-9)
+
+
 @given(st.integers(0, 10**6), st.floats(0.1, 2.0), st.integers(1, 3))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_nothing_seen_exceeds_what_is_certified(seed, leak, latents):
     decoder = stack([latents, 4, 5], leak, seed)
     certificate = certify_layers(decoder)

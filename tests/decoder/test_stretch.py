@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import congruence
 from congruence.decoder import bilipschitz, theorem1
-from congruence.errors import InputError
+from congruence.errors import InputError, MissingDependencyError
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -41,8 +42,12 @@ def z(rng):
 
 def by_hand(decoder, z):
     rows = torch.as_tensor(z)
-    jacobians = [torch.autograd.functional.jacobian(lambda one: decoder(one[None])[0].flatten(), row) for row in rows]
-    return np.stack([np.linalg.svd(J.numpy(), compute_uv=False) for J in jacobians])
+
+    def one(row):
+        return decoder(row[None].clone())[0].flatten()
+
+    jacobians = [torch.autograd.functional.jacobian(one, row) for row in rows]
+    return np.stack([np.linalg.svd(J.flatten(1).numpy(), compute_uv=False) for J in jacobians])
 
 
 def test_the_estimator_agrees_with_the_oracle():
@@ -82,8 +87,8 @@ def test_lanczos_finds_the_extremes(smooth, z):
 
 
 def test_lanczos_finds_the_extremes_of_512_latents(rng):
-    wide = seeded(lambda: mlp(512, 640, 1200))
-    z = rng.normal(size=(2, 512))
+    wide = seeded(lambda: mlp(512, 1024, 2048))
+    z = rng.normal(size=(1, 512))
     found, exact = bilipschitz(wide, z, method="lanczos"), bilipschitz(wide, z, method="exact")
     assert_allclose(found.s_max, exact.s_max, rtol=1e-4)
     assert_allclose(found.s_min, exact.s_min, rtol=1e-4)
@@ -184,6 +189,38 @@ def test_decoders_that_branch_on_values_are_differentiated_one_by_one(z):
     assert_allclose(bilipschitz(branching, z, method="directions").constants, found.constants)
 
 
+def test_layers_that_work_in_place_are_measured(z):
+    decoder = seeded(lambda: nn.Sequential(nn.LeakyReLU(0.5, inplace=True), nn.Linear(5, 8), nn.ELU(inplace=True)))
+    before = z.copy()
+    assert_allclose(bilipschitz(decoder, z).spectra[:3], by_hand(decoder.double(), z[:3]), rtol=1e-5)
+    assert_array_equal(z, before)
+
+
+def test_attention_and_normalisation_are_measured(rng):
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+
+        def forward(self, z):
+            return self.layer(z)
+
+    tokens = seeded(Tokens).double()
+    z = rng.normal(size=(4, 3, 8))
+    for method in ("exact", "directions"):
+        found = bilipschitz(tokens, z, method=method)
+        assert (found.dimension, found.outputs) == (24, 24)
+    assert_allclose(bilipschitz(tokens, z).s_max[0], by_hand(tokens, z[:1])[0, 0], rtol=1e-8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("method", ["exact", "lanczos", "directions"])
+def test_a_gpu_gives_the_same(method, smooth, z):
+    there = bilipschitz(smooth, z, method=method, device="cuda")
+    assert_allclose(there.constants, bilipschitz(smooth, z, method=method).constants, rtol=1e-6)
+    assert next(smooth.parameters()).device.type == "cpu"
+
+
 def test_the_module_is_left_as_it_was(smooth, z):
     before = {name: value.clone() for name, value in smooth.state_dict().items()}
     bilipschitz(smooth, z)
@@ -253,6 +290,12 @@ def test_latents_that_are_none_are_refused(latents, message):
 def test_options_that_make_no_sense_are_refused(options, message, z):
     with pytest.raises(InputError, match=message):
         bilipschitz(lambda z: z, z, **options)
+
+
+def test_without_torch_it_says_what_to_install(z, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'congruence\[torch\]'"):
+        bilipschitz(lambda z: z, z)
 
 
 def test_results_become_tables_and_dicts(smooth, z):

@@ -138,7 +138,7 @@ def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"decoder must be a torch module made of layers, not {type(module).__name__}")
     if not isinstance(module, torch.nn.Sequential):
-        yield f"{prefix or 'decoder'} ({type(module).__name__})", module
+        yield f"{prefix or 'decoder'} ({kind_of(module)})", module
         return
     for name, part in module.named_children():
         yield from layers_of(part, f"{prefix}.{name}" if prefix else name)
@@ -151,14 +151,19 @@ def latent_shape_of(asked: tuple[int, ...] | int | None, parts: list[tuple[str, 
     for _, part in parts:
         if hasattr(part, "in_features"):
             return (int(part.in_features),)
-        if type(part).__name__.startswith("Conv"):
+        if kind_of(part).startswith("Conv"):
             break
     raise InputError("latent_shape must be given: no linear layer at the beginning tells how many latents there are")
 
 
+def kind_of(part: Any) -> str:
+    """The name of a layer's class, also where torch has put a parametrization (orthogonal weights) around it."""
+    return type(part).__name__.removeprefix("Parametrized")
+
+
 def _slopes(name: str, part: Any) -> tuple[float, float] | None:
     """The least and the largest slope of an activation; None for a layer that is linear."""
-    kind = type(part).__name__
+    kind = kind_of(part)
     if kind in LINEAR:
         if part.training and kind.startswith("BatchNorm"):
             raise InputError(f"{name} is in training mode, so that rows change each other; call decoder.eval() first")

@@ -45,7 +45,7 @@ class Probed:
 
     def one(self, z: Any) -> Any:
         """Decode one row of latents, (d,), to one row of outputs, (p,)."""
-        return self.decode(z.reshape(1, *self.latent_shape)).reshape(-1)
+        return self.decode(z.reshape(1, *self.latent_shape).clone()).reshape(-1)  # layers may work in place
 
 
 def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
@@ -61,7 +61,7 @@ def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
         _check_mode(module)
     latents = _latents(z)
     weights = [p for p in module.parameters() if p.is_floating_point()] if module is not None else []
-    where = resolve_device(device, *(weights or [latents]), latents)
+    where = resolve_device(device, *(weights or [latents]))
     latents = latents.to(device=where, dtype=weights[0].dtype if weights else latents.dtype)
     if module is not None and any(str(p.device) != str(latents.device) for p in weights):
         decoder = copy.deepcopy(module).to(latents.device)
@@ -129,14 +129,16 @@ def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
     torch = import_torch()
     rows = z[:TRIED].clone().requires_grad_()
     with torch.enable_grad():
-        output = _call(decoder, rows)
+        output = _call(decoder, rows.clone())  # a copy, so that layers may work in place
     _check_output(output, len(rows))
     if not output.requires_grad:
         raise InputError(
             "the output of the decoder carries no gradient; it must not detach, round, take an argmax, use no_grad or "
             "leave torch"
         )
-    output, again, alone = (one.detach() for one in (output, _call(decoder, rows), _call(decoder, rows[:1])))
+    output, again, alone = (
+        one.detach() for one in (output, _call(decoder, rows.clone()), _call(decoder, rows[:1].clone()))
+    )
     limit = ALIKE * (float(output.abs().max()) or 1.0)
     if float((output - again).abs().max()) > limit:
         raise InputError("the decoder answers differently each time; switch off what is random in it (decoder.eval())")

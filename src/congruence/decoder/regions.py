@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.certificates import LINEAR, Certificate, latent_shape_of, layer_matrix, layers_of
+from congruence.decoder.certificates import LINEAR, Certificate, kind_of, latent_shape_of, layer_matrix, layers_of
 from congruence.errors import InputError
 
 INSIDE = 1e-9  # radius of a ball that a piece must hold; borders and corners are no pieces
@@ -97,7 +97,7 @@ def _start(d: int, box: tuple[float, float] | None) -> _Piece:
 
 
 def _slope(name: str, part: Any) -> float | None:
-    kind = type(part).__name__
+    kind = kind_of(part)
     if kind == "ReLU":
         return 0.0
     if kind == "LeakyReLU":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -49,10 +51,27 @@ def _jacobians(probed: Probed, z: Any) -> Any:
     modes = (torch.func.jacfwd, torch.func.jacrev) if forward else (torch.func.jacrev, torch.func.jacfwd)
     for mode in modes:
         try:
-            return torch.func.vmap(mode(probed.one))(z)
+            with _plain_attention():
+                return torch.func.vmap(mode(probed.one))(z)
         except (RuntimeError, NotImplementedError, ValueError):  # not every operation has every derivative in a batch
             continue
     return torch.stack([_differentiated(probed, row) for row in z])
+
+
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention in its plain form, which has every derivative, and no warning where a batch is done one by one."""
+    from torch.backends import mha
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    fused = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+            warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+            yield
+    finally:
+        mha.set_fastpath_enabled(fused)
 
 
 def _differentiated(probed: Probed, row: Any) -> Any:
@@ -187,7 +206,8 @@ def _in_a_batch(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
     def products(z: Any, vectors: Any) -> Any:
         try:
-            return torch.func.vmap(product)(z, vectors)
+            with _plain_attention():
+                return torch.func.vmap(product)(z, vectors)
         except (RuntimeError, NotImplementedError, ValueError):
             pass
         try:
