@@ -95,6 +95,21 @@ def test_lanczos_finds_the_extremes_of_512_latents(rng):
     assert not any("come to rest" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lanczos_finds_a_stretch_of_a_ten_thousandth(dtype, rng):
+    left, right = (np.linalg.qr(rng.normal(size=(n, 64)))[0] for n in (80, 64))
+    J = torch.as_tensor(left * np.geomspace(1, 1e-4, 64) @ right.T, dtype=dtype)
+    found = bilipschitz(lambda z: z @ J.T, torch.zeros(2, 64, dtype=dtype), method="lanczos")
+    assert_allclose(found.s_min, 1e-4, rtol=1e-4)
+
+
+def test_many_outputs_do_not_make_a_small_stretch_look_lost():
+    def spread(z):
+        return torch.cat([z[:, :1], 1e-3 * z[:, 1:]], 1).repeat(1, 100_000)
+
+    assert_allclose(bilipschitz(spread, np.zeros((2, 2), np.float32)).conditions, 1000, rtol=1e-4)
+
+
 def test_directions_are_a_lower_estimate_and_say_so(smooth, z):
     found, exact = bilipschitz(smooth, z, method="directions"), bilipschitz(smooth, z)
     assert (found.constants <= exact.constants * (1 + 1e-9)).all()

@@ -7,6 +7,7 @@ are linear maps of each other, and the map can be read off both heads (Roeder et
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -241,7 +242,8 @@ def _diversity(weights: Float, outputs: str) -> Diversity:
 
 
 def _rank(values: Float, shape: tuple[int, ...]) -> int:
-    return int((values > max(shape) * np.finfo(np.float32).eps * values[0]).sum()) if values[0] > 0 else 0
+    rounding = math.sqrt(min(shape)) * np.finfo(np.float32).eps  # of weights, which are float32 as a rule
+    return int((values > 10 * rounding * values[0]).sum()) if values[0] > 0 else 0
 
 
 def _pseudo_inverse(weights: Float) -> Float:

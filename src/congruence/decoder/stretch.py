@@ -21,6 +21,7 @@ from congruence.errors import InputError
 
 METHODS = ("auto", "exact", "lanczos", "directions")
 EXACT_ENTRIES = 2**21  # of one Jacobian; past it only its extreme singular values are sought
+LOST = 10.0  # times what rounding the entries of a Jacobian can do to its singular values; below it nothing is left
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -211,7 +212,7 @@ def _lost_directions(low: Float, high: Float, probed: Any) -> tuple[Float, list[
     if p < d:
         reason = f"the decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere"
         return np.zeros_like(low), [reason]
-    lost = low <= max(d, p) * torch.finfo(probed.z.dtype).eps * high
+    lost = low <= LOST * math.sqrt(d) * torch.finfo(probed.z.dtype).eps * high
     if not lost.any():
         return low, []
     reason = f"the Jacobian loses a direction at {int(lost.sum())} of {len(low)} points, where the constant is infinite"
