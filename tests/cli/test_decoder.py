@@ -84,9 +84,16 @@ def test_diameter_and_constant_are_passed_on(folder, capsys):
     assert (bound["diameter"], bound["isometric_constant_from"], bound["constant"]) == (4.0, "yours", 2.0)
 
 
+def test_another_training_is_looked_at(folder, capsys):
+    options = ("--other", "my_models.model:plain", "--other-latents", "latents.npy", "--json", "-", "-q")
+    assert call("my_models.model:plain", "latents.npy", *options) == 0
+    assert json.loads(capsys.readouterr().out)["premises"][2]["status"] == "holds"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"), "--other-latents go together"),
         (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
         (("my_models.model:absent", "latents.npy"), "my_models.model has no 'absent'"),

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 
 from congruence import diameter
 from congruence.decoder import examine
+from congruence.errors import InputError
 from congruence.report import render_decoder, write_decoder_report
 
 torch = pytest.importorskip("torch")
@@ -52,6 +53,20 @@ def test_two_latents_with_the_same_output_speak_against_injectivity():
     steps = np.arange(-12, 13)[:, None]
     assert status(examine(rolled, 0.25 * steps))[1] == "fails"  # some rows are whole turns apart
     assert status(examine(rolled, 0.2514 * steps))[1] == "unknown"  # no two are
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.0, "holds"), (0.02, "unknown"), (0.3, "fails")])
+def test_outputs_of_another_training_are_compared(noise, expected, rng):
+    z = rng.uniform(size=(200, 2))
+    moved = z[:, ::-1] + noise * rng.uniform(-1, 1, size=z.shape)
+    result = examine(turned, z, other=(lambda w: turned(w.flip(1)), moved.copy()))
+    assert status(result)[2] == expected
+
+
+def test_another_training_must_have_the_same_rows(rng):
+    z = rng.normal(size=(20, 2))
+    with pytest.raises(InputError, match="it has 10 rows and 3 outputs, not 20 and 3"):
+        examine(turned, z, other=(turned, z[:10]))
 
 
 def test_a_lost_direction_is_the_verdict(rng):

@@ -53,6 +53,16 @@ def decoder(
     constant: Annotated[
         Optional[float], typer.Option(help="Your own c_D for Theorem 1.", rich_help_panel=given.METHOD)
     ] = None,
+    other: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Decoder of another training: do outputs agree?", rich_help_panel=given.DATA
+        ),
+    ] = None,
+    other_latents: Annotated[
+        Optional[str],
+        typer.Option(metavar="LATENTS", help="Its latents of the same inputs, row by row.", rich_help_panel=given.DATA),
+    ] = None,
     chunk: Annotated[Optional[int], typer.Option(help="Points at a time.", rich_help_panel=given.METHOD)] = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
@@ -78,16 +88,23 @@ def decoder(
     from congruence.decoder.probed import import_torch
 
     texts = {"report": report, "json": json, "csv": csv}
-    given.check_outputs(texts, [latents])
+    given.check_outputs(texts, [latents, *([] if other_latents is None else [other_latents])])
     size = _size(diameter)
+    if (other is None) != (other_latents is None):
+        raise InputError("--other and --other-latents go together: a decoder and its latents of the same inputs")
     import_torch()
     found = load_decoder(name)
+    second = None if other is None else load_decoder(other)
     settings = {"decoder": name, "latents": latents, "method": method, "diameter": diameter, "constant": constant}
     settings |= {"seed": seed, "device": device, "command": shlex.join(["congruence", *sys.argv[1:]])}
+    if other is not None:
+        settings |= {"other": other, "other latents": other_latents}
     if method == "directions":
         settings["directions"] = directions
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        z = _read(latents, drop_missing, id=id, features=features, metadata=metadata, key=key)
+        wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
+        z = _read(latents, drop_missing, **wishes)
+        pair = None if other_latents is None else (second, _read(other_latents, drop_missing, **wishes))
         progress("differentiating", 0, 1)
         result = examine(
             found,
@@ -99,6 +116,7 @@ def decoder(
             chunk=chunk,
             device=device,
             seed=seed,
+            other=pair,
             settings=settings,
         )
         given.write_outputs(_rendered(result, texts), texts)

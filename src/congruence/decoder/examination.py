@@ -12,6 +12,7 @@ from congruence.arrays import Float, to_numpy
 from congruence.decoder.bounds import Bound, theorem1
 from congruence.decoder.probed import Probed, import_torch, probe
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
+from congruence.errors import InputError
 from congruence.maps.diameter import Diameter, diameter
 from congruence.results import json_text
 
@@ -19,6 +20,7 @@ LOOKED_AT = 1000  # rows whose pairs are looked at
 PAIRS = 2000  # of rows whose midpoint is looked at
 FAR = 2.0  # times the gap that all but 1 % of the rows have: a midpoint so far from every row lies in a hole
 FEW = 0.05  # share of midpoints in holes that may be chance
+AGREE, DISAGREE = 0.01, 0.05  # of the outputs' diameter: all rows are within the first, or many beyond the second
 TOUCHING = 1e-6  # of the typical stretch: two rows that are apart and decoded to the same
 
 
@@ -85,6 +87,7 @@ def examine(
     chunk: int | None = None,
     device: str = "auto",
     seed: int = 0,
+    other: tuple[Any, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Examination:
     """Measure a decoder at latents z, (n, d), put the result into Theorem 1, and look at its premises.
@@ -97,6 +100,8 @@ def examine(
         Of the support of the latents; that of the rows of z unless given.
     constant : float, optional
         Your own c_D, as in `theorem1`.
+    other : (decoder, latents), optional
+        Another training and its latents of the same inputs, row by row: do their outputs agree?
     settings : mapping, optional
         What to write beside the result.
     """
@@ -107,7 +112,7 @@ def examine(
     premises = (
         _convex(to_numpy(probed.z).astype(np.float64), seed),
         _injective(probed, found, seed),
-        Premise("the reconstructions of both trainings agree", "unknown", "Only one decoder was looked at."),
+        _agreeing(probed, None if other is None else probe(*other, device), seed),
     )
     return Examination(found, bound, premises, size, "latents" if diameter is None else "given", settings or {})
 
@@ -145,14 +150,44 @@ def _injective(probed: Probed, found: BiLipschitz, seed: int) -> Premise:
     if np.isinf(found.constants).any():
         return Premise(name, "unknown", "It loses a direction at some points, so that it need not be.")
     torch = import_torch()
-    order = np.random.default_rng(seed).permutation(len(probed.z))[:LOOKED_AT]
-    z = probed.z[torch.as_tensor(np.sort(order), device=probed.z.device)]
-    with torch.no_grad():
-        out = torch.cat([probed.decode(part.reshape(len(part), *probed.latent_shape)) for part in z.split(256)])
-    apart, decoded = (torch.pdist(values.flatten(1).double().cpu()).numpy() for values in (z, out))
+    z, out = _decoded(probed, seed)
+    apart, decoded = (torch.pdist(values).numpy() for values in (z, out))
     if not (apart > 0).any():
         return Premise(name, "unknown", "No two rows are apart.")
     ratio = decoded[apart > 0] / apart[apart > 0]
     least, typical = float(ratio.min()), float(np.median(ratio))
     text = f"Of {len(ratio)} pairs of rows, distances are multiplied by {least:.3g} to {ratio.max():.3g}."
     return Premise(name, "fails" if least <= TOUCHING * typical else "unknown", text)
+
+
+def _agreeing(probed: Probed, other: Probed | None, seed: int) -> Premise:
+    """Whether two trainings give the same outputs for the same inputs, over the diameter of the outputs."""
+    name = "the reconstructions of both trainings agree"
+    if other is None:
+        return Premise(name, "unknown", "Only one decoder was looked at.")
+    if len(other.z) != len(probed.z) or other.outputs != probed.outputs:
+        raise InputError(
+            f"the other decoder must have the same rows and outputs, but it has {len(other.z)} rows and "
+            f"{other.outputs} outputs, not {len(probed.z)} and {probed.outputs}"
+        )
+    here, there = (_decoded(one, seed)[1] for one in (probed, other))
+    apart = (here - there).norm(dim=1).numpy()
+    size = float(import_torch().pdist(here).max()) if len(here) > 1 else 0.0
+    if size == 0:
+        return Premise(name, "unknown", "All outputs are the same.")
+    worst, most = float(apart.max() / size), float(np.quantile(apart, 0.95) / size)
+    text = (
+        f"Of {len(apart)} rows, 95 % have outputs that differ by at most {100 * most:.3g} % of their diameter, "
+        f"all by at most {100 * worst:.3g} %."
+    )
+    return Premise(name, "holds" if worst <= AGREE else "fails" if most > DISAGREE else "unknown", text)
+
+
+def _decoded(probed: Probed, seed: int) -> tuple[Any, Any]:
+    """Some rows of latents and their outputs, flattened, in float64 on the CPU; the same rows for the same seed."""
+    torch = import_torch()
+    order = np.random.default_rng(seed).permutation(len(probed.z))[:LOOKED_AT]
+    z = probed.z[torch.as_tensor(np.sort(order), device=probed.z.device)]
+    with torch.no_grad():
+        out = torch.cat([probed.decode(part.reshape(len(part), *probed.latent_shape)) for part in z.split(256)])
+    return z.double().cpu(), out.flatten(1).double().cpu()
