@@ -11,7 +11,7 @@ demo: .venv/installed ## Train three autoencoders on digits, compare them, write
 	$(BIN)/congruence demo --out demo
 
 test: .venv/developing ## Run the whole test suite, with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 fuzz: .venv/developing ## Damage valid files of every format (FUZZ=5000 of them) and read them
 	$(BIN)/python tests/fuzz/run.py --count $(or $(FUZZ),5000)

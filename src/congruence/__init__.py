@@ -22,6 +22,7 @@ _HOMES = {
     "Map": "congruence.maps.groups",
     "Table": "congruence.tables",
     "Whitener": "congruence.resolve.whitener",
+    "bilipschitz": "congruence.decoder.stretch",
     "compare": "congruence.align.compare",
     "component_stability": "congruence.resolve.stability",
     "consensus": "congruence.align.consensus",
@@ -50,6 +51,7 @@ __all__ = [
     "Table",
     "Whitener",
     "__version__",
+    "bilipschitz",
     "compare",
     "component_stability",
     "consensus",
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
     from congruence.align.consensus import consensus
     from congruence.align.translate import load_translator, translate
+    from congruence.decoder.stretch import bilipschitz
     from congruence.evaluate.evaluation import Evaluation
     from congruence.evaluate.infomec import infomec
     from congruence.evaluate.suite import evaluate_codes

@@ -73,3 +73,13 @@ def test_the_benchmark_of_many_rows_runs(tmp_path):
     with (tmp_path / "rows.csv").open() as handle:
         rows = list(csv.DictReader(handle))
     assert [(row["engine"], row["passes"]) for row in rows] == [("one process", "5"), ("dask", "5")]
+
+
+def test_the_benchmark_of_decoders_runs_and_agrees_with_its_peer(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "decoder.py", "--quick", "--out", tmp_path / "decoder.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "decoder.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["points"] for row in rows] == ["60"] * 3
+    assert all(float(row["largest_difference"]) < 1e-5 for row in rows)

@@ -23,12 +23,23 @@ EXAMPLES = [
 ]
 
 
+DECODER = """
+import torch
+
+def load_decoder():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.LeakyReLU(0.5), torch.nn.Linear(16, 12)).eval()
+"""
+
+
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """A folder with the files that the examples name."""
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(240, 4))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "mymodel", raising=False)
     (tmp_path / "tables").mkdir()
     for seed, name in enumerate(["old", "new", "run_a", "run_b"]):
         np.save(f"{name}.npy", x @ ortho_group.rvs(4, random_state=seed))
@@ -38,6 +49,8 @@ def world(tmp_path, monkeypatch):
     for seed, name in enumerate(["old", "new", "new_full", "embeddings"]):
         moved = x @ ortho_group.rvs(4, random_state=seed)
         pq.write_table(pa.table(documents | {f"emb_{i}": moved[:, i] for i in range(4)}), f"{name}.parquet")
+    (tmp_path / "mymodel.py").write_text(DECODER)
+    np.save("latents.npy", rng.normal(size=(60, 4)))
     (tmp_path / "checkpoints").mkdir()
     for step in (10, 100, 1000):
         np.save(f"checkpoints/step{step}.npy", x + rng.normal(size=x.shape) / step)

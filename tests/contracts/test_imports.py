@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "align": BELOW | {"resolve"},
     "resolve": BELOW,
     "evaluate": BELOW,
-    "decoder": BELOW,
+    "decoder": BELOW | {"resolve"},  # Theorem 2, which lives with the components it is about
     "deconfound": BELOW | {"resolve", "evaluate"},
     "mechanism": BELOW | {"evaluate"},
     "data": BELOW,

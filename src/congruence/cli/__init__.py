@@ -15,6 +15,7 @@ import typer
 from congruence import __version__
 from congruence.cli import translate
 from congruence.cli.compare import compare
+from congruence.cli.decoder import decoder
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
 from congruence.cli.reproduce import reproduce
@@ -33,6 +34,7 @@ app.command()(compare)
 app.command()(resolve)
 app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
+app.command()(decoder)
 app.command()(reproduce)
 app.command()(demo)
 

@@ -146,6 +146,13 @@ RECIPES = (
         source="Nelson et al. 2026, appendix A.1, examples 1 and 2",
         module="congruence.reproduce.statistical_versus_structural",
     ),
+    Recipe(
+        name="sprite-isometry",
+        question="Are pictures of a square that moves and grows an isometry of where and how large it is?",
+        sentence="The metric of pictures of a square: moving it is an isometry, growing it too is conformal.",
+        source="Nelson et al. 2026, section 3.3.1 and appendix A.6",
+        module="congruence.reproduce.sprite_isometry",
+    ),
 )
 
 

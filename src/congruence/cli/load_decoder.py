@@ -1,0 +1,61 @@
+"""Finding a decoder by its name, `mypackage.model:load_decoder`, in the folder one is in or in what is installed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from congruence.errors import CongruenceError, InputError
+
+FORM = "name a decoder as package.module:function, where the function takes no arguments and returns the decoder"
+
+
+def load_decoder(name: str) -> Any:
+    """Import the module, take what the name says, and call it unless it is a torch module already."""
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute) or module_name.endswith((".py", "/")) or "/" in module_name:
+        raise InputError(f"cannot tell what {name!r} is; {FORM}")
+    found = _imported(module_name)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise InputError(f"{module_name} has no {attribute!r}; {FORM}")
+        found = getattr(found, part)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(found, torch.nn.Module):
+        return found
+    if not callable(found):
+        raise InputError(f"{name} is a {type(found).__name__} and cannot be called; {FORM}")
+    decoder = _called(name, found)
+    if decoder is None:
+        raise InputError(f"{name} returned nothing; it must return the decoder")
+    if not callable(decoder):
+        raise InputError(f"{name} returned a {type(decoder).__name__}, which is no decoder: it cannot be called")
+    return decoder
+
+
+def _imported(name: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InputError(f"there is no module {name!r}, neither in {here} nor installed") from error
+        raise InputError(f"the module {name} needs {error.name}, which is not installed") from error
+    except CongruenceError:
+        raise
+    except Exception as error:
+        raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _called(name: str, function: Any) -> Any:
+    try:
+        return function()
+    except CongruenceError:
+        raise
+    except Exception as error:
+        hint = f"; {FORM}" if isinstance(error, TypeError) else ""
+        raise InputError(f"{name} fails when called: {type(error).__name__}: {error}{hint}") from error

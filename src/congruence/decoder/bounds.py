@@ -1,0 +1,284 @@
+"""What a bi-Lipschitz constant is worth: Theorems 1 and 3 of the paper, and dynamical isometry (A.4).
+
+Lambda >= 1 is a bi-Lipschitz constant here: lengths are multiplied by something between 1 / Lambda and Lambda. The
+paper writes Lambda = 1 + L, so that its sqrt(2 L + L^2) is sqrt(Lambda^2 - 1).
+
+The paper takes its constant c_D from Alestalo, Trotsenko and Vaisala, whose recursion is not restated there. The c_D of
+this package is derived on its own (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for every compact
+set, and is loose. Bounds made with it say when they are empty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from congruence.errors import InputError
+
+OURS, YOURS = "ours", "yours"
+LARGEST_PAPER_CONSTANT = math.sqrt(2)  # past it the near-isometry exceeds the diameter, and Lemma A.4 is silent
+ROUNDING = 1e-12  # sqrt(2) squared is a little more than 2
+
+
+class Stretch(Protocol):
+    """What knows a bi-Lipschitz constant: the result of `bilipschitz`, or a certificate."""
+
+    @property
+    def constant(self) -> float:
+        """Lambda, at least 1; infinite where the map loses a direction."""
+
+    @property
+    def dimension(self) -> int | None:
+        """The number of latents, where it is known."""
+
+    @property
+    def certified(self) -> bool:
+        """Whether it bounds the map everywhere, and not only where it was looked at."""
+
+
+def isometry_factor(n: int) -> float:
+    """The factor k_n = 1 + sqrt(n + 1) + (2 n)^(1/4) sqrt(n) of the general bound, for sets in n dimensions.
+
+    A map f of a set of diameter 1 that changes squared distances by at most eta is within sqrt(eta / 2) k_n of an
+    isometry.
+    """
+    n = _whole("n", n)
+    return 1 + math.sqrt(n + 1) + math.pow(2 * n, 0.25) * math.sqrt(n)
+
+
+def isometric_constant(n: int) -> float:
+    """Our c_n = sqrt(3/2) k_n of Lemma A.4: a near-isometry by epsilon <= 1 is within c_n sqrt(epsilon) of an isometry.
+
+    It is not the constant of Alestalo, Trotsenko and Vaisala 2001, whose recursion the paper does not restate.
+    """
+    return math.sqrt(1.5) * isometry_factor(n)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound on how far two representations can be from a rigid motion of each other, in units of the latents.
+
+    `paper` is the form of the paper and is None where it does not apply; `general` and `trivial` always hold.
+    """
+
+    theorem: int
+    constant: float  # Lambda of the decoder
+    generator: float | None  # Lambda of what made the data (Theorem 3)
+    dimension: int
+    diameter: float
+    basis: str  # where Lambda is from: "certified", "sampled" or "given"
+    isometric_constant: float  # c_D
+    isometric_constant_from: str  # "ours" or "yours"
+    near_isometry: float  # by which share of the diameter distances can change
+    paper: float | None
+    sharp: float | None  # the same form for the chain of both maps; that of the paper in Theorem 1
+    general: float
+    trivial: float  # Jung: holds for any two sets of this size
+    applies: bool  # whether the paper's form does
+    reason: str  # why it does or does not
+
+    @property
+    def epsilon(self) -> float:
+        """The smallest of the bounds that hold."""
+        return min(value for value in (self.paper, self.sharp, self.general, self.trivial) if value is not None)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it says no more than that both representations are bounded."""
+        return not self.epsilon < self.trivial
+
+    @property
+    def certified(self) -> bool:
+        """Whether Lambda is certified: with a sampled one, epsilon is an estimate and no bound."""
+        return self.basis == "certified"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self) | {"epsilon": self.epsilon, "vacuous": self.vacuous, "certified": self.certified}
+
+    def __str__(self) -> str:
+        whose = f"c_{self.dimension} = {self.isometric_constant:.4g}, {self.isometric_constant_from}"
+        paper = f"{self.paper:.4g}" if self.paper is not None else "none"
+        known = {"certified": "certified", "given": "as given", "sampled": "sampled: a lower estimate, no certificate"}
+        lines = [
+            f"Theorem {self.theorem}: epsilon = {self.epsilon:.4g}"
+            + (" (vacuous: no better than the trivial bound)" if self.vacuous else ""),
+            f"  Lambda = {self.constant:.6g} ({known[self.basis]})"
+            + (f", of the generator {self.generator:.6g}" if self.generator is not None else "")
+            + f"; {self.dimension} latents, diameter {self.diameter:.4g}",
+            f"  form of the paper: {paper} ({whose}); {self.reason}",
+            f"  general form: {self.general:.4g}; trivial: {self.trivial:.4g}",
+        ]
+        return "\n".join(lines)
+
+
+def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: float | None = None) -> Bound:
+    """Bound how far two trainings can be from a rigid motion of each other, by what their decoders stretch.
+
+    It is about models whose reconstructions agree, whose codes fill a convex set, and whose decoders are smooth and
+    injective with a local bi-Lipschitz constant of at most Lambda. None of this is checked here.
+
+    Parameters
+    ----------
+    b : result of `bilipschitz`, certificate, or float
+        Lambda, at least 1. A result knows whether it is certified; a bare number is taken as given.
+    diameter : float or `Diameter`
+        Of the codes; of an inexact `Diameter` the upper end is taken.
+    dimension : int, optional
+        Number of latents; a result of `bilipschitz` knows it.
+    constant : float, optional
+        Your own c_D for the form of the paper; ours otherwise.
+
+    Returns
+    -------
+    Bound
+        Lower is nearer. `epsilon` is the least of the form of the paper c_D sqrt(Lambda^2 - 1) Delta (only up to
+        Lambda = sqrt(2)), the general form sqrt((Lambda^4 - 1) / 2) k_D Delta, and the trivial one by Jung's theorem.
+
+    References
+    ----------
+    Nelson et al. 2026, Theorem 1 and Lemma A.4; c_D, k_D and the general form are of this package.
+    """
+    stretch, known, basis = _stretch(b, "b")
+    width = _dimension(dimension, known)
+    return _bound(1, stretch, None, stretch**2, stretch, basis, width, _size(diameter), constant)
+
+
+def theorem3(
+    b: Any, generator: Any, diameter: Any, dimension: int | None = None, constant: float | None = None
+) -> Bound:
+    """Bound how far codes can be from a rigid motion of the true factors, where reconstruction is perfect.
+
+    Parameters
+    ----------
+    b : result of `bilipschitz`, certificate, or float
+        Lambda of the decoder.
+    generator : result of `bilipschitz`, certificate, or float
+        Lambda of the map that made the data from its factors: independent, white and not Gaussian.
+    diameter, dimension, constant
+        As in `theorem1`; of the codes or of the factors, whichever is larger.
+
+    Returns
+    -------
+    Bound
+        `paper` takes the larger of both constants twice, as the paper does; `near_isometry` and `sharp` take the
+        product of both, which is never more.
+
+    References
+    ----------
+    Nelson et al. 2026, Theorem 3; the sharper form is of this package.
+    """
+    stretch, known, basis = _stretch(b, "b")
+    made, also, source = _stretch(generator, "generator")
+    width = _dimension(dimension, known if known is not None else also)
+    worse = basis if basis == source else "sampled" if "sampled" in (basis, source) else "given"
+    return _bound(3, stretch, made, stretch * made, max(stretch, made), worse, width, _size(diameter), constant)
+
+
+def _bound(
+    theorem: int,
+    stretch: float,
+    generator: float | None,
+    chain: float,
+    largest: float,
+    basis: str,
+    dimension: int,
+    diameter: float,
+    constant: float | None,
+) -> Bound:
+    """All forms for a chain of two maps that stretches by at most `chain`, each of them by at most `largest`."""
+    theirs = (largest - 1) * (largest + 1)  # 2 L + L^2
+    near = theirs if generator is None else chain - 1
+    own = isometric_constant(dimension) if constant is None else _positive("constant", constant)
+    applies = theirs <= 1 + ROUNDING
+    if applies:
+        reason = f"it applies, since distances change by at most {theirs:.4g} of the diameter, and 1 is the limit"
+    else:
+        reason = "it does not apply, since Lemma A.4 asks for Lambda <= sqrt(2)"
+    if math.isinf(chain):
+        reason += "; the map loses a direction somewhere"
+    return Bound(
+        theorem=theorem,
+        constant=stretch,
+        generator=generator,
+        dimension=dimension,
+        diameter=diameter,
+        basis=basis,
+        isometric_constant=own,
+        isometric_constant_from=OURS if constant is None else YOURS,
+        near_isometry=near,
+        paper=own * math.sqrt(theirs) * diameter if applies else None,
+        sharp=own * math.sqrt(near) * diameter if near <= 1 + ROUNDING else None,
+        general=math.sqrt((chain - 1) * (chain + 1) / 2) * isometry_factor(dimension) * diameter,
+        trivial=math.sqrt(dimension / (2 * (dimension + 1))) * (1 + chain) * diameter,
+        applies=applies,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True)
+class DynamicalIsometry:
+    """Bi-Lipschitz constants of a map whose singular values lie within `deviation` of 1, everywhere."""
+
+    deviation: float
+    paper: float  # (1 + d) / (1 - d), a bound on the condition number
+    tight: float  # 1 / (1 - d), the smallest constant that holds
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"singular values in [{1 - self.deviation:.4g}, {1 + self.deviation:.4g}]: Lambda <= {self.tight:.6g} "
+            f"(the paper takes {self.paper:.6g})"
+        )
+
+
+def dynamical_isometry(deviation: float) -> DynamicalIsometry:
+    """Turn singular values in [1 - d, 1 + d] into a bi-Lipschitz constant, for 0 <= d < 1.
+
+    References
+    ----------
+    Nelson et al. 2026, appendix A.4, which takes (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
+    """
+    if not 0 <= deviation < 1:
+        raise InputError(f"deviation must be at least 0 and below 1, not {deviation!r}")
+    d = float(deviation)
+    return DynamicalIsometry(d, (1 + d) / (1 - d), 1 / (1 - d))
+
+
+def _stretch(b: Any, name: str) -> tuple[float, int | None, str]:
+    """Lambda, the number of latents where it is known, and where Lambda is from."""
+    if hasattr(b, "constant"):
+        return float(b.constant), b.dimension, "certified" if b.certified else "sampled"
+    try:
+        value = float(b)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number or a result of bilipschitz, not {type(b).__name__}") from None
+    if not value >= 1:
+        raise InputError(f"{name} is a bi-Lipschitz constant and must be at least 1, not {value!r}")
+    return value, None, "given"
+
+
+def _size(diameter: Any) -> float:
+    return _positive("diameter", getattr(diameter, "high", diameter))
+
+
+def _dimension(asked: int | None, known: int | None) -> int:
+    if asked is None and known is None:
+        raise InputError("dimension, the number of latents, must be given: a bare constant does not know it")
+    return _whole("dimension", known if asked is None else asked)
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+    return int(value)
+
+
+def _positive(name: str, value: Any) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, not {value!r}")
+    return float(value)

@@ -1,0 +1,217 @@
+"""Bi-Lipschitz constants that hold everywhere, and not only where a decoder was looked at.
+
+Three ways: a stack of isometries and leaky rectifiers by its leak alone, any chain of layers by the singular values of
+each, and a small piecewise linear network by all of its linear pieces (`congruence.decoder.regions`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Float, to_numpy
+from congruence.decoder.probed import import_torch
+from congruence.errors import InputError
+
+LARGEST_LAYER = 2**24  # entries of the matrix of one layer
+# Maps of the form A x + b once in evaluation mode; their matrix is found by trying.
+LINEAR: tuple[str, ...] = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d")
+LINEAR += ("ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample")
+LINEAR += ("PixelShuffle", "Flatten", "Unflatten", "Identity", "ZeroPad2d")
+# Activations whose slope comes down to 0.
+FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """By how much one layer multiplies lengths: at least `low`, at most `high`."""
+
+    name: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A bi-Lipschitz constant with the way it was proved.
+
+    Rounding is that of float64 singular values; it is not bounded by interval arithmetic.
+    """
+
+    low: float  # no length shrinks to less than this share
+    high: float  # none grows to more
+    dimension: int | None  # latents
+    how: str
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    injective: bool = True  # whether `low` also holds between points far apart; False: inside each linear piece only
+    certified: bool = True
+
+    @property
+    def constant(self) -> float:
+        """Lambda = max(high, 1 / low), at least 1; infinite where a direction is lost."""
+        return max(self.high, 1 / self.low if self.low > 0 else math.inf, 1.0)
+
+    @property
+    def scale_free(self) -> float:
+        """The constant after the best rescaling of all latents by one factor."""
+        return math.sqrt(self.high / self.low) if self.low > 0 else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self) | {"constant": self.constant, "scale_free": self.scale_free}
+
+    def __str__(self) -> str:
+        lines = [f"Lambda <= {self.constant:.6g}, certified by {self.how}"]
+        lines += [f"  {layer.name}: stretches by {layer.low:.6g} to {layer.high:.6g}" for layer in self.layers]
+        if not self.injective:
+            lines.append("  the lower bound holds inside each linear piece; a fold between two is not excluded")
+        return "\n".join(lines)
+
+
+def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> Certificate:
+    """Certify a stack of isometric layers (orthonormal columns) with leaky rectifiers between them: leak^-K.
+
+    Parameters
+    ----------
+    leak : float
+        The slope on the negative side, above 0.
+    activations : int
+        K, how many rectifiers there are. The paper counts the 3 layers of its decoder; only 2 rectifiers sit between
+        them, so leak^-2 holds already.
+
+    References
+    ----------
+    Nelson et al. 2026, appendix A.7.1.
+    """
+    if not (math.isfinite(leak) and leak > 0):
+        raise InputError(f"leak must be a positive number, not {leak!r}; without a leak directions are lost")
+    if isinstance(activations, bool) or activations != int(activations) or activations < 0:
+        raise InputError(f"activations must be a whole number of at least 0, not {activations!r}")
+    low, high = min(leak, 1.0) ** activations, max(leak, 1.0) ** activations
+    how = f"isometric layers and {activations} rectifiers of leak {leak:g}"
+    return Certificate(low, high, dimension, how)
+
+
+def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = None) -> Certificate:
+    """Certify a chain of layers by the product of what each one does to lengths.
+
+    Linear layers (also convolutions, for the size of picture they get here) count with their exact least and largest
+    singular value, leaky rectifiers with their slopes. It holds everywhere, between points near and far, and is loose:
+    the worst of one layer need not meet the worst of the next.
+
+    Parameters
+    ----------
+    decoder : torch module
+        A `Sequential` (of Sequentials) in evaluation mode. Refused are layers whose slope comes down to 0 (ReLU, tanh),
+        linear layers that lose a direction, and what is unknown.
+    latent_shape : int or tuple of int, optional
+        Shape of one row of latents; the width of the first linear layer unless given.
+
+    Returns
+    -------
+    Certificate
+        With one entry for each layer that changes lengths.
+    """
+    torch = import_torch()
+    parts = list(layers_of(decoder))
+    shape = latent_shape_of(latent_shape, parts)
+    low, high, layers = 1.0, 1.0, []
+    x = torch.zeros(1, *shape, dtype=torch.float64)
+    for name, part in parts:
+        slopes = _slopes(name, part)
+        one = Layer(name, *slopes) if slopes is not None else _linear_layer(name, part, tuple(x.shape[1:]))
+        x = x if slopes is not None else _in_double(part, x)
+        low, high = low * one.low, high * one.high
+        if (one.low, one.high) != (1.0, 1.0):
+            layers.append(one)
+    how = f"the product of the singular values of {len(layers)} layers"
+    return Certificate(low, high, math.prod(shape), how, tuple(layers))
+
+
+def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The layers of a `Sequential`, however deep, each with a name that can be found again."""
+    torch = import_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"decoder must be a torch module made of layers, not {type(module).__name__}")
+    if not isinstance(module, torch.nn.Sequential):
+        yield f"{prefix or 'decoder'} ({kind_of(module)})", module
+        return
+    for name, part in module.named_children():
+        yield from layers_of(part, f"{prefix}.{name}" if prefix else name)
+
+
+def latent_shape_of(asked: tuple[int, ...] | int | None, parts: list[tuple[str, Any]]) -> tuple[int, ...]:
+    """The shape of one row of latents: as asked for, or as the first linear layer has it."""
+    if asked is not None:
+        return (asked,) if isinstance(asked, int) else tuple(asked)
+    for _, part in parts:
+        if hasattr(part, "in_features"):
+            return (int(part.in_features),)
+        if kind_of(part).startswith("Conv"):
+            break
+    raise InputError("latent_shape must be given: no linear layer at the beginning tells how many latents there are")
+
+
+def kind_of(part: Any) -> str:
+    """The name of a layer's class, also where torch has put a parametrization (orthogonal weights) around it."""
+    return type(part).__name__.removeprefix("Parametrized")
+
+
+def _slopes(name: str, part: Any) -> tuple[float, float] | None:
+    """The least and the largest slope of an activation; None for a layer that is linear."""
+    kind = kind_of(part)
+    if kind in LINEAR:
+        if part.training and kind.startswith("BatchNorm"):
+            raise InputError(f"{name} is in training mode, so that rows change each other; call decoder.eval() first")
+        return None
+    if kind.startswith("Dropout"):
+        if part.training and part.p > 0:
+            raise InputError(f"{name} is in training mode and random; call decoder.eval() first")
+        return 1.0, 1.0
+    if kind in ("LeakyReLU", "PReLU"):
+        slopes = [part.negative_slope] if kind == "LeakyReLU" else to_numpy(part.weight).ravel().tolist()
+        if min(slopes) > 0:
+            return min(1.0, *slopes), max(1.0, *slopes)
+    if kind in ("LeakyReLU", "PReLU", *FLAT):
+        raise InputError(f"{name} gives no lower bound, since its slope comes down to 0; nothing can be certified")
+    raise InputError(f"{name} is none of the layers whose stretch is known: {', '.join(LINEAR)}, LeakyReLU, PReLU")
+
+
+def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> Layer:
+    """The exact singular values of a linear layer for inputs of this shape."""
+    matrix = layer_matrix(name, part, shape)[0]
+    values = np.linalg.svd(matrix, compute_uv=False)
+    inputs, outputs = matrix.shape
+    if outputs < inputs or values[-1] <= max(matrix.shape) * np.finfo(float).eps * values[0]:
+        lost = f"it has {outputs} outputs for {inputs} inputs" if outputs < inputs else "its matrix loses a direction"
+        raise InputError(f"{name} gives no lower bound, since {lost}; nothing can be certified layer by layer")
+    return Layer(name, float(values[-1]), float(values[0]))
+
+
+def layer_matrix(name: str, part: Any, shape: tuple[int, ...]) -> tuple[Float, Float]:
+    """The matrix (inputs, outputs) and the shift (outputs,) of a linear layer, found by applying it to the axes."""
+    torch = import_torch()
+    inputs = math.prod(shape)
+    try:
+        zero = _in_double(part, torch.zeros(1, *shape, dtype=torch.float64)).reshape(1, -1)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{name} does not take inputs of shape {shape}: {error}") from error
+    if inputs * zero.shape[1] > LARGEST_LAYER:
+        raise InputError(f"{name} is too large for its exact singular values ({inputs} x {zero.shape[1]})")
+    axes = torch.eye(inputs, dtype=torch.float64).reshape(inputs, *shape)
+    return to_numpy(_in_double(part, axes).reshape(inputs, -1) - zero), to_numpy(zero[0])
+
+
+def _in_double(part: Any, x: Any) -> Any:
+    """Apply a layer with its weights in float64 on the CPU."""
+    torch = import_torch()
+    tensors = {
+        name: t.detach().cpu().double() if t.is_floating_point() else t.detach().cpu()
+        for name, t in (*part.named_parameters(), *part.named_buffers())
+    }
+    with torch.no_grad():
+        return torch.func.functional_call(part, tensors, (x,))

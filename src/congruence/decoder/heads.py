@@ -1,0 +1,275 @@
+"""What the last layers of two classifiers say about their representations, without any data (appendix A.3.1).
+
+Two models with softmax(W f + b) that give the same probabilities have W f + b equal up to a number that all classes
+share. If the rows of W differ in enough directions (sufficient diversity), f is fixed by that: the two representations
+are linear maps of each other, and the map can be read off both heads (Roeder et al. 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, as_paired, to_numpy
+from congruence.errors import InputError
+from congruence.maps.algebra import svd
+from congruence.maps.diameter import diameter
+from congruence.maps.groups import Map, fit_map
+
+OUTPUTS = ("softmax", "sigmoid", "linear")
+USES = ("all", "best")
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """Whether a head looks at its representation from enough sides to fix it."""
+
+    diverse: bool
+    rank: int  # directions of the representation that the outputs fix
+    dimension: int
+    classes: int
+    condition: float  # of the head on these directions; 1 is best, large ones make the map sensitive
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{'sufficiently diverse' if self.diverse else 'not sufficiently diverse'}: {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class RoederMap:
+    """The linear map between two representations that their heads imply, from that of a to that of b.
+
+    It is unique only if the head of b is sufficiently diverse; otherwise it is the map of least norm, right on `rank`
+    directions and silent on the others.
+    """
+
+    map: Map
+    unique: bool
+    source: Diversity
+    target: Diversity
+    used: Array  # classes, at most D + 1 where the best-conditioned ones were chosen
+    disagreement: float  # share of the source's head that no linear map explains; 0 if outputs can be equal
+
+    def __call__(self, x: Any) -> Any:
+        """Map rows of the representation of a, (n, D), to that of b."""
+        return self.map(x)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers without the matrix, as in the JSON contract."""
+        return {
+            "unique": self.unique,
+            "source": self.source.to_dict(),
+            "target": self.target.to_dict(),
+            "classes_used": len(self.used),
+            "disagreement": self.disagreement,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"map from {len(self.used)} of {self.source.classes} classes, "
+            + ("unique" if self.unique else "not unique: the heads leave directions free"),
+            f"  source {self.source}",
+            f"  target {self.target}",
+            f"  share of the source's head that no linear map explains: {self.disagreement:.3g}",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class HeadsAgainstData:
+    """The map from heads beside the best linear map of the data; errors are shares of the target's diameter."""
+
+    heads: float  # mean error of the map from heads, in no way fitted to these rows
+    fitted: float  # mean error of the least-squares map, in sample
+    seen_by_heads: float  # mean error of the map from heads on the directions that the target's head fixes
+    difference: float  # of what both maps make of the rows: root mean square over that of the target's spread
+    diameter: float
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self)
+
+
+def sufficient_diversity(head: Any, *, outputs: str = "softmax") -> Diversity:
+    """Check that the rows of a last layer span the representation.
+
+    Parameters
+    ----------
+    head : torch `Linear`, (classes, D) array, or pair of weights and biases
+        The last linear layer.
+    outputs : {"softmax", "sigmoid", "linear"}
+        With a softmax only differences between classes count, so that D + 1 classes are needed; with single outputs D.
+
+    References
+    ----------
+    Nelson et al. 2026, Definition A.3 and Lemma A.1; Roeder et al. 2021.
+    """
+    return _diversity(_centred(*_head(head, "head"), _known(outputs))[0], outputs)
+
+
+def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str = "all") -> RoederMap:
+    """Read the linear map from representation a to representation b off the two heads alone.
+
+    Parameters
+    ----------
+    head_a, head_b : torch `Linear`, (classes, D) array, or pair of weights and biases
+        Last layers with the same classes in the same order; the representations may differ in width.
+    outputs : {"softmax", "sigmoid", "linear"}
+        What is equal in both models: probabilities of a softmax, or every output by itself.
+    use : {"all", "best"}
+        All classes by least squares, or only the D + 1 classes (D without softmax) that are best conditioned, which is
+        the construction of the paper.
+
+    Returns
+    -------
+    RoederMap
+        Exact where both models give the same outputs and the head of b is diverse; `disagreement` says how far the
+        heads are from that.
+    """
+    if use not in USES:
+        raise InputError(f"use must be one of {', '.join(USES)}, not {use!r}")
+    first, second = _head(head_a, "head_a"), _head(head_b, "head_b")
+    if len(first[0]) != len(second[0]):
+        raise InputError(f"both heads must have the same classes, but they have {len(first[0])} and {len(second[0])}")
+    (wa, ba), (wb, bb) = (_centred(*head, _known(outputs)) for head in (first, second))
+    used = np.arange(len(wa)) if use == "all" else _best_classes(second[0], outputs)
+    if use == "best":
+        (pa, ca), (pb, cb) = (_centred(w[used], b[used], outputs) for w, b in (first, second))
+    else:
+        (pa, ca), (pb, cb) = (wa, ba), (wb, bb)
+    inverse = _pseudo_inverse(pb)  # (D_b, classes)
+    matrix, shift = inverse @ pa, inverse @ (ca - cb)  # f_b = matrix f_a + shift
+    target = _diversity(wb, outputs)
+    left = np.linalg.norm(wa - wb @ matrix)
+    size = float(np.linalg.norm(wa))
+    return RoederMap(
+        map=_as_map(matrix, shift),
+        unique=target.diverse,
+        source=_diversity(wa, outputs),
+        target=target,
+        used=used,
+        disagreement=float(left / size) if size > 0 else 0.0,
+    )
+
+
+def compare_with_fitted(found: RoederMap, x: Any, y: Any, head_b: Any, *, outputs: str = "softmax") -> HeadsAgainstData:
+    """Measure the map from heads on paired representations x, y, beside the linear map fitted to them.
+
+    Parameters
+    ----------
+    found : RoederMap
+        From the head of x to that of y.
+    x, y : (n, D) each
+        Representations of the same inputs.
+    head_b : as in `roeder_map`
+        The head of y, which says on which directions the map can be right.
+    """
+    x, y = as_paired(x, y)
+    target = to_numpy(y).astype(np.float64)
+    d = target.shape[1]
+    ours, best = to_numpy(found(x))[:, :d], to_numpy(fit_map(x, y, "linear")(x))[:, :d]
+    size = diameter(target).value
+    weights = _centred(*_head(head_b, "head_b"), _known(outputs))[0]
+    directions = svd(weights)[2][: found.target.rank]  # (rank, D)
+    seen = target @ directions.T
+    spread = float(np.linalg.norm(target - target.mean(0)))
+    return HeadsAgainstData(
+        heads=_mean_length(ours - target) / size,
+        fitted=_mean_length(best - target) / size,
+        seen_by_heads=_mean_length(ours @ directions.T - seen) / diameter(seen).value,
+        difference=float(np.linalg.norm(ours - best)) / spread,
+        diameter=size,
+    )
+
+
+def _mean_length(rows: Float) -> float:
+    return float(np.linalg.norm(rows, axis=1).mean())
+
+
+def _known(outputs: str) -> str:
+    if outputs not in OUTPUTS:
+        raise InputError(f"outputs must be one of {', '.join(OUTPUTS)}, not {outputs!r}")
+    return outputs
+
+
+def _head(head: Any, name: str) -> tuple[Float, Float]:
+    """Weights (classes, D) and biases (classes,) in float64."""
+    if hasattr(head, "weight"):
+        weights, biases = head.weight, getattr(head, "bias", None)
+    elif isinstance(head, tuple):
+        if len(head) != 2:
+            raise InputError(f"{name} must be weights, or a pair of weights and biases, not {len(head)} things")
+        weights, biases = head
+    else:
+        weights, biases = head, None
+    w = to_numpy(weights).astype(np.float64)
+    b = np.zeros(len(w)) if biases is None else to_numpy(biases).astype(np.float64)
+    if w.ndim != 2 or 0 in w.shape or b.shape != (len(w),):
+        raise InputError(f"{name} must have weights (classes, D) and biases (classes,), not {w.shape} and {b.shape}")
+    if not (np.isfinite(w).all() and np.isfinite(b).all()):
+        raise InputError(f"{name} has NaN or infinite weights")
+    return w, b
+
+
+def _centred(weights: Float, biases: Float, outputs: str) -> tuple[Float, Float]:
+    """What the outputs fix: with a softmax, only what differs between classes."""
+    if outputs == "softmax":
+        return weights - weights.mean(0), biases - biases.mean()
+    return weights, biases
+
+
+def _diversity(weights: Float, outputs: str) -> Diversity:
+    classes, d = weights.shape
+    values = svd(weights)[1]
+    rank = _rank(values, weights.shape)
+    free = "differences of " if outputs == "softmax" else ""
+    needed = d + 1 if outputs == "softmax" else d
+    condition = float(values[0] / values[rank - 1]) if rank else float("inf")
+    if rank == d:
+        reason = f"{free}{classes} outputs fix all {d} directions (condition {condition:.3g})"
+    elif classes < needed:
+        reason = f"{classes} outputs cannot fix {d} directions, which takes {needed}; {rank} are fixed, {d - rank} free"
+    else:
+        reason = f"the {classes} outputs are too alike: they fix {rank} of {d} directions and leave {d - rank} free"
+    return Diversity(rank == d, rank, d, classes, condition, reason)
+
+
+def _rank(values: Float, shape: tuple[int, ...]) -> int:
+    rounding = math.sqrt(min(shape)) * np.finfo(np.float32).eps  # of weights, which are float32 as a rule
+    return int((values > 10 * rounding * values[0]).sum()) if values[0] > 0 else 0
+
+
+def _pseudo_inverse(weights: Float) -> Float:
+    u, values, vt = svd(weights)
+    rank = _rank(values, weights.shape)
+    inverse: Float = (vt[:rank].T / values[:rank]) @ u[:, :rank].T
+    return inverse
+
+
+def _best_classes(weights: Float, outputs: str) -> Array:
+    """Greedily choose classes whose rows are far from the span of those before: pivoted QR."""
+    from scipy.linalg import qr
+
+    classes, d = weights.shape
+    if outputs != "softmax":
+        return np.sort(qr(weights.T, mode="r", pivoting=True)[1][: min(classes, d)])
+    first = int(np.linalg.norm(weights - weights.mean(0), axis=1).argmax())  # what the others are compared with
+    others = np.delete(np.arange(classes), first)
+    order = qr((weights[others] - weights[first]).T, mode="r", pivoting=True)[1]
+    return np.sort(np.append(others[order[: min(classes - 1, d)]], first))
+
+
+def _as_map(matrix: Float, shift: Float) -> Map:
+    """The map f -> matrix f + shift as one that acts on rows; the narrower side is zero-padded."""
+    target, source = matrix.shape
+    width = max(target, source)
+    padded = np.zeros((width, width))
+    padded[:source, :target] = matrix.T
+    return Map("linear", padded, np.zeros(width), np.pad(shift, (0, width - target)))

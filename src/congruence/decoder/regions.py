@@ -1,0 +1,168 @@
+"""All linear pieces of a small piecewise linear network, and with them its exact stretch.
+
+Latents on which every rectifier keeps its side form a convex polytope, where the network is linear. The pieces are
+found unit by unit: each unit splits every piece that its border passes through, which a linear programme decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.decoder.certificates import LINEAR, Certificate, kind_of, latent_shape_of, layer_matrix, layers_of
+from congruence.errors import InputError
+
+INSIDE = 1e-9  # radius of a ball that a piece must hold; borders and corners are no pieces
+FLAT = 1e-13  # a unit whose slope is less, relative to the others, does not depend on latents
+MOST_UNITS, MOST_PIECES = 64, 5000
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Latents z with normals @ z <= limits, on which the network so far is z -> z @ matrix + shift."""
+
+    normals: Float  # (k, d)
+    limits: Float  # (k,)
+    matrix: Float  # (d, width)
+    shift: Float  # (width,)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """What was found of all linear pieces: how many there are, and the certificate over all of them."""
+
+    count: int
+    certificate: Certificate
+    box: tuple[float, float] | None
+
+
+def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regions:
+    """Find every linear piece of a small network of linear layers and (leaky) rectifiers.
+
+    Parameters
+    ----------
+    decoder : torch module
+        A `Sequential` with at most 64 rectifiers' units; rectifiers without a leak are welcome.
+    box : (float, float), optional
+        Look only at latents whose coordinates all lie between these; everywhere unless given.
+
+    Returns
+    -------
+    Regions
+        The certificate holds the exact least and largest singular value over all pieces. The largest bounds every
+        distance in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces
+        that hold no ball of radius 1e-9 are passed over.
+    """
+    parts = list(layers_of(decoder))
+    d = latent_shape_of(None, parts)[0]
+    pieces = [_start(d, box)]
+    units = 0
+    for name, part in parts:
+        slope = _slope(name, part)
+        if slope is None:
+            pieces = [_moved(piece, name, part) for piece in pieces]
+            continue
+        units += pieces[0].matrix.shape[1]
+        if units > MOST_UNITS:
+            raise InputError(f"the decoder has more than {MOST_UNITS} units, too many to find all linear pieces")
+        if slope != 1:
+            pieces = [split for piece in pieces for split in _folded(piece, slope, len(pieces))]
+            _check_count(len(pieces))
+    values = [np.linalg.svd(piece.matrix, compute_uv=False) for piece in pieces]
+    lost = pieces[0].matrix.shape[1] < d
+    low = 0.0 if lost else min(_or_nothing(value) for value in values)
+    where = "everywhere" if box is None else f"for latents between {box[0]:g} and {box[1]:g}"
+    how = f"all {len(pieces)} linear pieces, {where}"
+    certificate = Certificate(low, float(max(value[0] for value in values)), d, how, injective=False)
+    return Regions(len(pieces), certificate, box)
+
+
+def _or_nothing(values: Array) -> float:
+    """The least singular value; 0 where it is nothing but rounding."""
+    return float(values[-1]) if values[-1] > 1e-12 * values[0] else 0.0
+
+
+def _start(d: int, box: tuple[float, float] | None) -> _Piece:
+    nothing = _Piece(np.zeros((0, d)), np.zeros(0), np.eye(d), np.zeros(d))
+    if box is None:
+        return nothing
+    low, high = box
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise InputError(f"box must be two numbers, the smaller first, not {box!r}")
+    normals = np.vstack([np.eye(d), -np.eye(d)])
+    return _Piece(normals, np.repeat([high, -low], d).astype(float), nothing.matrix, nothing.shift)
+
+
+def _slope(name: str, part: Any) -> float | None:
+    kind = kind_of(part)
+    if kind == "ReLU":
+        return 0.0
+    if kind == "LeakyReLU":
+        return float(part.negative_slope)
+    if kind not in LINEAR:
+        raise InputError(f"{name} is not piecewise linear, or not known to be: only linear layers, ReLU and LeakyReLU")
+    return None
+
+
+def _moved(piece: _Piece, name: str, part: Any) -> _Piece:
+    matrix, shift = layer_matrix(name, part, (piece.matrix.shape[1],))
+    return _Piece(piece.normals, piece.limits, piece.matrix @ matrix, piece.shift @ matrix + shift)
+
+
+def _folded(piece: _Piece, slope: float, already: int) -> list[_Piece]:
+    """Split a piece along the border of every unit, then let the rectifier act on each part."""
+    width = piece.matrix.shape[1]
+    parts: list[tuple[_Piece, Array]] = [(piece, np.ones(width))]
+    for unit in range(width):
+        normal, limit = piece.matrix[:, unit], -piece.shift[unit]
+        if np.linalg.norm(normal) <= FLAT * np.linalg.norm(piece.matrix):  # on one side everywhere
+            for _, slopes in parts:
+                slopes[unit] = 1.0 if limit <= 0 else slope
+            continue
+        split = []
+        for part, slopes in parts:
+            for side, factor in ((-1.0, 1.0), (1.0, slope)):  # normal @ z >= limit, and <= limit
+                halved = _cut(part, side * normal, side * limit)
+                if halved is not None:
+                    chosen = slopes.copy()
+                    chosen[unit] = factor
+                    split.append((halved, chosen))
+        parts = split
+        _check_count(already - 1 + len(parts))
+    return [_Piece(p.normals, p.limits, p.matrix * slopes, p.shift * slopes) for p, slopes in parts]
+
+
+def _cut(piece: _Piece, normal: Float, limit: float) -> _Piece | None:
+    """The part of a piece with normal @ z <= limit, or None where nothing of it has an inside."""
+    size = float(np.linalg.norm(normal))
+    cut = _Piece(
+        np.vstack([piece.normals, normal / size]),
+        np.append(piece.limits, limit / size),
+        piece.matrix,
+        piece.shift,
+    )
+    return cut if _has_inside(cut) else None
+
+
+def _has_inside(piece: _Piece) -> bool:
+    """Whether a ball fits in: maximise its radius, up to 1, by a linear programme."""
+    from scipy.optimize import linprog
+
+    d = piece.normals.shape[1]
+    lengths = np.linalg.norm(piece.normals, axis=1)
+    found = linprog(
+        np.append(np.zeros(d), -1.0),
+        A_ub=np.column_stack([piece.normals, lengths]),
+        b_ub=piece.limits,
+        bounds=[(None, None)] * d + [(None, 1.0)],
+        method="highs",
+    )
+    return bool(found.status == 0 and -found.fun > INSIDE)
+
+
+def _check_count(count: int) -> None:
+    if count > MOST_PIECES:
+        raise InputError(f"the decoder has more than {MOST_PIECES} linear pieces, too many to look at all")

@@ -1,0 +1,239 @@
+"""Singular values of the Jacobian at many points: all of them, the extreme ones, or what random directions see."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Float, listing, to_numpy
+from congruence.decoder.probed import Probed, import_torch
+from congruence.errors import InputError
+
+CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of Jacobians at a time
+LOOK = 16  # steps of Lanczos before the first look at whether it has come to rest; later ones are rarer
+STEPS = 600  # of Lanczos at most
+REST = 1e-4  # residual of a singular value, relative to it, at which it counts as found; its error is mostly the square
+
+
+def exact_spectra(probed: Probed, chunk: int | None) -> Float:
+    """All singular values of the Jacobian at every point, from the largest down, shape (n, min(d, p))."""
+    found = []
+    for rows in _chunks(probed, chunk, columns=probed.dimension):
+        jacobians = _jacobians(probed, probed.z[rows])  # (rows, p, d)
+        _check_finite(jacobians, rows)
+        found.append(to_numpy(_singular_values(jacobians)))
+    return np.concatenate(found)
+
+
+def _singular_values(jacobians: Any) -> Any:
+    """The singular values in float64, (rows, min(d, p)).
+
+    Of float32 Jacobians the eigenvalues of J^T J in float64 tell as much, and faster: squaring loses half of the
+    digits, which these Jacobians do not have.
+    """
+    torch = import_torch()
+    exact = jacobians.double()
+    if jacobians.dtype == torch.float64:
+        return torch.linalg.svdvals(exact)
+    tall = exact if exact.shape[1] >= exact.shape[2] else exact.mT
+    return torch.linalg.eigvalsh(tall.mT @ tall).clamp_min(0).sqrt().flip(-1)
+
+
+def _jacobians(probed: Probed, z: Any) -> Any:
+    """The Jacobians at the rows of z, (rows, p, d): forward or backward, whichever takes fewer passes."""
+    torch = import_torch()
+    forward = probed.dimension <= probed.outputs
+    modes = (torch.func.jacfwd, torch.func.jacrev) if forward else (torch.func.jacrev, torch.func.jacfwd)
+    for mode in modes:
+        try:
+            with _plain_attention():
+                return torch.func.vmap(mode(probed.one))(z)
+        except (RuntimeError, NotImplementedError, ValueError):  # not every operation has every derivative in a batch
+            continue
+    return torch.stack([_differentiated(probed, row) for row in z])
+
+
+@contextlib.contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention in its plain form, which has every derivative, and no warning where a batch is done one by one."""
+    from torch.backends import mha
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    fused = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+            warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+            yield
+    finally:
+        mha.set_fastpath_enabled(fused)
+
+
+def _differentiated(probed: Probed, row: Any) -> Any:
+    torch = import_torch()
+    try:
+        return torch.autograd.functional.jacobian(probed.one, row)
+    except RuntimeError as error:
+        raise InputError(f"the decoder cannot be differentiated: {error}") from error
+
+
+def extreme_values(probed: Probed, chunk: int | None, seed: int) -> tuple[Float, Float, int]:
+    """The smallest and the largest singular value at every point, (n,) each, and at how many points they came to rest.
+
+    Golub-Kahan-Lanczos bidiagonalisation by products with the Jacobian and its transpose, which is never formed. Only
+    vectors of latents are kept and made orthogonal again (Simon and Zha 2000). Both values are those of the Jacobian
+    on a subspace: the smallest is approached from above, the largest from below.
+    """
+    starts = np.random.default_rng(seed)
+    steps = min(probed.dimension, probed.outputs, STEPS)
+    low, high, rested = [], [], 0
+    for rows in _chunks(probed, chunk, columns=8, kept=steps):
+        start = starts.standard_normal((rows.stop - rows.start, probed.dimension))
+        one, two, done = _bidiagonalise(probed, rows, start, steps)
+        low.append(one)
+        high.append(two)
+        rested += done
+    return np.concatenate(low), np.concatenate(high), rested
+
+
+def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tuple[Float, Float, int]:
+    torch = import_torch()
+    z = probed.z[rows]
+    push, pull = _products(probed)
+    n = len(z)
+    v = torch.as_tensor(start, dtype=z.dtype, device=z.device)
+    v = v / v.norm(dim=1, keepdim=True)
+    basis = torch.zeros(n, steps + 1, probed.dimension, dtype=z.dtype, device=z.device)
+    diagonal, above = np.zeros((n, steps)), np.zeros((n, steps))
+    low, high, done = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=bool)
+    u, beta, look = None, None, LOOK
+    for k in range(steps):
+        basis[:, k] = v
+        new = push(z, v)
+        _check_finite(new, rows)
+        if u is not None:
+            new = new - beta * u
+        alpha = new.norm(dim=1, keepdim=True)
+        u = new / _safe(alpha)
+        new = pull(z, u) - alpha * v
+        for _ in range(2):  # once leaves a trace of what was taken out
+            so_far = basis[:, : k + 1]
+            new = new - (so_far.mT @ (so_far @ new[:, :, None]))[:, :, 0]
+        beta = new.norm(dim=1, keepdim=True)
+        v = new / _safe(beta)
+        diagonal[:, k], above[:, k] = to_numpy(alpha)[:, 0], to_numpy(beta)[:, 0]
+        whole = k + 1 == min(probed.dimension, probed.outputs)
+        if k + 1 < min(look, steps):
+            continue
+        look = (9 * look) // 8
+        for i in np.flatnonzero(~done):
+            part = diagonal[i, : k + 1], above[i, : k + 1]
+            done[i] = whole or _at_rest(*part, z.dtype)
+            if done[i] or k + 1 == steps:
+                low[i], high[i] = _extremes(*part)
+        if done.all():
+            break
+    return low, high, int(done.sum())
+
+
+def _at_rest(diagonal: Float, above: Float, dtype: Any) -> bool:
+    """Whether both extreme singular values of the bidiagonal matrix B are those of the Jacobian, by their residuals."""
+    from scipy.linalg import eigh_tridiagonal
+
+    k = len(diagonal)
+    squares = diagonal**2  # B B^T is tridiagonal, and its eigenvectors are the left singular vectors
+    squares[:-1] += above[:-1] ** 2
+    beside = above[:-1] * diagonal[1:]
+    floor = 0.0
+    for end in (k - 1, 0):
+        value, vector = eigh_tridiagonal(squares, beside, select="i", select_range=(end, end))
+        size = math.sqrt(max(float(value[0]), 0.0))
+        floor = floor or float(import_torch().finfo(dtype).eps) * size  # below it lies only rounding
+        if above[-1] * abs(float(vector[-1, 0])) > REST * size + floor:
+            return False
+    return True
+
+
+def _extremes(diagonal: Float, above: Float) -> tuple[float, float]:
+    values = np.linalg.svd(np.diag(diagonal) + np.diag(above[:-1], 1), compute_uv=False)
+    return float(values[-1]), float(values[0])
+
+
+def _safe(length: Any) -> Any:
+    """A length to divide by: where it is 0, all directions are spent, and what comes after does not count."""
+    return length.clamp_min(import_torch().finfo(length.dtype).tiny)
+
+
+def seen_stretch(probed: Probed, directions: int, chunk: int | None, seed: int) -> tuple[Float, Float]:
+    """The least and the most that random unit directions are stretched at every point, (n,) each."""
+    torch = import_torch()
+    rng = np.random.default_rng(seed)
+    push, _ = _products(probed)
+    low, high = [], []
+    for rows in _chunks(probed, chunk, columns=directions):
+        z = probed.z[rows]
+        drawn = rng.standard_normal((len(z), directions, probed.dimension))
+        drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
+        unit = torch.as_tensor(drawn, dtype=z.dtype, device=z.device).flatten(0, 1)
+        moved = push(z.repeat_interleave(directions, dim=0), unit)
+        lengths = to_numpy(moved.double().norm(dim=1)).reshape(len(z), directions)
+        _check_finite(lengths, rows)
+        low.append(lengths.min(axis=1))
+        high.append(lengths.max(axis=1))
+    return np.concatenate(low), np.concatenate(high)
+
+
+def _products(probed: Probed) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """Products J v and J^T u for many points at once: (n, d), (n, d) -> (n, p) and (n, d), (n, p) -> (n, d)."""
+    func = import_torch().func
+
+    def push_one(z: Any, v: Any) -> Any:
+        return func.jvp(probed.one, (z,), (v,))[1]
+
+    def pull_one(z: Any, u: Any) -> Any:
+        return func.vjp(probed.one, z)[1](u)[0]
+
+    return _in_a_batch(push_one), _in_a_batch(pull_one)
+
+
+def _in_a_batch(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    torch = import_torch()
+
+    def products(z: Any, vectors: Any) -> Any:
+        try:
+            with _plain_attention():
+                return torch.func.vmap(product)(z, vectors)
+        except (RuntimeError, NotImplementedError, ValueError):
+            pass
+        try:
+            return torch.stack([product(one, vector) for one, vector in zip(z, vectors, strict=True)])
+        except (RuntimeError, NotImplementedError) as error:
+            raise InputError(
+                f"products with the Jacobian of this decoder cannot be had ({error}); use method='exact'"
+            ) from error
+
+    return products
+
+
+def _chunks(probed: Probed, chunk: int | None, *, columns: int, kept: int = 0) -> Iterator[slice]:
+    """Slices of points whose Jacobians, or `columns` of them and `kept` vectors of latents, fit into memory."""
+    if chunk is not None and (isinstance(chunk, bool) or chunk < 1):
+        raise InputError(f"chunk must be a number of points of at least 1, not {chunk!r}")
+    n = len(probed.z)
+    numbers = columns * (probed.outputs + probed.dimension) + kept * probed.dimension
+    room = GPU_BYTES if probed.z.is_cuda else CPU_BYTES
+    step = chunk or max(1, room // (8 * numbers))
+    for first in range(0, n, step):
+        yield slice(first, min(n, first + step))
+
+
+def _check_finite(values: Any, rows: slice) -> None:
+    finite = np.isfinite(to_numpy(values).reshape(rows.stop - rows.start, -1)).all(axis=1)
+    if not finite.all():
+        bad = rows.start + np.flatnonzero(~finite)
+        raise InputError(f"the Jacobian of the decoder has NaN or infinite values (row {listing(bad)})")

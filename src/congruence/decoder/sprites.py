@@ -1,0 +1,188 @@
+"""The worked example of the paper: pictures of a square that moves and grows (section 3.3.1 and appendix A.6).
+
+A picture is a function on the plane, 1 inside the square of half-side r at p and 0 outside, smoothed with a Gaussian of
+standard deviation s so that it can be differentiated. The metric of the pictures tells how fast they change: g_pp with
+the position, g_rr with the size. As s goes to 0 they grow as C = 1 / (2 s sqrt(pi)), where g_pp / C goes to 4 r and
+g_rr / C to 8 r, the length of the edges that move. In coordinates (p, sqrt(2) r) the metric is 4 r times the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.errors import InputError
+
+NODES = 40  # of Gauss and Legendre on every stretch of one standard deviation
+SIZES = 201  # half-sides at which the stretch of smoothed squares is looked at
+REACH = 9.0  # standard deviations beyond which a smoothed edge is over in float64
+
+
+@dataclass(frozen=True)
+class SpriteMetric:
+    """The metric of pictures of a smoothed square at one size, in the coordinates position and half-side."""
+
+    half_side: float
+    sigma: float
+    position: float  # g_pp
+    size: float  # g_rr
+    mixed: float  # g_pr
+
+    @property
+    def unit(self) -> float:
+        """C = 1 / (2 s sqrt(pi)), by which everything grows as edges become sharp."""
+        return 1 / (2 * self.sigma * math.sqrt(math.pi))
+
+    @property
+    def speed(self) -> float:
+        """How fast the picture changes with the position, over sqrt(C): 2 sqrt(r) for a sharp square."""
+        return math.sqrt(self.position / self.unit)
+
+    @property
+    def stretch(self) -> tuple[float, float]:
+        """Singular values of the map from (p, sqrt(2) r), over sqrt(C): both 2 sqrt(r) for a sharp square."""
+        along = np.array([[self.position, self.mixed / math.sqrt(2)], [self.mixed / math.sqrt(2), self.size / 2]])
+        low, high = np.sqrt(np.linalg.eigvalsh(along) / self.unit)
+        return float(low), float(high)
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self) | {"unit": self.unit, "speed": self.speed}
+
+
+@dataclass(frozen=True)
+class SpriteConstant:
+    """Bi-Lipschitz constants of the map from (p, sqrt(2) r) to pictures, for half-sides in a range."""
+
+    smallest: float
+    largest: float
+    raw: float  # lengths of pictures in units of sqrt(C)
+    rescaled: float  # after the best rescaling by one factor: (largest / smallest)^(1/4) for sharp squares
+    sigma: float  # 0 for a sharp square
+
+    def to_dict(self) -> dict[str, float]:
+        """The numbers, as in the JSON contract."""
+        return asdict(self)
+
+
+def sprite_metric(half_side: float, sigma: float) -> SpriteMetric:
+    """The metric of a smoothed square in closed form, in a frame without borders.
+
+    With q = exp(-r^2 / s^2) and e = erf(r / s), and E the profile of the smoothed square along one axis:
+    the integral of E^2 is 2 r e - (2 s / sqrt(pi)) (1 - q), its edges give (1 - q) / (s sqrt(pi)) when they move and
+    (1 + q) / (s sqrt(pi)) when they part, and the integral of E times its change with r is e.
+    """
+    r, s = _positive("half_side", half_side), _positive("sigma", sigma)
+    q, e = math.exp(-((r / s) ** 2)), math.erf(r / s)
+    area = 2 * r * e - 2 * s / math.sqrt(math.pi) * (1 - q)
+    moving, parting = (1 - q) / (s * math.sqrt(math.pi)), (1 + q) / (s * math.sqrt(math.pi))
+    return SpriteMetric(r, s, position=moving * area, size=2 * parting * area + 2 * e * e, mixed=0.0)
+
+
+def sprite_metric_by_quadrature(half_side: float, sigma: float, position: float = 0.0) -> SpriteMetric:
+    """The same metric by integrating products of derivatives of the picture, at any position."""
+    r, s = _positive("half_side", half_side), _positive("sigma", sigma)
+    x, weight = _quadrature([position - r, position + r], s)
+    y, weight_y = _quadrature([-r, r], s)
+    right, left = _bell(x - position - r, s), _bell(x - position + r, s)
+    along, across = _profile(x - position, r, s), _profile(y, r, s)
+    apart = _bell(y - r, s) + _bell(y + r, s)
+
+    def over_x(values: Float) -> float:
+        return float(values @ weight)
+
+    def over_y(values: Float) -> float:
+        return float(values @ weight_y)
+
+    moved, grown = right - left, right + left  # of the profile along x, when p and when r grow
+    area = over_y(across**2)
+    both = over_y(across * apart)
+    return SpriteMetric(
+        r,
+        s,
+        position=over_x(moved**2) * area,
+        size=over_x(grown**2) * area + 2 * over_x(grown * along) * both + over_x(along**2) * over_y(apart**2),
+        mixed=over_x(moved * grown) * area + over_x(moved * along) * both,
+    )
+
+
+def sprite_constant(smallest: float, largest: float, sigma: float = 0.0) -> SpriteConstant:
+    """The bi-Lipschitz constant of pictures with half-sides in a range, in the coordinates (p, sqrt(2) r).
+
+    For sharp squares the stretch is 2 sqrt(r) in every direction, so the constant is max(2 sqrt(b), 1 / (2 sqrt(a))),
+    and (b / a)^(1/4) after the best rescaling. For sigma > 0 it is that of the smoothed squares.
+
+    References
+    ----------
+    Nelson et al. 2026, appendix A.6; which of the two constants is printed there was not in the text we had.
+    """
+    a, b = _positive("smallest", smallest), _positive("largest", largest)
+    if a > b:
+        raise InputError(f"smallest must not exceed largest, but {smallest!r} > {largest!r}")
+    if sigma == 0:
+        low, high = 2 * math.sqrt(a), 2 * math.sqrt(b)
+    else:
+        sizes = np.linspace(a, b, SIZES)
+        pairs = [sprite_metric(float(r), sigma).stretch for r in sizes]
+        low, high = min(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
+    return SpriteConstant(a, b, max(high, 1 / low), math.sqrt(high / low), float(sigma))
+
+
+def sprite_decoder(pixels: int = 64, sigma: float = 0.03, frame: float = 1.0) -> Callable[[Any], Any]:
+    """A decoder of squares for `bilipschitz`: latents (position, sqrt(2) half-side) to pictures (rows, pixels, pixels).
+
+    Pictures are scaled so that Euclidean lengths are those of functions on the plane over sqrt(C). The frame reaches
+    from -frame to frame.
+    """
+    from congruence.decoder.probed import import_torch
+
+    torch = import_torch()
+    step = 2 * frame / pixels
+    grid = -frame + step * (np.arange(pixels) + 0.5)
+    unit = 1 / (2 * sigma * math.sqrt(math.pi))
+
+    def decode(z: Any) -> Any:
+        at = torch.as_tensor(grid, dtype=z.dtype, device=z.device)
+        p, r = z[:, :1], z[:, 1:2] / math.sqrt(2)
+
+        def profile(x: Any) -> Any:
+            return (torch.erf((x + r) / (sigma * math.sqrt(2))) - torch.erf((x - r) / (sigma * math.sqrt(2)))) / 2
+
+        return profile(at - p)[:, None, :] * profile(at + 0 * p)[:, :, None] * (step / math.sqrt(unit))
+
+    return decode
+
+
+def _bell(x: Float, s: float) -> Float:
+    return np.exp(-((x / s) ** 2) / 2) / (s * math.sqrt(2 * math.pi))
+
+
+def _profile(x: Float, r: float, s: float) -> Float:
+    from scipy.special import ndtr
+
+    found: Float = ndtr((x + r) / s) - ndtr((x - r) / s)
+    return found
+
+
+def _quadrature(edges: list[float], s: float) -> tuple[Float, Float]:
+    """Nodes and weights from well before the first edge to well after the last, a few standard deviations at a time."""
+    low, high = edges[0] - REACH * s, edges[-1] + REACH * s
+    near = {low, high}
+    for edge in edges:
+        near |= {edge + k * s for k in range(-int(REACH), int(REACH) + 1)}
+    borders = np.array(sorted(border for border in near if low <= border <= high))
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    half = np.diff(borders)[:, None] / 2
+    x = borders[:-1, None] + half * (nodes + 1)
+    return x.ravel(), (half * weights).ravel()
+
+
+def _positive(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, not {value!r}")
+    return float(value)

@@ -1,0 +1,120 @@
+"""`congruence decoder` finds a decoder by name, measures it, and says in one sentence what it cannot use."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from congruence.cli import main
+
+pytest.importorskip("torch")
+
+MODULE = """
+import torch
+
+def load_decoder():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 6)).eval()
+
+decoder = load_decoder()
+number = 3
+
+def plain():
+    return lambda z: 2 * z
+
+def nothing(): pass
+def broken(): raise RuntimeError("no weights here")
+def wanting(path): return path
+def text(): return "decoder"
+class training:
+    def __new__(cls): return torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a package of one's own and latents."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "my_models").mkdir()
+    (tmp_path / "my_models" / "__init__.py").write_text("")
+    (tmp_path / "my_models" / "model.py").write_text(MODULE)
+    (tmp_path / "wrong_import.py").write_text("import no_such_package\n")
+    (tmp_path / "wrong_code.py").write_text("1 / 0\n")
+    np.save("latents.npy", np.random.default_rng(0).normal(size=(80, 3)))
+    yield tmp_path
+    for name in ("my_models.model", "my_models", "wrong_import", "wrong_code"):
+        sys.modules.pop(name, None)
+
+
+def call(*arguments):
+    sys.argv = ["congruence", "decoder", *map(str, arguments)]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return stopped.value.code or 0
+
+
+def test_a_decoder_is_measured_and_everything_is_written(folder, capsys):
+    outputs = ("--json", "out.json", "--csv", "out.csv", "--report", "page.html")
+    assert call("my_models.model:load_decoder", "latents.npy", *outputs) == 0
+    out = capsys.readouterr().out
+    assert "Theorem 1" in out
+    assert "lower estimate" in out
+    result = json.loads((folder / "out.json").read_text())
+    assert result["stretch"]["n"] == 80
+    assert result["settings"]["decoder"] == "my_models.model:load_decoder"
+    with (folder / "out.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert len(rows) == 80
+    assert max(float(row["constant"]) for row in rows) == pytest.approx(result["stretch"]["constant"], rel=1e-9)
+    assert "How much does the decoder stretch?" in (folder / "page.html").read_text()
+
+
+def test_a_torch_module_by_name_and_json_on_stdout(folder, capsys):
+    assert call("my_models.model:decoder", "latents.npy", "--json", "-", "--quiet", "--method", "lanczos") == 0
+    assert json.loads(capsys.readouterr().out)["stretch"]["method"] == "lanczos"
+
+
+def test_diameter_and_constant_are_passed_on(folder, capsys):
+    options = ("--diameter", "4", "--constant", "0.5", "--json", "-", "-q")
+    assert call("my_models.model:plain", "latents.npy", *options) == 0
+    bound = json.loads(capsys.readouterr().out)["theorem1"]
+    assert (bound["diameter"], bound["isometric_constant_from"], bound["constant"]) == (4.0, "yours", 2.0)
+
+
+def test_another_training_is_looked_at(folder, capsys):
+    options = ("--other", "my_models.model:plain", "--other-latents", "latents.npy", "--json", "-", "-q")
+    assert call("my_models.model:plain", "latents.npy", *options) == 0
+    assert json.loads(capsys.readouterr().out)["premises"][2]["status"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"), "--other-latents go together"),
+        (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
+        (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
+        (("my_models.model:absent", "latents.npy"), "my_models.model has no 'absent'"),
+        (("my_models.model", "latents.npy"), "name a decoder as package.module:function"),
+        (("my_models/model.py:load_decoder", "latents.npy"), "name a decoder as package.module:function"),
+        (("my_models.model:number", "latents.npy"), "is a int and cannot be called"),
+        (("my_models.model:nothing", "latents.npy"), "returned nothing; it must return the decoder"),
+        (("my_models.model:text", "latents.npy"), "returned a str, which is no decoder"),
+        (("my_models.model:broken", "latents.npy"), "fails when called: RuntimeError: no weights here"),
+        (("my_models.model:wanting", "latents.npy"), "takes no arguments and returns the decoder"),
+        (("my_models.model:training", "latents.npy"), "dropout in training mode"),
+        (("wrong_import:f", "latents.npy"), "the module wrong_import needs no_such_package"),
+        (("wrong_code:f", "latents.npy"), "cannot be imported: ZeroDivisionError"),
+        (("my_models.model:plain", "absent.npy"), "absent.npy"),
+        (("my_models.model:plain", "latents.npy", "--diameter", "wide"), "--diameter takes auto or a positive number"),
+        (("my_models.model:plain", "latents.npy", "--method", "guess"), "method must be one of"),
+        (("my_models.model:plain", "latents.npy", "--json", "latents.npy"), "would overwrite the input"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_sentence(arguments, message, folder, capsys):
+    assert call(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
