@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "results": set(),
     "arrays": {"errors"},
     "tables": BASE,
-    "runs": BASE,
+    "runs": BASE | {"tables"},
     "maps": BASE,
     "align": BELOW | {"resolve"},
     "resolve": BELOW,
