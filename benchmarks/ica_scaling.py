@@ -59,7 +59,7 @@ class Watch:
         self.before = {pid: self.held(pid) for pid in processes}
         self.most = dict(self.before)
         self.done = threading.Event()
-        self.thread = threading.Thread(target=self.look)
+        self.thread = threading.Thread(target=self.look, daemon=True)
         self.thread.start()
 
     def look(self):
@@ -93,9 +93,9 @@ def timed_passes(n):
     seconds = []
     for kind in (Passes, DaskPasses):
 
-        def averages(self, rotation, original=kind.averages):
+        def averages(self, rotation, original=kind.averages, **options):
             start = time.perf_counter()
-            found = original(self, rotation)
+            found = original(self, rotation, **options)
             if self.n == n:
                 seconds.append(time.perf_counter() - start)
             return found
