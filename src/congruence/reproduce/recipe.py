@@ -90,6 +90,7 @@ class Method(Protocol):
     """The module of a recipe: the parameters of each scale, an edition, and the function that does it.
 
     `EDITION` grows whenever the same settings would give other numbers, so that old parts are not taken for new ones.
+    A recipe that can do with several data sets names them in `DATA`, and the one of a scale in its parameter "data".
     """
 
     EDITION: int
@@ -145,6 +146,13 @@ RECIPES = (
         sentence="A misspecified regression and a masked autoencoder that come back every time, and are not the truth.",
         source="Nelson et al. 2026, appendix A.1, examples 1 and 2",
         module="congruence.reproduce.statistical_versus_structural",
+    ),
+    Recipe(
+        name="mnist-bilipschitz",
+        question="Does a decoder that is nearer to an isometry make two trainings agree better?",
+        sentence="Pairs of orthogonal autoencoders on digits: the nearer to an isometry, the nearer up to a rotation.",
+        source="Nelson et al. 2026, section 4.1 and appendix A.7.1",
+        module="congruence.reproduce.mnist_bilipschitz",
     ),
 )
 
