@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.scales import error_axis
 from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.words import number, percent
 from congruence.reproduce.bilipschitz_claims import Findings
@@ -24,7 +23,7 @@ def draw_errors(found: Findings) -> Figure:
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharey=True)
-        error_axis(panels[0], [0.0, *(pair.error for pair in found.kept)], "error, % of the diameter")
+        _from_zero(panels[0], found)
         for axes, how in zip(panels, ("mean", "max"), strict=True):
             _scatter(axes, found, how)
             axes.grid(axis="y")
@@ -37,6 +36,12 @@ def draw_errors(found: Findings) -> Figure:
         "the largest, as in figure A.4. The curves go through 0 at constant 1, where decoders are isometries."
     )
     return Figure("error-by-constant", caption, svg)
+
+
+def _from_zero(axes: Any, found: Findings) -> None:
+    """Errors on a linear axis, however far apart: the curves start at 0."""
+    top = 100 * max((pair.error for pair in found.kept), default=0.0)
+    axes.set(ylabel="error, % of the diameter", ylim=(0, 1.12 * top or 1.0))
 
 
 def _scatter(axes: Any, found: Findings, how: str) -> None:
@@ -118,7 +123,7 @@ def draw_digits(found: Findings, together: Findings) -> Figure:
 
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
-        error_axis(left, [0.0, *(pair.error for pair in found.kept)], "error, % of the diameter")
+        _from_zero(left, found)
         _scatter(left, found, "mean")
         at = range(len(found.leaks))
         for one, colour, marker, name in (

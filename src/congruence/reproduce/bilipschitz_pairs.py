@@ -19,6 +19,7 @@ from congruence.maps.groups import fit_group
 from congruence.maps.nearness import Nearness, measure, protocol
 from congruence.maps.sums import pair_sums, run_sums
 from congruence.models.ensemble import Ensemble, Member, train_ensemble
+from congruence.models.threads import one_thread
 
 DIRECTIONS = 10  # random ones, in the estimate of the paper
 Arrays = dict[str, Array]
@@ -93,11 +94,12 @@ def train_and_measure(
         for number, leak in zip(numbers, leaks, strict=True)
         for d, s, side in task.places
     ]
-    ensemble = train_ensemble(task.x, members, progress=progress, **options)
     images = np.stack([task.y[task.test_rows[d]] for _ in leaks for d, _, _ in task.places])
-    codes = ensemble.encode(images)
-    found = {"codes": codes, "error": ensemble.reconstruction_error(images), "epochs": ensemble.epochs}
-    found |= {"loss": ensemble.losses} | measure_constants(ensemble, codes, seed)
+    with one_thread():
+        ensemble = train_ensemble(task.x, members, progress=progress, **options)
+        codes = ensemble.encode(images)
+        found = {"codes": codes, "error": ensemble.reconstruction_error(images), "epochs": ensemble.epochs}
+        found |= {"loss": ensemble.losses} | measure_constants(ensemble, codes, seed)
     each = len(task.places)
     return {
         f"{name}-{number}": values[i * each : (i + 1) * each]

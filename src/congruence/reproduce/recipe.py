@@ -154,6 +154,13 @@ RECIPES = (
         source="Nelson et al. 2026, section 4.1 and appendix A.7.1",
         module="congruence.reproduce.mnist_bilipschitz",
     ),
+    Recipe(
+        name="isometry-regularisers",
+        question="Which regularisers bring a decoder near an isometry, and two trainings near each other?",
+        sentence="Autoencoders with weight decay, spectral norm, residual layers or a penalty: isometry, agreement.",
+        source="Nelson et al. 2026, appendix A.4 (named there; the experiment is ours)",
+        module="congruence.reproduce.isometry_regularisers",
+    ),
 )
 
 
