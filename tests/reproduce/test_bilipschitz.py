@@ -87,6 +87,10 @@ def test_a_law_is_found_where_it_holds():
 def test_errors_that_do_not_go_with_constants_prefer_no_law(rng):
     found = relate(1 + rng.random(1000), rng.random(1000), 0)
     assert found.rank_low < 0 < found.rank_high
+    assert found.goes_up is None
+    assert relate(np.arange(1.0, 30), np.arange(29.0), 0).goes_up is True
+    assert relate(np.arange(1.0, 30), -np.arange(29.0), 0).goes_up is False
+    assert relate(np.ones(3), np.ones(3), 0).goes_up is None  # too few
     assert found.preferred in ("neither", "root")  # the root is flatter
     assert found.root.r2 < 0.2
 

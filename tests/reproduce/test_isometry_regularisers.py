@@ -28,6 +28,11 @@ def test_claims_follow_the_numbers():
     assert held(worse) == [False] * 5
 
 
+def test_runs_on_both_sides_of_the_mean_without_leave_it_open():
+    kinds = [kind(name, 5.05 if name == "residual" else 5 - i) for i, name in enumerate(KINDS)]
+    assert held(kinds)[2] is None
+
+
 def test_what_was_hardly_trained_is_not_judged():
     kinds = [kind(name, 5 - i, 0.9 if name == "spectral norm" else 0.3) for i, name in enumerate(KINDS)]
     assert held(kinds) == [True, None, True, True, True]

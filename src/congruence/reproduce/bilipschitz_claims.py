@@ -135,7 +135,7 @@ def _go_together(found: Findings, statement: str) -> Claim:
     mean, largest = found.relations["mean"], found.relations["max"]
     return Claim(
         statement,
-        None if np.isnan(mean.rank_low) else mean.rank_low > 0,
+        mean.goes_up,
         f"Rank correlation of the samplewise constant and the error over {count(len(found.kept), 'pair')}: "
         f"{_interval(mean)}; of the largest constant {_interval(largest)}; "
         f"samplewise without the linear pairs, whose constant is 1, {_interval(found.bent)}. "
@@ -166,7 +166,7 @@ def _imperfect(found: Findings) -> Claim:
     rank = found.relations["mean"]
     return Claim(
         "All this holds although the reconstruction is not perfect.",
-        None if np.isnan(rank.rank_low) or not left else min(left) > FEW and rank.rank_low > 0,
+        None if not left else rank.goes_up if min(left) > FEW else False,
         f"The best autoencoder leaves {percent(min(left))} of the variance of the images, the worst that was kept "
         f"{percent(max(max(pair.reconstruction) for pair in found.kept) / found.spread)}."
         if left
@@ -256,7 +256,8 @@ def notes_of(parameters: Mapping[str, Any], p: int) -> tuple[str, ...]:
         "codes that there could be, both are lower estimates.",
         "How the paper scaled its errors is not known to us; ours are held out and divided by the diameter.",
         f"A claim about a curve holds from R² = {EXPLAINS:g} on, one about a rank correlation if its 95 % interval "
-        "over pairs is above 0. These limits are ours; they and the learning rate were set after first trials, the "
+        "over pairs is above 0 (it fails if that is below 0). These limits are ours; they and "
+        "the learning rate were set after first trials, the "
         "latter by the reconstruction that it reached.",
     )
 

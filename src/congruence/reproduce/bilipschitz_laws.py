@@ -44,6 +44,11 @@ class Relation:
             return "root"
         return "line" if self.root_better <= 1 - SURE else "neither"
 
+    @property
+    def goes_up(self) -> bool | None:
+        """Whether errors grow with constants; None where the interval of the rank correlation holds 0 or is NaN."""
+        return True if self.rank_low > 0 else False if self.rank_high < 0 else None
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers as in result.json."""
         told: dict[str, Any] = {"root": self.root.to_dict(), "line": self.line.to_dict(), "preferred": self.preferred}
