@@ -13,7 +13,7 @@ from congruence.maps.nearness import HeldOut, Nearness
 from congruence.reproduce import mnist_bilipschitz as method
 from congruence.reproduce.bilipschitz_claims import Findings, claim_of_digits, claims_of, table_of
 from congruence.reproduce.bilipschitz_laws import fit_law, line_term, rank_correlation, relate, root_term
-from congruence.reproduce.bilipschitz_pairs import Pair, keep_converged, local_constants, member_seed, rigid_nearness
+from congruence.reproduce.bilipschitz_pairs import Pair, keep_converged, local_constants, member_seed, nearness_up_to
 from congruence.reproduce.perform import perform
 
 LEAKS = (0.3, 0.7, 1.0)
@@ -65,11 +65,12 @@ def test_the_exact_constant_is_that_of_the_singular_values_and_directions_find_l
     assert np.isinf(local_constants(np.diag([1.0, 0.0])[None], rng)[0]).all()
 
 
-def test_nearness_is_that_of_compare(rng):
+@pytest.mark.parametrize("group", ["rigid", "similarity"])
+def test_nearness_is_that_of_compare(group, rng):
     x = rng.normal(size=(60, 3))
     y = x @ np.linalg.qr(rng.normal(size=(3, 3)))[0] + 0.1 * rng.normal(size=(60, 3))
-    theirs = compare({"x": x, "y": y}, groups=("rigid",), nulls=5, bootstrap=100, seed=4)["x", "y"].groups["rigid"]
-    assert rigid_nearness(x, y, 4).to_dict() == theirs.to_dict()
+    theirs = compare({"x": x, "y": y}, groups=(group,), nulls=5, bootstrap=100, seed=4)["x", "y"].groups[group]
+    assert nearness_up_to(group, x, y, 4).to_dict() == theirs.to_dict()
 
 
 def test_a_law_is_found_where_it_holds():

@@ -3,11 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from congruence.align.compare import compare
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.models.regularised import KINDS
 from congruence.reproduce import isometry_regularisers as method
-from congruence.reproduce.isometry_regularisers import Kind, claims_of, similarity_nearness
+from congruence.reproduce.isometry_regularisers import Kind, claims_of
 from congruence.reproduce.perform import perform
 
 
@@ -37,13 +36,6 @@ def test_what_was_hardly_trained_is_not_judged():
     kinds = [kind(name, 5 - i, 0.9 if name == "spectral norm" else 0.3) for i, name in enumerate(KINDS)]
     assert held(kinds) == [True, None, True, True, True]
     assert held([kind(name, 5 - i, 0.9) for i, name in enumerate(KINDS)]) == [None] * 5
-
-
-def test_nearness_is_that_of_compare(rng):
-    x = rng.normal(size=(60, 3))
-    y = 2 * x + rng.normal(size=(60, 3))
-    theirs = compare({"x": x, "y": y}, groups=("similarity",), nulls=5, bootstrap=100)["x", "y"].groups["similarity"]
-    assert similarity_nearness(x, y, 0).to_dict() == theirs.to_dict()
 
 
 def test_the_recipe_runs_and_untrained_networks_bear_nothing_out(tmp_path, monkeypatch):

@@ -153,7 +153,7 @@ def measure_pairs(task: Task, leaks: Sequence[float], found: Arrays, seed: int, 
                     seed=s,
                     digit=task.digits[d],
                     reconstruction=(float(errors[i]), float(errors[i + 1])),
-                    nearness=rigid_nearness(codes[i], codes[i + 1], seed),
+                    nearness=nearness_up_to("rigid", codes[i], codes[i + 1], seed),
                     exact=found[f"exact-{number}"][i : i + 2],
                     sampled=found[f"sampled-{number}"][i : i + 2],
                 )
@@ -161,13 +161,13 @@ def measure_pairs(task: Task, leaks: Sequence[float], found: Arrays, seed: int, 
     return pairs
 
 
-def rigid_nearness(x: Array, y: Array, seed: int) -> Nearness:
-    """How near paired codes are up to a rigid motion: what `compare` says, without all else that it measures."""
+def nearness_up_to(group: str, x: Array, y: Array, seed: int) -> Nearness:
+    """How near paired codes are up to a group: what `compare` says, without all else that it measures."""
     plan = protocol(len(x), nulls=5, bootstrap=100, seed=seed)
     target = Rows(y)
     sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(target, plan.folds))
-    fits = {"rigid": lambda paired, fold: fit_group(paired, "rigid")}
-    return measure(sums, fits, rows_diameter(target).value, plan)[0]["rigid"]
+    fits = {group: lambda paired, fold: fit_group(paired, group)}
+    return measure(sums, fits, rows_diameter(target).value, plan)[0][group]
 
 
 def keep_converged(pairs: Sequence[Pair], reference: float, quantile: float = 0.95) -> tuple[list[Pair], float]:

@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.data.digits import digits
-from congruence.maps.diameter import rows_diameter
-from congruence.maps.groups import fit_group
-from congruence.maps.nearness import Nearness, measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.maps.nearness import Nearness
 from congruence.models.regularised import KINDS, train_regularised
 from congruence.report.scales import error_axis, plain_decades
 from congruence.report.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, draw
 from congruence.report.words import number, percent
 from congruence.reproduce.bilipschitz_laws import Relation, relate
+from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.recipe import Claim, Figure, Job, NumberTable, Outcome
 
 EDITION = 1
@@ -133,7 +131,7 @@ def _measured(job: Job, place: int, train: Array, test: Array) -> Kind:
         name,
         condition=tuple(float(np.median(one["singular"][:, 0] / one["singular"][:, -1])) for one in found),
         unexplained=tuple(float(one["error"]) / spread for one in found),
-        pairs=tuple(similarity_nearness(a["codes"], b["codes"], job.seed) for a, b in combinations(found, 2)),
+        pairs=tuple(nearness_up_to("similarity", a["codes"], b["codes"], job.seed) for a, b in combinations(found, 2)),
     )
 
 
@@ -143,15 +141,6 @@ def _train(train: Array, test: Array, kind: str, seed: int, epochs: int, device:
     codes = model.encode(test)
     error = ((model.decode(codes) - test) ** 2).mean(dtype=np.float64)
     return {"codes": codes, "singular": model.singular_values(codes), "error": np.asarray(error)}
-
-
-def similarity_nearness(x: Array, y: Array, seed: int) -> Nearness:
-    """How near paired codes are up to a rigid motion and one scale."""
-    plan = protocol(len(x), nulls=5, bootstrap=100, seed=seed)
-    target = Rows(y)
-    sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(target, plan.folds))
-    fits = {"similarity": lambda paired, fold: fit_group(paired, "similarity")}
-    return measure(sums, fits, rows_diameter(target).value, plan)[0]["similarity"]
 
 
 def claims_of(kinds: Sequence[Kind], seed: int) -> tuple[tuple[Claim, ...], Relation]:
