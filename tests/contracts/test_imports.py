@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "results": set(),
     "arrays": {"errors"},
     "tables": BASE,
-    "runs": BASE,
+    "runs": BASE | {"tables"},
     "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
     "align": BELOW | {"resolve"},
     "resolve": BELOW,

@@ -27,6 +27,14 @@ def reproduce(
     ] = "small",
     seed: given.Seed = 0,
     device: given.Device = "auto",
+    data: Annotated[
+        Optional[str],
+        typer.Option(
+            help="Another data set than that of the scale, where the recipe has several (mnist, digits).",
+            rich_help_panel=given.METHOD,
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Optional[Path],
         typer.Option(
@@ -62,7 +70,7 @@ def reproduce(
     if str(folder) == "-":
         raise InputError("--out takes a folder; a result of several files cannot go to stdout")
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        done = perform(name, folder, scale=scale, seed=seed, device=device, force=force, progress=progress)
+        done = perform(name, folder, scale=scale, seed=seed, device=device, data=data, force=force, progress=progress)
     for text in warned:
         say(f"note: {text}")
     if not quiet:

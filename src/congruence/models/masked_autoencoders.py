@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import MissingDependencyError
+from congruence.models.threads import one_thread
 
 Draw = Callable[
     [int, np.random.Generator], tuple[Float, Float]
@@ -42,7 +42,7 @@ class MaskedAutoencoder:
         """
         import torch
 
-        with _one_thread():
+        with one_thread():
             jacobian = torch.func.vmap(torch.func.jacrev(self.decoder))(self._tensor(codes))  # (n, out, latent)
         singular = np.linalg.svd(jacobian.detach().cpu().numpy().astype(np.float64), compute_uv=False)
         stretched: Float = np.maximum(singular.max(1), 1 / singular.min(1))
@@ -51,7 +51,7 @@ class MaskedAutoencoder:
     def _through(self, half: Any, rows: Float) -> Float:
         import torch
 
-        with torch.no_grad(), _one_thread():
+        with torch.no_grad(), one_thread():
             found: Float = half(self._tensor(rows)).cpu().numpy().astype(np.float64)
         return found
 
@@ -106,7 +106,7 @@ def train_masked_autoencoder(
         encoder, decoder = _halves(seen(pictures, shown).shape[1], hidden, latent, pictures[0].size)
     encoder, decoder = encoder.to(device), decoder.to(device)
     optimiser = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=learning_rate, fused=True)
-    with _one_thread():
+    with one_thread():
         _descend(encoder, decoder, optimiser, draw, rng, steps, batch, isometry, progress)
     return MaskedAutoencoder(encoder, decoder, device)
 
@@ -143,19 +143,6 @@ def _descend(
         optimiser.step()
         if progress is not None and (step + 1) % 50 == 0:
             progress(step + 1, float(loss.detach()))
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: for layers this small, two on a busy machine were up to 50 times slower."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _pace(share: float) -> float:

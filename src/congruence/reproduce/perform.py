@@ -13,7 +13,7 @@ from congruence.arrays import resolve_device
 from congruence.errors import InputError
 from congruence.files import check_writable, system_reason, write_text
 from congruence.reproduce.parts import Parts
-from congruence.reproduce.recipe import SCALES, Job, Progress, Recipe, Reproduction, find_recipe
+from congruence.reproduce.recipe import SCALES, Job, Method, Progress, Recipe, Reproduction, find_recipe
 from congruence.reproduce.write import FILES, RESULT, write_reproduction
 from congruence.results import json_text
 
@@ -37,6 +37,7 @@ def perform(
     scale: str = "small",
     seed: int = 0,
     device: str = "auto",
+    data: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Performed:
@@ -54,6 +55,8 @@ def perform(
         The same seed gives the same result on the same device.
     device : str
         "auto" takes a GPU where there is one.
+    data : str, optional
+        Another data set than that of the scale, of those that the recipe can do with.
     force : bool
         Do it again although it is finished, and also where the folder holds the same recipe with other settings.
     progress : callable, optional
@@ -65,10 +68,11 @@ def perform(
     if not 0 <= seed < 2**32:
         raise InputError(f"seed must be between 0 and {2**32 - 1}, not {seed}")
     engine = _engine(device)
-    folder = _writable_folder(Path(out))
     method = recipe.method()
+    parameters = _parameters(method, name, scale, data)
+    folder = _writable_folder(Path(out))
     settings = {"recipe": name, "edition": method.EDITION, "scale": scale, "seed": seed, "device": engine}
-    settings |= dict(method.PARAMETERS[scale])
+    settings |= parameters
     settings = json.loads(json_text(settings))  # as it will be read back
     _check_owner(folder, settings, force)
     if not force and (found := _finished(folder, settings)) is not None:
@@ -78,10 +82,23 @@ def perform(
     write_text(folder / PARTS / OWNER, json_text(settings))
     parts = Parts(folder / PARTS, settings, kept=not force)
     tell = progress or (lambda what, done, total: None)
-    outcome = method.run(Job(scale, seed, engine, method.PARAMETERS[scale], parts, tell))
+    outcome = method.run(Job(scale, seed, engine, parameters, parts, tell))
     made = Reproduction(recipe, outcome, settings)
     write_reproduction(made, folder)
     return Performed(recipe, made.to_dict(), folder, fresh=True)
+
+
+def _parameters(method: Method, name: str, scale: str, data: str | None) -> dict[str, Any]:
+    """The parameters of a scale, with another data set where one is asked for."""
+    parameters = dict(method.PARAMETERS[scale])
+    if data is None:
+        return parameters
+    known = getattr(method, "DATA", ())
+    if not known:
+        raise InputError(f"{name} makes its own data, so data cannot be {data!r}")
+    if data not in known:
+        raise InputError(f"data must be one of {', '.join(known)}, not {data!r}")
+    return parameters | {"data": data}
 
 
 def _engine(device: str) -> str:

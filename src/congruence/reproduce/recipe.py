@@ -90,6 +90,7 @@ class Method(Protocol):
     """The module of a recipe: the parameters of each scale, an edition, and the function that does it.
 
     `EDITION` grows whenever the same settings would give other numbers, so that old parts are not taken for new ones.
+    A recipe that can do with several data sets names them in `DATA`, and the one of a scale in its parameter "data".
     """
 
     EDITION: int
@@ -152,6 +153,20 @@ RECIPES = (
         sentence="The metric of pictures of a square: moving it is an isometry, growing it too is conformal.",
         source="Nelson et al. 2026, section 3.3.1 and appendix A.6",
         module="congruence.reproduce.sprite_isometry",
+    ),
+    Recipe(
+        name="mnist-bilipschitz",
+        question="Does a decoder that is nearer to an isometry make two trainings agree better?",
+        sentence="Pairs of orthogonal autoencoders on digits: the nearer to an isometry, the nearer up to a rotation.",
+        source="Nelson et al. 2026, section 4.1 and appendix A.7.1",
+        module="congruence.reproduce.mnist_bilipschitz",
+    ),
+    Recipe(
+        name="isometry-regularisers",
+        question="Which regularisers bring a decoder near an isometry, and two trainings near each other?",
+        sentence="Autoencoders with weight decay, spectral norm, residual layers or a penalty: isometry, agreement.",
+        source="Nelson et al. 2026, appendix A.4 (named there; the experiment is ours)",
+        module="congruence.reproduce.isometry_regularisers",
     ),
 )
 

@@ -1,0 +1,254 @@
+"""Run folders: what one training leaves behind, as plain files that any program can read.
+
+A run folder holds `config.json` (what was asked for; a folder that has it is a run), `environment.json` (the machine
+and the versions), `metrics.jsonl` (one line of numbers for each thing logged), `weights.safetensors` and
+`latents.parquet` (codes, and the true factors where they are known). Every file is written whole or not at all, but
+for `metrics.jsonl`, which grows line by line: a last line that a crash cut short is left out when it is read, and cut
+off when the next one is written. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, to_numpy
+from congruence.errors import CongruenceWarning, InputError
+from congruence.files import check_writable, replacing, system_reason, write_text
+from congruence.results import json_text
+from congruence.tables import Table, read_table, write_table
+
+CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl"
+WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", "latents.parquet", "checkpoint.safetensors"
+KIND, VERSION = "congruence run", 1
+LARGEST = 16 * 2**20  # bytes of a JSON file that are read
+PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder. `open_run` and `start_run` give one whose `config` was checked."""
+
+    folder: Path
+    config: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.folder.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether weights and latents are there: they are written when a training is over."""
+        return (self.folder / WEIGHTS).is_file() and (self.folder / LATENTS).is_file()
+
+    def environment(self) -> dict[str, Any]:
+        """The machine and the versions that the run was started with."""
+        return _read_json(self.folder / ENVIRONMENT)
+
+    def log(self, **numbers: float | int | str | None) -> None:
+        """Append one line to metrics.jsonl; NaN and infinity, which JSON has not, become null."""
+        line = json.dumps({key: _plain(value) for key, value in numbers.items()}, allow_nan=False)
+        path = check_writable(self.folder / METRICS)
+        with _refused(path, "write to"), path.open("ab+") as file:
+            _cut_half_line(file)
+            file.write(line.encode() + b"\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines of metrics.jsonl; one that a crash cut short, which can only be the last, is left out."""
+        path = self.folder / METRICS
+        if not path.exists():
+            return []
+        with _refused(path, "read"):
+            *lines, _half = path.read_bytes().split(b"\n")
+        found = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                one = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"line {number} of {path} is not JSON, so the file is damaged") from error
+            if not isinstance(one, dict):
+                raise InputError(f"line {number} of {path} holds no names, so congruence did not write it")
+            found.append(one)
+        return found
+
+    def rewind(self, key: str, last: float) -> None:
+        """Drop the lines whose `key` is above `last`: a training that goes on from a checkpoint logs them again."""
+        kept = [line for line in self.metrics() if not line.get(key, last) > last]
+        write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def write_weights(self, weights: Mapping[str, Any]) -> None:
+        """Write named arrays or tensors to weights.safetensors."""
+        write_arrays(self.folder / WEIGHTS, weights)
+
+    def weights(self) -> dict[str, Array]:
+        """The arrays of weights.safetensors by name."""
+        return read_arrays(self.folder / WEIGHTS)[0]
+
+    def write_latents(self, codes: Any, factors: Mapping[str, Any] | None = None, ids: Any = None) -> None:
+        """Write codes (n, d), named factors (n,) each, and ids (n,) to latents.parquet.
+
+        `congruence compare` and all else that takes an embedding table can read the file.
+        """
+        columns = {name: to_numpy(column) for name, column in (factors or {}).items()}
+        table = Table(to_numpy(codes), self.name, None if ids is None else to_numpy(ids), columns)
+        write_table(table, self.folder / LATENTS)
+
+    def latents(self) -> Table:
+        """The codes as the values of a table, the factors as its metadata."""
+        table = read_table(self.folder / LATENTS, name=self.name)
+        factors = {name.removeprefix("Metadata_"): column for name, column in table.metadata.items()}
+        return replace(table, metadata=factors)
+
+
+def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
+    """Make a run folder, or take up the one that is there if it has the same config.
+
+    Where the folder holds another config, or files but no run, it is refused: nothing of another's is written over.
+    The config is anything that JSON can hold.
+    """
+    folder = Path(folder)
+    try:
+        wished = json.loads(json_text(dict(config)))  # as it will be read back
+    except (TypeError, ValueError) as error:
+        raise InputError(f"config must hold what JSON can hold, but {error}") from error
+    if (folder / CONFIG).exists():
+        found = open_run(folder)
+        if found.config != wished:
+            different = sorted(k for k in {*wished, *found.config} if wished.get(k) != found.config.get(k))
+            raise InputError(f"{folder} holds a run with another config (see {different[0]}); give another folder")
+        return found
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strange = sorted(path.name for path in folder.iterdir() if path.name != ENVIRONMENT)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
+    if strange:
+        raise InputError(f"{folder} holds {strange[0]} but no {CONFIG}, so it is no run; give another folder")
+    write_text(folder / ENVIRONMENT, json_text(describe_environment()))
+    write_text(folder / CONFIG, json_text({"kind": KIND, "version": VERSION, "config": wished}))  # last: now it is one
+    return Run(folder, wished)
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a run folder to read it or to go on with it; what is not one, or is damaged, is refused."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"there is no run folder {folder}")
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{folder} holds no {CONFIG}, so it is no run folder")
+    found = _read_json(folder / CONFIG)
+    if found.get("kind") != KIND or not isinstance(found.get("config"), dict):
+        raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {found.get('kind')!r}")
+    if found.get("version") != VERSION:
+        raise InputError(f"{folder} is a run of version {found.get('version')!r}; this congruence reads {VERSION}")
+    return Run(folder, found["config"])
+
+
+def list_runs(folder: str | Path) -> list[Run]:
+    """All run folders directly inside `folder`, by name; other folders are passed over, broken runs with a warning."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}")
+    runs = []
+    for path in sorted(path.parent for path in folder.glob(f"*/{CONFIG}")):
+        try:
+            runs.append(open_run(path))
+        except InputError as error:
+            warnings.warn(f"a run was left out: {error}", CongruenceWarning, stacklevel=2)
+    return runs
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any], about: str = "") -> None:
+    """Write named arrays or tensors, and a text about them, as one safetensors file."""
+    from safetensors.numpy import save_file
+
+    whole = {key: np.asarray(to_numpy(value), order="C") for key, value in arrays.items()}
+    with replacing(path) as temporary:
+        save_file(whole, temporary, metadata={"about": about} if about else None)
+
+
+def read_arrays(path: str | Path) -> tuple[dict[str, Array], str]:
+    """Read a file of `write_arrays`: the arrays, and the text about them."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is not a mapping
+            return arrays, (file.metadata() or {}).get("about", "")
+    except FileNotFoundError as error:
+        raise InputError(f"there is no {path}; the training may not be over") from error
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read arrays from {path}: {error}") from error
+
+
+def describe_environment() -> dict[str, Any]:
+    """The versions and the kind of machine, without names of hosts, users or folders; nothing is imported for it."""
+    versions: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "packages": versions,
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    with _refused(path, "read"):
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path} has more than {LARGEST} bytes, so congruence did not write it")
+        text = path.read_bytes()
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON, so it is damaged or was cut short") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no names, so congruence did not write it")
+    return found
+
+
+@contextlib.contextmanager
+def _refused(path: Path, verb: str) -> Iterator[None]:
+    """Turn an error of the system inside the block into one sentence that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot {verb} {path}: {system_reason(error) or error}") from error
+
+
+def _cut_half_line(file: Any) -> None:
+    """Cut off what follows the last line break of a file, if anything does."""
+    end = file.seek(0, os.SEEK_END)
+    start = end
+    while start > 0:
+        block = min(4096, start)
+        file.seek(start - block)
+        place = file.read(block).rfind(b"\n")
+        if place >= 0:
+            start += place + 1 - block
+            break
+        start -= block
+    if start < end:
+        file.truncate(start)
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
