@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from ica import amari
 
 from congruence import ICA
 from congruence.resolve import solver
@@ -47,12 +48,6 @@ def mlp(n, d, device, seed):
         matrix = torch.randn(hidden.shape[1], width, device=device, generator=rng) / hidden.shape[1] ** 0.5
         hidden = torch.nn.functional.leaky_relu(hidden @ matrix, 0.1)
     return hidden, None
-
-
-def amari(matrix):
-    size, k = np.abs(matrix), len(matrix)
-    rows, columns = size.sum(1) / size.max(1) - 1, size.sum(0) / size.max(0) - 1
-    return float((rows.sum() + columns.sum()) / (2 * k * (k - 1)))
 
 
 def gradient(x, ica):
