@@ -1,5 +1,6 @@
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,16 @@ def test_constant_factors_are_left_out(metric, rng):
     codes = rng.normal(size=(300, 4)) + np.column_stack([factors["a"]] * 4)
     varying = {name: factors[name] for name in "ac"}
     assert metric(codes, factors).scores == metric(codes, varying).scores
+
+
+@pytest.mark.parametrize("metric", [mig, modularity, irs, partial(infomec, discrete_codes=True)])
+def test_names_of_rows_are_no_factor(metric, rng):
+    factors = {"a": rng.integers(0, 3, 300), "c": rng.integers(0, 4, 300)}
+    codes = np.round(rng.normal(size=(300, 4)) + np.column_stack([factors["a"], factors["c"]] * 2))
+    got = metric(codes, factors | {"image": np.array([f"im{i}" for i in range(300)])})
+    assert got.scores == metric(codes, factors).scores
+    assert "image was left out: every row is a class of its own." in got.notes
+    assert not any("image was cut" in note for note in got.notes)
 
 
 def test_too_few_to_compare_is_said(rng):

@@ -43,6 +43,22 @@ class Factor:
         """Whether all rows have the same value, so that nothing can be learned about the factor."""
         return bool((self.values == self.values[0]).all())
 
+    @property
+    def names_rows(self) -> bool:
+        """Whether no two rows share a class, as if these were the names of the rows: nothing can be learned then.
+
+        Two numbers that were only guessed to be classes (they have a note) still are numbers, and name no rows.
+        """
+        named = self.kind == "categorical" and not self.note and len(self.values) > 1
+        return named and len(np.unique(self.values)) == len(self.values)
+
+    @property
+    def left_out(self) -> str:
+        """Why nothing can be learned about the factor, as the end of a sentence; empty where something can."""
+        if self.is_constant:
+            return "is constant and was left out."
+        return "was left out: every row is a class of its own." if self.names_rows else ""
+
     def labels(self, bins: int = 10) -> Array:
         """The class of each row, counted from 0, shape (n,); values that are no classes fall into equal-width bins."""
         values = self.values if self.is_discrete else _binned(self.values, bins)
