@@ -27,7 +27,7 @@ class Score:
     chance: float  # mean of the same score with the rows of codes and factors paired at random
     range: tuple[float, float]
     direction: str  # "higher is better" or "lower is better"
-    reason: str = ""  # why the value is NaN
+    reason: str = ""  # why the value is NaN, or infinite; JSON has neither and says null
 
     @property
     def beats_chance(self) -> bool | None:
