@@ -51,7 +51,7 @@ def read_given(
 
 def _picked(facts: RowColumns, columns: str | None, path: Path, *, without: str | None) -> dict[str, str]:
     """The columns that are factors: what they are called, and their names in the file."""
-    short = {_short(name): name for name in facts.columns}
+    short = {_called(name): name for name in facts.columns}
     if columns is None:
         return {name: full for name, full in short.items() if without not in (name, full)}
     chosen: dict[str, str] = {}
@@ -63,10 +63,11 @@ def _picked(facts: RowColumns, columns: str | None, path: Path, *, without: str 
     return chosen
 
 
-def _short(name: str) -> str:
+def _called(name: str) -> str:
+    """A column by its short name; the columns of a matrix, which have only numbers, as they are called in Python."""
     from congruence.tables.columns import PREFIX
 
-    return name.removeprefix(PREFIX)
+    return f"factor{name}" if name.isdecimal() else name.removeprefix(PREFIX)
 
 
 def _read_codes(path: Path, wishes: Mapping[str, str | None], aside: list[str]) -> Table:
