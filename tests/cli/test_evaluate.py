@@ -115,6 +115,18 @@ def test_columns_of_a_matrix_are_called_as_in_python(evaluate):
     assert "note: factor0 has 200 distinct values" in out
 
 
+def test_columns_of_a_matrix_that_are_factors_are_no_codes(evaluate):
+    assert evaluate("codes.npy", "--factors", "0", *QUICK, "--json", "r.json")[0] == 0
+    assert (read_json()["codes"], read_json()["factors"]) == (["code1"], ["factor0"])
+
+
+def test_no_column_is_lost_by_a_shorter_name(evaluate):
+    rng = np.random.default_rng(0)
+    write_csv("f.csv", ["dose", "Metadata_dose", "0", "factor0"], rng.normal(size=(200, 4)))
+    assert evaluate("codes.npy", "f.csv", *QUICK, "--json", "r.json")[0] == 0
+    assert read_json()["factors"] == ["dose", "Metadata_dose", "0", "factor0"]
+
+
 def test_factors_that_cannot_be_measured_are_not_held_against_the_codes(evaluate):
     with open("factors.csv") as file:
         header, *rows = csv.reader(file)
