@@ -209,6 +209,12 @@ def test_what_cannot_be_measured_has_a_reason(edge, rng):
         assert (row["value"] is None) == bool(row["reason"]), row
 
 
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_codes_that_cannot_be_squared_are_refused(size, rng):
+    with pytest.raises(InputError, match="too large or too small"):
+        evaluate_codes(size * rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), metrics=["mig"], resamples=0, nulls=0)
+
+
 def test_few_rows_have_no_interval_and_it_is_said(rng):
     found = evaluate_codes(rng.normal(size=(15, 2)), rng.normal(size=(15, 2)), metrics=["mcc"])
     assert math.isnan(found["mcc"].low)

@@ -16,6 +16,7 @@ KINDS = ("categorical", "ordinal", "continuous", "circular")
 MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
 ROWS_PER_LEVEL = 10  # and the least rows per level for that
 PERIODS = {1.0: "1", 2 * math.pi: "2 pi", 360.0: "360"}  # of circular factors, tried in this order
+LARGEST = 1e151  # size of a code up to which the squares of a million rows can be added
 FULL = 0.8  # share of a period that the values must cover for it to be guessed
 
 
@@ -128,6 +129,9 @@ class Factors(Sequence[Factor]):
 def paired(codes: Any, factors: Any, kinds: Any = "auto") -> tuple[Float, Factors]:
     """Codes as a float64 matrix (n, L) and factors as `Factors`, with as many rows as each other."""
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
+    span = z.max(0) / 2 - z.min(0) / 2
+    if np.abs(z).max() > LARGEST or ((span > 0) & (span < 1 / LARGEST)).any():
+        raise InputError("the values of codes are too large or too small to be squared; rescale them")
     s = read_factors(factors, kinds)
     if len(z) != s.n:
         raise InputError(f"codes and factors must have paired rows, but codes has {len(z)} and factors has {s.n}")
