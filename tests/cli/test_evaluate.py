@@ -106,6 +106,46 @@ def test_columns_that_are_factors_are_no_codes(evaluate):
     assert read_json()["codes"] == ["z0"]
 
 
+def test_columns_of_a_matrix_are_called_as_in_python(evaluate):
+    np.save("factors.npy", np.random.default_rng(0).normal(size=(200, 2)))
+    options = ["--factors", "factor1,0", "--kinds", "factor1=ordinal", *QUICK, "--json", "r.json"]
+    code, out, _ = evaluate("codes.npy", "factors.npy", *options)
+    assert code == 0
+    assert read_json()["settings"]["kinds"] == {"factor1": "ordinal", "factor0": "continuous"}
+    assert "note: factor0 has 200 distinct values" in out
+
+
+def test_columns_of_a_matrix_that_are_factors_are_no_codes(evaluate):
+    assert evaluate("codes.npy", "--factors", "0", *QUICK, "--json", "r.json")[0] == 0
+    assert (read_json()["codes"], read_json()["factors"]) == (["code1"], ["factor0"])
+
+
+def test_no_column_is_lost_by_a_shorter_name(evaluate):
+    rng = np.random.default_rng(0)
+    write_csv("f.csv", ["dose", "Metadata_dose", "0", "factor0"], rng.normal(size=(200, 4)))
+    assert evaluate("codes.npy", "f.csv", *QUICK, "--json", "r.json")[0] == 0
+    assert read_json()["factors"] == ["dose", "Metadata_dose", "0", "factor0"]
+
+
+def test_factors_that_cannot_be_measured_are_not_held_against_the_codes(evaluate):
+    with open("factors.csv") as file:
+        header, *rows = csv.reader(file)
+    write_csv("more.csv", ["image", "plate", *header], [[f"im{i}", "p1", *row] for i, row in enumerate(rows)])
+    options = ["--factors", "shape,size,image,plate", *QUICK, "--json", "r.json", "--report", "r.html"]
+    code, out, _ = evaluate("codes.npy", "more.csv", *options)
+    assert code == 0
+    first = out.splitlines()[0]
+    assert first.startswith("All 2 factors have a code of their own. The codes tell of every factor more than chance.")
+    assert first.endswith("Not measured, for reasons that the notes give: image, plate.")
+    assert read_json()["unmeasured"] == ["image", "plate"]
+    assert read_json()["unexplained"] == []
+    with open("r.html") as file:
+        assert "Factors that could not be measured:" in file.read()
+    _, out, _ = evaluate("codes.npy", "more.csv", "--factors", "size,plate", *QUICK)
+    assert out.startswith("The only factor that could be measured has a code that tells of it.")
+    assert "200 rows, 2 codes, 2 factors" in out
+
+
 def test_groups_stay_together_and_are_no_factor(evaluate):
     write = ["--json", "r.json"]
     assert (

@@ -132,6 +132,16 @@ def test_intervals_are_as_wide_as_they_should_be(n, rng):
     assert (high + low) / 2 == pytest.approx(x.mean(), abs=0.2 / math.sqrt(n))
 
 
+def test_intervals_from_twenty_parts_cover_the_truth_as_often_as_they_say(rng):
+    n, sizes, covered = 100, np.full(20, 50.0), []
+    for seed in range(600):
+        x = rng.normal(size=n)
+        parts = draw_rows(n, None, parts=20, repairings=0, seed=seed).parts
+        low, high = interval(x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf))
+        covered.append(low <= 0 <= high)
+    assert 0.87 < np.mean(covered) < 0.94
+
+
 def test_intervals_stay_in_the_range_and_need_scores():
     scores, sizes = np.array([0.5, 1.0, 0.9, 0.6]), np.full(4, 50.0)
     assert interval(0.95, scores, sizes, 100, (0.0, 1.0))[1] == 1.0
@@ -194,8 +204,15 @@ def test_what_cannot_be_measured_has_a_reason(edge, rng):
     found = evaluate_codes(codes, factors, metrics=quick, model="forest", resamples=2, nulls=1, slow_nulls=0)
     assert len(found.scores) == sum(len(METRICS[name].scores) for name in quick)
     for score in found.scores:
-        assert math.isnan(score.value) == bool(score.reason), score
-    json.loads(found.to_json())
+        assert math.isfinite(score.value) != bool(score.reason), score
+    for row in json.loads(found.to_json())["scores"]:
+        assert (row["value"] is None) == bool(row["reason"]), row
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_codes_that_cannot_be_squared_are_refused(size, rng):
+    with pytest.raises(InputError, match="too large or too small"):
+        evaluate_codes(size * rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), metrics=["mig"], resamples=0, nulls=0)
 
 
 def test_few_rows_have_no_interval_and_it_is_said(rng):

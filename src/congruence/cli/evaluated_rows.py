@@ -51,7 +51,7 @@ def read_given(
 
 def _picked(facts: RowColumns, columns: str | None, path: Path, *, without: str | None) -> dict[str, str]:
     """The columns that are factors: what they are called, and their names in the file."""
-    short = {_short(name): name for name in facts.columns}
+    short = {name if _called(name) in facts.columns else _called(name): name for name in facts.columns}
     if columns is None:
         return {name: full for name, full in short.items() if without not in (name, full)}
     chosen: dict[str, str] = {}
@@ -63,10 +63,11 @@ def _picked(facts: RowColumns, columns: str | None, path: Path, *, without: str 
     return chosen
 
 
-def _short(name: str) -> str:
+def _called(name: str) -> str:
+    """A column by its short name; the columns of a matrix, which have only numbers, as they are called in Python."""
     from congruence.tables.columns import PREFIX
 
-    return name.removeprefix(PREFIX)
+    return f"factor{name}" if name.isdecimal() else name.removeprefix(PREFIX)
 
 
 def _read_codes(path: Path, wishes: Mapping[str, str | None], aside: list[str]) -> Table:
@@ -79,12 +80,13 @@ def _read_codes(path: Path, wishes: Mapping[str, str | None], aside: list[str]) 
     metadata = [*(patterns(wishes["metadata"]) or ()), *(aside if honours(path, "metadata") else ())]
     given.check_honoured([path], [key for key in ("features", "metadata", "key") if wishes[key] is not None])
     table = read_table(path, id=wishes["id"], metadata=metadata or None, **asked)
-    keep = [j for j, name in enumerate(table.feature_names) if table.features is None or name not in aside]
+    names = table.features or tuple(map(str, range(table.d)))  # as `read_row_columns` calls them
+    keep = [j for j, name in enumerate(names) if name not in aside]
     if len(keep) == table.d:
         return table
     if not keep:
         raise InputError(f"--factors names all columns of {path}, so that no codes are left")
-    features = tuple(table.feature_names[j] for j in keep)
+    features = tuple(names[j] if table.features else f"code{j}" for j in keep)
     return replace(table, values=to_numpy(table.values)[:, keep], features=features)
 
 

@@ -19,12 +19,14 @@ SHOWN = 12  # factors; the report and the JSON have all
 def show_evaluation(result: Evaluation, *, stderr: bool = False) -> None:
     """Print what was found, the scores, a line for each factor, and the notes."""
     from congruence.report.evaluation import lead_sentence, missing_sentences, own_codes, shared_sentence
+    from congruence.report.words import count
 
     console = Console(stderr=stderr, highlight=False)
     own = own_codes(result)
     found = [lead_sentence(result, own), shared_sentence(result, own), *missing_sentences(result)]
     console.print(f"[bold]{escape(' '.join(filter(None, found)))}[/bold]", soft_wrap=True)
-    console.print(f"{result.n} rows, {len(result.codes)} codes, {len(result.factors)} factors", soft_wrap=True)
+    sizes = (count(result.n, "row"), count(len(result.codes), "code"), count(len(result.factors), "factor"))
+    console.print(", ".join(sizes), soft_wrap=True)
     console.print(_scores(result))
     for score in result.scores:
         if score.reason:
@@ -73,7 +75,7 @@ def _factors(result: Evaluation) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in few:
         numbers = (_number(value) for value in (row.share, row.second, row.linear, row.nonlinear))
-        found = "yes" if row.explained else "no"
+        found = "-" if math.isnan(row.share) else "yes" if row.explained else "no"
         table.add_row(escape(row.factor), row.kind, escape(row.code) or "-", *numbers, found)
     return table
 

@@ -43,17 +43,17 @@ class CutFactors:
     """Factors as classes."""
 
     classes: Array  # (n, K)
-    varies: Array  # (K,) the others are constant and cannot be measured
+    varies: Array  # (K,) the others are constant, or classes of one row each, and cannot be measured
     notes: tuple[str, ...]  # how kinds were chosen, what was cut and what was left out
 
 
 def cut(factors: Factors, bins: int) -> CutFactors:
     """Factors as classes; continuous ones fall into so many bins of equal width."""
-    varies = np.array([not factor.is_constant for factor in factors])
+    varies = np.array([not factor.left_out for factor in factors])
     notes = [*factors.notes]
     for factor in factors:
-        if factor.is_constant:
-            notes.append(f"{factor.name} is constant and was left out.")
+        if factor.left_out:
+            notes.append(f"{factor.name} {factor.left_out}")
         elif not factor.is_discrete:
             notes.append(f"{factor.name} was cut into {bins} bins of equal width.")
     classes = [

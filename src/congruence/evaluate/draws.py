@@ -95,5 +95,6 @@ def interval(value: float, scores: Float, sizes: Float, n: int, bounds: tuple[fl
     if not math.isfinite(value) or good.sum() < max(2, len(scores) / 2):
         return math.nan, math.nan
     deviations = (scores[good].mean() - scores[good]) * np.sqrt(sizes[good] / (n - sizes[good]))
-    low, high = value + np.quantile(deviations, QUANTILES)
+    # Quantiles interpolated between the extremes are too near for few draws: of twenty, they cover the truth at 82 %.
+    low, high = value + np.quantile(deviations, QUANTILES, method="weibull")
     return float(np.clip(low, *bounds)), float(np.clip(high, *bounds))

@@ -27,7 +27,7 @@ class Score:
     chance: float  # mean of the same score with the rows of codes and factors paired at random
     range: tuple[float, float]
     direction: str  # "higher is better" or "lower is better"
-    reason: str = ""  # why the value is NaN
+    reason: str = ""  # why the value is NaN, or infinite; JSON has neither and says null
 
     @property
     def beats_chance(self) -> bool | None:
@@ -86,8 +86,13 @@ class Evaluation:
 
     @property
     def unexplained(self) -> tuple[str, ...]:
-        """Factors of which no code tells more than chance."""
-        return tuple(row.factor for row in self.per_factor if not row.explained)
+        """Factors that were measured and of which no code tells more than chance."""
+        return tuple(row.factor for row in self.per_factor if not row.explained and not math.isnan(row.share))
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Factors of which nothing can be said: they are constant, or no two rows share a class; see `notes`."""
+        return tuple(row.factor for row in self.per_factor if math.isnan(row.share))
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -128,6 +133,7 @@ class Evaluation:
             "per_factor": [asdict(row) for row in self.per_factor],
             "per_code": [asdict(row) for row in self.per_code],
             "unexplained": list(self.unexplained),
+            "unmeasured": list(self.unmeasured),
             "idle": list(self.idle),
             "structural": None if near is None else {group: near.groups[group].to_dict() for group in near.asked},
             "sensitivity": [dict(row) for row in self.sensitivity],

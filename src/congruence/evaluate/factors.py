@@ -16,6 +16,7 @@ KINDS = ("categorical", "ordinal", "continuous", "circular")
 MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
 ROWS_PER_LEVEL = 10  # and the least rows per level for that
 PERIODS = {1.0: "1", 2 * math.pi: "2 pi", 360.0: "360"}  # of circular factors, tried in this order
+LARGEST = 1e151  # size of a code up to which the squares of a million rows can be added
 FULL = 0.8  # share of a period that the values must cover for it to be guessed
 
 
@@ -42,6 +43,22 @@ class Factor:
     def is_constant(self) -> bool:
         """Whether all rows have the same value, so that nothing can be learned about the factor."""
         return bool((self.values == self.values[0]).all())
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether no two rows share a class, as if these were the names of the rows: nothing can be learned then.
+
+        Two numbers that were only guessed to be classes (they have a note) still are numbers, and name no rows.
+        """
+        named = self.kind == "categorical" and not self.note and len(self.values) > 1
+        return named and len(np.unique(self.values)) == len(self.values)
+
+    @property
+    def left_out(self) -> str:
+        """Why nothing can be learned about the factor, as the end of a sentence; empty where something can."""
+        if self.is_constant:
+            return "is constant and was left out."
+        return "was left out: every row is a class of its own." if self.names_rows else ""
 
     def labels(self, bins: int = 10) -> Array:
         """The class of each row, counted from 0, shape (n,); values that are no classes fall into equal-width bins."""
@@ -112,6 +129,9 @@ class Factors(Sequence[Factor]):
 def paired(codes: Any, factors: Any, kinds: Any = "auto") -> tuple[Float, Factors]:
     """Codes as a float64 matrix (n, L) and factors as `Factors`, with as many rows as each other."""
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
+    span = z.max(0) / 2 - z.min(0) / 2
+    if np.abs(z).max() > LARGEST or ((span > 0) & (span < 1 / LARGEST)).any():
+        raise InputError("the values of codes are too large or too small to be squared; rescale them")
     s = read_factors(factors, kinds)
     if len(z) != s.n:
         raise InputError(f"codes and factors must have paired rows, but codes has {len(z)} and factors has {s.n}")

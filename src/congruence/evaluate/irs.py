@@ -19,7 +19,7 @@ class Robustness:
     """The robustness of each code; K factors, L codes."""
 
     irs: float  # mean over codes, weighted by how far each goes from its mean
-    robustness: Float  # (K, L) of code l given factor k; NaN for constant codes and factors
+    robustness: Float  # (K, L) of code l given factor k; NaN for constant codes and factors left out
     per_code: Float  # (L,) the largest over factors
     parents: Array  # (L,) the factor that has it; -1 for a constant code
     deviations: Float  # (L,) the largest distance of each code from its mean: the weights
@@ -56,7 +56,7 @@ def irs(
     """
     z, s = paired(codes, factors, kinds)
     deviations = np.abs(z - z.mean(0)).max(0)
-    moves, varies = np.ptp(z, axis=0) > 0, np.array([not factor.is_constant for factor in s])
+    moves, varies = np.ptp(z, axis=0) > 0, np.array([not factor.left_out for factor in s])
     robustness = np.full((len(s), z.shape[1]), math.nan)
     for i in np.flatnonzero(varies):
         robustness[i, moves] = 1 - _drift(z[:, moves], _cut(s[i], bins), quantile) / deviations[moves]
@@ -68,11 +68,11 @@ def irs(
         score = float(np.average(per_code[moves], weights=deviations[moves]))
     else:
         reasons["irs"] = "No code varies." if varies.any() else "There is no factor that varies."
-    notes = [f"{s[i].name} is constant and was left out." for i in np.flatnonzero(~varies)]
+    notes = [f"{factor.name} {factor.left_out}" for factor in s if factor.left_out]
     notes += [
         f"{factor.name} was cut into {bins} bins of equal width."
         for factor in s
-        if not factor.is_discrete or len(np.unique(factor.values)) > bins
+        if not factor.left_out and (not factor.is_discrete or len(np.unique(factor.values)) > bins)
     ]
     if not moves.all():
         notes.append(f"Constant, and left out: code {listing(np.flatnonzero(~moves))}.")

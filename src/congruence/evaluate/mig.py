@@ -20,7 +20,7 @@ class InformationGap:
     """The gap of each factor; K factors, L codes."""
 
     mig: float  # mean over factors
-    gaps: Float  # (K,) NaN for a factor that is constant
+    gaps: Float  # (K,) NaN for a factor that is left out
     information: Float  # (K, L) nats
     reasons: dict[str, str]
     notes: tuple[str, ...]

@@ -203,7 +203,7 @@ def _score(
         chance=float(chance.mean()) if chance.size and not math.isnan(value) else math.nan,
         range=metric.range,
         direction=metric.direction,
-        reason=found.reasons.get(name, "") if math.isnan(value) else "",
+        reason=found.reasons.get(name, "") if not math.isfinite(value) else "",
     )
 
 

@@ -56,8 +56,8 @@ def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict
     """
     used, notes = {}, []
     for i, target in enumerate(Target(factor, bins) for factor in factors):
-        if target.factor.is_constant:
-            notes.append(f"{target.name} is constant and was left out.")
+        if target.factor.left_out:
+            notes.append(f"{target.name} {target.factor.left_out}")
         elif target.is_classes and not by_counts and len(np.unique(target.classes)) == factors.n:
             notes.append(f"{target.name} was left out: each of its classes has one row, so none has neighbours.")
         else:

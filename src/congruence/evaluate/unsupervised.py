@@ -74,15 +74,14 @@ def unsupervised(
     size = float(np.abs(z - z.mean(0)).max())  # so that squares stay in the range of floats
     covariance = np.cov(z / size, rowvar=False)
     distance, total = _wasserstein(covariance), _total_correlation(np.cov(standardised(z), rowvar=False))
-    if math.isinf(total):
-        notes += ("A code is a linear function of others, so the total correlation is infinite.",)
+    infinite = {"total_correlation": "A code is a linear function of others, so the total correlation is infinite."}
     return Dependence(
         total_correlation=total,
         wasserstein_correlation=distance * size * size,
         wasserstein_correlation_norm=distance / float(np.trace(covariance)),
         mean_mutual_information=float(between[~np.eye(len(between), dtype=bool)].mean()),
         information=information,
-        reasons={},
+        reasons=infinite if math.isinf(total) else {},
         notes=notes,
     )
 

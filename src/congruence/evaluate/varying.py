@@ -22,9 +22,7 @@ def varying(s: Factors) -> tuple[Factors, tuple[str, ...]]:
     Left out are factors of one value, and classes of which no two rows share any, such as the names of the rows.
     """
     constant = [factor.name for factor in s if factor.is_constant]
-    # Two numbers are only guessed to be classes (they have a note), and still are numbers.
-    named = [f for f in s if f.kind == "categorical" and not f.note and s.n > 1]
-    unique = [f.name for f in named if len(np.unique(f.values)) == s.n]
+    unique = [factor.name for factor in s if factor.names_rows]
     kept = Factors(tuple(factor for factor in s if factor.name not in (*constant, *unique)))
     notes = [f"{', '.join(constant)} never changes and was left out."] if constant else []
     notes += [f"{', '.join(unique)} was left out: every row is a class of its own."] if unique else []

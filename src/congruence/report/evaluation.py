@@ -90,7 +90,11 @@ def own_codes(result: Evaluation) -> dict[str, str]:
 def _status(result: Evaluation, own: dict[str, str]) -> str:
     if not _is_measured(result):
         return "unknown"
-    return "partly" if 0 < len(own) < len(result.factors) else STATUS[bool(own)]
+    return "partly" if 0 < len(own) < _measured(result) else STATUS[bool(own)]
+
+
+def _measured(result: Evaluation) -> int:
+    return len(result.factors) - len(result.unmeasured)
 
 
 def _is_measured(result: Evaluation) -> bool:
@@ -99,11 +103,12 @@ def _is_measured(result: Evaluation) -> bool:
 
 def lead_sentence(result: Evaluation, own: dict[str, str]) -> str:
     """How many factors have a code of their own."""
-    k = len(result.factors)
+    k = _measured(result)
     if not _is_measured(result):
         return "Nothing can be said: no factor could be measured."
     if k == 1:
-        return f"The factor has {'a' if own else 'no'} code that tells of it."
+        subject = "The only factor that could be measured" if result.unmeasured else "The factor"
+        return f"{subject} has {'a' if own else 'no'} code that tells of it."
     who = {0: f"None of {k}", k: f"All {k}"}.get(len(own), f"{len(own)} of {k}")
     return f"{who} factors {'has a code of its' if len(own) < 2 else 'have a code of their'} own."
 
@@ -120,6 +125,8 @@ def missing_sentences(result: Evaluation) -> list[str]:
         sentences.append(f"{count(len(idle), 'code')} {'tells' if len(idle) == 1 else 'tell'} nothing: {_names(idle)}.")
     else:
         sentences.append("Every code tells of some factor.")
+    if result.unmeasured:
+        sentences.append(f"Not measured, for reasons that the notes give: {_names(result.unmeasured)}.")
     return sentences
 
 

@@ -15,11 +15,11 @@ WIDTH, HEIGHT, MARGIN = 150.0, 22.0, 8.0
 
 
 def gauge(score: Score) -> str:
-    """Draw a score from the least to the best value of its range; nothing where it is NaN.
+    """Draw a score from the least to the best value of its range; nothing where it is NaN or infinite.
 
     A range without an end is cut at 0 (below) or at what there is to show (above); values beyond it sit at its end.
     """
-    if math.isnan(score.value):
+    if not math.isfinite(score.value):
         return ""
     low, high = _ends(score)
 
