@@ -85,3 +85,20 @@ def test_words_have_no_correlation():
         sap(np.eye(4), {"a": np.array(list("xyxy"))}, route="continuous")
     with pytest.raises(InputError, match="route must be one of auto, discrete, continuous, not 'x'"):
         sap(np.eye(4), np.eye(4), route="x")
+
+
+def test_codes_on_which_machines_do_not_come_to_rest_have_a_reason(rng):
+    shape = rng.integers(0, 3, 200)
+    codes = np.column_stack([shape, rng.normal(size=200)])
+    found = sap(codes * 1e40, {"shape": shape})
+    assert np.isnan(found.sap)
+    assert "e+40, where support vector machines do not come to rest" in found.reasons["sap"]
+    assert not sap(codes, {"shape": shape}).reasons
+
+
+@pytest.mark.parametrize("away", [lambda z: z * 1e6, lambda z: z * 1e-6, lambda z: z + 1e8])
+def test_codes_far_from_unit_size_are_noted(rng, away):
+    shape = rng.integers(0, 3, 200)
+    codes = np.column_stack([shape, rng.normal(size=200)])
+    assert any("score low here: code 0, 1" in note for note in sap(away(codes), {"shape": shape}).notes)
+    assert not any("score low" in note for note in sap(codes, {"shape": shape}).notes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.evaluate.factors import Factor, paired
 from congruence.evaluate.metric import HIGHER, Metric
@@ -15,6 +15,8 @@ from congruence.evaluate.varying import NO_FACTORS, constant_codes, many_classes
 
 ROUTES = ("auto", "discrete", "continuous")
 FLAT = 1e-12  # variance up to which a code counts as constant, as in the reference
+LARGEST = 1e30  # of codes for which support vector machines come to rest
+UNIT = 1e3  # how many times larger or smaller than 1 the spread of a code may be before it matters
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,9 @@ def sap(
         learned_from, held = split_rows(len(z), train, test, seed)
     correlated = slice(None) if train is None else learned_from
     for i, (factor, way) in enumerate(zip(s, routes, strict=True)):
-        if way == "discrete":
+        if way == "discrete" and np.abs(z).max() > LARGEST:
+            matrix[i] = np.nan
+        elif way == "discrete":
             matrix[i] = _accuracies(z, factor.labels(factor_bins), learned_from, held)
         else:
             matrix[i] = _squared_correlations(z[correlated], _columns(factor)[correlated])
@@ -94,6 +98,8 @@ def sap(
     reasons = {}
     if not len(s):
         reasons["sap"] = NO_FACTORS
+    elif "discrete" in routes and np.abs(z).max() > LARGEST:
+        reasons["sap"] = f"codes reach {np.abs(z).max():.0e}, where support vector machines do not come to rest"
     elif z.shape[1] < 2:
         reasons["sap"] = "there is only one code, so there is no second best"
     gaps = np.full(len(s), np.nan) if reasons else np.sort(matrix, 1)[:, -1] - np.sort(matrix, 1)[:, -2]
@@ -107,8 +113,18 @@ def sap(
         sap=float("nan") if reasons else float(gaps.mean()),
         routes=routes,
         reasons=reasons,
-        notes=(*s.notes, *notes, *constant_codes(z)[1], *cut, *mixed),
+        notes=(*s.notes, *notes, *constant_codes(z)[1], *cut, *mixed, *_far_from_unit(z, routes)),
     )
+
+
+def _far_from_unit(z: Float, routes: tuple[str, ...]) -> tuple[str, ...]:
+    """A note on codes whose scale or place the penalty of the machines cannot make good, as that of the reference."""
+    spread = np.std(z, axis=0)
+    live = spread > 0
+    far = live & ((spread > UNIT) | (spread < 1 / UNIT) | (np.abs(z.mean(0)) > UNIT * spread))
+    if "discrete" not in routes or not far.any():
+        return ()
+    return (f"Codes of very large or small size, or far from 0, score low here: code {listing(np.flatnonzero(far))}.",)
 
 
 def _route(factor: Factor, route: str) -> str:
