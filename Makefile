@@ -10,7 +10,10 @@ help: ## Show this list
 demo: .venv/installed ## Train three autoencoders on digits, compare them, write demo/report.html
 	$(BIN)/congruence demo --out demo
 
-test: .venv/developing ## Run the whole test suite, with coverage
+test: .venv/developing ## Run the whole test suite
+	$(BIN)/python -m pytest -n 2
+
+coverage: .venv/developing ## The same, and say which lines no test runs
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 fuzz: .venv/developing ## Damage valid files of every format (FUZZ=5000 of them) and read them
@@ -46,4 +49,4 @@ clean: ## Remove what was built
 	$(PIP) -e '.[dev]'
 	touch $@ .venv/installed
 
-.PHONY: help demo test fuzz lint format docs picture clean
+.PHONY: help demo test coverage fuzz lint format docs picture clean

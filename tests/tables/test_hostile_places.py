@@ -79,10 +79,11 @@ def test_a_full_disk_leaves_nothing_behind(small_disk):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody who may not write there")
-def test_folders_and_files_of_others_are_refused(tmp_path):
+def test_folders_and_files_of_others_are_refused(tmp_path, tmp_path_factory):
     folder = tmp_path / "theirs"
     folder.mkdir(mode=0o755)
-    for parent in (tmp_path, *tmp_path.parents[:2]):
+    made_by_pytest = [parent for parent in tmp_path.parents if parent.name.startswith(("pytest-", "popen-"))]
+    for parent in (tmp_path, tmp_path_factory.getbasetemp(), *made_by_pytest):
         parent.chmod(0o755)
     for line in write_all(folder, "user"):
         assert line.endswith("permission denied")
