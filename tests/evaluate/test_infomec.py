@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.evaluate.infomec import infomec
+from congruence.evaluate.infomec import infomec, spread
 from congruence.evaluate.neighbours import information_of_numbers, jittered, standardised
 from congruence.evaluate.readout import linear_r2, log_loss
 
@@ -284,3 +284,11 @@ def test_without_codes_the_loss_is_that_of_a_guess(rng):
 
 def test_r2_of_a_constant_is_not_a_number(rng):
     assert_array_equal(np.isnan(linear_r2(rng.normal(size=(20, 2)), np.ones((20, 1)))), [True])
+
+
+def test_infom_and_infoc_of_a_table_of_shares():
+    """The theory oracle infomec_from_nmi."""
+    share = np.array([[0.9, 0.05, 0.1, 0.0], [0.1, 0.8, 0.1, 0.02], [0.05, 0.1, 0.2, 0.7]])
+    found = spread(share, np.ones(4, dtype=bool))
+    assert_allclose(found.modularity, 0.6893013784461153, atol=1e-12)
+    assert_allclose(found.compactness, 0.6924992219109866, atol=1e-12)
