@@ -83,3 +83,13 @@ def test_the_benchmark_of_decoders_runs_and_agrees_with_its_peer(tmp_path):
         rows = list(csv.DictReader(handle))
     assert [row["points"] for row in rows] == ["60"] * 3
     assert all(float(row["largest_difference"]) < 1e-5 for row in rows)
+
+
+def test_the_benchmark_of_ensembles_runs_and_members_end_where_they_would_alone(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "ensemble.py", "--quick", "--out", tmp_path / "ensemble.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "ensemble.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [row["steps"] for row in rows] == ["4", "4"]
+    assert float(rows[0]["largest_difference"]) < 1e-6

@@ -11,7 +11,7 @@ import congruence
 
 ROOT = Path(congruence.__file__).parent
 HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndata", "zarr", "dask"}
-HEAVY |= {"distributed", "lightgbm"}
+HEAVY |= {"distributed", "lightgbm", "triton"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `reproduce` or `cli`.
 BASE = {"errors", "files", "results", "arrays"}

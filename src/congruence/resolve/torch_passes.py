@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
@@ -81,11 +81,26 @@ class TorchPasses:
         power = torch.zeros_like(slope)
         for rows in self._chunks():
             g = rows @ there  # (m, k): s, then g(s)
-            slopes, powers = self.contrast.apply(g, torch)
+            slopes, powers = self._apply(g)
             cross += g.T @ rows
             slope += slopes
             power += powers
         return Averages(cross @ matrix.T / self.n, slope / self.n, power / self.n)
+
+    @cached_property
+    def _apply(self) -> Callable[[Any], tuple[Any, Any]]:
+        """Turns components into g(s) in place and gives the sums of the contrast: in one kernel, where there is one."""
+        import torch
+
+        if self.rounds and self.contrast.name == "logcosh":
+            try:
+                from congruence.resolve.fused import tanh_and_power
+
+                tanh_and_power(torch.zeros((1, 1), device=self.device))
+            except Exception:  # no triton, or no compiler for it to call: what it raises then is of many kinds
+                return lambda s: self.contrast.apply(s, torch)
+            return lambda s: (len(s) - (power := tanh_and_power(s)), power)
+        return lambda s: self.contrast.apply(s, torch)
 
     def shape(self, rotation: Float) -> Shape:
         """How the components at this rotation are distributed."""
