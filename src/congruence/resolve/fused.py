@@ -13,7 +13,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 ROWS, COLUMNS = 64, 64  # of a tile
-TILES = 16  # that one program goes through, one below the other
+TILES = 4  # that one program goes through, one below the other
 
 
 @triton.jit  # type: ignore[untyped-decorator]
