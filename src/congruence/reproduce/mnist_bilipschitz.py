@@ -47,7 +47,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     | {"digit_seeds": 2, "digit_rows": 400, "digit_test_rows": 500, "digit_batch": 200}
     | _ALL,
     "paper": {"data": "mnist", "side": 28, "rows": 20_000, "test_rows": 1000, "leaks": LEAKS, "seeds": 10}
-    | {"hidden": [128, 64, 16], "epochs": 500, "batch": 1000, "learning_rate": 0.003, "at_once": 2}
+    | {"hidden": [128, 64, 16], "epochs": 500, "batch": 1000, "learning_rate": 0.003, "at_once": 6}
     | {"digit_seeds": 3, "digit_rows": 4000, "digit_test_rows": 800, "digit_batch": 500}
     | _ALL,
     "full": {"data": "mnist", "side": 28, "rows": 60_000, "test_rows": 1000, "leaks": LEAKS, "seeds": 10}
