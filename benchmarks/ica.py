@@ -5,8 +5,8 @@ for the first seed, reports the peak of memory above the interpreter with the da
 once there, which costs time). All start from the same rotation of the same whitened rows, and for all the gradient of
 the contrast (largest pair, relative to that of a random rotation) is then measured in float64 on all rows.
 
-    python benchmarks/ica.py                # writes benchmarks/results/ica.csv; some two hours on two cores
-    python benchmarks/ica.py --lanes 8      # on a large machine: eight cases at a time, each on cores of its own
+    python benchmarks/ica.py                # writes benchmarks/results/ica.csv; some four hours on two cores
+    python benchmarks/ica.py --lanes 7 --cases 0,1,2,3,4,5      # on 16 cores: seven cases at a time, 20 minutes
     python benchmarks/ica.py --quick        # seconds, for the test suite
 """
 
