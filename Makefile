@@ -16,6 +16,11 @@ test: .venv/developing ## Run the whole test suite
 coverage: .venv/developing ## The same, and say which lines no test runs
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
+smoke: .venv/developing ## Run every recipe of the papers at its smallest scale
+	for name in $$($(BIN)/python -c "from congruence.reproduce.recipe import RECIPES; print(*(r.name for r in RECIPES))"); do \
+		$(BIN)/congruence reproduce $$name --scale smoke --force || exit 1; \
+	done
+
 fuzz: .venv/developing ## Damage valid files of every format (FUZZ=5000 of them) and read them
 	$(BIN)/python tests/fuzz/run.py --count $(or $(FUZZ),5000)
 
@@ -49,4 +54,4 @@ clean: ## Remove what was built
 	$(PIP) -e '.[dev]'
 	touch $@ .venv/installed
 
-.PHONY: help demo test coverage fuzz lint format docs picture clean
+.PHONY: help demo test coverage smoke fuzz lint format docs picture clean

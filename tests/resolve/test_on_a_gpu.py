@@ -20,6 +20,7 @@ def mixture(n, d, rng):
 def test_passes_go_on_without_a_compiler_for_kernels(monkeypatch):
     x = np.random.default_rng(0).normal(size=(500, 4)).astype(np.float32)
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    monkeypatch.setattr("congruence.resolve.torch_passes.WORTH_A_KERNEL", 0)
     found = []
     for rounds in (False, True):
         passes = TorchPasses(x, np.zeros(4), np.eye(4), contrast_named("logcosh"), device="cpu")
@@ -42,8 +43,10 @@ def test_the_kernel_does_what_torch_does(shape):
 
 
 @on_a_gpu
+@pytest.mark.parametrize("worth", [0, 2**28], ids=["one kernel", "several"])
 @pytest.mark.parametrize(("n", "d"), [(20_000, 16), (50_000, 64)])
-def test_components_are_those_of_the_cpu(n, d):
+def test_components_are_those_of_the_cpu(n, d, worth, monkeypatch):
+    monkeypatch.setattr("congruence.resolve.torch_passes.WORTH_A_KERNEL", worth)
     x = mixture(n, d, np.random.default_rng(d))
     here, there = (ICA(device=device, random_state=0).fit(x) for device in ("cpu", "cuda"))
     both = here.identified_ & there.identified_

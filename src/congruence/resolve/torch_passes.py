@@ -16,6 +16,7 @@ from congruence.resolve.passes import Averages, Shape, is_far_from_round
 CHUNK = 2**24  # numbers in a chunk of rows: enough to keep a GPU busy, few enough for float32 sums
 COARSE = 1000  # rows per component of a rough answer
 SHARE = 0.4  # of the free memory of the device that a copy of the rows may take
+WORTH_A_KERNEL = 2**28  # numbers in all rows from which on compiling one (a second) is soon made up for
 HOST_BYTES = 2**33  # the same, where the device is the CPU
 
 
@@ -92,7 +93,7 @@ class TorchPasses:
         """Turns components into g(s) in place and gives the sums of the contrast: in one kernel, where there is one."""
         import torch
 
-        if self.rounds and self.contrast.name == "logcosh":
+        if self.rounds and self.contrast.name == "logcosh" and self.n * self.k >= WORTH_A_KERNEL:
             try:
                 from congruence.resolve.fused import tanh_and_power
 
