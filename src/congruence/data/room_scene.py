@@ -91,10 +91,10 @@ def cast_rays(places: Float, side: int, device: str, within: tuple[float, float]
         return torch.as_tensor(np.ascontiguousarray(x, np.float32), device=device)
 
     turn = np.radians(places[:, 0]) + CORNER
-    along, across = np.cos(turn)[:, None], np.sin(turn)[:, None]
-    forward, right, up = _camera_rays(side, within)
-    eye = tensor(-DISTANCE * along), tensor(-DISTANCE * across), HEIGHT
-    ray = tensor(forward * along + right * across), tensor(forward * across - right * along), tensor(up)[None]
+    along, across = tensor(np.cos(turn)[:, None]), tensor(np.sin(turn)[:, None])
+    forward, right, up = (tensor(part[None]) for part in _camera_rays(side, within))
+    eye = -DISTANCE * along, -DISTANCE * across, HEIGHT
+    ray = forward * along + right * across, forward * across - right * along, up
     shade, surface, far = _room(torch, eye, ray)
     scale = tensor(places[:, 1:2])
     for number, name in enumerate(SHAPES):
