@@ -54,6 +54,7 @@ class NpyHeader:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     length: int  # of the header itself, in bytes
+    fortran: bool = False  # columns one after the other, and not rows
 
     @property
     def nbytes(self) -> int:
@@ -65,7 +66,7 @@ def read_npy(path: Path, select: Selection) -> Table:
     """Map a .npy file into memory."""
     select.refuse(path, "id", "features", "metadata", "key", because="a .npy file holds one array and no names")
     with path.open("rb") as handle:
-        header = _npy_header(path, handle, path.stat().st_size)
+        header = npy_header(path, handle, path.stat().st_size)
     if header.dtype.hasobject:
         raise TableError(_pickle_refusal(path, "the array"))
     # An empty file cannot be mapped.
@@ -84,7 +85,7 @@ def read_npz(path: Path, select: Selection) -> Table:
             if info.compress_type not in NPZ_METHODS:
                 raise TableError(f"{path}: {member} is compressed in a way that np.savez does not use; save it anew")
             with archive.open(member) as handle:
-                header = _npy_header(path, handle, info.file_size)
+                header = npy_header(path, handle, info.file_size)
             load = partial(_load_member, path, member)
             entries[member[:-4]] = Entry(header.shape, load, header.nbytes, header.dtype.hasobject)
     return table_from_entries(path, entries, select)
@@ -174,13 +175,13 @@ def _pickle_refusal(path: Path, what: str) -> str:
     )
 
 
-def _npy_header(path: Path, handle: IO[bytes], size: int) -> NpyHeader:
+def npy_header(path: Path, handle: IO[bytes], size: int) -> NpyHeader:
     """Read the header of a .npy file of `size` bytes, and refuse one that promises more than there is."""
     start = io.BytesIO(handle.read(NPY_HEADER))  # a header may claim a length of gigabytes
     version = np.lib.format.read_magic(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(start)
-    header = NpyHeader(shape, dtype, start.tell())
+    shape, fortran, dtype = read(start)
+    header = NpyHeader(shape, dtype, start.tell(), fortran)
     if any(length < 0 for length in shape) or (header.nbytes > size - header.length and not dtype.hasobject):
         raise TableError(
             f"{path} is damaged: an array of shape {shape} and dtype {dtype} takes {header.nbytes} bytes, "
