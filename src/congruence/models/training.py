@@ -100,11 +100,12 @@ def train(
     _check_model(model)
     where = training_device(device)
     images, about, columns = _described(data)
-    wishes: dict[str, Any] = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "weight_decay": weight_decay}
-    wishes |= {"precision": precision, "deterministic": deterministic, "seed": seed}
+    wishes: dict[str, Any] = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
+    wishes |= {"weight_decay": weight_decay, "precision": precision, "deterministic": deterministic}
     how = _settings(how, where, {name: value for name, value in wishes.items() if value is not None})
     rows = evaluated_rows(len(images))
     config = {"model": model.config(), "data": about, "training": _deciding(how)}
+    config["discrete_codes"] = bool(getattr(model, "discrete", False))
     run = start_run(tempfile.mkdtemp(prefix="congruence-") if out is None else out, config)
     if run.finished:
         put_weights(model.to(where), run)
