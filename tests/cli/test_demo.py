@@ -6,7 +6,7 @@ import pytest
 
 from congruence.cli import main
 from congruence.data.digits import digits
-from congruence.models.autoencoders import train_autoencoder
+from congruence.models.dense_autoencoders import train_autoencoder
 from congruence.tables import read_table
 
 

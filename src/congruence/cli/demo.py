@@ -29,7 +29,7 @@ def demo(
     from congruence.data.digits import digits
     from congruence.errors import InputError
     from congruence.files import write_text
-    from congruence.models.autoencoders import train_autoencoder
+    from congruence.models.dense_autoencoders import train_autoencoder
     from congruence.report import write_report
     from congruence.tables import Table, write_table
 
