@@ -53,7 +53,8 @@ def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS) -> Pictur
 
 def _values(column: Array, discrete: bool, steps: int) -> Array:
     if not discrete:
-        return np.linspace(*np.quantile(column, RANGE), steps)
+        low, high = np.quantile(column, RANGE)
+        return np.linspace(float(low), float(high), steps)
     found, counts = np.unique(column, return_counts=True)
     return np.sort(found[np.argsort(-counts, kind="stable")[:steps]])
 
