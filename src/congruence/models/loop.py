@@ -96,7 +96,7 @@ def optimise(
         loop = _Loop(model.to(where), rows, beside, how, run, measure, progress)
         torch.manual_seed(how.seed)
         loop.take_up()
-        return loop.go(pressed if stop is None else lambda: pressed() or stop())
+        return loop.go(_lasting(pressed, stop))
 
 
 class _Loop:
@@ -148,9 +148,10 @@ class _Loop:
                 self._fall_back()
             elif self._ends_line():
                 self._end_line()
-            if self.ended or self.step % self.how.checkpoint_every == 0 or interrupted():
+            stopped = interrupted()
+            if self.ended or self.step % self.how.checkpoint_every == 0 or stopped:
                 self._keep()
-            if interrupted():
+            if stopped:
                 raise KeyboardInterrupt
         return Trained(self.ended, self.step, self.step // self.per_epoch, self.loss, self.best)
 
@@ -283,6 +284,18 @@ class _Loop:
         if not self.how.cosine:
             told.pop("epochs"), told.pop("steps")
         return told | {"data": fingerprint(self.data)}
+
+
+def _lasting(*questions: Callable[[], bool] | None) -> Callable[[], bool]:
+    """Whether any of the questions has ever been answered with yes."""
+    said = False
+
+    def ask() -> bool:
+        nonlocal said
+        said = said or any(question() for question in questions if question is not None)
+        return said
+
+    return ask
 
 
 def _tensors(data: Sequence[Any], device: str, name: str) -> list[Any]:
