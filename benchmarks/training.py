@@ -140,6 +140,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rows", type=int, default=48_000, help="images of rooms")
+    parser.add_argument("--parts", default="steps,profile,curves")
     parser.add_argument("--curve-steps", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "training.csv")
     arguments = parser.parse_args()
@@ -155,7 +156,9 @@ def main():
     about = {"machine": name, "versions": f"torch {torch.__version__}"}
     rows = []
     with kernels(device, deterministic=False):
-        for engine, precision in variants:
+        for engine, precision in variants if "steps" in arguments.parts else variants[-1:]:
+            if "steps" not in arguments.parts and "profile" not in arguments.parts:
+                break
             stepper, ready = prepare(net, images, device, precision, engine, batch)
             ms = timed(stepper, device, steps)
             row = {"what": "step", "engine": engine, "precision": precision, "batch": batch, "steps": 5 * steps}
@@ -163,9 +166,10 @@ def main():
             rows.append(row | {"ready_s": round(ready, 1)})
             print("  ".join(f"{key}={value}" for key, value in rows[-1].items() if key not in about), flush=True)
             write(arguments.out, rows, COLUMNS)
-        profiled(stepper, device, arguments.out.with_name(f"{arguments.out.stem}_profile.txt"))
-        del stepper
-    if curve_steps < 1:
+        if "profile" in arguments.parts:
+            profiled(stepper, device, arguments.out.with_name(f"{arguments.out.stem}_profile.txt"))
+    stepper = None  # its memory is wanted
+    if "curves" not in arguments.parts:
         return
     import tempfile
 

@@ -5,10 +5,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.models.checkpoints import Checkpoint, restore
 from congruence.models.loop import optimise
+from congruence.models.optimisers import make_optimiser
 from congruence.models.settings import Training
 from congruence.models.stepping import training_engine
-from congruence.runs import start_run
+from congruence.runs import read_arrays, start_run
 
 torch = pytest.importorskip("torch")
 
@@ -132,6 +134,33 @@ def test_what_was_stopped_between_two_looks_goes_on_as_if_it_had_not_been(every,
     lines = [[{k: v for k, v in line.items() if "second" not in k} for line in run.metrics()] for run in (one, other)]
     assert lines[0] == lines[1]
     assert [line["step"] for line in lines[0]] == [1, 20, 40, 60]
+
+
+def test_averages_come_back_in_the_order_in_memory_that_their_weights_have(tmp_path):
+    class Images(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+
+        def loss(self, x):
+            return self.layer(x).square().mean()
+
+    run = start_run(tmp_path / "run", {})
+    x, how = torch.ones(8, 3, 5, 5), Training(steps=4, batch=4, checkpoint_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        optimise(Images(), [x], how, run=run, device="cpu", stop=lambda: True)
+    model = Images()
+    optimiser = make_optimiser(model, how)
+    restore(Checkpoint(*read_arrays_of(run)), model, optimiser)
+    strides = model.layer.weight.stride()
+    assert strides != torch.empty(4, 3, 3, 3).stride()
+    assert optimiser.state[model.layer.weight]["exp_avg"].stride() == strides
+    assert optimiser.state[model.layer.weight]["exp_avg"].abs().sum() > 0
+
+
+def read_arrays_of(run):
+    arrays, _ = read_arrays(run.folder / "checkpoint.safetensors")
+    return arrays, {}, {}
 
 
 def test_lines_are_logged_at_the_published_steps():

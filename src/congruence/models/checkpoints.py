@@ -70,10 +70,21 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
             number, _, key = name.removeprefix(OPTIMISER).partition(".")
             state.setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+    _lay_out(optimiser)
     torch.set_rng_state(tensors[RANDOM])
     device = next(model.parameters()).device
     if device.type == "cuda" and RANDOM_GPU in tensors:
         torch.cuda.set_rng_state(tensors[RANDOM_GPU], device)
+
+
+def _lay_out(optimiser: Any) -> None:
+    """Put averages into the order in memory that their weights have; fused steps on a GPU take no other."""
+    import torch
+
+    for weight, state in optimiser.state.items():
+        for name, value in state.items():
+            if torch.is_tensor(value) and value.shape == weight.shape and value.stride() != weight.stride():
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
 
 
 def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:

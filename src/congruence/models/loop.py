@@ -144,7 +144,7 @@ class _Loop:
         while not self.ended:
             if self.step >= self.total:
                 self.ended = "steps"
-            elif not self._one_step() or (self._is_due(interrupted()) and not self._is_sound()):
+            elif not self._one_step() or not self._looks_sound(interrupted()):
                 self._fall_back()
             elif self._ends_line():
                 self._end_line()
@@ -167,13 +167,12 @@ class _Loop:
         self.step += 1
         return True
 
-    def _is_due(self, interrupted: bool) -> bool:
-        """Whether the losses since the last look are to be looked at now: all that a checkpoint holds is sound."""
-        kept = self.step % self.how.checkpoint_every == 0 or self.step == self.total or interrupted
-        return kept or self.step % self.how.check_every == 0 or self._ends_line()
-
-    def _is_sound(self) -> bool:
-        if not self.stepper.sound:
+    def _looks_sound(self, stopped: bool) -> bool:
+        """Look at the losses where that is due, and at the weights where a checkpoint may be: none is unsound."""
+        kept = self.step % self.how.checkpoint_every == 0 or self.step == self.total or stopped or self._ends_line()
+        if not kept and self.step % self.how.check_every:
+            return True
+        if not self.stepper.is_sound(weights=kept):
             return False
         self.checked = self.step
         if self.progress is not None:
