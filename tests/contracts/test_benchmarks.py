@@ -75,6 +75,18 @@ def test_the_benchmark_of_many_rows_runs(tmp_path):
     assert [(row["engine"], row["passes"]) for row in rows] == [("one process", "5"), ("dask", "5")]
 
 
+def test_the_benchmark_of_drawing_runs(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "rooms.py", "--quick", "--out", tmp_path / "rooms.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "rooms.csv").open() as handle:
+        rows = [row for row in csv.DictReader(handle) if row["device"] == "cpu"]
+    assert [(row["data"], row["factors"]) for row in rows] == [
+        ("rooms", "grid"), ("rooms", "continuous"), ("sprites", "grid"), ("sprites", "continuous"),
+    ]  # fmt: skip
+    assert all(int(row["largest_difference"]) == 0 for row in rows)
+
+
 def test_the_benchmark_of_decoders_runs_and_agrees_with_its_peer(tmp_path):
     pytest.importorskip("torch")
     command = [sys.executable, BENCHMARKS / "decoder.py", "--quick", "--out", tmp_path / "decoder.csv"]

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from congruence import __version__
-from congruence.cli import translate
+from congruence.cli import data, translate
 from congruence.cli.compare import compare
 from congruence.cli.decoder import decoder
 from congruence.cli.demo import demo
@@ -37,6 +37,7 @@ app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
 app.command()(train)
 app.command()(decoder)
+app.add_typer(data.app, name="data")
 app.command()(reproduce)
 app.command()(demo)
 

@@ -58,12 +58,12 @@ FILES = {
     ),
 }
 _PLACE = f"and put it into the folder {{}} of the one that {VARIABLE} names; {{}}"
-_TWIN = "the twin '{}' needs no download"
+_TWIN, _OTHER = "its twin '{}' needs no download", "'rooms', which is drawn here, needs no download"
 HOW = {
     "shapes3d": f"Get 3dshapes.h5 {_PLACE.format('shapes3d', _TWIN.format('rooms'))}",
-    "mpi3d": f"Get real3d_complicated_shapes_ordered.npz {_PLACE.format('mpi3d', _TWIN.format('rooms'))}",
-    "falcor3d": f"Get the folder Falcor3D_down128 {_PLACE.format('falcor3d', _TWIN.format('rooms'))}",
-    "isaac3d": f"Get the folder Isaac3D_down128 {_PLACE.format('isaac3d', _TWIN.format('rooms'))}",
+    "mpi3d": f"Get real3d_complicated_shapes_ordered.npz {_PLACE.format('mpi3d', _OTHER)}",
+    "falcor3d": f"Get the folder Falcor3D_down128 {_PLACE.format('falcor3d', _OTHER)}",
+    "isaac3d": f"Get the folder Isaac3D_down128 {_PLACE.format('isaac3d', _OTHER)}",
     "dsprites": f"Get {FILES['dsprites'][0][0]} {_PLACE.format('dsprites', _TWIN.format('sprites'))}",
     "mnist": MNIST_HOW,
 }

@@ -9,7 +9,8 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.data.grids import Grid
 from congruence.data.images import FactorImages, import_torch
-from congruence.data.room_scene import hue_colours, surface_weights
+from congruence.data.in_parts import in_parts
+from congruence.data.room_scene import SHAPES, hue_colours, mean_weights, rays_step, surface_weights
 from congruence.data.twins import Twin
 
 GRID = Grid(  # of Shapes3D and of rooms
@@ -63,13 +64,16 @@ def draw_rooms(values: Float, side: int = 64, device: str = "cpu") -> Any:
     index = torch.as_tensor(which, device=device)
     images = torch.empty((len(values), 3, side, side), dtype=torch.uint8, device=device)
     step = max(1, (PICTURES_ON_CPU if device == "cpu" else PICTURES) // (3 * side * side))
-    for start in range(0, len(values), step):
-        part = slice(start, start + step)
-        weights = surface_weights(places[which[part]], side, device) if shared is None else shared[index[part]]
+    step = step if shared is not None else min(step, rays_step(side, device))
+
+    def colour(part: slice) -> None:
+        weights = mean_weights(places[which[part]], side, device) if shared is None else shared[index[part]]
         picture = weights[:, 0, None] * paint[part, 0]
         for surface in (1, 2):
             picture += weights[:, surface, None] * paint[part, surface]
         images[part] = (picture * 255 + 0.5).to(torch.uint8)
+
+    in_parts(colour, len(values), step, device)
     return images
 
 
@@ -90,4 +94,5 @@ ROOMS = Twin(
     channels=3,
     note="a twin of Shapes3D (Burgess and Kim 2018), drawn by this package; not the original",
     draw=draw_rooms,
+    words=SHAPES,
 )

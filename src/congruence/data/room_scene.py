@@ -17,6 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.data.images import import_torch
+from congruence.data.in_parts import in_parts
 
 SHAPES = ("cube", "cylinder", "sphere", "capsule")
 FLOOR, WALL, OBJECT = 0, 1, 2  # surfaces, in the order of the weights
@@ -54,15 +55,22 @@ def surface_weights(places: Float, side: int, device: str) -> Any:
     """
     torch = import_torch("drawing rooms")
     weights = torch.empty((len(places), 3, side, side), dtype=torch.float32, device=device)
-    step = max(1, (RAYS_ON_CPU if device == "cpu" else RAYS) // side**2)
-    for start in range(0, len(places), step):
-        part = slice(start, start + step)
-        weights[part] = _mean_weights(torch, places[part], side, device)
+
+    def cast(part: slice) -> None:
+        weights[part] = mean_weights(places[part], side, device)
+
+    in_parts(cast, len(places), rays_step(side, device), device)
     return weights
 
 
-def _mean_weights(torch: Any, places: Float, side: int, device: str) -> Any:
-    """The mean over the rays of each pixel, added one by one in a fixed order."""
+def rays_step(side: int, device: str) -> int:
+    """How many pictures are cast at a time."""
+    return max(1, (RAYS_ON_CPU if device == "cpu" else RAYS) // side**2)
+
+
+def mean_weights(places: Float, side: int, device: str) -> Any:
+    """The same as `surface_weights`, all at once: the mean over the rays of each pixel, added in a fixed order."""
+    torch = import_torch("drawing rooms")
     total = torch.zeros((len(places), 3, side * side), dtype=torch.float32, device=device)
     for row in range(SAMPLES):
         for column in range(SAMPLES):
@@ -83,10 +91,10 @@ def cast_rays(places: Float, side: int, device: str, within: tuple[float, float]
         return torch.as_tensor(np.ascontiguousarray(x, np.float32), device=device)
 
     turn = np.radians(places[:, 0]) + CORNER
-    along, across = np.cos(turn)[:, None], np.sin(turn)[:, None]
-    forward, right, up = _camera_rays(side, within)
-    eye = tensor(-DISTANCE * along), tensor(-DISTANCE * across), HEIGHT
-    ray = tensor(forward * along + right * across), tensor(forward * across - right * along), tensor(up)[None]
+    along, across = tensor(np.cos(turn)[:, None]), tensor(np.sin(turn)[:, None])
+    forward, right, up = (tensor(part[None]) for part in _camera_rays(side, within))
+    eye = -DISTANCE * along, -DISTANCE * across, HEIGHT
+    ray = forward * along + right * across, forward * across - right * along, up
     shade, surface, far = _room(torch, eye, ray)
     scale = tensor(places[:, 1:2])
     for number, name in enumerate(SHAPES):

@@ -1,20 +1,23 @@
 """`sprites`: one white shape on black that turns, grows and moves; a twin of dSprites that is drawn on the spot.
 
-Every shape is given by how far a point is from its edge, negative inside. A pixel whose middle is half a pixel inside is
-white and outside black; between that its grey follows the distance, which is the covered area where the edge is straight.
- Lengths are in 64ths of the frame: one step of x or y is one pixel of a picture of 64.
+Every shape is given by how far a point is from its edge, negative inside. A quarter of a pixel whose middle is as far
+inside as it is wide is white, one as far outside is black, and in between its grey follows the distance; a pixel is the
+mean of its four quarters. That is the covered area where an edge is straight, and a little more at a corner. Lengths
+are in 64ths of the frame: one step of x or y is one pixel of a picture of 64.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float
+from congruence.arrays import Array, Float
 from congruence.data.grids import Grid
 from congruence.data.images import FactorImages, import_torch
+from congruence.data.in_parts import in_parts
 from congruence.data.twins import Twin
 
 GRID = Grid(  # of dSprites, without its one colour, and of sprites
@@ -24,11 +27,12 @@ GRID = Grid(  # of dSprites, without its one colour, and of sprites
 )
 SHAPES = ("square", "ellipse", "heart")
 FRAME = 64.0
-SQUARE = 22.0  # side at scale 1
+SQUARE = 21.0  # side at scale 1
 ELLIPSE = (15.0, 8.0)  # half axes
-HEART = 17.0  # side of the square that carries two half discs
+HEART = 16.0  # side of the square that carries two half discs
 LOWERED = 0.1 * HEART  # of the middle of that square below the point that a heart turns about
 FIRST, LAST = 16.5, 47.5  # middle of a sprite in 64ths of the frame: no sprite is ever cut off
+SAMPLES = 2  # per pixel, along each side
 PIXELS, PIXELS_ON_CPU = 2**25, 2**19  # at a time
 
 
@@ -73,26 +77,39 @@ def draw_sprites(values: Float, side: int = 64, device: str = "cpu") -> Any:
     step = max(1, (PIXELS_ON_CPU if device == "cpu" else PIXELS) // side**2)
     for number, name in enumerate(SHAPES):
         rows = np.flatnonzero(values[:, 0].astype(int) == number)
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            covered = _covered(torch, name, values[part], side, device)
-            images[torch.as_tensor(part, device=device), 0] = (covered * 255 + 0.5).to(torch.uint8)
+        in_parts(partial(_fill, torch, images, values, rows, name), len(rows), step, device)
     return images
+
+
+def _fill(torch: Any, images: Any, values: Float, rows: Array, name: str, part: slice) -> None:
+    """Draw some of the rows that show one shape."""
+    side, device = images.shape[-1], str(images.device)
+    covered = _covered(torch, name, values[rows[part]], side, device)
+    images[torch.as_tensor(rows[part], device=device), 0] = (covered * 255 + 0.5).to(torch.uint8)
 
 
 def _covered(torch: Any, name: str, values: Float, side: int, device: str) -> Any:
     """The share of every pixel that sprites of one shape cover, (m, side, side)."""
+    total = torch.zeros((len(values), side, side), dtype=torch.float32, device=device)
+    for row in range(SAMPLES):
+        for column in range(SAMPLES):
+            total += _near(torch, name, values, side, device, ((column + 0.5) / SAMPLES, (row + 0.5) / SAMPLES))
+    return total / SAMPLES**2
+
+
+def _near(torch: Any, name: str, values: Float, side: int, device: str, within: tuple[float, float]) -> Any:
+    """The same of a part of every pixel, whose middle is at `within` from the left and from the top."""
 
     def tensor(x: Any) -> Any:
         return torch.as_tensor(np.ascontiguousarray(x, np.float32), device=device)
 
     scale, turn = values[:, 1, None, None], np.radians(values[:, 2, None, None])
-    middles = (np.arange(side) + 0.5) * FRAME / side
-    right = tensor(middles[None, None]) - tensor(values[:, 3, None, None] * FRAME)  # (m, 1, side)
-    up = tensor(values[:, 4, None, None] * FRAME) - tensor(middles[None, :, None])  # (m, side, 1)
+    columns, rows = ((np.arange(side) + place) * FRAME / side for place in within)
+    right = tensor(columns[None, None]) - tensor(values[:, 3, None, None] * FRAME)  # (m, 1, side)
+    up = tensor(values[:, 4, None, None] * FRAME) - tensor(rows[None, :, None])  # (m, side, 1)
     cosine, sine, scale = tensor(np.cos(turn) / scale), tensor(np.sin(turn) / scale), tensor(scale)
     x, y = right * cosine + up * sine, up * cosine - right * sine  # as the sprite sees it, upright and at scale 1
-    return (0.5 - _DISTANCES[name](torch, x, y) * scale * (side / FRAME)).clamp(0, 1)
+    return (0.5 - _DISTANCES[name](torch, x, y) * scale * (SAMPLES * side / FRAME)).clamp(0, 1)
 
 
 def _to_square(torch: Any, x: Any, y: Any, side: float = SQUARE) -> Any:
@@ -130,4 +147,5 @@ SPRITES = Twin(
     channels=1,
     note="a twin of dSprites (Matthey et al. 2017), drawn by this package; not the original",
     draw=draw_sprites,
+    words=SHAPES,
 )

@@ -24,6 +24,7 @@ class Twin:
     channels: int
     note: str
     draw: Callable[[Float, int, str], Any]  # values (n, k), side, device -> uint8 (n, channels, side, side)
+    words: tuple[str, ...] = ()  # what the levels of the one categorical factor show
 
     @property
     def value_kinds(self) -> tuple[str, ...]:
