@@ -1,4 +1,4 @@
-"""Autoencoders of images: the plain one, and one whose codes are few and not negative."""
+"""Autoencoders of images: the plain one, and one whose codes are small and not negative."""
 
 from __future__ import annotations
 
