@@ -95,3 +95,17 @@ def test_the_benchmark_of_decoders_runs_and_agrees_with_its_peer(tmp_path):
         rows = list(csv.DictReader(handle))
     assert [row["points"] for row in rows] == ["60"] * 3
     assert all(float(row["largest_difference"]) < 1e-5 for row in rows)
+
+
+def test_the_benchmark_of_training_runs_and_both_loops_learn_alike(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "training.py", "--quick", "--out", tmp_path / "training.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "training.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["what"], row["precision"]) for row in rows] == [
+        ("step", "float32"),
+        ("step", "bfloat16"),
+        ("curves", "bfloat16"),
+    ]
+    assert rows[2]["agree"] == "True"
