@@ -17,6 +17,15 @@ HUES = {"floor_hue": scene.FLOOR, "wall_hue": scene.WALL, "object_hue": scene.OB
 BASE = [1, 6, 4, 5, 0, 8]
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Rays are cast here without the pool that drawing has; more threads would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def drawn(*levels):
     return draw_rooms(ROOMS.values(np.array(levels))).numpy()
 

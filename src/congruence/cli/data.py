@@ -113,7 +113,7 @@ def make(
     factors (n, k), factor_names and kinds. The table of factors is what
     'congruence evaluate' takes beside your codes. Example:
 
-        congruence data make rooms --n 10000 --out rooms.npz --factors factors.parquet
+        congruence data make rooms --n 10000 --out rooms.npz --factors rooms.csv
     """
     from congruence.data.registry import load_images
     from congruence.tables import Table, check_table_path, write_table
