@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 
 from congruence.errors import CongruenceWarning, InputError, TableError
 from congruence.runs import list_runs, open_run, read_arrays, start_run, write_arrays
+from congruence.tables import read_table
 
 CONFIG = {"leak": 0.3, "widths": [8, 4], "data": "digits"}
 
@@ -165,3 +166,14 @@ def test_arrays_keep_a_text_about_them(tmp_path):
     arrays, about = read_arrays(tmp_path / "a.safetensors")
     assert arrays["x"].tolist() == [1, 1]
     assert json.loads(about) == {"step": 3}
+
+
+def test_the_folder_of_a_training_is_read_as_a_table_of_its_codes(tmp_path, rng):
+    run = start_run(tmp_path / "ae-0", {"model": "ae"})
+    codes = rng.normal(size=(5, 3))
+    run.write_latents(codes, {"shape": np.arange(5)})
+    table = read_table(tmp_path / "ae-0")
+    assert table.name == "ae-0"
+    assert_array_equal(table.values, codes)
+    with pytest.raises(TableError, match="unknown suffix"):
+        read_table(tmp_path)

@@ -29,9 +29,10 @@ from congruence.errors import CongruenceWarning, InputError
 from congruence.files import check_writable, replacing, system_reason, write_text
 from congruence.results import json_text
 from congruence.tables import Table, read_table, write_table
+from congruence.tables.read import CODES
 
 CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl"
-WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", "latents.parquet", "checkpoint.safetensors"
+WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
 EXAMPLES = "examples.safetensors"
 KIND, VERSION = "congruence run", 1
 LARGEST = 16 * 2**20  # bytes of a JSON file that are read

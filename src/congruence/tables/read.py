@@ -32,6 +32,7 @@ READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".pth": read_pt,
 }
 SUFFIXES = tuple(READERS)
+CODES = "latents.parquet"  # of the folder of a training, as `congruence.runs` writes it
 
 
 def read_table(
@@ -53,7 +54,8 @@ def read_table(
     Parameters
     ----------
     path : str or Path
-        A file, or a folder for .zarr. The suffix tells the format; `SUFFIXES` lists those that are known.
+        A file, or a folder for .zarr. The suffix tells the format; `SUFFIXES` lists those that are known. Of the
+        folder of a training (`congruence.runs`) it is the codes that are read.
     id : str, optional
         The column (or one-dimensional array) that holds the ids. Without it, the column that `write_table`
         recorded, one called ``id``, ``row_id`` or ``Metadata_id``, a pandas index of names, the array
@@ -78,6 +80,9 @@ def read_table(
     """
     path = Path(path)
     suffix = suffix_of(path)
+    if suffix not in READERS and (path / CODES).is_file():
+        name = path.name if name is None else name
+        return read_table(path / CODES, id=id, features=features, metadata=metadata, key=key, name=name)
     if suffix not in READERS:
         raise TableError(f"{path} has an unknown suffix {suffix!r}; known are {', '.join(SUFFIXES)}")
     check_readable(path, folder=suffix == ".zarr")
