@@ -1,0 +1,1 @@
+"""Does a representation help downstream, across batches never seen?"""
