@@ -49,7 +49,7 @@ MOST_ROWS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Screen:
+class SimulatedScreen:
     """Embeddings of wells with what was done to each, and the factors they were made from."""
 
     x: Array  # (n, d) float32
@@ -85,7 +85,7 @@ def simulate_screen(
     *,
     share: float = SHARE,
     examined: int = 64,
-) -> Screen:
+) -> SimulatedScreen:
     """Simulate a screen by the laws of this module.
 
     The same seed gives the same wells, factors and rotations whatever the dial, so that screens of several dials differ
@@ -125,7 +125,7 @@ def simulate_screen(
     _add_noise(x, rng)
     words = np.array([*guides, CONTROL])  # the last is that of -1
     genes = np.array([name.rsplit("_guide_", 1)[0] for name in words])
-    return Screen(
+    return SimulatedScreen(
         x=x,
         gene=genes[guide],
         guide=words[guide],
