@@ -1,1 +1,5 @@
-"""Does a representation help downstream, across batches never seen?"""
+"""Does it generalise to batches it has never seen? Embeddings judged by classifiers on batches held out."""
+
+from congruence.deconfound.suite import deconfound as deconfound
+
+__all__ = ["deconfound"]

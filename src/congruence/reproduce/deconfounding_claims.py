@@ -258,8 +258,8 @@ def _concentration(found: Findings) -> NumberTable:
         rows.append((LABELS[name], *TABLES_4_AND_7[name], *(str(interval_of(folds)) for folds in ours)))
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "
-        "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and ours "
-        "need not be the same."
+        "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and "
+        "ours need not be the same."
     )
     return NumberTable("Concentration (Tables 4 and 7)", head, tuple(rows), note)
 

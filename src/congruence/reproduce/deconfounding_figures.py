@@ -52,8 +52,8 @@ def draw_dial(found: Findings) -> Figure:
     caption = (
         "The theory's prediction on a screen whose truth is known. Left: what ICA gains over the base, over whitening "
         "and over a random rotation as the mixing moves away from an isometry; bars are 95 % intervals over folds. "
-        "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial stands the mean "
-        "bi-Lipschitz constant of the mixing, which is 1 for an isometry."
+        "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial stands the "
+        "mean bi-Lipschitz constant of the mixing, which is 1 for an isometry."
     )
     return Figure("gain-by-dial", caption, svg)
 
