@@ -79,6 +79,17 @@ def test_no_distance_is_changed_by_more_than_the_bound(dial, rng):
     assert ratio.max() / ratio.min() > 1 + dial / 2  # and it is no isometry
 
 
+def test_constants_are_those_of_the_map(rng):
+    mixing = draw_mixing(24, 0.5, 1)
+    z, step = rng.normal(size=(3, 24)), 0.02
+    for row, constant in zip(z, mixing.constants(z), strict=True):
+        ahead, behind = (mixing(row + sign * step * np.eye(24)) for sign in (1, -1))
+        stretches = np.linalg.svd((ahead - behind) / (2 * step), compute_uv=False)
+        assert_allclose(constant, max(stretches[0], 1 / stretches[-1]), rtol=2e-3)
+    assert mixing.constants(z).max() < mixing.bound
+    assert_allclose(draw_mixing(24, 0.0, 1).constants(z), 1, rtol=1e-12)
+
+
 def test_screens_of_several_dials_differ_in_the_dial_alone():
     one, two = (simulate_screen(2000, 24, 10, dial, 5, share=0.02) for dial in (0.0, 0.5))
     assert_array_equal(one.biology, two.biology)

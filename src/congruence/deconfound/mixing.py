@@ -44,6 +44,22 @@ class Mixing:
             z = z + np.float32(self.dial) * (field @ outward.T)
         return z
 
+    def constants(self, z: Array) -> Float:
+        """Local bi-Lipschitz constants at rows of factors (n, d): max(s_max, 1 / s_min) of the Jacobian, (n,).
+
+        1 is an isometry; lower is nearer to one. The rotation changes none of them.
+        """
+        return np.array([_constant(np.linalg.svd(self._jacobian(row), compute_uv=False)) for row in z])
+
+    def _jacobian(self, z: Array) -> Float:
+        """The Jacobian before the rotation, (d, d): a product of I - dial * A diag(sin(B z)) B over the layers."""
+        z, jacobian = z.astype(np.float64), np.eye(len(z))
+        for outward, inward in zip(self.outward.astype(np.float64), self.inward.astype(np.float64), strict=True):
+            seen = inward @ z
+            jacobian -= self.dial * (outward * np.sin(seen)) @ (inward @ jacobian)
+            z = z + self.dial * outward @ np.cos(seen)
+        return jacobian
+
     @property
     def bound(self) -> float:
         """What the bi-Lipschitz constant cannot exceed anywhere: (1 - dial)^-L; infinite from dial 1 on."""
@@ -69,6 +85,11 @@ def draw_mixing(d: int, dial: float, seed: int, *, layers: int = LAYERS) -> Mixi
     rng = np.random.default_rng([seed, 11])
     rotations = np.stack([_rotation(d, rng) for _ in range(2 * layers + 1)]).astype(np.float32)
     return Mixing(rotations[0], rotations[1 : layers + 1], rotations[layers + 1 :], float(dial))
+
+
+def _constant(stretches: Float) -> float:
+    most, least = float(stretches[0]), float(stretches[-1])
+    return max(most, 1 / least if least > 0 else math.inf)
 
 
 def _rotation(d: int, rng: np.random.Generator) -> Float:

@@ -20,8 +20,8 @@ DIALS = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5]
 # `dial` is that of the tables and one of `dials`; `guides` of a gene are judged in the tables, one along the dial.
 # `controls` is how many control rows trees may see: RxRx3-core has 25,312 in its gene experiments.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
-    "smoke": {"n": 2000, "d": 24, "plates": 20, "share": 0.03, "controls": None, "dial": 0.1, "dials": [0.1, 1.5]}
-    | {"guides": 1, "folds": 3, "rounds": 20, "rotations": 1, "shares": [0.25]},
+    "smoke": {"n": 1200, "d": 24, "plates": 15, "share": 0.03, "controls": None, "dial": 0.1, "dials": [0.1, 1.5]}
+    | {"guides": 1, "folds": 3, "rounds": 10, "rotations": 1, "shares": [0.25]},
     "small": {"n": 10_000, "d": 48, "plates": 60, "share": 0.02, "controls": None, "dial": 0.2, "dials": DIALS}
     | {"guides": 6, "folds": 5, "rounds": 100, "rotations": 3, "shares": [0.1, 0.25, 0.5]},
     "paper": {"n": 222_000, "d": 384, "plates": 180, "share": SHARE, "controls": 25_000, "dial": 0.2, "dials": DIALS}

@@ -265,7 +265,7 @@ def _concentration(found: Findings) -> NumberTable:
 
 
 def _dial_table(found: Findings) -> NumberTable:
-    head = ("dial", "constant, mean", "constant, largest", *(f"match, {LABELS[name]}" for name in CONDITIONS))
+    head = ("dial", "constant, median", "constant, largest", *(f"match, {LABELS[name]}" for name in CONDITIONS))
     head += (
         "technical share, ICA",
         *(f"AUROC, {LABELS[name]}" for name in CONDITIONS),
@@ -275,7 +275,7 @@ def _dial_table(found: Findings) -> NumberTable:
     )
     rows = []
     for one in found.curve:
-        cells: list[Cell] = [f"{one.dial:g}", float(one.constants.mean()), float(one.constants.max())]
+        cells: list[Cell] = [f"{one.dial:g}", float(np.median(one.constants)), float(one.constants.max())]
         cells += [float(one.match[name].mean()) for name in CONDITIONS]
         cells.append(float(one.taint["ica"].mean()))
         cells += [f"{np.mean(one.by_fold(one.auroc[name])):.3f}" for name in CONDITIONS]

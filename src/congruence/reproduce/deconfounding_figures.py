@@ -21,7 +21,7 @@ def draw_dial(found: Findings) -> Figure:
     """Draw the gain of ICA, and how well axes match the true biology, against the dial."""
     at = np.arange(len(found.curve))
     gains = {name: [interval_of(one.ahead("ica", name)) for one in found.curve] for name in GAINS}
-    ticks = [f"{one.dial:g}\n{_short(float(one.constants.mean()))}" for one in found.curve]
+    ticks = [f"{one.dial:g}\n{_short(float(np.median(one.constants)))}" for one in found.curve]
 
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
@@ -38,7 +38,7 @@ def draw_dial(found: Findings) -> Figure:
         right.set(ylabel="match with the true biology", ylim=(0, 1.02))
         for axes in (left, right):
             axes.set_xticks(at, ticks)
-            axes.set_xlabel("dial, and mean constant of the mixing")
+            axes.set_xlabel("dial, and median constant of the mixing")
             axes.grid(axis="y")
             axes.legend(loc="upper right")
 
@@ -53,13 +53,13 @@ def draw_dial(found: Findings) -> Figure:
         "The theory's prediction on a screen whose truth is known. Left: what ICA gains over the base, over whitening "
         "and over a random rotation as the mixing moves away from an isometry; bars are 95 % intervals over folds. "
         "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial stands the "
-        "mean bi-Lipschitz constant of the mixing, which is 1 for an isometry."
+        "median bi-Lipschitz constant of the mixing, which is 1 for an isometry."
     )
     return Figure("gain-by-dial", caption, svg)
 
 
 def _short(constant: float) -> str:
-    return "Λ " + number(constant, 2)
+    return "Λ " + (f"{constant:.0f}" if constant >= 10 else number(constant, 2))
 
 
 def draw_genes(found: Findings) -> Figure:

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.stretch import bilipschitz
 from congruence.deconfound.conditions import condition_named
-from congruence.deconfound.mixing import Mixing
 from congruence.deconfound.screen import CONTROL, SimulatedScreen
 from congruence.deconfound.suite import deconfound
 from congruence.reproduce.parts import Parts
@@ -96,7 +94,7 @@ class Measured:
         return {
             "dial": self.dial,
             "bound": self.bound,
-            "constant": {"mean": float(self.constants.mean()), "max": float(self.constants.max())},
+            "constant": {"median": float(np.median(self.constants)), "max": float(self.constants.max())},
             "guides": list(self.guides),
             "auroc": {name: values.tolist() for name, values in self.auroc.items()},
             "sparsity": {name: values.tolist() for name, values in self.sparsity.items()},
@@ -105,27 +103,6 @@ class Measured:
             "match": {name: values.tolist() for name, values in self.match.items()},
             "taint": {name: values.tolist() for name, values in self.taint.items()},
         }
-
-
-def measure_constants(screen: SimulatedScreen) -> Float:
-    """Local bi-Lipschitz constants of the screen's mixing, at the rows it kept; 1 is an isometry."""
-    return bilipschitz(torch_mixing(screen.mixing), screen.factors.astype(np.float64), device="cpu").constants
-
-
-def torch_mixing(mixing: Mixing) -> Callable[[Any], Any]:
-    """The same map as a function of tensors, which can be differentiated."""
-    import torch
-
-    rotation, outward, inward = (
-        torch.tensor(part, dtype=torch.float64) for part in (mixing.rotation, mixing.outward, mixing.inward)
-    )
-
-    def decode(z: Any) -> Any:
-        for out, into in zip(outward, inward, strict=True):
-            z = z + mixing.dial * torch.cos(z @ into.T) @ out.T
-        return z @ rotation.T
-
-    return decode
 
 
 def measure_axes(screen: SimulatedScreen, seed: int, device: str) -> Arrays:
@@ -212,7 +189,6 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
         parts=parts,
     )
     axes = parts.get("axes", lambda: measure_axes(screen, task.seed, task.device))
-    constants = parts.get("constants", lambda: {"constants": measure_constants(screen)})["constants"]
 
     def of(key: Callable[[Any], Float]) -> dict[str, Float]:
         """By condition, a value for each guide and fold, (E, F)."""
@@ -226,7 +202,7 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
     return Measured(
         dial=screen.mixing.dial,
         bound=screen.mixing.bound,
-        constants=constants,
+        constants=screen.mixing.constants(screen.factors),
         guides=tuple(guide for one in outcome.targets for guide in one.guides),
         auroc=of(lambda score: score.auroc),
         sparsity=of(lambda score: score.sparsity),
