@@ -87,7 +87,7 @@ def draw_mixing(d: int, dial: float, seed: int, *, layers: int = LAYERS) -> Mixi
     return Mixing(rotations[0], rotations[1 : layers + 1], rotations[layers + 1 :], float(dial))
 
 
-def _constant(stretches: Float) -> float:
+def _constant(stretches: Array) -> float:
     most, least = float(stretches[0]), float(stretches[-1])
     return max(most, 1 / least if least > 0 else math.inf)
 

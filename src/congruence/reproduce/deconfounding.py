@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from congruence.deconfound.screen import SHARE, simulate_screen
-from congruence.reproduce.deconfounding_claims import PAPER, TERMS, Findings, claims_of, tables_of
+from congruence.reproduce.deconfounding_claims import claims_of
 from congruence.reproduce.deconfounding_figures import draw_dial, draw_genes
 from congruence.reproduce.deconfounding_screen import Measured, Prefixed, Task, interval_of, measure_screen
+from congruence.reproduce.deconfounding_tables import PAPER, TERMS, Findings, tables_of
 from congruence.reproduce.recipe import Claim, Job, Outcome
 
 EDITION = 1

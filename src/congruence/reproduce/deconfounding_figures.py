@@ -9,8 +9,8 @@ import numpy as np
 from congruence.deconfound.screen import GENES
 from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.words import number
-from congruence.reproduce.deconfounding_claims import LABELS, TABLE_3, Findings
 from congruence.reproduce.deconfounding_screen import CONDITIONS, interval_of
+from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings
 from congruence.reproduce.recipe import Figure
 
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}

@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.deconfound.conditions import condition_named
+from congruence.deconfound.outcome import Score
 from congruence.deconfound.screen import CONTROL, SimulatedScreen
 from congruence.deconfound.suite import deconfound
 from congruence.reproduce.parts import Parts
@@ -80,7 +82,7 @@ class Measured:
     def by_fold(self, values: Float) -> Float:
         """The mean of values (E, F) in each fold, (F,): guides of a gene averaged first, so that genes count alike."""
         genes = dict.fromkeys(gene_of(guide) for guide in self.guides)
-        return np.nanmean([np.nanmean(values[self._rows(gene)], axis=0) for gene in genes], axis=0)
+        return np.asarray(np.nanmean([np.nanmean(values[self._rows(gene)], axis=0) for gene in genes], axis=0))
 
     def ahead(self, condition: str, reference: str) -> Float:
         """By how much AUROC is higher in one condition than in another, in each fold, (F,)."""
@@ -125,9 +127,8 @@ def measure_axes(screen: SimulatedScreen, seed: int, device: str) -> Arrays:
 
 
 def _standard(x: Array) -> Float:
-    x = x.astype(np.float64)
-    x -= x.mean(0)
-    return x / x.std(0)
+    centred: Float = x.astype(np.float64) - x.mean(0, dtype=np.float64)
+    return np.asarray(centred / centred.std(0))
 
 
 @dataclass(frozen=True)
@@ -190,15 +191,15 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
     )
     axes = parts.get("axes", lambda: measure_axes(screen, task.seed, task.device))
 
-    def of(key: Callable[[Any], Float]) -> dict[str, Float]:
+    def of(key: Callable[[Score], Float]) -> dict[str, Float]:
         """By condition, a value for each guide and fold, (E, F)."""
         return {
             name: np.concatenate([key(one.scores[name]).reshape(len(one.guides), -1) for one in outcome.targets])
             for name in CONDITIONS
         }
 
-    tops = [of(lambda score, i=i: score.concentration[i].top) for i in range(len(task.shares))]
-    rests = [of(lambda score, i=i: score.concentration[i].rest) for i in range(len(task.shares))]
+    shown = [of(partial(_concentration, part, i)) for part in ("top", "rest") for i in range(len(task.shares))]
+    top, rest = shown[: len(task.shares)], shown[len(task.shares) :]
     return Measured(
         dial=screen.mixing.dial,
         bound=screen.mixing.bound,
@@ -206,11 +207,15 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
         guides=tuple(guide for one in outcome.targets for guide in one.guides),
         auroc=of(lambda score: score.auroc),
         sparsity=of(lambda score: score.sparsity),
-        top={name: np.array([one[name] for one in tops]) for name in CONDITIONS},
-        rest={name: np.array([one[name] for one in rests]) for name in CONDITIONS},
+        top={name: np.array([one[name] for one in top]) for name in CONDITIONS},
+        rest={name: np.array([one[name] for one in rest]) for name in CONDITIONS},
         match={name: axes[f"match.{name}"] for name in CONDITIONS},
         taint={name: axes[f"taint.{name}"] for name in CONDITIONS},
     )
+
+
+def _concentration(part: str, share: int, score: Score) -> Float:
+    return np.asarray(getattr(score.concentration[share], part))
 
 
 def cores() -> int:
