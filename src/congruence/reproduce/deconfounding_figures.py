@@ -40,7 +40,7 @@ def draw_dial(found: Findings) -> Figure:
             axes.set_xticks(at, ticks)
             axes.set_xlabel("dial, and median constant of the mixing")
             axes.grid(axis="y")
-            axes.legend(loc="upper right")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=2)  # above: bars may be anywhere inside
 
     first, last = found.curve[0], found.curve[-1]
     label = (
@@ -48,7 +48,7 @@ def draw_dial(found: Findings) -> Figure:
         f"{number(gains['base'][-1].mean)} at dial {last.dial:g}; match of its components with biology from "
         f"{number(float(first.match['ica'].mean()))} to {number(float(last.match['ica'].mean()))}"
     )
-    svg = draw(paint, (940, 400), key="dial", label=label)
+    svg = draw(paint, (940, 430), key="dial", label=label)
     caption = (
         "The theory's prediction on a screen whose truth is known. Left: what ICA gains over the base, over whitening "
         "and over a random rotation as the mixing moves away from an isometry; bars are 95 % intervals over folds. "
@@ -76,7 +76,7 @@ def draw_genes(found: Findings) -> Figure:
                 axes.plot(range(len(genes)), values, marker, color=colour, markersize=8, label=LABELS[name])
         for axes, title in zip(panels, ("the paper: RxRx3-core", "ours: a simulated screen"), strict=True):
             axes.set_title(title, loc="left")
-            axes.set_xticks(range(len(genes)), genes, rotation=30)
+            axes.set_xticks(range(len(genes)), genes, rotation=30, ha="right")
             axes.grid(axis="y")
         panels[0].set_ylabel("AUROC on plates never seen")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
