@@ -16,6 +16,7 @@ from congruence import __version__
 from congruence.cli import translate
 from congruence.cli.compare import compare
 from congruence.cli.decoder import decoder
+from congruence.cli.deconfound import deconfound
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
 from congruence.cli.reproduce import reproduce
@@ -35,6 +36,7 @@ app.command()(resolve)
 app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
 app.command()(decoder)
+app.command()(deconfound)
 app.command()(reproduce)
 app.command()(demo)
 

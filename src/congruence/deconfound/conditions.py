@@ -3,7 +3,8 @@
 A condition has ``fit(x, batch, control)`` and ``transform(x, batch, control)``, with rows x (n, d), the number of the
 batch of each row (n,) and whether it is a control (n,). In the strict mode, `fit` sees no row of a held-out batch. What
 is done batch by batch (`Standardised`, `TypicalVariation`) uses, in `transform`, the controls of the batch itself, held
-out or not: they are measured with every plate, and nothing is learned from them about perturbations.
+out or not. Those controls are then near the origin because they were put there, which trees would learn to see: so they
+are neither trained on nor judged by, and half of the controls of each batch are set apart for it (`BY_BATCH`).
 """
 
 from __future__ import annotations
@@ -197,6 +198,7 @@ class Harmonised:
         return self.moved
 
 
+BY_BATCH = ("standardised", "tvn")  # that need controls of the batch itself
 NAMES = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
 
 

@@ -59,8 +59,8 @@ def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: i
     for number in range(k):
         test, train = place == number, place != number
         if crossing:
-            test &= screen.control | (apart == number)
-            train &= screen.control | (apart != number)
+            test &= ~screen.treated | (apart == number)
+            train &= ~screen.treated | (apart != number)
         held = tuple(map(str, screen.batches[np.unique(screen.batch[place == number])]))
         made.append(Fold(train, test, held))
     return Plan(tuple(made), tuple(notes))
@@ -138,7 +138,7 @@ def _counts(unit: Array, experiments: Sequence[Experiment]) -> Array:
 def _crosses(screen: Screen) -> bool:
     """Whether rows of one batch, controls aside, belong to several groups."""
     assert screen.groups is not None
-    pairs = np.unique(np.column_stack([screen.batch, screen.groups])[~screen.control], axis=0)
+    pairs = np.unique(np.column_stack([screen.batch, screen.groups])[screen.treated], axis=0)
     return bool((np.bincount(pairs[:, 0]) > 1).any())
 
 
@@ -151,7 +151,7 @@ def _whole_groups(screen: Screen) -> Array:
     if screen.groups is None:
         return screen.batch
     of_batch = -1 - np.arange(len(screen.batches))
-    for rows in (screen.control & np.isin(screen.groups, screen.groups[~screen.control]), ~screen.control):
+    for rows in (~screen.treated & np.isin(screen.groups, screen.groups[screen.treated]), screen.treated):
         of_batch[screen.batch[rows]] = screen.groups[rows]
     unit: Array = np.unique(of_batch, return_inverse=True)[1].reshape(-1)[screen.batch]
     return unit
@@ -164,5 +164,5 @@ def _group_places(screen: Screen, experiments: Sequence[Experiment], folds: int,
     few = [one.target for one, column in zip(experiments, counts.T, strict=True) if (column > 0).sum() < 2]
     if len(few) == len(experiments):
         raise InputError(f"no target has more than one group ({listing(few)}), so groups cannot be held out besides")
-    sizes = np.bincount(screen.groups[~screen.control], minlength=len(counts))
+    sizes = np.bincount(screen.groups[screen.treated], minlength=len(counts))
     return spread(counts, sizes, folds, np.random.default_rng([seed, 2]))[screen.groups]

@@ -56,9 +56,9 @@ class Work:
 def embed(screen: Screen, condition: Condition, rows: Array) -> Array:
     """Fit on `rows` (n,) of bool and nothing else, and transform all rows, (n, d) to (n, k)."""
     everything = bool(rows.all())
-    x, batch, control = screen.x, screen.batch, screen.control
-    condition.fit(*((x, batch, control) if everything else (x[rows], batch[rows], control[rows])))
-    return condition.transform(x, batch, control)
+    x, batch, known = screen.x, screen.batch, screen.reference
+    condition.fit(*((x, batch, known) if everything else (x[rows], batch[rows], known[rows])))
+    return condition.transform(x, batch, known)
 
 
 def judge(
@@ -125,7 +125,7 @@ def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float,
     """Replicates among held-out batches; cosines are taken from the mean control that was trained on."""
     if not work.retrieval:
         return float("nan"), float("nan")
-    rows = fold.test & ~screen.control & screen.fitted_on
+    rows = fold.test & screen.treated & screen.fitted_on
     known = fold.train & screen.fitted_on
     origin = z[known & screen.control if (known & screen.control).any() else known].mean(0)
     return retrieve_replicates(z[rows] - origin, screen.perturbation[rows], screen.batch[rows], work.seed)

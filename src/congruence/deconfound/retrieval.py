@@ -17,7 +17,7 @@ def retrieve_replicates(x: Array, perturbation: Array, batch: Array, seed: int =
     For each row, the rows of all other batches are ranked by cosine similarity; those of its own batch are left out, as
     they are alike for reasons that have nothing to do with what was done. From 0 to 1, higher is better; unchanged by
     rotations and by one scale, not by shifts. Rows without a replicate on another batch are no queries. At most 2,000
-    queries and 20,000 rows, drawn at random. NaN where no row has a replicate.
+    queries and 20,000 rows, drawn at random. NaN where no row has a replicate, or all rows are replicates.
     """
     rng = np.random.default_rng([seed, 41])
     rows = np.sort(rng.permutation(len(x))[:MOST_CANDIDATES])
@@ -32,7 +32,7 @@ def retrieve_replicates(x: Array, perturbation: Array, batch: Array, seed: int =
     replicates = (pairs.sum(1, keepdims=True) - pairs)[label, place]
     others = len(rows) - np.bincount(place, minlength=pairs.shape[1])[place]
     asked = np.flatnonzero(replicates > 0)
-    if not len(asked):
+    if not len(asked) or len(pairs) < 2:  # of one perturbation, every row is a replicate
         return float("nan"), float("nan")
     asked = np.sort(rng.permutation(asked)[:MOST_QUERIES])
     found = []

@@ -22,11 +22,17 @@ class Screen:
     perturbation: Array  # (n,)
     batch: Array  # (n,) numbers of batches
     batches: Array  # names of batches
-    control: Array  # (n,) of bool
+    control: Array  # (n,) of bool: controls that are trained on and judged by
+    reference: Array  # (n,) of bool: controls that conditions may know as such
     guides: Array | None = None  # (n,)
     groups: Array | None = None  # (n,) numbers of groups that may not be split
     images: Array | None = None  # (n,) numbers of what rows are parts of
     chosen: Array | None = None  # (n,) of bool: one row of each image, which everything is fitted on
+
+    @property
+    def treated(self) -> Array:
+        """Which rows are no controls, (n,) of bool."""
+        return ~(self.control | self.reference)
 
     @property
     def fitted_on(self) -> Array:
@@ -44,9 +50,21 @@ class Experiment:
 
 
 def screen_of(
-    x: Any, perturbation: Any, batch: Any, control: Any, guides: Any, groups: Any, images: Any, seed: int
+    x: Any,
+    perturbation: Any,
+    batch: Any,
+    control: Any,
+    *,
+    guides: Any = None,
+    groups: Any = None,
+    images: Any = None,
+    set_apart: bool = False,
+    seed: int = 0,
 ) -> Screen:
-    """Check what was given and bring labels into one form; refuse what could not be judged on other batches."""
+    """Check what was given and bring labels into one form; refuse what could not be judged on other batches.
+
+    With `set_apart`, half of the controls of each batch are its reference, and no others are judged or trained on.
+    """
     rows = to_numpy(as_matrix(x, "x"))
     n = len(rows)
     done = _labels(perturbation, n, "perturbation")
@@ -64,6 +82,7 @@ def screen_of(
     if is_control.all():
         raise InputError(f"all {n} rows are controls ({control!r}), so there is nothing to tell from them")
     parts = None if images is None else _numbers(images, n, "images")
+    reference = _half(is_control, where.reshape(-1), parts, seed) if set_apart else is_control
     if parts is not None:
         _check_whole(parts, where, "batch")
         _check_whole(parts, np.unique(done, return_inverse=True)[1].reshape(-1), "perturbation")
@@ -72,7 +91,8 @@ def screen_of(
         done,
         where.reshape(-1),
         batches,
-        is_control,
+        is_control & ~reference if set_apart else is_control,
+        reference,
         None if guides is None else _labels(guides, n, "guides", blank=is_control),
         None if groups is None else _numbers(groups, n, "groups", blank=is_control),
         parts,
@@ -82,7 +102,8 @@ def screen_of(
 
 def experiments_of(screen: Screen, targets: Any) -> tuple[list[Experiment], dict[str, str]]:
     """The tasks of the targets (by default all perturbations), and for targets that have none the reason."""
-    found = {str(name): int(count) for name, count in zip(*_counted(screen), strict=True)}
+    treated = screen.perturbation[screen.treated].astype(str)
+    found = {str(name): int(count) for name, count in zip(*np.unique(treated, return_counts=True), strict=True)}
     if targets is None:
         wanted = list(found)
     else:
@@ -95,7 +116,7 @@ def experiments_of(screen: Screen, targets: Any) -> tuple[list[Experiment], dict
             )
     experiments, reasons = [], {}
     for name in wanted:
-        positive = (screen.perturbation.astype(str) == name) & ~screen.control
+        positive = screen.perturbation.astype(str) == name
         where = np.unique(screen.batch[positive])
         if len(where) < 2:
             reasons[name] = f"all its {found[name]} rows are on one batch ({screen.batches[where[0]]})"
@@ -114,10 +135,6 @@ def _by_guide(screen: Screen, name: str, positive: Array) -> list[Experiment]:
         return [Experiment(name, "", positive)]
     guides = screen.guides.astype(str)
     return [Experiment(name, str(guide), positive & (guides == guide)) for guide in np.unique(guides[positive])]
-
-
-def _counted(screen: Screen) -> tuple[Array, Array]:
-    return np.unique(screen.perturbation[~screen.control].astype(str), return_counts=True)
 
 
 def _labels(given: Any, n: int, name: str, *, blank: Array | None = None) -> Array:
@@ -149,6 +166,17 @@ def _check_whole(parts: Array, codes: Array, name: str) -> None:
         raise InputError(
             f"rows of one image must share their {name}, but row {bad[0]} differs from others of its image"
         )
+
+
+def _half(control: Array, batch: Array, parts: Array | None, seed: int) -> Array:
+    """Half of the controls of each batch, rounded down, (n,) of bool; rows of one image stay together."""
+    unit = np.arange(len(batch)) if parts is None else parts
+    order = np.random.default_rng([seed, 12]).permutation(unit.max() + 1)
+    chosen = np.zeros(len(order), dtype=bool)
+    for number in np.unique(batch):
+        units = np.unique(unit[control & (batch == number)])
+        chosen[units[np.argsort(order[units])][: len(units) // 2]] = True
+    return control & chosen[unit]
 
 
 def _one_of_each(parts: Array, seed: int) -> Array:

@@ -8,15 +8,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Array
 from congruence.deconfound.classify import ROUNDS, require_lightgbm
-from congruence.deconfound.conditions import check_conditions
-from congruence.deconfound.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches, scored_rows
+from congruence.deconfound.conditions import BY_BATCH, check_conditions
+from congruence.deconfound.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches
+from congruence.deconfound.gather import Judged, Parts, levels_of, notes_on, target_of
 from congruence.deconfound.judge import Variant, Work, embed, judge
 from congruence.deconfound.leakage import Carriers, carriers
-from congruence.deconfound.outcome import Levels, Outcome, Paired, Score, Target, compare_folds, mean_of
+from congruence.deconfound.outcome import Outcome, compare_folds
 from congruence.deconfound.rows import Experiment, Screen, experiments_of, screen_of
-from congruence.deconfound.sparsity import SHARES, Concentration, check_shares
+from congruence.deconfound.sparsity import SHARES, check_shares
 from congruence.errors import InputError
 
 DEFAULT = ("base", "whitened", "ica", "rotated")
@@ -24,7 +25,6 @@ ROTATIONS = 3
 ON_ALL = ", fitted on all"  # what the name of a condition ends in where it saw the batches it is judged on
 
 Progress = Callable[[str, int, int], None]
-Parts = dict[str, Array]
 
 
 class Keeper(Protocol):
@@ -122,7 +122,10 @@ def deconfound(
     shares = check_shares(concentration)
     _check(strict, protocol, wanted, rounds=rounds, rotations=rotations, jobs=jobs, seed=seed)
     require_lightgbm()
-    screen = screen_of(x, perturbation, batch, control, guides, groups, images, seed)
+    apart = any(one in BY_BATCH for one in wanted)
+    screen = screen_of(
+        x, perturbation, batch, control, guides=guides, groups=groups, images=images, set_apart=apart, seed=seed
+    )
     experiments, skipped = experiments_of(screen, targets)
     plan = hold_out_batches(screen, experiments, folds, seed) if protocol == "folds" else None
     plan = batch_by_batch(screen, experiments) if plan is None else plan
@@ -134,7 +137,7 @@ def deconfound(
     shown = _portraits(screen, variants, experiments, work, told, parts) if portraits else {}
     names = tuple(dict.fromkeys(variant.name for variant in variants))
     made = tuple(
-        _target(one, screen, plan, experiments, variants, found, shares, protocol)
+        target_of(one, screen, plan, experiments, variants, found, shares, protocol)
         for one in dict.fromkeys(experiment.target for experiment in experiments)
     )
     settings = {
@@ -153,15 +156,15 @@ def deconfound(
         n=len(screen.x),
         d=screen.x.shape[1],
         batches=len(screen.batches),
-        controls=int(screen.control.sum()),
+        controls=int((~screen.treated).sum()),
         conditions=names,
         targets=made,
         skipped=skipped,
         overall={one: compare_folds(made, one, "base", protocol) for one in names if one != "base"},
-        leakage=_levels("leakage", names, variants, found) if leakage else {},
-        retrieval=_levels("retrieval", names, variants, found) if retrieval else {},
+        leakage=levels_of("leakage", names, variants, found) if leakage else {},
+        retrieval=levels_of("retrieval", names, variants, found) if retrieval else {},
         carriers=shown,
-        notes=_notes(screen, plan, made, variants, found),
+        notes=notes_on(screen, plan, made, variants, found),
         settings=settings,
     )
 
@@ -180,7 +183,7 @@ def embedding_of(
 ) -> Array:
     """The embedding under one condition, fitted on all rows: what to go on with once the choice is made; (n, k)."""
     (kind,) = check_conditions(condition)[-1:]
-    screen = screen_of(x, perturbation, batch, control, None, None, images, seed)
+    screen = screen_of(x, perturbation, batch, control, images=images, seed=seed)
     work = Work(components, 1, (), seed, device, False, False)
     return embed(screen, work.condition(Variant(kind, kind, False)), screen.fitted_on)
 
@@ -224,9 +227,6 @@ class _Steps:
         self.done += by
         if self.progress is not None:
             self.progress(what, min(self.done, self.total), self.total)
-
-
-Judged = dict[tuple[str, int], Parts]  # by the key of a variant and the number of a fold
 
 
 def _judged(
@@ -293,92 +293,3 @@ def _portraits(
         part = compute() if parts is None else parts.get(f"features-{variant.kind}", compute)
         shown[variant.kind] = Carriers(variant.kind, part["technical"], part["biological"], part["noise"])
     return shown
-
-
-def _target(
-    name: str,
-    screen: Screen,
-    plan: Plan,
-    experiments: Sequence[Experiment],
-    variants: Sequence[Variant],
-    found: Judged,
-    shares: tuple[float, ...],
-    protocol: str,
-) -> Target:
-    mine = [i for i, one in enumerate(experiments) if one.target == name]
-    units = [(i, number) for i in mine for number in range(len(plan.folds))]
-    reasons = [scored_rows(plan.folds[number], screen, experiments[i])[1] for i, number in units]
-
-    def values(variant: Variant, key: str, *place: int) -> Float:
-        return np.array([found[variant.key, number][key][(i, *place)] for i, number in units])
-
-    def score(shown: str) -> Score:
-        draws = [variant for variant in variants if variant.name == shown]
-
-        def mean(key: str, *place: int) -> Float:
-            return np.asarray(np.mean([values(variant, key, *place) for variant in draws], axis=0))
-
-        return Score(
-            shown,
-            mean("auroc"),
-            mean("within"),
-            mean("sparsity"),
-            tuple(Concentration(share, mean("top", j), mean("rest", j)) for j, share in enumerate(shares)),
-            np.array([mean_of(values(variant, "auroc")) for variant in draws]),
-        )
-
-    positive = np.any([experiments[i].positive for i in mine], axis=0)
-    with_positives = len(np.unique(screen.batch[positive]))
-    target = Target(
-        name=name,
-        guides=tuple(experiments[i].guide for i in mine if experiments[i].guide),
-        positives=int(positive.sum()),
-        experiments=tuple((experiments[i].guide, number) for i, number in units),
-        reasons=tuple(reasons),
-        batches=with_positives,
-        left_out=len(screen.batches) - with_positives,
-        scores={shown: score(shown) for shown in dict.fromkeys(variant.name for variant in variants)},
-        paired={},
-    )
-    paired = {one: compare_folds((target,), one, "base", protocol) for one in target.scores if one != "base"}
-    return _with(target, paired)
-
-
-def _with(target: Target, paired: dict[str, Paired]) -> Target:
-    from dataclasses import replace
-
-    return replace(target, paired=paired)
-
-
-def _levels(key: str, names: tuple[str, ...], variants: Sequence[Variant], found: Judged) -> dict[str, Levels]:
-    many = 1 + max(number for _, number in found)
-    levels = {}
-    for name in names:
-        draws = [variant.key for variant in variants if variant.name == name]
-        table = np.array([[found[draw, number][key] for number in range(many)] for draw in draws]).mean(0)
-        levels[name] = Levels(name, table[:, 0], table[:, 1])
-    return levels
-
-
-def _notes(
-    screen: Screen, plan: Plan, targets: Sequence[Target], variants: Sequence[Variant], found: Judged
-) -> tuple[str, ...]:
-    notes = list(plan.notes)
-    lacking = [one for one in targets if one.left_out]
-    if lacking:
-        few = ", ".join(f"{one.name} {one.left_out} of {len(screen.batches)}" for one in lacking[:8])
-        more = f" and {len(lacking) - 8} more targets" if len(lacking) > 8 else ""
-        notes.append(f"Batches without positives are trained on, but kept out of scoring: {few}{more}.")
-    for one in targets:
-        missing = sorted({reason for reason in one.reasons if reason})
-        if missing:
-            many = len(one.reasons) - one.judged
-            notes.append(f"{one.name}: {many} of {len(one.reasons)} experiments not judged ({'; '.join(missing)}).")
-    if screen.images is not None:
-        count = int(screen.fitted_on.sum())
-        notes.append(f"One random row of each of {count} images was fitted on; scores are means over its rows.")
-    for variant in variants:
-        said = [bytes(part["notes"]).decode() for (key, _), part in found.items() if key == variant.key]
-        for text in dict.fromkeys(line for lines in said for line in lines.split("\n") if line):
-            notes.append(f"{variant.name}: {text}")
-    return tuple(dict.fromkeys(notes))
