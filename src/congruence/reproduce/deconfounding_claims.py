@@ -8,7 +8,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.deconfound.screen import GENES
-from congruence.report.words import number, percent
+from congruence.report.words import number
 from congruence.reproduce.deconfounding_screen import CONDITIONS, Interval, Measured, interval_of
 from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings
 from congruence.reproduce.recipe import Claim
@@ -65,7 +65,7 @@ def _concentrated(found: Findings) -> Claim:
             for a, b in (("base", "whitened"), ("whitened", "ica"))
         ]
         judged += [_sign(step) for step in steps]
-        told.append(f"top {percent(share)}: {steps[0]}, then {steps[1]}")
+        told.append(f"top {100 * share:g} %: {steps[0]}, then {steps[1]}")
     return Claim(
         "Concentration increases uniformly with whitening and with ICA, whatever the cut-off.",
         _all(judged),

@@ -10,7 +10,6 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.deconfound.screen import GENES
-from congruence.report.words import percent
 from congruence.reproduce.deconfounding_screen import CONDITIONS, Measured, interval_of
 from congruence.reproduce.recipe import Cell, NumberTable
 
@@ -122,7 +121,7 @@ def _concentration(found: Findings) -> NumberTable:
         "paper, Table 4",
         "paper, Table 7",
         "paper, Table 7",
-        *(f"ours, top {percent(s)}" for s in found.shares),
+        *(f"ours, top {100 * s:g} %" for s in found.shares),
     )
     rows = []
     for name in CONDITIONS:
