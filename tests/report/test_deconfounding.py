@@ -3,42 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from congruence.deconfound.leakage import Carriers
-from congruence.deconfound.outcome import Levels, Outcome, Score, Target, compare_folds
-from congruence.deconfound.sparsity import Concentration
 from congruence.report import render_deconfounding, write_deconfounding_report
 from congruence.report.deconfounding import answer, asked_condition, further_sentences, summary
 
-BASE = np.array([0.7, 0.6, 0.8, 0.7, 0.65])
+BASE = np.array([0.7, 0.6, 0.8, 0.7, 0.65])  # as of the outcome that is made by hand
 AHEAD = np.array([0.05, 0.06, 0.04, 0.05, 0.07])
-
-
-def make_target(name, gains):
-    scores = {"base": make_score("base", BASE)}
-    scores |= {condition: make_score(condition, BASE + gain) for condition, gain in gains.items()}
-    experiments = tuple(("", fold) for fold in range(5))
-    target = Target(name, (), 40, experiments, ("",) * 5, 7, 3, scores, {})
-    paired = {one: compare_folds((target,), one, "base", "folds") for one in gains}
-    return Target(**(vars(target) | {"paired": paired}))
-
-
-def make_score(name, auroc):
-    draws = np.array([0.1, 0.2, 0.3]) if name == "rotated" else np.array([auroc.mean()])
-    return Score(name, auroc, auroc - 0.01, np.full(5, 0.3), (Concentration(0.25, auroc, auroc - 0.1),), draws)
-
-
-def make_outcome(gains, names=("MTOR", "PLK1"), **changes):
-    targets = tuple(make_target(name, gains) for name in names)
-    conditions = ("base", *gains)
-    levels = {one: Levels(one, np.full(5, 0.4), np.full(5, 0.1)) for one in conditions}
-    rng = np.random.default_rng(0)
-    shown = {one: Carriers(one, rng.uniform(size=9), rng.uniform(size=(2, 9)), np.full(2, 0.1)) for one in conditions}
-    overall = {one: compare_folds(targets, one, "base", "folds") for one in gains}
-    settings = {"protocol": "folds", "reading": "difference", "command": "congruence deconfound wells.parquet"}
-    made = {"name": "wells", "n": 600, "d": 9, "batches": 10, "controls": 300, "conditions": conditions}
-    made |= {"targets": targets, "skipped": {"SRC": "it has 2 rows, fewer than 5"}, "overall": overall}
-    made |= {"leakage": levels, "retrieval": levels, "carriers": shown, "notes": ("A note.",), "settings": settings}
-    return Outcome(**(made | changes))
 
 
 @pytest.mark.parametrize(
@@ -50,31 +19,31 @@ def make_outcome(gains, names=("MTOR", "PLK1"), **changes):
         (np.where(np.arange(5) < 2, AHEAD, np.nan), "cannot be said: too few folds could be judged."),
     ],
 )
-def test_the_answer_comes_first_and_says_how_sure_it_is(gain, said):
-    result = make_outcome({"ica": gain})
+def test_the_answer_comes_first_and_says_how_sure_it_is(make_deconfounding, gain, said):
+    result = make_deconfounding({"ica": gain})
     assert said in answer(result)
     page = render_deconfounding(result)
     assert page.index(said.split(" (")[0]) < page.index("Target by target")
 
 
-def test_what_the_gain_is_due_to_is_told():
-    result = make_outcome({"whitened": 0 * AHEAD, "ica": AHEAD, "rotated": AHEAD, "tvn": AHEAD})
+def test_what_the_gain_is_due_to_is_told(make_deconfounding):
+    result = make_deconfounding({"whitened": 0 * AHEAD, "ica": AHEAD, "rotated": AHEAD, "tvn": AHEAD})
     told = " ".join(further_sentences(result))
     assert "ICA is better than whitened (+0.054, +0.033 to +0.075), so it is more than whitening." in told
     assert "From random rotation, ICA cannot be told" in told
     assert "Better than base by more than chance: random rotation, TVN." in told
-    worse = " ".join(further_sentences(make_outcome({"ica": 0 * AHEAD, "rotated": AHEAD})))
+    worse = " ".join(further_sentences(make_deconfounding({"ica": 0 * AHEAD, "rotated": AHEAD})))
     assert "ICA is worse than random rotation" in worse
 
 
-def test_without_ica_the_answer_is_about_the_best_condition():
-    assert asked_condition(make_outcome({"whitened": 0 * AHEAD, "tvn": AHEAD})) == "tvn"
-    assert answer(make_outcome({})) == "On batches never seen, the embedding has AUROC 0.690."
-    assert "On batches never seen" in render_deconfounding(make_outcome({}))
+def test_without_ica_the_answer_is_about_the_best_condition(make_deconfounding):
+    assert asked_condition(make_deconfounding({"whitened": 0 * AHEAD, "tvn": AHEAD})) == "tvn"
+    assert answer(make_deconfounding({})) == "On batches never seen, the embedding has AUROC 0.690."
+    assert "On batches never seen" in render_deconfounding(make_deconfounding({}))
 
 
-def test_the_page_shows_every_target_and_measure():
-    page = render_deconfounding(make_outcome({"ica": AHEAD, "rotated": AHEAD}))
+def test_the_page_shows_every_target_and_measure(make_deconfounding):
+    page = render_deconfounding(make_deconfounding({"ica": AHEAD, "rotated": AHEAD}))
     error = (BASE + AHEAD).std(ddof=1) / np.sqrt(5)
     for text in ("MTOR", f"▲ 0.744 ± {error:.3f}", "+0.033 to +0.075", "all together", "0.100, 0.200, 0.300", "top 25"):
         assert text in page
@@ -82,27 +51,27 @@ def test_the_page_shows_every_target_and_measure():
     assert "congruence deconfound wells.parquet" in page
 
 
-def test_the_summary_has_both_readings_of_concentration():
-    difference = {row["measure"]: row for row in summary(make_outcome({"ica": AHEAD}))}
+def test_the_summary_has_both_readings_of_concentration(make_deconfounding):
+    difference = {row["measure"]: row for row in summary(make_deconfounding({"ica": AHEAD}))}
     assert difference["top 25 % − rest"]["ICA"] == pytest.approx(0.1)
-    ratio = summary(make_outcome({"ica": AHEAD}, settings={"reading": "ratio"}))
+    ratio = summary(make_deconfounding({"ica": AHEAD}, settings={"reading": "ratio"}))
     (row,) = [row for row in ratio if row["measure"] == "top 25 % / rest − 1"]
     assert row["base"] == pytest.approx((BASE / (BASE - 0.1) - 1).mean())
     assert difference["batch told"]["chance"] == pytest.approx(0.1)
     assert math.isnan(difference["sparsity of trees"]["chance"])
 
 
-def test_names_from_a_file_are_text_and_not_tags(tmp_path):
+def test_names_from_a_file_are_text_and_not_tags(make_deconfounding, tmp_path):
     bad = "<script>alert(1)</script>"
-    write_deconfounding_report(make_outcome({"ica": AHEAD}, names=(bad, "x$y_1$")), tmp_path / "r.html")
+    write_deconfounding_report(make_deconfounding({"ica": AHEAD}, names=(bad, "x$y_1$")), tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert bad not in page
     assert "&lt;script&gt;alert(1)" in page
 
 
-def test_the_same_outcome_makes_the_same_page_without_what_was_not_asked_for():
+def test_the_same_outcome_makes_the_same_page_without_what_was_not_asked_for(make_deconfounding):
     bare = {"leakage": {}, "retrieval": {}, "carriers": {}, "notes": (), "skipped": {}}
-    result = make_outcome({"ica": AHEAD}, **bare)
+    result = make_deconfounding({"ica": AHEAD}, **bare)
     page = render_deconfounding(result)
     assert page == render_deconfounding(result)
     assert "Which features carry biology" not in page
