@@ -32,6 +32,8 @@ def test_what_the_gain_is_due_to_is_told(make_deconfounding):
     assert "ICA is better than whitened (+0.054, +0.033 to +0.075), so it is more than whitening." in told
     assert "From random rotation, ICA cannot be told" in told
     assert "Better than base by more than chance: random rotation, TVN." in told
+    both = further_sentences(make_deconfounding({"ica": 0 * AHEAD, "ica, fitted on all": AHEAD}))
+    assert "Had ICA seen the held-out batches when it was fitted: +0.054, +0.033 to +0.075." in both
     worse = " ".join(further_sentences(make_deconfounding({"ica": 0 * AHEAD, "rotated": AHEAD})))
     assert "ICA is worse than random rotation" in worse
 
