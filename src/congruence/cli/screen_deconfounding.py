@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
     from congruence.deconfound.outcome import Outcome
 
 SHOWN = 12  # targets; the report and the JSON have all
+WIDE = 5  # conditions that fit side by side
+SHORT = {
+    "AUROC within batches": "within",
+    "sparsity of trees": "sparse",
+    "batch told": "batch",
+    "replicates found": "repl.",
+}
 
 
 def show_outcome(result: Outcome, *, stderr: bool = False) -> None:
@@ -34,15 +42,22 @@ def show_outcome(result: Outcome, *, stderr: bool = False) -> None:
 
 
 def _scores(result: Outcome) -> Table:
+    """A line for each target; where there are many conditions and few targets, one for each condition."""
     few = result.targets[:SHOWN]
     title = f"first {len(few)} of {len(result.targets)} targets" if len(few) < len(result.targets) else None
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("target", overflow="fold")
-    for name in result.conditions:
+    cells = [
+        [f"{_number(one.scores[c].mean)} ± {_number(one.scores[c].error)}" for c in result.conditions] for one in few
+    ]
+    names = [one.name for one in few]
+    heads: Sequence[str] = result.conditions
+    if len(heads) > WIDE > len(names):
+        names, heads, cells = list(heads), names, [list(row) for row in zip(*cells, strict=True)]
+    table.add_column("condition" if heads is not result.conditions else "target", overflow="fold")
+    for name in heads:
         table.add_column(escape(name), justify="right", overflow="fold")
-    for one in few:
-        cells = (f"{_number(score.mean)} ± {_number(score.error)}" for score in one.scores.values())
-        table.add_row(escape(one.name), *cells)
+    for name, row in zip(names, cells, strict=True):
+        table.add_row(escape(name), *row)
     return table
 
 
@@ -58,15 +73,19 @@ def _differences(result: Outcome) -> Table:
 
 
 def _explained(result: Outcome) -> Table:
-    """A line for each measure, means over the targets."""
+    """A line for each measure, means over the targets; where there are many conditions, a line for each of those."""
     from congruence.report.deconfounding import summary
 
-    rows = summary(result)
+    rows = [{key: v if isinstance(v, str) else _number(v) for key, v in row.items()} for row in summary(result)]
+    if len(result.conditions) > WIDE:
+        names = [name for name in rows[0] if name != "measure"]
+        short = [SHORT.get(row["measure"], row["measure"].partition(" %")[0]) for row in rows]
+        rows = [{"": name, **{key: row[name] for key, row in zip(short, rows, strict=True)}} for name in names]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for heading in rows[0]:
-        table.add_column(heading, justify="left" if heading == "measure" else "right", overflow="fold")
+        table.add_column(heading, justify="left" if heading in ("measure", "") else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(value) if isinstance(value, str) else _number(value) for value in row.values()))
+        table.add_row(*map(escape, row.values()))
     return table
 
 

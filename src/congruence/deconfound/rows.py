@@ -102,8 +102,10 @@ def screen_of(
 
 def experiments_of(screen: Screen, targets: Any) -> tuple[list[Experiment], dict[str, str]]:
     """The tasks of the targets (by default all perturbations), and for targets that have none the reason."""
-    treated = screen.perturbation[screen.treated].astype(str)
-    found = {str(name): int(count) for name, count in zip(*np.unique(treated, return_counts=True), strict=True)}
+    names, place = np.unique(screen.perturbation.astype(str), return_inverse=True)
+    number = {str(name): i for i, name in enumerate(names)}
+    sizes = np.bincount(place.reshape(-1)[screen.treated], minlength=len(names))
+    found = {str(name): int(size) for name, size in zip(names, sizes, strict=True) if size}
     if targets is None:
         wanted = list(found)
     else:
@@ -116,7 +118,7 @@ def experiments_of(screen: Screen, targets: Any) -> tuple[list[Experiment], dict
             )
     experiments, reasons = [], {}
     for name in wanted:
-        positive = screen.perturbation.astype(str) == name
+        positive = place.reshape(-1) == number[name]
         where = np.unique(screen.batch[positive])
         if len(where) < 2:
             reasons[name] = f"all its {found[name]} rows are on one batch ({screen.batches[where[0]]})"

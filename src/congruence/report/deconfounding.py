@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,10 @@ def further_sentences(result: Outcome) -> list[str]:
         for other, why in (("rotated", "so the axes matter"), ("whitened", "so it is more than whitening")):
             if other in result.conditions:
                 told.append(_beside(result.against("ica", other), other, why))
+    if f"{asked}, fitted on all" in result.conditions:
+        seen = result.against(f"{asked}, fitted on all", asked)
+        how = f"{_signed(seen.difference)}, {_signed(seen.low)} to {_signed(seen.high)}"
+        told.append(f"Had {called(asked)} seen the held-out batches when it was fitted: {how}.")
     best = [name for name, one in result.overall.items() if one.verdict == "better" and name != asked]
     if best:
         told.append(f"Better than base by more than chance: {', '.join(called(name) for name in best)}.")
@@ -151,12 +156,16 @@ def summary(result: Outcome) -> list[dict[str, str | float]]:
     for j, one in enumerate(result.targets[0].scores["base"].concentration):
         how = "−" if reading == "difference" else "/"
         called_so = f"top {100 * one.share:g} % {how} rest{'' if reading == 'difference' else ' − 1'}"
-        rows.append(row(called_so, lambda score, j=j: getattr(score.concentration[j], reading), 0.0))
+        rows.append(row(called_so, partial(_concentrated, j, reading), 0.0))
     for measure, levels in (("batch told", result.leakage), ("replicates found", result.retrieval)):
         if levels:
             means = {called(name): one.mean for name, one in levels.items()}
             rows.append({"measure": measure, **means, "chance": levels["base"].by_chance})
     return rows
+
+
+def _concentrated(place: int, reading: str, score: Any) -> Any:
+    return getattr(score.concentration[place], reading)
 
 
 def _mean(values: Any) -> float:
