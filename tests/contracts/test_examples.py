@@ -57,6 +57,10 @@ def world(tmp_path, monkeypatch):
     columns |= {"cell_id": [f"c{i}" for i in range(240)], "plate": [f"p{i % 12}" for i in range(240)]}
     for i in range(3):
         pq.write_table(pa.table(columns), f"tables/run{i}.parquet")
+    gene = rng.choice(["none", "MTOR", "PLK1"], 240)
+    wells = {f"emb_{i}": x[:, i] + (gene == "MTOR") * (i == 0) for i in range(4)}
+    wells |= {"gene": gene, "plate": columns["plate"], "guide": [f"{g}-{i % 2}" for i, g in enumerate(gene)]}
+    pq.write_table(pa.table(wells), "wells.parquet")
     hue, shape = rng.uniform(0, 360, 240).round(), rng.choice(["cube", "sphere"], 240)
     codes = np.column_stack([np.where(shape == "cube", 1.0, -1.0), hue]) + rng.normal(size=(240, 2)) / 10
     np.save("codes.npy", codes)

@@ -13,12 +13,18 @@ from congruence.align.certificate import Certificate, CurvePoint, Drift, Probe, 
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
 from congruence.align.consensus import Consensus
 from congruence.align.translate import Translation, Translator
+from congruence.deconfound.leakage import Carriers
+from congruence.deconfound.outcome import Levels, Target, compare_folds
+from congruence.deconfound.outcome import Outcome as Deconfounded
+from congruence.deconfound.outcome import Score as TargetScore
+from congruence.deconfound.sparsity import Concentration
 from congruence.evaluate.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.evaluate.structural import StructuralNearness
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.report import (
     render,
+    render_deconfounding,
     render_evaluation,
     render_reproduction,
     render_resolution,
@@ -345,6 +351,38 @@ def evaluation_by_hand(shares=None, values=None, **changes):
     return Evaluation(**(fields | changes))
 
 
+AUROC = np.array([0.7, 0.6, 0.8, 0.7, 0.65])  # of the embedding as it is, in five folds
+GAINS = {"whitened": np.zeros(5), "ica": np.array([0.05, 0.06, 0.04, 0.05, 0.07]), "rotated": np.full(5, -0.01)}
+
+
+def _target(name, gains):
+    scores = {"base": _score("base", AUROC)}
+    scores |= {condition: _score(condition, AUROC + gain) for condition, gain in gains.items()}
+    experiments = tuple(("", fold) for fold in range(5))
+    target = Target(name, (), 40, experiments, ("",) * 5, 7, 3, scores, {})
+    paired = {one: compare_folds((target,), one, "base", "folds") for one in gains}
+    return Target(**(vars(target) | {"paired": paired}))
+
+
+def _score(name, auroc):
+    draws = np.array([0.1, 0.2, 0.3]) if name == "rotated" else np.array([auroc.mean()])
+    return TargetScore(name, auroc, auroc - 0.01, np.full(5, 0.3), (Concentration(0.25, auroc, auroc - 0.1),), draws)
+
+
+def deconfounding_by_hand(gains=GAINS, names=("MTOR", "PLK1"), **changes):
+    targets = tuple(_target(name, gains) for name in names)
+    conditions = ("base", *gains)
+    levels = {one: Levels(one, np.full(5, 0.4), np.full(5, 0.1)) for one in conditions}
+    rng = np.random.default_rng(0)
+    shown = {one: Carriers(one, rng.uniform(size=9), rng.uniform(size=(2, 9)), np.full(2, 0.1)) for one in conditions}
+    overall = {one: compare_folds(targets, one, "base", "folds") for one in gains}
+    settings = {"protocol": "folds", "reading": "difference", "command": "congruence deconfound wells.parquet"}
+    made = {"name": "wells", "n": 600, "d": 9, "batches": 10, "controls": 300, "conditions": conditions}
+    made |= {"targets": targets, "skipped": {"SRC": "it has 2 rows, fewer than 5"}, "overall": overall}
+    made |= {"leakage": levels, "retrieval": levels, "carriers": shown, "notes": ("A note.",), "settings": settings}
+    return Deconfounded(**(made | changes))
+
+
 def _many_ticks(figure):
     axes = figure.subplots()
     axes.set(xticks=np.linspace(0, 1, 11), yticks=np.linspace(0, 1, 11))
@@ -359,6 +397,7 @@ PAGES = {
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
+    "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
 }
 
 
@@ -415,6 +454,11 @@ def make_resolution():
 @pytest.fixture(scope="session")
 def make_reproduction():
     return reproduction_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_deconfounding():
+    return deconfounding_by_hand
 
 
 @pytest.fixture(scope="session")

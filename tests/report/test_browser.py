@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from congruence.report import (
+    write_deconfounding_report,
     write_evaluation_report,
     write_report,
     write_reproduction_report,
@@ -15,6 +16,7 @@ from congruence.report import (
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction", "evaluation", "many codes"]
+PAGES += ["deconfounding"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
@@ -46,7 +48,16 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
 
 
 @pytest.fixture(scope="module")
-def folder(report, make_rich, make_training, make_translation, make_resolution, make_reproduction, make_evaluation):
+def folder(
+    report,
+    make_rich,
+    make_training,
+    make_translation,
+    make_resolution,
+    make_reproduction,
+    make_evaluation,
+    make_deconfounding,
+):
     """All kinds of pages, side by side."""
     write_report(make_rich(), report.with_name("rich.html"))
     write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
@@ -55,6 +66,7 @@ def folder(report, make_rich, make_training, make_translation, make_resolution, 
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
     write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
+    write_deconfounding_report(make_deconfounding(), report.with_name("deconfounding.html"))
     return report.parent
 
 

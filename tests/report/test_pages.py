@@ -8,6 +8,7 @@ import pytest
 
 from congruence.errors import InputError
 from congruence.report import (
+    deconfounding,
     evaluation,
     html,
     render,
@@ -18,6 +19,7 @@ from congruence.report import (
     reproduction,
     resolution,
     translation,
+    write_deconfounding_report,
     write_evaluation_report,
     write_report,
     write_reproduction_report,
@@ -31,6 +33,7 @@ WRITERS["resolution"] = (resolution, "render_resolution", write_resolution_repor
 WRITERS["translation"] = (translation, "render_translation", write_translation_report)
 WRITERS["reproduction"] = (reproduction, "render_reproduction", write_reproduction_report)
 WRITERS["evaluation"] = (evaluation, "render_evaluation", write_evaluation_report)
+WRITERS["deconfounding"] = (deconfounding, "render_deconfounding", write_deconfounding_report)
 BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 

@@ -16,6 +16,7 @@ from congruence import __version__
 from congruence.cli import data, translate
 from congruence.cli.compare import compare
 from congruence.cli.decoder import decoder
+from congruence.cli.deconfound import deconfound
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
 from congruence.cli.reproduce import reproduce
@@ -38,6 +39,7 @@ app.command()(evaluate)
 app.command()(train)
 app.command()(decoder)
 app.add_typer(data.app, name="data")
+app.command()(deconfound)
 app.command()(reproduce)
 app.command()(demo)
 

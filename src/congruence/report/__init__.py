@@ -3,12 +3,14 @@
 `render` and `write_report` make the page of a comparison, `render_translation` and `write_translation_report` that of
 a translation, `render_resolution` and `write_resolution_report` that of a resolution, `render_evaluation` and
 `write_evaluation_report` that of codes against factors, `render_decoder` and `write_decoder_report` that of a decoder,
+`render_deconfounding` and `write_deconfounding_report` that of an embedding on batches held out,
 `render_reproduction` and `write_reproduction_report` that of a reproduction, `to_csv` and `to_latex` the tables,
 `congruence.report.figures` the figures. Only result objects come in here. matplotlib and jinja2 are imported when a
 page is made, not before.
 """
 
 from congruence.report.decoder import render_decoder, write_decoder_report
+from congruence.report.deconfounding import render_deconfounding, write_deconfounding_report
 from congruence.report.evaluation import render_evaluation, write_evaluation_report
 from congruence.report.html import render, write_report
 from congruence.report.reproduction import render_reproduction, write_reproduction_report
@@ -19,6 +21,7 @@ from congruence.report.translation import render_translation, write_translation_
 __all__ = [
     "render",
     "render_decoder",
+    "render_deconfounding",
     "render_evaluation",
     "render_reproduction",
     "render_resolution",
@@ -27,6 +30,7 @@ __all__ = [
     "to_csv",
     "to_latex",
     "write_decoder_report",
+    "write_deconfounding_report",
     "write_evaluation_report",
     "write_report",
     "write_reproduction_report",

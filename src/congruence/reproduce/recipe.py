@@ -168,6 +168,13 @@ RECIPES = (
         source="Nelson et al. 2026, appendix A.4 (named there; the experiment is ours)",
         module="congruence.reproduce.isometry_regularisers",
     ),
+    Recipe(
+        name="deconfounding",
+        question="Do whitening and ICA help on plates never seen, and only near an isometry?",
+        sentence="A simulated screen of six genes: trees on held-out plates, and ICA's gain away from an isometry.",
+        source="Nelson et al. 2026, section 4.4 and appendix A.7.4, Tables 3, 4 and 7 (on simulated data)",
+        module="congruence.reproduce.deconfounding",
+    ),
 )
 
 

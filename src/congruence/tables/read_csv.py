@@ -27,7 +27,7 @@ HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
 def read_csv(path: Path, select: Selection) -> Table:
     """Read a csv file with a header; ids are kept as text, so that 007 stays 007."""
     select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
-    names = _read_header(path)
+    names = header_of_csv(path)
     check_distinct(names, path)
     # The types are not known yet, but the parts the columns play follow from their names alone.
     columns = choose_columns(dict.fromkeys(names, NUMBER), select, path)
@@ -41,7 +41,7 @@ def read_csv(path: Path, select: Selection) -> Table:
 
 def csv_columns(path: Path, select: Selection) -> Any:
     """Read all columns of a csv file as an arrow table: numbers where nothing is lost by it, otherwise text."""
-    names = _read_header(path)
+    names = header_of_csv(path)
     check_distinct(names, path)
     table = _arrow_table(path, names, names)
     id = choose_id(dict.fromkeys(names, NUMBER), select, path, set(), None)
@@ -110,7 +110,7 @@ class Counted:
         self.stream.close()
 
 
-def _read_header(path: Path) -> list[str]:
+def header_of_csv(path: Path) -> list[str]:
     """Return the column names of a csv file, and refuse a first line that is data."""
     with reading(path), io.TextIOWrapper(_open(path), "utf-8-sig", newline="") as handle:
         names: list[str] = next((row for row in csv.reader(_lines(path, handle)) if row), [])

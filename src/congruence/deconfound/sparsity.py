@@ -1,0 +1,81 @@
+"""How few features the trees use, and how much of what they know is in the few that they use most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.errors import InputError
+
+SHARES = (0.1, 0.25, 0.5)  # of the features that count as the top
+READINGS = ("difference", "ratio")
+
+
+def hoyer(weights: Any) -> float:
+    """Sparsity of weights (d,), from 0 (all the same) to 1 (one alone): (sqrt(d) - |w|_1 / |w|_2) / (sqrt(d) - 1).
+
+    Unchanged by scale, signs and order. NaN for one weight, or where all are 0. Hoyer 2004.
+    """
+    w = np.asarray(weights, dtype=np.float64)
+    if w.ndim != 1 or not np.isfinite(w).all():
+        raise InputError(f"weights must be finite numbers of shape (d,), but have shape {w.shape}")
+    largest = np.abs(w).max(initial=0.0)
+    if len(w) < 2 or largest == 0:
+        return float("nan")
+    w = w / largest  # so that no square overflows or vanishes
+    root = np.sqrt(len(w))
+    return float(np.clip((root - np.abs(w).sum() / np.sqrt(np.square(w).sum())) / (root - 1), 0.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Concentration:
+    """AUROC of trees that see only the top features, and of trees that see only the rest, on the same rows."""
+
+    share: float
+    top: Float  # (m,)
+    rest: Float  # (m,)
+
+    @property
+    def difference(self) -> Float:
+        """What the top features are ahead of the rest, (m,); 0 where they are no better."""
+        return self.top - self.rest
+
+    @property
+    def ratio(self) -> Float:
+        """The same relative to the rest, top / rest - 1, (m,)."""
+        return self.top / self.rest - 1.0
+
+
+def top_features(splits: Array, gain: Array, share: float) -> Array:
+    """Which features are among the top `share` by the number of splits (ties by gain), (d,) of bool; never all."""
+    d = len(splits)
+    count = int(np.clip(round(share * d), 1, max(1, d - 1)))
+    top = np.zeros(d, dtype=bool)
+    top[np.lexsort((np.arange(d), -np.asarray(gain), -np.asarray(splits)))[:count]] = True
+    return top
+
+
+def concentrations(
+    splits: Array, gain: Array, shares: Sequence[float], judged: Callable[[Array], float]
+) -> tuple[list[float], list[float]]:
+    """AUROC of the top features and of the rest for each share; `judged` trains and judges on chosen features."""
+    top, rest = [], []
+    for share in shares:
+        chosen = top_features(splits, gain, share)
+        single = len(chosen) < 2  # the rest of one feature is nothing
+        top.append(float("nan") if single else judged(chosen))
+        rest.append(float("nan") if single else judged(~chosen))
+    return top, rest
+
+
+def check_shares(shares: Any) -> tuple[float, ...]:
+    """Refuse shares of features that are none."""
+    given = tuple(float(share) for share in shares)
+    for share in given:
+        if not 0 < share < 1:
+            raise InputError(f"concentration takes shares between 0 and 1 such as 0.25, not {share:g}")
+    return given

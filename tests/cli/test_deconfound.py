@@ -1,0 +1,228 @@
+import csv
+import json
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from congruence import read_table
+from congruence.cli import main
+from congruence.cli.deconfound import CONDITIONS
+from congruence.deconfound.suite import DEFAULT
+
+pytest.importorskip("lightgbm")
+QUICK = ["--rounds", "10", "--concentration", "none", "--conditions", "whitened", "--batch", "plate"]
+GENES = ["--control", "gene=none", "--by", "gene"]
+
+
+@pytest.fixture
+def deconfound(tmp_path, monkeypatch, capsys):
+    """Run `congruence deconfound` with arguments beside some files; return exit code, stdout and stderr."""
+    rng = np.random.default_rng(0)
+    n = 300
+    plate = np.array([f"p{i}" for i in rng.integers(0, 6, n)])
+    gene = rng.choice(["none", "MTOR", "PLK1"], n, p=[0.5, 0.3, 0.2])
+    x = rng.normal(size=(n, 5)) + 2.0 * np.column_stack([gene == "MTOR", gene == "PLK1", *np.zeros((3, n))])
+    columns = {f"emb_{i}": x[:, i] for i in range(5)} | {"gene": gene, "plate": plate}
+    columns |= {"guide": np.char.add(gene, np.where(np.arange(n) % 2 == 0, "-1", "-2")), "dose": np.ones(n)}
+    columns |= {"is_control": gene == "none", "well": np.arange(n)}
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table(columns), "wells.parquet")
+    holes = [None if i < 4 else name for i, name in enumerate(plate)]
+    pq.write_table(pa.table(columns | {"plate": holes}), "holes.parquet")
+    pq.write_table(
+        pa.table({f"Metadata_{k}" if "emb" not in k else k: v for k, v in columns.items()}), "prefixed.parquet"
+    )
+    with open("wells.csv", "w", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["congruence", "deconfound", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def read_json(path="r.json"):
+    with open(path) as file:
+        return json.load(file)
+
+
+def test_the_screen_begins_with_the_answer(deconfound):
+    code, out, _ = deconfound(
+        "wells.parquet", *GENES, "--batch", "plate", "--rounds", "10", "--features", "emb_*",
+        "--json", "r.json", "--csv", "r.csv", "--report", "r.html",
+    )  # fmt: skip
+    assert code == 0
+    first = out.splitlines()[0]
+    assert "on batches never seen (AUROC" in first
+    assert "Mean AUROC of 2 targets: base" in first
+    assert "From random rotation, ICA cannot be told" in first
+    for line in ("MTOR", "PLK1", "sparsity of trees", "top 25 % − rest", "batch told", "replicates found"):
+        assert line in out
+    result = read_json()
+    assert result["conditions"] == ["base", "whitened", "ica", "rotated"]
+    assert result["settings"]["reading"] == "difference"
+    assert result["settings"]["command"].startswith("congruence deconfound wells.parquet")
+    with open("r.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8
+    assert float(rows[0]["auroc"]) > 0.8
+    with open("r.html") as file:
+        assert "does it generalise to batches never seen?" in file.read()
+
+
+def test_the_defaults_are_those_of_python():
+    assert tuple(CONDITIONS.split(",")) == DEFAULT
+
+
+def test_csv_and_prefixed_columns_and_parquet_say_the_same(deconfound):
+    found = []
+    for name in ("wells.parquet", "wells.csv", "prefixed.parquet"):
+        code, _, err = deconfound(name, *GENES, *QUICK, "--features", "emb_*", "--json", "r.json", "-q")
+        assert code == 0, err
+        found.append([one["scores"]["whitened"]["auroc"] for one in read_json()["targets"]])
+    assert found[0] == found[1] == found[2]
+
+
+def test_columns_that_are_labels_are_no_features(deconfound):
+    """Without --features, what is named by an option is set aside; what is not must be named."""
+    code, _, err = deconfound("wells.parquet", *GENES, *QUICK)
+    assert code == 2
+    assert "columns that are not numbers: guide (string), is_control (bool)" in err
+    options = ["--metadata", "guide,is_control,dose,well", "--json", "r.json", "-q"]
+    assert deconfound("wells.parquet", *GENES, *QUICK, *options)[0] == 0
+    assert read_json()["d"] == 5
+
+
+def test_without_by_all_that_is_no_control_is_one_target(deconfound):
+    code, out, _ = deconfound(
+        "wells.parquet", "--control", "is_control=true", *QUICK, "--features", "emb_*", "--json", "r.json"
+    )
+    assert code == 0
+    assert [one["name"] for one in read_json()["targets"]] == ["perturbed"]
+    assert "perturbed" in out
+
+
+def test_positive_alone_makes_all_others_controls(deconfound):
+    options = ["--by", "gene", "--positive", "MTOR", *QUICK, "--features", "emb_*", "--json", "r.json", "-q"]
+    assert deconfound("wells.parquet", *options)[0] == 0
+    result = read_json()
+    assert [one["name"] for one in result["targets"]] == ["MTOR"]
+    assert result["controls"] == 300 - result["targets"][0]["positives"]
+
+
+def test_positive_with_control_picks_targets_and_guides_are_experiments(deconfound):
+    options = [
+        *GENES,
+        "--positive",
+        "PLK1",
+        "--guide",
+        "guide",
+        *QUICK,
+        "--features",
+        "emb_*",
+        "--json",
+        "r.json",
+        "-q",
+    ]
+    assert deconfound("wells.parquet", *options)[0] == 0
+    (target,) = read_json()["targets"]
+    assert (target["name"], target["guides"]) == ("PLK1", ["PLK1-1", "PLK1-2"])
+
+
+def test_rows_without_labels_are_refused_or_left_out(deconfound):
+    code, _, err = deconfound("holes.parquet", *GENES, *QUICK, "--features", "emb_*")
+    assert code == 2
+    assert "the column of --batch is missing in 4 of 300 rows (row 0, 1, 2, 3)" in err
+    options = ["--drop-missing", "--out", "z.parquet", "--embedding", "whitened"]
+    code, out, _ = deconfound("holes.parquet", *GENES, *QUICK, "--features", "emb_*", *options)
+    assert code == 0
+    assert "note: 4 of 300 rows have missing labels or values and were left out." in out
+    assert read_table("z.parquet").n == 296
+
+
+def test_the_embedding_is_written_with_its_metadata(deconfound):
+    options = ["--features", "emb_*", "--out", "z.parquet", "--components", "3", "-q"]
+    assert deconfound("wells.parquet", *GENES, *QUICK, *options)[0] == 0
+    table = read_table("z.parquet")
+    assert table.features == ("ica0", "ica1", "ica2")
+    assert list(table.metadata["Metadata_gene"][:3]) == list(
+        read_table("wells.parquet", features="emb_*").metadata["gene"][:3]
+    )
+    np.testing.assert_allclose(np.cov(table.values, rowvar=False, bias=True), np.eye(3), atol=1e-5)
+
+
+def test_the_embedding_is_written_back_to_anndata(deconfound):
+    anndata = pytest.importorskip("anndata")
+    pd = pytest.importorskip("pandas")
+    table = read_table("wells.parquet", features="emb_*")
+    obs = pd.DataFrame({"plate": table.metadata["plate"], "is_control": table.metadata["is_control"]})
+    obs.index = [f"w{i}" for i in range(300)]
+    obs.loc["w7", "plate"] = None
+    data = anndata.AnnData(np.zeros((300, 2), np.float32), obs=obs, obsm={"X_model": table.values}, uns={"kept": 1})
+    data.write_h5ad("a.h5ad")
+    options = ["--obsm", "X_model", "--control", "is_control=True", *QUICK, "--write-back", "--drop-missing", "-q"]
+    code, _, err = deconfound("a.h5ad", *options)
+    assert code == 0, err
+    read = anndata.read_h5ad("a.h5ad")
+    assert read.obsm["X_ica"].shape == (300, 5)
+    assert np.isnan(read.obsm["X_ica"][7]).all()
+    assert np.isfinite(np.delete(read.obsm["X_ica"], 7, axis=0)).all()
+    np.testing.assert_array_equal(read.obsm["X_model"], table.values)
+    assert read.uns["kept"] == 1
+
+
+def test_a_stopped_run_goes_on_and_other_settings_begin_anew(deconfound, tmp_path):
+    options = [*GENES, *QUICK, "--features", "emb_*", "--parts", "parts", "--json", "r.json", "-q"]
+    assert deconfound("wells.parquet", *options)[0] == 0
+    first, files = read_json(), {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
+    assert len(files) == 12
+    assert deconfound("wells.parquet", *options)[0] == 0
+    assert read_json() == first
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    assert deconfound("wells.parquet", *options, "--seed", "1")[0] == 0
+    assert all(path.stat().st_mtime_ns > files[path] for path in files)
+
+
+def test_both_modes_and_both_readings_are_named(deconfound):
+    options = [*GENES, *QUICK, "--concentration", "25", "--reading", "ratio", "--both", "--features", "emb_*"]
+    code, out, _ = deconfound("wells.parquet", *options)
+    assert code == 0
+    assert "top 25 % / rest − 1" in out
+    assert "fitted on all" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--by", "gene"], "controls must be known: give --control COLUMN=VALUE, or --by COLUMN with --positive VALUE"),
+        (["--control", "gene"], "--control takes COLUMN=VALUE such as perturbation=DMSO, not 'gene'"),
+        (["--control", "gene=DMSO"], "no row has gene = DMSO (--control), so there are no controls; it has MTOR, PLK1"),
+        (["--control", "dose=1"], "all rows have dose = 1 (--control), so there is nothing to tell from them"),
+        (["--control", "genes=none"], "wells.parquet has no column 'genes' for --control; it has gene, plate, guide"),
+        (["--control", "gene=none", "--positive", "MTOR"], "--positive names values of the column --by, which is not"),
+        (["--by", "gene", "--positive", "SRC"], "no row has --positive 'SRC'; the column has MTOR, PLK1, none"),
+        ([*GENES, "--positive", "SRC"], "there is no SRC; there are MTOR, PLK1"),
+        ([*GENES, "--batch", "dose"], "batch has one value (1), so no batch can be held out"),
+        ([*GENES, "--guide", "guides"], "has no column 'guides' for --guide"),
+        ([*GENES, "--conditions", "pca"], "conditions must be some of base"),
+        ([*GENES, "--components", "none"], "--components takes a number such as 64, a share such as 0.95, auto or all"),
+        ([*GENES, "--concentration", "0"], "--concentration takes percentages such as 10,25,50, or none, not 0"),
+        ([*GENES, "--reading", "log"], "--reading takes difference or ratio, not log"),
+        ([*GENES, "--both", "--fit-on-all"], "leave out --fit-on-all"),
+        ([*GENES, "--write-back"], "wells.parquet is not AnnData (.h5ad), so no embedding can be written back"),
+        ([*GENES, "--embedding", "ica"], "--embedding says what --out or --write-back write, but neither is given"),
+        ([*GENES, "--parts", "wells.csv"], "--parts wells.csv must be a folder, but is a file"),
+        ([*GENES, "--out", "wells.parquet"], "--out wells.parquet would overwrite the input"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(deconfound, arguments, message):
+    code, out, err = deconfound("wells.parquet", *QUICK, "--features", "emb_*", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
