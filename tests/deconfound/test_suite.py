@@ -166,6 +166,15 @@ def test_one_model_per_batch(wells):
     assert outcome["MTOR"].scores["base"].auroc.shape == (4,)
 
 
+def test_models_that_could_not_split_are_told(wells):
+    """A leaf takes 30 rows; a plate of 40 cannot be split."""
+    rows = np.concatenate([np.flatnonzero(wells.plate == name)[:40] for name in ("p0", "p1", "p2", "p3")])
+    few = wells.x[rows], wells.gene[rows], wells.plate[rows]
+    outcome = deconfound(*few, control="none", protocol="batch", conditions=(), targets=["MTOR"], **QUICK)
+    assert (outcome["MTOR"].scores["base"].auroc == 0.5).all()
+    assert "MTOR: 4 of 4 models made no split and have AUROC 0.5" in outcome.notes[-1]
+
+
 def test_patches_are_fitted_one_by_one_and_scored_by_image(wells, rng):
     """Four noisy patches of each well: their mean tells more than any of them."""
     patches = np.repeat(wells.x, 4, axis=0) + 3 * rng.normal(size=(2400, 6))
