@@ -11,7 +11,7 @@ def outcome(data_folder):
     path = data_folder / "cellpainting" / "cell_injury_u2os_wells.parquet"
     table = read_table(path, features=["Cells_*", "Cytoplasm_*", "Nuclei_*"])
     injury, plate = table.metadata["injury_type"], table.metadata["plate"]
-    asked = {"targets": ["Miscellaneous", "Redox"], "conditions": ("ica",), "components": 16, "rounds": 10, "folds": 3}
+    asked = {"targets": ["Miscellaneous", "Redox"], "conditions": ("ica",), "components": 32, "rounds": 10, "folds": 3}
     return deconfound(table.values, injury, plate, control="Control", concentration=(), jobs=2, **asked)
 
 
@@ -25,4 +25,4 @@ def test_injuries_are_told_on_plates_never_seen(outcome):
 def test_normalised_features_leave_no_batch_to_remove_and_nothing_to_gain(outcome):
     assert outcome.leakage["base"].mean == pytest.approx(outcome.leakage["base"].by_chance, abs=0.05)
     assert np.nanmax(outcome.carriers["base"].technical) < 0.05
-    assert abs(outcome.overall["ica"].difference) < 0.05
+    assert outcome.overall["ica"].verdict != "better"
