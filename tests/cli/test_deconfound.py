@@ -55,7 +55,7 @@ def read_json(path="r.json"):
 
 def test_the_screen_begins_with_the_answer(deconfound):
     code, out, _ = deconfound(
-        "wells.parquet", *GENES, "--batch", "plate", "--rounds", "10", "--features", "emb_*",
+        "wells.parquet", *GENES, "--batch", "plate", "--rounds", "10", "--features", "emb_*", "--concentration", "25",
         "--json", "r.json", "--csv", "r.csv", "--report", "r.html",
     )  # fmt: skip
     assert code == 0

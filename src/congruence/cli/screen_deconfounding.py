@@ -74,13 +74,13 @@ def _differences(result: Outcome) -> Table:
 
 def _explained(result: Outcome) -> Table:
     """A line for each measure, means over the targets; where there are many conditions, a line for each of those."""
-    from congruence.report.deconfounding import summary
+    from congruence.report.deconfounding import called, summary
 
     rows = [{key: v if isinstance(v, str) else _number(v) for key, v in row.items()} for row in summary(result)]
     if len(result.conditions) > WIDE:
-        names = [name for name in rows[0] if name != "measure"]
+        names = {name: called(name) for name in result.conditions} | {"chance": "chance"}
         short = [SHORT.get(row["measure"], row["measure"].partition(" %")[0]) for row in rows]
-        rows = [{"": name, **{key: row[name] for key, row in zip(short, rows, strict=True)}} for name in names]
+        rows = [{"": name, **{k: row[key] for k, row in zip(short, rows, strict=True)}} for name, key in names.items()]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for heading in rows[0]:
         table.add_column(heading, justify="left" if heading in ("measure", "") else "right", overflow="fold")

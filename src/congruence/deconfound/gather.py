@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.deconfound.classify import PAPER
 from congruence.deconfound.folds import Plan, scored_rows
 from congruence.deconfound.judge import Variant
 from congruence.deconfound.outcome import Levels, Score, Target, compare_folds, mean_of
@@ -100,6 +101,13 @@ def notes_on(
         if missing:
             many = len(one.reasons) - one.judged
             notes.append(f"{one.name}: {many} of {len(one.reasons)} experiments not judged ({'; '.join(missing)}).")
+        base = one.scores["base"]
+        blank = int((np.isfinite(base.auroc) & np.isnan(base.sparsity)).sum())
+        if blank:
+            notes.append(
+                f"{one.name}: {blank} of {one.judged} models made no split and have AUROC 0.5, because a leaf takes "
+                f"{PAPER['min_data_in_leaf']} rows and there are too few to train on."
+            )
     if screen.images is not None:
         count = int(screen.fitted_on.sum())
         notes.append(f"One random row of each of {count} images was fitted on; scores are means over its rows.")

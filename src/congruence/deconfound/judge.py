@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -61,25 +61,44 @@ def embed(screen: Screen, condition: Condition, rows: Array) -> Array:
     return condition.transform(x, batch, known)
 
 
+class Embeddings:
+    """The rows of a screen under each condition; what is fitted on all rows is the same in every fold, and kept."""
+
+    def __init__(self, screen: Screen, work: Work) -> None:
+        self.screen, self.work = screen, work
+        self.kept: dict[str, tuple[Array, list[str]]] = {}
+
+    def of(self, variant: Variant, fold: Fold) -> tuple[Array, list[str]]:
+        """Rows (n, k) as a variant prepares them in a fold, and what is to be said of its fit."""
+        if not variant.strict:
+            if variant.key not in self.kept:
+                self.kept[variant.key] = self._fitted(variant, self.screen.fitted_on)
+            return self.kept[variant.key]
+        return self._fitted(variant, fold.train & self.screen.fitted_on)
+
+    def on_all(self, variant: Variant) -> Array:
+        """The same, fitted on all rows."""
+        key = replace(variant, strict=False).key
+        return self.kept[key][0] if key in self.kept else self._fitted(variant, self.screen.fitted_on)[0]
+
+    def _fitted(self, variant: Variant, rows: Array) -> tuple[Array, list[str]]:
+        condition = self.work.condition(variant)
+        return embed(self.screen, condition, rows), condition.notes
+
+
 def judge(
-    screen: Screen,
-    fold: Fold,
-    variant: Variant,
-    experiments: Sequence[Experiment],
-    work: Work,
-    tick: Callable[[], None],
+    embeddings: Embeddings, fold: Fold, variant: Variant, experiments: Sequence[Experiment], tick: Callable[[], None]
 ) -> Mapping[str, Any]:
     """Every number of a variant in a fold: of each experiment (m,), and of the fold as a whole."""
-    use = screen.fitted_on
+    screen, work = embeddings.screen, embeddings.work
     with ONE_AT_A_TIME:
-        condition = work.condition(variant)
-        z = embed(screen, condition, (fold.train & use) if variant.strict else use)
+        z, said = embeddings.of(variant, fold)
         leaked = _leakage(screen, fold, z, work)
         found = _retrieval(screen, fold, z, work)
     rows = [_experiment(screen, fold, z, one, work, tick) for one in experiments]
     keys = ("auroc", "within", "sparsity", "top", "rest")
     columns = {key: np.array([row[i] for row in rows], dtype=float) for i, key in enumerate(keys)}
-    notes = np.frombuffer("\n".join(dict.fromkeys(condition.notes)).encode(), dtype=np.uint8)
+    notes = np.frombuffer("\n".join(dict.fromkeys(said)).encode(), dtype=np.uint8)
     return columns | {"leakage": np.array(leaked), "retrieval": np.array(found), "notes": notes.copy()}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 
-MOST_QUERIES = 2000
+MOST_QUERIES = 1000
 MOST_CANDIDATES = 20_000
 BLOCK = 256  # queries at a time
 
@@ -16,7 +16,7 @@ def retrieve_replicates(x: Array, perturbation: Array, batch: Array, seed: int =
 
     For each row, the rows of all other batches are ranked by cosine similarity; those of its own batch are left out, as
     they are alike for reasons that have nothing to do with what was done. From 0 to 1, higher is better; unchanged by
-    rotations and by one scale, not by shifts. Rows without a replicate on another batch are no queries. At most 2,000
+    rotations and by one scale, not by shifts. Rows without a replicate on another batch are no queries. At most 1,000
     queries and 20,000 rows, drawn at random. NaN where no row has a replicate, or all rows are replicates.
     """
     rng = np.random.default_rng([seed, 41])

@@ -13,10 +13,10 @@ from congruence.deconfound.classify import ROUNDS, require_lightgbm
 from congruence.deconfound.conditions import BY_BATCH, check_conditions
 from congruence.deconfound.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches
 from congruence.deconfound.gather import Judged, Parts, levels_of, notes_on, target_of
-from congruence.deconfound.judge import Variant, Work, embed, judge
+from congruence.deconfound.judge import Embeddings, Variant, Work, embed, judge
 from congruence.deconfound.leakage import Carriers, carriers
 from congruence.deconfound.outcome import Outcome, compare_folds
-from congruence.deconfound.rows import Experiment, Screen, experiments_of, screen_of
+from congruence.deconfound.rows import Experiment, experiments_of, screen_of
 from congruence.deconfound.sparsity import SHARES, check_shares
 from congruence.errors import InputError
 
@@ -133,8 +133,9 @@ def deconfound(
     work = Work(components, rounds, shares, seed, device, leakage, retrieval)
 
     told = _Steps(progress, len(plan.folds) * len(variants) * len(experiments) + len(variants) * portraits)
-    found = _judged(screen, plan, variants, experiments, work, jobs, told, parts)
-    shown = _portraits(screen, variants, experiments, work, told, parts) if portraits else {}
+    embeddings = Embeddings(screen, work)
+    found = _judged(embeddings, plan, variants, experiments, jobs, told, parts)
+    shown = _portraits(embeddings, variants, experiments, told, parts) if portraits else {}
     names = tuple(dict.fromkeys(variant.name for variant in variants))
     made = tuple(
         target_of(one, screen, plan, experiments, variants, found, shares, protocol)
@@ -230,11 +231,10 @@ class _Steps:
 
 
 def _judged(
-    screen: Screen,
+    embeddings: Embeddings,
     plan: Plan,
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
-    work: Work,
     jobs: int,
     told: _Steps,
     parts: Keeper | None,
@@ -249,7 +249,7 @@ def _judged(
             told.tick(f"fold {number + 1} of {len(plan.folds)}: {variant.name}")
 
         def compute() -> Mapping[str, Any]:
-            return judge(screen, plan.folds[number], variant, experiments, work, tick)
+            return judge(embeddings, plan.folds[number], variant, experiments, tick)
 
         if parts is None:
             return {key: np.asarray(value) for key, value in compute().items()}
@@ -271,10 +271,9 @@ def _judged(
 
 
 def _portraits(
-    screen: Screen,
+    embeddings: Embeddings,
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
-    work: Work,
     told: _Steps,
     parts: Keeper | None,
 ) -> dict[str, Carriers]:
@@ -286,8 +285,7 @@ def _portraits(
             continue
 
         def compute(variant: Variant = variant) -> Mapping[str, Any]:
-            z = embed(screen, work.condition(variant), screen.fitted_on)
-            found = carriers(variant.kind, z, screen, experiments)
+            found = carriers(variant.kind, embeddings.on_all(variant), embeddings.screen, experiments)
             return {"technical": found.technical, "biological": found.biological, "noise": found.noise}
 
         part = compute() if parts is None else parts.get(f"features-{variant.kind}", compute)

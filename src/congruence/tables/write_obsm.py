@@ -22,11 +22,8 @@ def check_obsm_path(path: str | Path) -> Path:
     return path
 
 
-def write_obsm(path: str | Path, key: str, values: Any, *, into: str | Path | None = None) -> None:
-    """Put `values` (n, k) into obsm under `key`, replacing what is there; the file is changed whole or not at all.
-
-    With `into`, a copy is written there and `path` is left as it is.
-    """
+def write_obsm(path: str | Path, key: str, values: Any) -> None:
+    """Put `values` (n, k) into obsm under `key`, replacing what is there; the file is changed whole or not at all."""
     path = check_obsm_path(path)
     with inspection(path, ["obs"], 2):
         require("anndata", "h5ad", path)
@@ -36,7 +33,7 @@ def write_obsm(path: str | Path, key: str, values: Any, *, into: str | Path | No
         from anndata.io import write_elem
     except ImportError:  # anndata 0.10
         from anndata.experimental import write_elem
-    with writing(path), replacing(path if into is None else into) as temporary:
+    with writing(path), replacing(path) as temporary:
         shutil.copyfile(path, temporary)
         with h5py.File(temporary, "r+") as store:
             write_elem(store.require_group("obsm"), key, to_numpy(values))
