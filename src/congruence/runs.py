@@ -1,8 +1,9 @@
 """Run folders: what one training leaves behind, as plain files that any program can read.
 
 A run folder holds `config.json` (what was asked for; a folder that has it is a run), `environment.json` (the machine
-and the versions), `metrics.jsonl` (one line of numbers for each thing logged), `weights.safetensors` and
-`latents.parquet` (codes, and the true factors where they are known). Every file is written whole or not at all, but
+and the versions), `metrics.jsonl` (one line of numbers for each thing logged), `weights.safetensors`,
+`latents.parquet` (codes, and the true factors where they are known) and, of a model of images,
+`examples.safetensors` (a few of them, to look at). Every file is written whole or not at all, but
 for `metrics.jsonl`, which grows line by line: a last line that a crash cut short is left out when it is read, and cut
 off when the next one is written. Nothing is ever unpickled.
 """
@@ -31,6 +32,7 @@ from congruence.tables import Table, read_table, write_table
 
 CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl"
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", "latents.parquet", "checkpoint.safetensors"
+EXAMPLES = "examples.safetensors"
 KIND, VERSION = "congruence run", 1
 LARGEST = 16 * 2**20  # bytes of a JSON file that are read
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
@@ -95,6 +97,15 @@ class Run:
     def weights(self) -> dict[str, Array]:
         """The arrays of weights.safetensors by name."""
         return read_arrays(self.folder / WEIGHTS)[0]
+
+    def write_examples(self, images: Any) -> None:
+        """Write a few images (n, channels, height, width), uint8, to examples.safetensors."""
+        write_arrays(self.folder / EXAMPLES, {"images": images})
+
+    def examples(self) -> Array | None:
+        """The images of examples.safetensors, uint8 (n, channels, height, width); None where there are none."""
+        path = self.folder / EXAMPLES
+        return read_arrays(path)[0].get("images") if path.exists() else None
 
     def write_latents(self, codes: Any, factors: Mapping[str, Any] | None = None, ids: Any = None) -> None:
         """Write codes (n, d), named factors (n,) each, and ids (n,) to latents.parquet.

@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence.data.digits import digits
 from congruence.errors import InputError
 from congruence.models.ensemble import Ensemble, Member, train_ensemble
+from congruence.models.loop import optimise
 from congruence.models.orthogonal import draw_orthogonal, tangent
-from congruence.models.train import Training, train
+from congruence.models.settings import Training
 
 torch = pytest.importorskip("torch")
 WIDTHS = [64, 16, 8, 4]
@@ -58,7 +59,7 @@ def test_each_member_equals_the_same_model_trained_alone(images):
     together = train_ensemble(images, members, epochs=5, **options)  # 50 steps
     for i, member in enumerate(members):
         alone = Alone(member.leak, member.seed)
-        done = train(alone, [images], Training(steps=50, batch=32, clip=1.0, seed=member.seed), device="cpu")
+        done = optimise(alone, [images], Training(steps=50, batch=32, clip=1.0, seed=member.seed), device="cpu")
         for ours, theirs in zip(weights_of(together, i), alone.parameters(), strict=True):
             assert_allclose(ours, theirs.detach(), atol=1e-5)
         assert together.losses[i] == pytest.approx(done.loss, abs=1e-6)

@@ -20,6 +20,7 @@ from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
 from congruence.cli.reproduce import reproduce
 from congruence.cli.resolve import resolve
+from congruence.cli.train import train
 from congruence.errors import CongruenceError
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ app.command()(compare)
 app.command()(resolve)
 app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
+app.command()(train)
 app.command()(decoder)
 app.add_typer(data.app, name="data")
 app.command()(reproduce)

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from congruence.cli import options as given
-from congruence.cli.evaluated_rows import read_given
+from congruence.cli.evaluated_rows import read_given, read_run
 from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
 from congruence.cli.screen_evaluation import show_evaluation, show_metrics
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
+    from congruence.cli.evaluated_rows import Given
     from congruence.evaluate.evaluation import Evaluation
+    from congruence.models.pictures import Pictures
+    from congruence.runs import Run
 
 METRICS = "infomec,mig,modularity,mcc,regression"
 
@@ -33,7 +36,8 @@ def evaluate(
     codes: Annotated[
         Path,
         typer.Argument(
-            help="Learned codes (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
+            help="Learned codes (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt), or the folder "
+            "of a run of congruence train.",
             show_default=False,
         ),
     ],
@@ -117,22 +121,32 @@ def evaluate(
     """Are these axes the true factors? Which factor has a code of its own, and which is missing?
 
     Scores codes against factors of the same rows by published metrics, each
-    with an interval and beside what unrelated codes would get. Examples:
+    with an interval and beside what unrelated codes would get. The report of
+    a run folder also shows what the model makes of images. Examples:
 
         congruence evaluate codes.npy factors.csv --report report.html
 
         congruence evaluate codes.parquet --factors 'hue,shape' --kinds hue=circular:360
 
         congruence evaluate codes.parquet factors.parquet --id image --metrics infomec,dci --dci-model lightgbm
+
+        congruence evaluate runs/ae-0 --report report.html
     """
     from congruence.evaluate.suite import evaluate_codes
+    from congruence.runs import open_run
 
     wanted, kinds_of = _metrics(metrics), _kinds(kinds)
+    run = open_run(codes) if codes.is_dir() and codes.suffix != ".zarr" else None
     texts = {"report": report, "json": json, "csv": csv}
     given.check_outputs(texts, [codes, *([] if factors_file is None else [factors_file])])
     wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        rows = read_given(codes, factors_file, factors, group_by=group_by, drop_missing=drop_missing, wishes=wishes)
+        if run is None:
+            rows = read_given(codes, factors_file, factors, group_by=group_by, drop_missing=drop_missing, wishes=wishes)
+        else:
+            rows = read_run(run, factors_file, factors, wishes=wishes | {"group-by": group_by})
+            kinds_of = _kinds_of_run(run, kinds_of, rows)
+            discrete_codes = discrete_codes or bool(run.config.get("discrete_codes"))
         result = evaluate_codes(
             rows.codes,
             rows.factors,
@@ -158,7 +172,7 @@ def evaluate(
     for text in warned:
         if text not in result.notes:
             say(f"note: {text}")
-    _write(result, texts)
+    _write(result, texts, run)
     if not quiet:
         show_evaluation(result, stderr=str(json) == "-")
 
@@ -186,11 +200,33 @@ def _kinds(text: str) -> str | dict[str, str]:
     return kinds
 
 
-def _write(result: Evaluation, outputs: dict[str, Path | None]) -> None:
+def _kinds_of_run(run: Run, wished: str | dict[str, str], rows: Given) -> str | dict[str, str]:
+    """The kinds that the data set gave its factors; those that --kinds names come first."""
+    if isinstance(wished, str) and wished != "auto":
+        return wished
+    about = run.config["data"]
+    known = dict(zip(about["factors"], about.get("kinds", ()), strict=False))
+    kinds = {name: kind for name, kind in known.items() if name in rows.factors}
+    return kinds | (wished if isinstance(wished, dict) else {})
+
+
+def _pictures(run: Run | None) -> Pictures | None:
+    """What the model of a run makes of the images that it has kept."""
+    images = None if run is None else run.examples()
+    if run is None or images is None:
+        return None
+    from congruence.arrays import to_numpy
+    from congruence.models.pictures import look
+    from congruence.models.stored import load_model
+
+    return look(load_model(run), images, to_numpy(run.latents().values))
+
+
+def _write(result: Evaluation, outputs: dict[str, Path | None], run: Run | None) -> None:
     from congruence.report import render_evaluation, rows_to_csv
 
     render_as: dict[str, Any] = {
-        "report": render_evaluation,
+        "report": lambda r: render_evaluation(r, _pictures(run)),
         "json": lambda r: r.to_json(),
         "csv": lambda r: rows_to_csv(r.table()),
     }

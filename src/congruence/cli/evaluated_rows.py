@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from congruence.cli import options as given
 from congruence.errors import InputError
+from congruence.runs import LATENTS
 
 if TYPE_CHECKING:
     from congruence.arrays import Array
+    from congruence.runs import Run
     from congruence.tables import RowColumns, Table
 
 
@@ -47,6 +49,24 @@ def read_given(
     names = _picked(facts, columns, factors or codes, without=group_by)
     table = _read_codes(codes, wishes, aside=list(names.values()) if own else [])
     return _joined(table, facts, names, own=own, group_by=group_by, drop_missing=drop_missing)
+
+
+def read_run(run: Run, factors: Path | None, columns: str | None, *, wishes: Mapping[str, str | None]) -> Given:
+    """The codes and the factors that a training has written into its run folder."""
+    if factors is not None:
+        raise InputError(f"{run.folder} is a run folder, which has its own factors; leave {factors} out")
+    for name, value in wishes.items():
+        if value is not None:
+            raise InputError(f"--{name} means nothing for a run folder such as {run.folder}")
+    known = run.config.get("data", {}).get("factors")
+    if not known:
+        raise InputError(f"the data that {run.folder} was trained on has no factors, so nothing can be evaluated")
+    latents = run.folder / LATENTS
+    if not latents.exists():
+        raise InputError(f"there is no {latents}; the training may not be over")
+    nothing = dict.fromkeys(("id", "features", "metadata", "key"))
+    found = read_given(latents, None, columns or ",".join(known), group_by=None, drop_missing=False, wishes=nothing)
+    return replace(found, name=run.name)
 
 
 def _picked(facts: RowColumns, columns: str | None, path: Path, *, without: str | None) -> dict[str, str]:

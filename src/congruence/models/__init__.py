@@ -15,9 +15,12 @@ _HOMES = {
     "VQVAE": "congruence.models.quantised",
     "AutoEncoder": "congruence.models.autoencoders",
     "BioAE": "congruence.models.autoencoders",
+    "Training": "congruence.models.settings",
     "build_model": "congruence.models.catalogue",
+    "load_model": "congruence.models.stored",
     "published_settings": "congruence.models.catalogue",
     "published_weight_decay": "congruence.models.catalogue",
+    "train": "congruence.models.training",
 }
 
 __all__ = [
@@ -27,21 +30,27 @@ __all__ = [
     "VQVAE",
     "AutoEncoder",
     "BioAE",
+    "Training",
     "build_model",
+    "load_model",
     "published_settings",
     "published_weight_decay",
+    "train",
 ]
 
 if TYPE_CHECKING:
     from congruence.models.autoencoders import AutoEncoder, BioAE
     from congruence.models.catalogue import build_model, published_settings, published_weight_decay
     from congruence.models.quantised import QLAE, VQVAE
+    from congruence.models.settings import Training
+    from congruence.models.stored import load_model
+    from congruence.models.training import train
     from congruence.models.vaes import TCVAE, VAE
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        from congruence.models.train import load_torch
+        from congruence.models.devices import load_torch
 
         load_torch()  # where it is missing, this says how to get it
         return getattr(import_module(_HOMES[name]), name)

@@ -14,6 +14,7 @@ from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.runs import CHECKPOINT, Run, read_arrays, write_arrays
 
+SAMPLED = 10_000  # rows
 MODEL, OPTIMISER, RANDOM, RANDOM_GPU = "model.", "optimiser.", "random.cpu", "random.gpu"
 
 
@@ -27,9 +28,16 @@ class Checkpoint:
 
 
 def fingerprint(data: Sequence[Any]) -> list[list[Any]]:
-    """The shape and a checksum of each tensor, so that a checkpoint is not taken up with other data."""
-    arrays = [np.ascontiguousarray(to_numpy(tensor)) for tensor in data]
-    return [[list(array.shape), str(array.dtype), zlib.crc32(array.data)] for array in arrays]
+    """The shape and a checksum of each tensor, so that a checkpoint is not taken up with other data.
+
+    Of a tensor with more rows than `SAMPLED`, only so many go into the checksum, evenly spaced.
+    """
+    every = [-(-len(tensor) // SAMPLED) for tensor in data]  # a step of 1 up to SAMPLED rows
+    arrays = [np.ascontiguousarray(to_numpy(tensor[::step])) for tensor, step in zip(data, every, strict=True)]
+    return [
+        [list(tensor.shape), str(array.dtype), zlib.crc32(array.data)]
+        for tensor, array in zip(data, arrays, strict=True)
+    ]
 
 
 def capture(model: Any, optimiser: Any, counts: Mapping[str, Any], about: Mapping[str, Any]) -> Checkpoint:
@@ -62,10 +70,21 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
             number, _, key = name.removeprefix(OPTIMISER).partition(".")
             state.setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+    _lay_out(optimiser)
     torch.set_rng_state(tensors[RANDOM])
     device = next(model.parameters()).device
     if device.type == "cuda" and RANDOM_GPU in tensors:
         torch.cuda.set_rng_state(tensors[RANDOM_GPU], device)
+
+
+def _lay_out(optimiser: Any) -> None:
+    """Put averages into the order in memory that their weights have; fused steps on a GPU take no other."""
+    import torch
+
+    for weight, state in optimiser.state.items():
+        for name, value in state.items():
+            if torch.is_tensor(value) and value.shape == weight.shape and value.stride() != weight.stride():
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
 
 
 def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:

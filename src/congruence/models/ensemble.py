@@ -18,9 +18,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
+from congruence.models.devices import load_torch, training_device
+from congruence.models.loop import row_order
 from congruence.models.orthogonal import draw_orthogonal, nearest_orthogonal, tangent
 from congruence.models.threads import one_thread
-from congruence.models.train import load_torch, row_order, training_device
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 TINY = 1e-6  # added to the norm that a gradient is clipped by, as torch does

@@ -1,7 +1,7 @@
 """Small autoencoders whose decoder is kept near an isometry in one of several ways, or in none.
 
 Appendix A.4 of Nelson et al. names regularisers in wide use that push the singular values of a decoder's Jacobian
-towards each other. Here each is put on the same autoencoder, for `train` to train.
+towards each other. Here each is put on the same autoencoder, for `optimise` to train.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
+from congruence.models.devices import load_torch, training_device
+from congruence.models.loop import optimise
+from congruence.models.settings import Training
 from congruence.models.threads import one_thread
-from congruence.models.train import Training, load_torch, train, training_device
 
 KINDS = ("none", "weight decay", "spectral norm", "residual", "isometry penalty")
 BLOCKS = 2  # of the residual decoder
@@ -56,7 +58,7 @@ def train_regularised(
         weight_decay=decay,
     )  # fmt: skip
     with one_thread():
-        train(model, [np.asarray(x, dtype=np.float32)], how, device=device)
+        optimise(model, [np.asarray(x, dtype=np.float32)], how, device=device)
     return RegularisedAutoencoder(model, training_device(device))
 
 

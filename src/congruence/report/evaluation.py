@@ -17,10 +17,12 @@ from congruence.report.matrices import heat_tables
 from congruence.report.moved import Cell
 from congruence.report.page import fill
 from congruence.report.questions import FAMILIES, SCORES
+from congruence.report.strips import model_section
 from congruence.report.words import count, number, ordered, sentence
 
 if TYPE_CHECKING:
     from congruence.evaluate.evaluation import Evaluation, FactorRow, Score
+    from congruence.models.pictures import Pictures
 
 AHEAD = 3.0  # a code is a factor's own if it tells so many times as much of it as of any other factor
 LEAST = 0.1  # and at least so much
@@ -29,14 +31,18 @@ READOUTS = {"linear": "R², linear", "nonlinear": "R², any"}  # of all codes to
 STATUS = {True: "holds", False: "fails"}
 
 
-def write_evaluation_report(result: Evaluation, path: str | Path) -> None:
+def write_evaluation_report(result: Evaluation, path: str | Path, pictures: Pictures | None = None) -> None:
     """Write the report of an evaluation to `path`, whole or not at all; same input, same bytes."""
     files.check_writable(path)
-    files.write_text(path, render_evaluation(result))
+    files.write_text(path, render_evaluation(result, pictures))
 
 
-def render_evaluation(result: Evaluation) -> str:
-    """Return the report of an evaluation as one HTML page that needs no other file."""
+def render_evaluation(result: Evaluation, pictures: Pictures | None = None) -> str:
+    """Return the report of an evaluation as one HTML page that needs no other file.
+
+    With `pictures` (`congruence.models.pictures.look`) it also shows what the model makes of images, and what each
+    of its latents changes.
+    """
     own = own_codes(result)
     settings = {name: value for name, value in result.settings.items() if name != "command"}
     drawn = against_best(result)
@@ -53,6 +59,7 @@ def render_evaluation(result: Evaluation) -> str:
         with_intervals=any(math.isfinite(score.low) for score in result.scores),
         families=[FAMILIES.get(name, (name, "")) for name in dict.fromkeys(one.metric for one in result.scores)],
         heats=heat_tables(result),
+        model=None if pictures is None else model_section(pictures, result),
         factor_rows=[_factor(row, own, readouts) for row in result.per_factor],
         readouts=[READOUTS[name] for name in readouts],
         code_rows=[_code(row, own) for row in result.per_code],

@@ -12,7 +12,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.models.train import Training, row_order, train
+from congruence.models.loop import optimise, row_order
+from congruence.models.settings import Training
 from congruence.runs import open_run, start_run
 
 torch = pytest.importorskip("torch")
@@ -77,7 +78,7 @@ def test_least_squares_is_found(rng):
     x = rng.normal(size=(64, 2))
     y = x @ [1.0, -2.0]
     model = Line()
-    done = train(model, [x, y], Training(epochs=200, batch=64, learning_rate=0.1, cosine=True), device="cpu")
+    done = optimise(model, [x, y], Training(epochs=200, batch=64, learning_rate=0.1, cosine=True), device="cpu")
     assert (done.ended, done.steps, done.epochs) == ("steps", 200, 200)
     assert_allclose(model.slope.detach(), [1, -2], atol=1e-3)
 
@@ -93,13 +94,13 @@ def test_the_order_of_rows_follows_from_the_seed_and_the_epoch():
 def test_what_was_interrupted_ends_as_if_it_had_not_been(optimiser, rows, tmp_path):
     how = Training(**(HOW.__dict__ | {"optimiser": optimiser, "weight_decay": 0.01}))
     whole = Noisy()
-    first = train(whole, [rows], how, run=start_run(tmp_path / "whole", {}), device="cpu")
+    first = optimise(whole, [rows], how, run=start_run(tmp_path / "whole", {}), device="cpu")
     run = start_run(tmp_path / "cut", {})
     for last in (13, 37, 38, 60):  # in the middle of an epoch, and never where a checkpoint is
         with pytest.raises(StoppedError):
-            train(Noisy(seed=0 if last == 13 else last), [rows], how, run=run, device="cpu", progress=stop_at(last))
+            optimise(Noisy(seed=0 if last == 13 else last), [rows], how, run=run, device="cpu", progress=stop_at(last))
     model = Noisy(seed=99)
-    assert train(model, [rows], how, run=run, device="cpu") == first
+    assert optimise(model, [rows], how, run=run, device="cpu") == first
     same(model, whole)
     assert model.steps == 60
     assert run.metrics() == open_run(tmp_path / "whole").metrics()
@@ -109,32 +110,32 @@ def test_what_was_interrupted_ends_as_if_it_had_not_been(optimiser, rows, tmp_pa
 
 def test_a_process_that_is_killed_leaves_a_training_that_goes_on(rows, tmp_path):
     whole = Noisy()
-    train(whole, [rows], HOW, device="cpu")
+    optimise(whole, [rows], HOW, device="cpu")
     run = start_run(tmp_path / "killed", {})
     np.save(tmp_path / "rows.npy", rows.numpy())
     script = f"""
         import os, signal, sys
         import numpy as np
         sys.path.insert(0, {os.path.dirname(__file__)!r})
-        from test_train import HOW, Noisy, train, open_run
+        from test_loop import HOW, Noisy, optimise, open_run
         def kill(step, steps, loss):
             if step == 33:
                 os.kill(os.getpid(), signal.SIGKILL)
-        train(Noisy(), [np.load({str(tmp_path / "rows.npy")!r})], HOW, run=open_run({str(run.folder)!r}), device="cpu",
-              progress=kill)
+        rows, run = np.load({str(tmp_path / "rows.npy")!r}), open_run({str(run.folder)!r})
+        optimise(Noisy(), [rows], HOW, run=run, device="cpu", progress=kill)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (run.folder / "checkpoint.safetensors").exists()
     model, seen = Noisy(seed=5), []
-    train(model, [rows], HOW, run=run, device="cpu", progress=lambda step, steps, loss: seen.append(step))
+    optimise(model, [rows], HOW, run=run, device="cpu", progress=lambda step, steps, loss: seen.append(step))
     assert seen == list(range(31, 61))
     same(model, whole)
 
 
 def test_ctrl_c_waits_for_the_step_keeps_it_and_stops(rows, tmp_path):
     whole = Noisy()
-    train(whole, [rows], HOW, device="cpu")
+    optimise(whole, [rows], HOW, device="cpu")
     run = start_run(tmp_path / "run", {})
 
     def press(step, steps, loss):
@@ -143,10 +144,10 @@ def test_ctrl_c_waits_for_the_step_keeps_it_and_stops(rows, tmp_path):
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        train(Noisy(), [rows], HOW, run=run, device="cpu", progress=press)
+        optimise(Noisy(), [rows], HOW, run=run, device="cpu", progress=press)
     assert signal.getsignal(signal.SIGINT) is before
     model, seen = Noisy(seed=5), []
-    train(model, [rows], HOW, run=run, device="cpu", progress=lambda step, steps, loss: seen.append(step))
+    optimise(model, [rows], HOW, run=run, device="cpu", progress=lambda step, steps, loss: seen.append(step))
     assert seen[0] == 18
     same(model, whole)
 
@@ -159,14 +160,14 @@ def test_a_second_ctrl_c_does_not_wait(rows):
 
     seen = []
     with pytest.raises(KeyboardInterrupt):
-        train(Noisy(), [rows], HOW, device="cpu", progress=press)
+        optimise(Noisy(), [rows], HOW, device="cpu", progress=press)
     assert seen == []
 
 
 def test_a_training_in_another_thread_is_the_same(rows):
     one, other = Noisy(), Noisy()
-    train(one, [rows], HOW, device="cpu")
-    thread = threading.Thread(target=lambda: train(other, [rows], HOW, device="cpu"))
+    optimise(one, [rows], HOW, device="cpu")
+    thread = threading.Thread(target=lambda: optimise(other, [rows], HOW, device="cpu"))
     thread.start()
     thread.join()
     same(one, other)
@@ -177,7 +178,7 @@ def test_training_leaves_the_generator_of_others_alone_and_the_seed_decides(rows
     before = torch.get_rng_state()
     models = [Noisy(), Noisy(), Noisy()]
     for model, seed in zip(models, (1, 1, 2), strict=True):
-        train(model, [rows], Training(steps=5, seed=seed), device="cpu")
+        optimise(model, [rows], Training(steps=5, seed=seed), device="cpu")
     assert_array_equal(before.numpy(), torch.get_rng_state().numpy())
     same(models[0], models[1])
     assert not torch.equal(models[0].layers[0].weight, models[2].layers[0].weight)
@@ -186,13 +187,13 @@ def test_training_leaves_the_generator_of_others_alone_and_the_seed_decides(rows
 def test_a_finished_training_is_not_done_again_and_may_be_made_longer(rows, tmp_path):
     run = start_run(tmp_path / "run", {})
     how = Training(epochs=3, batch=8)
-    first, seen = train(Noisy(), [rows], how, run=run, device="cpu"), []
-    again = train(Noisy(), [rows], how, run=run, device="cpu", progress=lambda *told: seen.append(told))
+    first, seen = optimise(Noisy(), [rows], how, run=run, device="cpu"), []
+    again = optimise(Noisy(), [rows], how, run=run, device="cpu", progress=lambda *told: seen.append(told))
     assert again == first
     assert seen == []
     whole, longer = Noisy(), Noisy()
-    train(whole, [rows], Training(epochs=5, batch=8), device="cpu")
-    done = train(longer, [rows], Training(epochs=5, batch=8), run=run, device="cpu")
+    optimise(whole, [rows], Training(epochs=5, batch=8), device="cpu")
+    done = optimise(longer, [rows], Training(epochs=5, batch=8), run=run, device="cpu")
     assert done.epochs == 5
     same(whole, longer)
 
@@ -201,7 +202,7 @@ def test_training_stops_so_many_epochs_after_the_last_improvement(rng, tmp_path)
     x = rng.normal(size=(64, 2))
     run = start_run(tmp_path / "run", {})
     how = Training(epochs=300, batch=64, learning_rate=0.1, patience=7, threshold=1e-3)
-    done = train(Line(), [x, x @ [1.0, -2.0]], how, run=run, device="cpu")
+    done = optimise(Line(), [x, x @ [1.0, -2.0]], how, run=run, device="cpu")
     best, at = float("inf"), 0
     for line in run.metrics():
         if line["loss"] < best - 1e-3:
@@ -217,7 +218,7 @@ def test_held_out_rows_decide_where_there_are_some(rng, tmp_path):
     run = start_run(tmp_path / "run", {})
     how = Training(epochs=40, batch=8, learning_rate=0.05, patience=4)
     model = Line()
-    done = train(model, [x, x @ [1.0, -2.0]], how, held_out=other, run=run, device="cpu")
+    done = optimise(model, [x, x @ [1.0, -2.0]], how, held_out=other, run=run, device="cpu")
     assert done.ended == "patience"
     assert done.epochs < 40
     with torch.no_grad():
@@ -252,9 +253,9 @@ def test_a_loss_that_is_not_finite_gives_back_the_last_good_model(kind, rng, tmp
     run = start_run(tmp_path / "run", {})
     model, good = Bursting(kind), Line()
     with pytest.warns(NotConvergedWarning, match=r"at step 26, so training stopped; the model is that of step 20"):
-        done = train(model, data, Training(steps=60, batch=16, checkpoint_every=10), run=run, device="cpu")
+        done = optimise(model, data, Training(steps=60, batch=16, checkpoint_every=10), run=run, device="cpu")
     assert (done.ended, done.steps) == ("diverged", 20)
-    train(good, data, Training(steps=20, batch=16), device="cpu")
+    optimise(good, data, Training(steps=20, batch=16), device="cpu")
     same(model, good)
 
 
@@ -277,25 +278,25 @@ def test_settings_that_mean_nothing_are_refused(options, message):
 
 def test_data_and_losses_that_cannot_be_used_are_refused(rows):
     with pytest.raises(InputError, match=r"data must be tensors with as many rows as each other, but .* \[50, 3\]"):
-        train(Line(), [rows, rows[:3]], HOW, device="cpu")
+        optimise(Line(), [rows, rows[:3]], HOW, device="cpu")
     with pytest.raises(InputError, match=r"must be tensors .* \[\]"):
-        train(Line(), [], HOW, device="cpu")
+        optimise(Line(), [], HOW, device="cpu")
     model = Noisy()
     model.loss = lambda x: {"error": x.sum()}
     with pytest.raises(InputError, match="must name the one to minimise 'loss', but has error"):
-        train(model, [rows], HOW, device="cpu")
+        optimise(model, [rows], HOW, device="cpu")
 
 
 def test_a_checkpoint_of_another_training_is_refused(rows, tmp_path):
     run = start_run(tmp_path / "run", {})
-    train(Noisy(), [rows], HOW, run=run, device="cpu")
+    optimise(Noisy(), [rows], HOW, run=run, device="cpu")
     for other, data, word in ((Training(steps=60), rows, "batch"), (HOW, rows + 1, "data")):
         with pytest.raises(InputError, match=f"is of a training with another {word}; remove it to start anew"):
-            train(Noisy(), [data], other, run=run, device="cpu")
+            optimise(Noisy(), [data], other, run=run, device="cpu")
     wide = Noisy()
     wide.layers[0] = torch.nn.Linear(5, 9)
     with pytest.raises(InputError, match="the checkpoint is of another model: size mismatch"):
-        train(wide, [rows], HOW, run=run, device="cpu")
+        optimise(wide, [rows], HOW, run=run, device="cpu")
     (run.folder / "checkpoint.safetensors").write_bytes(b"half")
     with pytest.raises(InputError, match=r"cannot read arrays from .*checkpoint.safetensors"):
-        train(Noisy(), [rows], HOW, run=run, device="cpu")
+        optimise(Noisy(), [rows], HOW, run=run, device="cpu")

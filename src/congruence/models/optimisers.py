@@ -1,0 +1,66 @@
+"""Which weights are decayed and clipped, and the optimiser that moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from congruence.errors import InputError
+from congruence.models.settings import Training
+
+
+def parameter_groups(model: Any) -> tuple[list[Any], list[Any]]:
+    """The weights that are decayed, and those that are not.
+
+    A model says so by `decayed_parameters()` and `undecayed_parameters()`; one without these decays all its weights.
+    """
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    if not hasattr(model, "decayed_parameters"):
+        return weights, []
+    decayed = [weight for weight in model.decayed_parameters() if weight.requires_grad]
+    rest = [weight for weight in model.undecayed_parameters() if weight.requires_grad]
+    named = [id(weight) for weight in (*decayed, *rest)]
+    if sorted(named) != sorted(id(weight) for weight in weights):
+        raise InputError(
+            f"decayed_parameters and undecayed_parameters must share the {len(weights)} weights of the model between "
+            f"them, but give {len(decayed)} and {len(rest)}"
+        )
+    return decayed, rest
+
+
+def make_optimiser(model: Any, how: Training, *, on_device: bool = False) -> Any:
+    """Adam, AdamW or SGD with momentum over the groups of `parameter_groups`; only the first has the weight decay.
+
+    Without weight decay AdamW is Adam. With `on_device` the learning rate and the counts of steps are tensors of the
+    GPU, so that a step can be recorded in a CUDA graph.
+    """
+    import torch
+
+    decayed, rest = parameter_groups(model)
+    groups = [{"params": decayed, "weight_decay": how.weight_decay}]
+    if rest:
+        groups.append({"params": rest, "weight_decay": 0.0})
+    device = next(iter((*decayed, *rest))).device
+    rate: Any = torch.tensor(how.learning_rate, device=device) if on_device else how.learning_rate
+    if how.optimiser == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=0.9)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[how.optimiser]
+    fast = {"fused": True, "capturable": on_device} if device.type == "cuda" else {}
+    return kind(groups, lr=rate, **fast)
+
+
+def set_rate(optimiser: Any, rate: float) -> None:
+    """Give all groups a learning rate; one that lives on a GPU is changed in its place."""
+    for group in optimiser.param_groups:
+        if hasattr(group["lr"], "fill_"):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def clip_elements(weights: Sequence[Any], limit: float | None) -> None:
+    """Cut every element of the gradients of these weights to [-limit, limit]."""
+    import torch
+
+    if limit is not None:
+        torch.nn.utils.clip_grad_value_(weights, limit)

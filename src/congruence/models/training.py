@@ -1,0 +1,200 @@
+"""Training a model of images, and the run folder that it leaves."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from congruence.arrays import Array, to_numpy
+from congruence.errors import InputError
+from congruence.models.checkpoints import fingerprint
+from congruence.models.devices import full_precision, load_torch, training_device, training_precision
+from congruence.models.loop import FREE, optimise
+from congruence.models.reconstruction import evaluated_rows, mean_psnr, through
+from congruence.models.settings import Trained, Training
+from congruence.models.stored import put_weights
+from congruence.runs import CHECKPOINT, Run, start_run
+
+EXAMPLES = 8  # images kept in the run folder, to look at
+
+
+@dataclass(frozen=True)
+class TrainedRun(Run):
+    """A run folder, with the model that was trained in it and how that went."""
+
+    model: Any
+    outcome: Trained
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A training under way: `loss` is that of the last step, `psnr` that of the last line of the log (NaN before)."""
+
+    step: int
+    steps: int
+    loss: float
+    psnr: float
+
+
+def train(
+    model: Any,
+    data: Any,
+    how: Training | None = None,
+    *,
+    steps: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    precision: str | None = None,
+    deterministic: bool | None = None,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    device: str = "auto",
+    progress: Callable[[Moment], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> TrainedRun:
+    """Train a model of images in place, and leave a run folder.
+
+    The protocol is that of Hsu et al. (2023): AdamW with a learning rate of 0.001 and batches of 128; weight decay,
+    and gradients cut at 1 element by element, for all weights but biases and codebooks. Loss and PSNR are logged
+    after step 1, every 500 steps up to 5,000, and then every 5,000.
+
+    Parameters
+    ----------
+    model : AutoEncoder, VAE, TCVAE, BioAE, VQVAE or QLAE
+        Or any torch module with `loss`, `encode`, `decode` and `config`. It ends up on `device`.
+    data : FactorImages, or images
+        `rooms()`, say; or images alone, uint8 or floats from 0 to 1, shape (n, channels, height, width).
+    how : Training, optional
+        All settings, instead of the protocol above. Those that are given beside it come first.
+    steps : int, optional
+        20,000 unless given; published are 200,000.
+    precision : {"auto", "float32", "bfloat16"}, optional
+        "auto" multiplies in bfloat16 on a GPU that is fast with it. Weights are float32 in any case.
+    deterministic : bool, optional
+        The same seed gives the same weights, bit for bit, on the same device; on a CPU with one thread.
+    seed : int, optional
+        Of the order of images and of what the loss draws; the first weights are the model's own matter.
+    out : path, optional
+        The run folder. Where it holds an interrupted training of the same model, data and settings, that is taken up;
+        a finished one is not done again; one of others is refused. Without it the folder is a temporary one, which
+        goes when the result does.
+    progress : callable, optional
+        Called with a `Moment` each time that the loss is looked at.
+    stop : callable, optional
+        See `congruence.models.loop.optimise`.
+
+    Returns
+    -------
+    TrainedRun
+        `folder`, `weights()`, `latents()` (codes of up to 10,000 images, the same for every seed, with their
+        factors), `metrics()`, `model`, and `outcome`.
+    """
+    load_torch()
+    _check_model(model)
+    where = training_device(device)
+    images, about, columns = _described(data)
+    wishes: dict[str, Any] = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
+    wishes |= {"weight_decay": weight_decay, "precision": precision, "deterministic": deterministic}
+    how = _settings(how, where, {name: value for name, value in wishes.items() if value is not None})
+    rows = evaluated_rows(len(images))
+    config = {"model": model.config(), "data": about, "training": _deciding(how)}
+    config["discrete_codes"] = bool(getattr(model, "discrete", False))
+    run = start_run(tempfile.mkdtemp(prefix="congruence-") if out is None else out, config)
+    if run.finished:
+        put_weights(model.to(where), run)
+        return TrainedRun(run.folder, run.config, model.eval(), _outcome(run))
+    watched = _Watched(model, images[rows], progress)
+    outcome = optimise(
+        model, [images], how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
+    )
+    _finish(run, model.eval(), images, rows, columns, outcome)
+    result = TrainedRun(run.folder, run.config, model, outcome)
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, run.folder, ignore_errors=True)
+    return result
+
+
+class _Watched:
+    """A model in training, its PSNR each time a line is logged, and who is told."""
+
+    def __init__(self, model: Any, images: Any, progress: Callable[[Moment], None] | None) -> None:
+        self.model, self.images, self.progress, self.psnr = model, images, progress, math.nan
+
+    def measure(self) -> dict[str, float]:
+        self.psnr = mean_psnr(self.model, self.images)
+        return {"psnr": self.psnr}
+
+    def tell(self, step: int, steps: int, loss: float) -> None:
+        if self.progress is not None:
+            self.progress(Moment(step, steps, loss, self.psnr))
+
+
+def _check_model(model: Any) -> None:
+    missing = [name for name in ("loss", "encode", "decode", "config") if not hasattr(model, name)]
+    if missing:
+        raise InputError(
+            f"model must have loss, encode, decode and config, but {type(model).__name__} has no {missing[0]}; "
+            "congruence.models.loop.optimise trains any module with a loss"
+        )
+
+
+def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
+    """The images, what a config says about them, and the factors as columns."""
+    if not hasattr(data, "factor_names"):
+        images = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
+        if not hasattr(images, "shape") or len(images.shape) != 4:
+            raise InputError("data must be FactorImages, or images of shape (n, channels, height, width)")
+        return images, {"name": "images", "n": len(images), "checksum": fingerprint([images])[0]}, {}
+    about = {
+        "name": data.name,
+        "n": len(data.images),
+        "factors": list(data.factor_names),
+        "kinds": list(data.kinds),
+        "note": data.note,
+        "checksum": fingerprint([data.images])[0],
+    }
+    return data.images, about, {name: data.factors[:, j] for j, name in enumerate(data.factor_names)}
+
+
+def _settings(how: Training | None, device: str, wishes: Mapping[str, Any]) -> Training:
+    if how is None:
+        how = Training(steps=20_000, optimiser="adamw", clip_value=1.0, log_every=500, precision="auto", engine="auto")
+        if device != "cpu":
+            how = replace(how, check_every=50, checkpoint_every=5000)  # waiting for a GPU, and its copies, take time
+    elif "steps" in wishes:
+        how = replace(how, epochs=None, steps=wishes["steps"])
+    how = replace(how, **wishes)
+    return replace(how, precision=training_precision(how.precision, device))
+
+
+def _deciding(how: Training) -> dict[str, Any]:
+    """The settings that decide what comes out."""
+    return {name: value for name, value in asdict(how).items() if name not in FREE}
+
+
+def _finish(run: Run, model: Any, images: Any, rows: Array, columns: Mapping[str, Array], outcome: Trained) -> None:
+    """Write what a finished run has; its checkpoint, which is three times as large, goes."""
+    evaluated = getattr(model, "evaluated", model.encode)
+    with full_precision():
+        codes = through(evaluated, images[rows], next(model.parameters()).device)
+    if not any("ended" in line for line in run.metrics()[-1:]):
+        told = {"loss": outcome.loss, "best": outcome.best}
+        run.log(step=outcome.steps, epoch=outcome.epochs, ended=outcome.ended, **told)
+    run.write_examples(to_numpy(images[rows[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]]))
+    run.write_weights(model.state_dict())
+    run.write_latents(codes, {name: column[rows] for name, column in columns.items()}, ids=rows)
+    (run.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _outcome(run: Run) -> Trained:
+    """How a finished run went, from its log."""
+    last = (run.metrics() or [{}])[-1]
+    loss, best = (math.nan if last.get(name) is None else float(last[name]) for name in ("loss", "best"))
+    return Trained(last.get("ended", "steps"), last.get("step", 0), last.get("epoch", 0), loss, best)

@@ -1,0 +1,202 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from congruence.cli import main
+from congruence.cli.trainings import Plan, train_here, train_on_cluster
+from congruence.runs import open_run
+
+pytest.importorskip("torch")
+
+SMALL = ["--data", "sprites", "--n", "40", "--steps", "3", "--batch", "16", "--device", "cpu", "--deterministic"]
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def same(one, other):
+    one, other = open_run(one).weights(), open_run(other).weights()
+    for name in one:
+        assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_seeds_end_as_they_would_alone_in_processes_or_one_after_the_other(call):
+    code, out, err = call("train", "vae", *SMALL, "--seeds", "0-1", "--out", "runs")
+    assert (code, err) == (0, "")
+    assert [line.split()[:3] for line in out.splitlines() if "vae" in line] == [
+        ["runs/vae-0", "done", "3"],
+        ["runs/vae-1", "done", "3"],
+    ]
+    assert call("train", "vae", *SMALL, "--seeds", "1", "--out", "alone")[0] == 0
+    assert call("train", "vae", *SMALL, "--seeds", "0,1", "--jobs", "2", "--out", "both", "--quiet") == (0, "", "")
+    same("runs/vae-1", "alone/vae-1")
+    same("runs/vae-0", "both/vae-0")
+    same("runs/vae-1", "both/vae-1")
+    with pytest.raises(AssertionError):
+        same("runs/vae-0", "runs/vae-1")
+
+
+def plans(folder, **settings):
+    model = {"model": "ae", "latents": 3, "net": "small", "shape": [1, 64, 64]}
+    settings = {"steps": 2, "batch": 16, "device": "cpu", "deterministic": True} | settings
+    data = {"name": "sprites", "n": 40, "device": "cpu"}
+    return [
+        Plan(Path(folder).absolute() / f"ae-{seed}", model | {"seed": seed}, data, settings | {"seed": seed})
+        for seed in (0, 1)
+    ]
+
+
+def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    done, refused = [], []
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None):
+        train_on_cluster(plans("cluster"), lambda name, moment: None, done.append)
+        train_on_cluster(plans("cluster", steps=3), lambda name, moment: None, refused.append)
+    assert sorted((one.name, one.ended) for one in done) == [("ae-0", "steps"), ("ae-1", "steps")]
+    assert [one.ended for one in refused] == ["error", "error"]
+    assert "holds a run with another config" in refused[0].error
+    train_here(plans("here"), lambda name, moment: None, done.append)
+    for name in ("ae-0", "ae-1"):
+        same(f"cluster/{name}", f"here/{name}")
+
+
+def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(call, monkeypatch):
+    from congruence.models import training
+
+    measure = training.mean_psnr
+
+    def press(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return measure(*arguments)
+
+    monkeypatch.setattr(training, "mean_psnr", press)
+    code, _, err = call("train", "vae", *SMALL, "--seeds", "0,1")
+    assert code == 130
+    assert err == "interrupted; what was trained is kept in runs, and the same command goes on from there\n"
+    assert os.listdir("runs") == ["vae-0"]
+    assert os.path.exists("runs/vae-0/checkpoint.safetensors")
+    monkeypatch.setattr(training, "mean_psnr", measure)
+    assert call("train", "vae", *SMALL, "--seeds", "0,1")[0] == 0
+    assert call("train", "vae", *SMALL, "--out", "whole")[0] == 0
+    same("runs/vae-0", "whole/vae-0")
+
+
+def test_ctrl_c_reaches_every_process(tmp_path):
+    options = ["--steps", "100000", "--seeds", "0,1", "--jobs", "2", "--out", "runs"]
+    command = [sys.executable, "-m", "congruence", "train", "ae", *SMALL, *options]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    logs = [tmp_path / "runs" / name / "metrics.jsonl" for name in ("ae-0", "ae-1")]
+    limit = time.monotonic() + 100
+    while not all(log.exists() and log.stat().st_size for log in logs) and time.monotonic() < limit:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert error == "interrupted; what was trained is kept in runs, and the same command goes on from there\n"
+    assert all((log.parent / "checkpoint.safetensors").exists() for log in logs)
+
+
+def test_a_folder_of_another_training_is_refused(call):
+    assert call("train", "ae", *SMALL)[0] == 0
+    code, _, err = call("train", "ae", *SMALL, "--weight-decay", "0.5")
+    assert code == 2
+    assert "runs/ae-0 holds a run with another config (see training); give another folder" in err
+    code, _, err = call("train", "ae", *SMALL, "--latents", "4")
+    assert code == 2
+    assert "another config (see model)" in err
+    code, out, _ = call("train", "ae", *SMALL)
+    assert code == 0
+    assert "done" in out
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "found"),
+    [
+        ("ae", [], {"latents": 10}),
+        ("vae", ["--beta", "0.5", "--latents", "4"], {"beta": 0.5, "latents": 4}),
+        ("tcvae", ["--tc", "2"], {"tc": 2.0, "dataset_size": 40}),
+        ("bioae", ["--activity", "0.5"], {"activity": 0.5, "nonnegativity": 1.0}),
+        ("vqvae", ["--values", "32"], {"values": 32, "commitment": 0.25}),
+        ("qlae", ["--values", "4", "--commitment", "0.1"], {"values": 4, "commitment": 0.1}),
+    ],
+)
+def test_every_model_is_trained_with_its_own_options(model, options, found, call):
+    code, _, err = call("train", model, *SMALL, "--steps", "1", *options)
+    assert (code, err) == (0, "")
+    config = open_run(f"runs/{model}-0").config
+    assert found.items() <= config["model"].items()
+    assert config["model"]["net"] == "small"
+    assert open_run(f"runs/{model}-0").latents().values.shape == (40, config["model"]["latents"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, not 'gan'"),
+        (["ae", "--data", "room"], "there is no data set 'room'; did you mean rooms"),
+        (["ae", "--beta", "3"], "--beta means nothing for ae; it has no options of its own"),
+        (["bioae", "--beta", "3"], "--beta means nothing for bioae; it has --nonnegativity, --activity"),
+        (["ae", "--seeds", "0,a"], "--seeds takes numbers such as 0,1,2 or 0-4, not 'a'"),
+        (["ae", "--seeds", "1,1"], "--seeds must name each seed once, not 1,1"),
+        (["ae", "--jobs", "2", "--dask", "local"], "--jobs and --dask do not go together"),
+        (["ae", "--precision", "half"], "precision must be one of auto, float32, bfloat16, not 'half'"),
+        (["ae", "--net", "large"], "net must be one of published, small, not 'large'"),
+    ],
+)
+def test_what_means_nothing_is_refused(arguments, message, call):
+    code, _, err = call("train", arguments[0], *SMALL, *arguments[1:])
+    assert code == 2
+    assert message in err
+
+
+def test_a_run_folder_can_be_evaluated_and_its_report_shows_the_model(call):
+    quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
+    assert call("train", "qlae", *SMALL)[0] == 0
+    code, out, err = call("evaluate", "runs/qlae-0", *quick, "--report", "r.html", "--json", "r.json")
+    assert (code, err) == (0, "")
+    assert "40 rows, 10 codes, 5 factors" in out
+    kinds = [line.split()[1] for line in out.splitlines() if line.split()[:1] in (["rotation"], ["shape"])]
+    assert kinds == ["categorical", "circular"]
+    with open("r.html") as file:
+        page = file.read()
+    assert page.count("data:image/png;base64,") == 2 + 10
+    assert "<h1><bdi>qlae-0</bdi>" in page
+    with open("r.json") as file:
+        assert '"discrete_codes": true' in file.read()
+    code, out, _ = call("evaluate", "runs/qlae-0", *quick, "--factors", "x,y", "--kinds", "x=continuous")
+    assert "10 codes, 2 factors" in out
+    assert [line.split()[1] for line in out.splitlines() if line.split()[:1] == ["x"]] == ["continuous"]
+
+
+def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
+    assert call("train", "ae", *SMALL)[0] == 0
+    np.save("factors.npy", np.zeros((40, 2)))
+    code, _, err = call("evaluate", "runs/ae-0", "factors.npy")
+    assert (code, "is a run folder, which has its own factors; leave factors.npy out" in err) == (2, True)
+    code, _, err = call("evaluate", "runs/ae-0", "--id", "image")
+    assert (code, "--id means nothing for a run folder" in err) == (2, True)
+    (tmp_path / "runs/ae-0/latents.parquet").unlink()
+    code, _, err = call("evaluate", "runs/ae-0")
+    assert (code, "latents.parquet; the training may not be over" in err) == (2, True)
+    code, _, err = call("evaluate", "runs")
+    assert (code, "runs holds no config.json, so it is no run folder" in err) == (2, True)

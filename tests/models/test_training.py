@@ -1,0 +1,218 @@
+"""Trainings of models of images, and the run folders that they leave."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from congruence.errors import InputError
+from congruence.runs import open_run
+
+torch = pytest.importorskip("torch")
+
+from congruence.data import sprites  # noqa: E402
+from congruence.models import QLAE, VAE, VQVAE, AutoEncoder, Training, load_model, train  # noqa: E402
+from congruence.models.reconstruction import evaluated_rows, mean_psnr  # noqa: E402
+
+SHORT = {"steps": 12, "batch": 16, "device": "cpu", "deterministic": True}
+
+
+@pytest.fixture(scope="module")
+def images():
+    return sprites(40, side=16, device="cpu")
+
+
+def small(kind=AutoEncoder, **options):
+    return kind(3, net="small", shape=(1, 16, 16), **options)
+
+
+def weights(run):
+    return run.weights() if hasattr(run, "weights") else open_run(run).weights()
+
+
+def same(one, other):
+    one, other = weights(one), weights(other)
+    assert one.keys() == other.keys()
+    for name in one:
+        assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def numbers(run):
+    return [{k: v for k, v in line.items() if "second" not in k} for line in run.metrics()]
+
+
+def test_a_training_leaves_weights_codes_factors_log_and_examples(images, tmp_path):
+    seen = []
+    model = small()
+    run = train(model, images, **SHORT, weight_decay=0.1, out=tmp_path / "run", progress=seen.append)
+    assert run.folder == tmp_path / "run"
+    assert run.finished
+    assert run.outcome.ended == "steps"
+    assert [(moment.step, moment.steps) for moment in seen] == [(step, 12) for step in range(1, 13)]
+    assert np.isfinite(seen[-1].psnr)
+    latents = run.latents()
+    assert_array_equal(latents.metadata["shape"], images.factors[:, 0])
+    assert_allclose(latents.values, model.encode(images.images).detach().numpy(), atol=1e-6)
+    assert [line["step"] for line in run.metrics()] == [1, 12, 12]
+    assert run.metrics()[1]["psnr"] == pytest.approx(mean_psnr(model, images.images), abs=1e-4)
+    assert run.examples().shape == (8, 1, 16, 16)
+    assert run.config["data"]["kinds"] == list(images.kinds)
+    assert run.config["training"]["clip_value"] == 1.0
+    assert not (run.folder / "checkpoint.safetensors").exists()
+    files = sorted(path.name for path in run.folder.iterdir())
+    assert files == [
+        "config.json", "environment.json", "examples.safetensors", "latents.parquet", "metrics.jsonl",
+        "weights.safetensors",
+    ]  # fmt: skip
+
+
+def test_the_published_settings_are_what_is_trained_with(images):
+    how = train(small(), images, **SHORT).config["training"]
+    assert how["optimiser"] == "adamw"
+    assert how["learning_rate"] == 1e-3
+    assert (how["clip"], how["clip_value"], how["weight_decay"]) == (None, 1.0, 0.0)
+    assert train(small(), images, steps=1, device="cpu").config["training"]["batch"] == 128
+
+
+def test_a_run_that_is_there_is_not_trained_again_and_others_are_refused(images, tmp_path):
+    first = train(small(VAE), images, **SHORT, out=tmp_path)
+    again, seen = small(VAE), []
+    second = train(again, images, **SHORT, out=tmp_path, progress=seen.append)
+    assert seen == []
+    assert second.outcome == first.outcome
+    same(first, second)
+    assert_array_equal(again.encode(images.images).detach(), first.model.encode(images.images).detach())
+    for changes, word in (({"seed": 1}, "training"), ({"batch": 8}, "training")):
+        with pytest.raises(InputError, match=f"holds a run with another config .see {word}"):
+            train(small(VAE), images, **SHORT | changes, out=tmp_path)
+    with pytest.raises(InputError, match=r"another config .see data"):
+        train(small(VAE), images.take(range(39)), **SHORT, out=tmp_path)
+    with pytest.raises(InputError, match=r"another config .see model"):
+        train(small(VAE, beta=1.0), images, **SHORT, out=tmp_path)
+
+
+def test_what_was_stopped_is_taken_up(images, tmp_path):
+    whole = train(small(VAE), images, **SHORT, out=tmp_path / "whole")
+    asked = iter(range(1000))
+    with pytest.raises(KeyboardInterrupt):
+        train(small(VAE), images, **SHORT, out=tmp_path / "cut", stop=lambda: next(asked) == 20)
+    cut = open_run(tmp_path / "cut")
+    assert not cut.finished
+    assert (cut.folder / "checkpoint.safetensors").exists()
+    with pytest.raises(InputError, match=r"there is no .*weights.safetensors; the training may not be over"):
+        load_model(cut)
+    same(whole, train(small(VAE), images, **SHORT, out=tmp_path / "cut"))
+    assert numbers(whole) == numbers(cut)
+
+
+def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):
+    how = {"steps": 30, "batch": 16, "device": "cpu", "seed": 2}
+    settings = Training(
+        steps=30, optimiser="adamw", clip_value=1.0, log_every=500, checkpoint_every=4, deterministic=True
+    )
+    script = f"""
+        import os, signal
+        from congruence.data import sprites
+        from congruence.models import VAE, Training, train
+        def kill(moment):
+            if moment.step == 19:
+                os.kill(os.getpid(), signal.SIGKILL)
+        train(VAE(3, net="small", shape=(1, 16, 16)), sprites(40, side=16, device="cpu"), {settings!r}, **{how!r},
+              out={str(tmp_path / "killed")!r}, progress=kill)
+    """
+    environment = os.environ | {"OMP_NUM_THREADS": "2"}  # deterministic takes one, whatever is said
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, env=environment)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    seen = []
+    whole = train(small(VAE), images, settings, **how, out=tmp_path / "whole")
+    resumed = train(small(VAE), images, settings, **how, out=tmp_path / "killed", progress=seen.append)
+    assert seen[0].step == 17  # after the last checkpoint
+    same(whole, resumed)
+    assert numbers(whole) == numbers(resumed)
+    assert_array_equal(whole.latents().values, resumed.latents().values)
+
+
+def test_without_a_folder_it_is_a_temporary_one_that_goes_with_the_result(images):
+    run = train(small(), images, **SHORT)
+    folder = run.folder
+    assert run.latents().n == 40
+    del run
+    gc.collect()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("kind", [AutoEncoder, VQVAE, QLAE])
+def test_a_model_comes_back_from_its_folder(kind, images, tmp_path):
+    run = train(small(kind, seed=4), images, **SHORT, out=tmp_path)
+    model = load_model(tmp_path)
+    assert type(model) is kind
+    assert not model.training
+    assert run.config["discrete_codes"] is (kind is not AutoEncoder)
+    with torch.no_grad():
+        codes = model.evaluated(images.images).numpy()
+        assert_array_equal(model.decode(model.encode(images.images)), run.model.decode(run.model.encode(images.images)))
+    assert_allclose(run.latents().values, codes, atol=1e-6)
+
+
+def test_images_alone_can_be_trained_on(images, tmp_path):
+    run = train(small(), images.images, **SHORT, out=tmp_path)
+    assert run.latents().metadata == {}
+    floats = images.images.float() / 255
+    same(run, train(small(), [floats.numpy()], **SHORT))
+
+
+def test_the_seed_decides_and_other_trainings_in_the_process_do_not(images):
+    first = train(small(VAE), images, **SHORT, seed=1)
+    train(small(VAE), images, **SHORT, seed=2)
+    same(first, train(small(VAE), images, **SHORT, seed=1))
+    with pytest.raises(AssertionError):
+        same(first, train(small(VAE), images, **SHORT, seed=2))
+
+
+def test_a_training_that_diverges_says_so_and_has_the_last_good_model(images, tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = train(small(), images, **SHORT, learning_rate=1e30, out=tmp_path)
+    assert "the loss or its gradient was NaN or infinite" in str(caught[0].message)
+    assert run.outcome.ended == "diverged"
+    assert run.metrics()[-1]["ended"] == "diverged"
+    assert all(np.isfinite(array).all() for array in run.weights().values())
+    assert train(small(), images, **SHORT, learning_rate=1e30, out=tmp_path).outcome.ended == "diverged"
+
+
+def test_the_rows_that_are_evaluated_are_the_same_for_every_run_and_spread_over_the_data():
+    assert_array_equal(evaluated_rows(5), range(5))
+    rows = evaluated_rows(480_000)
+    assert len(rows) == len(set(rows)) == 10_000
+    assert_array_equal(rows, evaluated_rows(480_000))
+    assert_allclose(np.histogram(rows, 10, (0, 480_000))[0], 1000, atol=150)
+
+
+def test_psnr_is_the_mean_over_images_of_minus_ten_log_ten_of_the_error():
+    class Given(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def encode(self, x):
+            return x
+
+        def decode(self, codes):
+            return codes.float() / 255 + torch.tensor([0.1, 0.01])[:, None, None, None]
+
+    images = torch.zeros((2, 1, 4, 4), dtype=torch.uint8)
+    assert mean_psnr(Given(), images) == pytest.approx((20 + 40) / 2, abs=1e-4)
+
+
+def test_what_cannot_be_trained_is_refused(images):
+    with pytest.raises(InputError, match="model must have loss, encode, decode and config, but Linear has no loss"):
+        train(torch.nn.Linear(2, 2), images, steps=1)
+    with pytest.raises(InputError, match="data must be FactorImages, or images of shape"):
+        train(small(), np.zeros((3, 2)), steps=1)
