@@ -105,3 +105,17 @@ def test_the_benchmark_of_ensembles_runs_and_members_end_where_they_would_alone(
         rows = list(csv.DictReader(handle))
     assert [row["steps"] for row in rows] == ["4", "4"]
     assert float(rows[0]["largest_difference"]) < 1e-6
+
+
+def test_the_benchmark_of_training_runs_and_both_loops_learn_alike(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "training.py", "--quick", "--out", tmp_path / "training.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "training.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["what"], row["precision"]) for row in rows] == [
+        ("step", "float32"),
+        ("step", "bfloat16"),
+        ("curves", "bfloat16"),
+    ]
+    assert rows[2]["agree"] == "True"

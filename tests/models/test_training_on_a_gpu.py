@@ -1,0 +1,56 @@
+"""Trainings on a GPU: the same again, the same when resumed, the same as a graph, and at home on a CPU."""
+
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+
+from congruence.data import rooms  # noqa: E402
+from congruence.models import VAE, AutoEncoder, Training, load_model, train  # noqa: E402
+
+BASE = {"optimiser": "adamw", "clip_value": 1.0, "weight_decay": 0.1, "log_every": 20, "check_every": 10}
+
+
+@pytest.fixture(scope="module")
+def images():
+    return rooms(1000, device="cuda")
+
+
+def trained(images, kind=VAE, out=None, stop=None, **settings):
+    how = Training(**BASE | {"steps": 40, "deterministic": True, "engine": "graph", "precision": "bfloat16"} | settings)
+    return train(kind(6), images, how, out=out, stop=stop, device="cuda")
+
+
+def same(one, other):
+    one, other = one.weights(), other.weights()
+    for name in one:
+        assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_the_same_seed_gives_the_same_weights_and_what_was_stopped_goes_on_exactly(images, tmp_path):
+    whole = trained(images)
+    same(whole, trained(images))
+    asked = iter(range(10**6))
+    with pytest.raises(KeyboardInterrupt):
+        trained(images, out=tmp_path / "cut", stop=lambda: next(asked) == 40)  # in the middle of an epoch
+    same(whole, trained(images, out=tmp_path / "cut"))
+
+
+def test_a_graph_does_what_eager_steps_do_also_where_the_last_batch_is_smaller(images):
+    assert len(images) % 128
+    same(*(trained(images, engine=engine, precision="float32") for engine in ("eager", "graph")))
+
+
+def test_a_compiled_graph_learns_the_same(images):
+    plain = trained(images, AutoEncoder, engine="eager", precision="float32", deterministic=False)
+    fast = trained(images, AutoEncoder, engine="compiled graph", deterministic=False)
+    assert_allclose(fast.outcome.loss, plain.outcome.loss, rtol=0.02)
+
+
+def test_a_model_trained_on_a_gpu_is_the_same_on_a_cpu(images, tmp_path):
+    run = trained(images, out=tmp_path)
+    model = load_model(tmp_path)
+    with torch.no_grad():
+        codes = model.encode(images.images[:64].cpu()).numpy()
+    assert_allclose(codes, run.latents().values[:64], atol=1e-4)
