@@ -33,9 +33,9 @@ def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS, component
     codes : (n, latents)
         Of many images, as `evaluated` gives them: a latent goes from the 5 % to the 95 % quantile of its column in
         equal steps or, where codes are discrete, through the values it takes most often.
-    components : ICA, optional
-        Fitted to such codes: its components are changed instead of latents, in the same way. Directions that it left
-        out stay as they are.
+    components : optional
+        Of such codes, with `transform` and `mixing` (see `congruence.resolve.latents`): these are changed instead of
+        latents, in the same way. Directions that they leave out stay as they are.
     """
     import torch
 
@@ -69,7 +69,7 @@ def _with_component(code: Any, components: Any, number: int, values: Array) -> A
     import torch
 
     here = float(components.transform(to_numpy(code).astype(np.float64))[0, number])
-    move = np.outer(values - here, components.mixing_[:, number])
+    move = np.outer(values - here, components.mixing[:, number])
     return code + torch.as_tensor(move, dtype=code.dtype, device=code.device)
 
 

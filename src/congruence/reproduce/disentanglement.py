@@ -111,13 +111,12 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
 
 def _seconds(parameters: Mapping[str, Any], device: str, setting: Setting) -> float:
     """About how long a training takes: as on an H200, or on one of two cores for each worker."""
-    images = parameters["steps"] * parameters["batch"]
+    images = float(parameters["steps"] * parameters["batch"])
     if device != "cpu":
-        ready = 45 if setting.model == "ae" else 60  # seconds to compile, record and look
-        return ready / (2 if setting.model == "ae" else 1) + images * 3e-5
-    pixels = (parameters["side"] or 64) ** 2
-    each = {"small": 4e-7, "published": 6e-6}[parameters["net"]] * pixels
-    return float(images * each / min(2, parameters["workers"]))
+        ready = 20.0 if setting.model == "ae" else 50.0  # to compile, or to find what was compiled, and to look
+        return ready + 3e-5 * images
+    each = 4e-7 if parameters["net"] == "small" else 6e-6  # of a pixel
+    return each * images * float(parameters["side"] ** 2) / min(2, int(parameters["workers"]))
 
 
 def _findings(job: Job, bench: Bench) -> Findings:
@@ -179,7 +178,8 @@ def _picked(
 ) -> dict[str, tuple[Candidate, str]]:
     """For each row of the table, by name: what was chosen, and in which way it is scored."""
     picked = {"AE": (choose(grid, "raw"), "raw"), "AE + ICA": (choose(grid, "ica"), "ica")}
-    picked["AE + ICA, whitened"] = (choose(grid, "white"), "white")
+    picked |= {"AE + ICA, not centred": (choose(grid, "asis"), "asis")}
+    picked |= {"AE + ICA, whitened": (choose(grid, "white"), "white")}
     for setting, candidates in grids.items():
         if setting.model == "ae":
             continue

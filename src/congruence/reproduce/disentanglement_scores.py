@@ -15,11 +15,11 @@ from congruence.evaluate.infomec import active_codes, infomec
 from congruence.evaluate.suite import evaluate_codes
 from congruence.maps.matching import strong_mcc
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
-from congruence.reproduce.disentanglement_trainings import Bench, Setting, looks
+from congruence.reproduce.disentanglement_trainings import UNMIXED, Bench, Setting, looks
 from congruence.reproduce.parts import Arrays
 from congruence.resolve.latents import ACTIVE
 
-WAYS = ("raw", "ica", "white")  # the codes as they are, ICA of all latents as they are, ICA of whitened active ones
+WAYS = ("raw", *UNMIXED)  # the codes themselves, and their components
 SCORES = ("infom", "infoe", "infoc")
 BESIDE = ("mig", "dci_disentanglement", "dci_completeness", "dci_informativeness")
 NEAR_ROWS = 2000  # that nearness of two seeds is measured on at most
@@ -97,8 +97,8 @@ def agreement(bench: Bench, setting: Setting) -> Arrays:
     """How near the codes of two seeds are, before and after ICA, at every look and for every pair of seeds.
 
     "mcc" (looks, pairs, ways): mean |correlation| of active codes matched one to one; "nearness" (looks, pairs, 3):
-    held-out error over the diameter up to a signed permutation before and after ICA (without whitening), and up to a
-    rotation before, which is the least that ICA can reach; "null" (looks, pairs) of the second.
+    held-out error over the diameter up to a signed permutation before and after ICA ("ica"), and up to a rotation
+    before, which is the least that ICA can reach; "null" (looks, pairs) of the second.
     """
     return bench.parts.get(f"{bench.data}-{setting.key}-agreement", lambda: _agreement(bench, setting))
 

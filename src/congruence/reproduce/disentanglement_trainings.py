@@ -27,6 +27,7 @@ from congruence.runs import open_run
 OTHERS = ("vae", "tcvae", "bioae", "vqvae", "qlae")
 DISCRETE = ("vqvae", "qlae")
 VQ_DECAY = 0.01  # of "VQ-VAE with weight decay", as published
+UNMIXED = {"ica": "centred", "asis": "as is", "white": "whitened"}  # ways to components, see `latent_components`
 RUNS = "runs"  # the folder of run folders, beside the parts
 SHOWN_SIDE, SHOWN_STEPS = 32, 5  # pixels, and pictures of each latent
 PICTURED = 1000  # images whose reconstruction is judged at each look
@@ -201,10 +202,9 @@ def _look(model: Any, bench: Bench, setting: Setting, pictured: bool) -> Arrays:
         assert spectra is not None
         found["singular"] = spectra
     if setting.model == "ae":
-        ways = {"ica": latent_components(codes, seed=bench.seed)}
-        ways["white"] = latent_components(codes, whiten=True, seed=bench.seed)
-        found |= {f"{name}_unmixing": ica.components_ for name, ica in ways.items()}
-        found |= {f"{name}_mean": ica.mean_ for name, ica in ways.items()}
+        ways = {name: latent_components(codes, way=way, seed=bench.seed) for name, way in UNMIXED.items()}
+        found |= {f"{name}_unmixing": one.unmixing for name, one in ways.items()}
+        found |= {f"{name}_mean": one.mean for name, one in ways.items()}
         if pictured:
             found |= _pictures(model, data.images[rows[:1]], codes, ways["ica"])
     model.train()
