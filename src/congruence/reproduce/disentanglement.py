@@ -55,10 +55,10 @@ BY_AGREEMENT, BY_ISOMETRY = "agreement of seeds after ICA", "smallest isometry d
 # `points` codes at which Jacobians are taken; `dci` takes a minute and more; `workers` processes on a CPU.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"data": "sprites", "rows": 300, "side": 16, "evaluated": 240, "net": "small", "batch": 32}
-    | {"steps": 12, "looks": 2, "decays": [0.1, 3.0], "seeds": 2, "other_seeds": 1, "learning_rate": 0.004}
+    | {"steps": 8, "looks": 2, "decays": [0.1, 3.0], "seeds": 2, "other_seeds": 1, "learning_rate": 0.004}
     | {"points": 10, "resamples": 2, "dci": False, "workers": 1},
     "small": {"data": "sprites", "rows": 50_000, "side": 32, "evaluated": 5000, "net": "small", "batch": 64}
-    | {"steps": 4000, "looks": 4, "decays": [0.0, 0.1, 1.0, 3.0], "seeds": 3, "other_seeds": 1}
+    | {"steps": 2400, "looks": 3, "decays": [0.0, 0.1, 0.3, 1.0, 3.0], "seeds": 3, "other_seeds": 1}
     | {"learning_rate": 1e-3, "points": 100, "resamples": 20, "dci": True, "workers": 2},
     "paper": {"data": "rooms", "rows": None, "side": 64, "evaluated": 10_000, "net": "published", "batch": 128}
     | {"steps": 12_000, "looks": 3, "decays": [0.01, 0.1, 0.3], "seeds": 3, "other_seeds": 1}

@@ -177,12 +177,17 @@ def do_all(work: Work, tasks: Sequence[tuple[Any, ...]], workers: int, tell: Cal
 
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     try:
-        futures = [pool.submit(work, *task) for task in tasks]
+        futures = [pool.submit(_do, work, task) for task in tasks]
         for done, future in enumerate(as_completed(futures), start=1):
             future.result()
             tell(done, len(tasks))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _do(work: Work, task: tuple[Any, ...]) -> None:
+    """What a process does; what was found need not travel, since it is in the parts."""
+    work(*task)
 
 
 def matrix(scores: Arrays, look: int, way: str) -> Array:
