@@ -35,7 +35,6 @@ from congruence.reproduce.disentanglement_scores import (
     BESIDE,
     SCORES,
     agreement,
-    do_all,
     judged,
     matrix,
     scored,
@@ -43,6 +42,7 @@ from congruence.reproduce.disentanglement_scores import (
 from congruence.reproduce.disentanglement_tables import tables_of
 from congruence.reproduce.disentanglement_trainings import Bench, Setting, clear, is_trained, looks
 from congruence.reproduce.parts import Parts
+from congruence.reproduce.processes import do_all
 from congruence.reproduce.recipe import Job, Outcome
 
 EDITION = 1

@@ -149,6 +149,23 @@ def over_seeds(values: Float) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
+def over_data(values: Sequence[Float]) -> tuple[float, float, float]:
+    """Mean over data sets of the means of their seeds, and a 95 % interval from how seeds differ on each.
+
+    NaN ends where no data set has several seeds; one with a single seed is taken to vary as the others do.
+    """
+    from scipy.stats import t
+
+    mean = float(np.mean([one.mean() for one in values]))
+    freedom = sum(len(one) - 1 for one in values)
+    if freedom == 0:
+        return mean, math.nan, math.nan
+    variance = sum(float(((one - one.mean()) ** 2).sum()) for one in values) / freedom
+    error = math.sqrt(sum(variance / len(one) for one in values)) / len(values)
+    half = float(t.ppf(SURE, freedom)) * error
+    return mean, mean - half, mean + half
+
+
 def difference(first: Row, second: Row) -> tuple[float, float, float]:
     """How much higher the InfoM of one row is than that of another, with a 95 % interval over seeds.
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import combinations
 from typing import Any
 
@@ -156,38 +153,6 @@ def _judged(bench: Bench, setting: Setting, number: int, look: int, way: str) ->
     )
     found = {one.score: np.array([one.value, one.low, one.high]) for one in result.scores}
     return {name: found.get(name, np.full(3, np.nan)) for name in (*SCORES, *BESIDE)}
-
-
-Work = Callable[..., Any]
-
-
-def do_all(work: Work, tasks: Sequence[tuple[Any, ...]], workers: int, tell: Callable[[int, int], None]) -> None:
-    """Call `work` with each task, in processes where there are several workers; what it finds is in its parts.
-
-    Where one fails, or Ctrl-C is pressed, those under way keep their checkpoints and the others are left undone.
-    """
-    workers = min(workers, len(tasks), os.cpu_count() or 1)
-    tell(0, len(tasks))
-    if workers < 2:
-        for done, task in enumerate(tasks, start=1):
-            work(*task)
-            tell(done, len(tasks))
-        return
-    import multiprocessing
-
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
-    try:
-        futures = [pool.submit(_do, work, task) for task in tasks]
-        for done, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            tell(done, len(tasks))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _do(work: Work, task: tuple[Any, ...]) -> None:
-    """What a process does; what was found need not travel, since it is in the parts."""
-    work(*task)
 
 
 def matrix(scores: Arrays, look: int, way: str) -> Array:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from congruence.report.words import number, percent
-from congruence.reproduce.disentanglement_choice import Row, over_seeds, reconstructing
+from congruence.reproduce.disentanglement_choice import Row, over_data, reconstructing
 from congruence.reproduce.disentanglement_claims import PUBLISHED, PUBLISHED_ON, Findings
 from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, WAYS
 from congruence.reproduce.recipe import Cell, NumberTable
@@ -46,27 +44,30 @@ def _row(row: Row) -> tuple[Cell, ...]:
 
 
 def _interval(row: Row, score: str) -> str:
-    mean, low, high = row.interval(score)
+    return _written(*row.interval(score))
+
+
+def _written(mean: float, low: float, high: float) -> str:
     return number(mean, 2) if math.isnan(low) else f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})"
 
 
 def _aggregated(found: Sequence[Findings]) -> NumberTable:
-    """Means over data sets; the interval is over all trainings of all of them, as the paper's script has it."""
+    """Means over data sets; intervals come from how seeds differ on each."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*ORDER, *QUANTISED):
         cells: list[Cell] = [name, ", ".join(one.data for one in found)]
-        for score in SCORES:
-            values = np.concatenate([one.rows[name].values(score) for one in found])
-            mean, low, high = over_seeds(values)
-            cells.append(f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})")
+        cells += [_written(*over_data([one.rows[name].values(score) for one in found])) for score in SCORES]
         rows.append(tuple(cells))
     head = ("model", "data", *(HEADS[name] for name in SCORES))
-    note = "Means over all seeds of all data sets, with their 95 % interval. Each data set has its own choices."
+    note = (
+        "Means over data sets with their 95 % interval, were other seeds taken on the same data; models with one seed "
+        "have none. Each data set has its own choices."
+    )
     return NumberTable("Aggregated over data sets", head, tuple(rows), note)
 
 
 def _published() -> NumberTable:
-    head = ("model", "whose", *(name.replace("3d", "3D").capitalize() for name in PUBLISHED_ON))
+    head = ("model", "whose", *(f"{name[0].upper()}{name[1:].replace('3d', '3D')}" for name in PUBLISHED_ON))
     rows = tuple(
         (
             name,

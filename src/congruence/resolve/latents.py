@@ -11,6 +11,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.resolve.ica import ICA
+from congruence.resolve.unmix import OF_ALL
 
 WAYS = {
     "centred": "a rotation of all latents about their mean",
@@ -50,6 +51,10 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
     at its own scale). FastICA without whitening does neither; where the mean of the codes is large, the rotation that
     it finds has more to do with the mean than with the factors.
 
+    Beside idle latents a rotation may lay one factor on several axes: half of its variance on an idle one is as good for
+    the contrast, and better where tails are light. Each component still is of one factor only, so that modularity does
+    not suffer, but compactness does. FastICA does the same.
+
     With whitening the directions that hardly vary are first left out, because whitening would blow up their noise; all
     others get unit variance, so that stretches along the axes do not matter.
 
@@ -78,10 +83,10 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
     if sizes[0] == 0:
         raise InputError("codes are all the same, so that they have no components")
     if way == "whitened":
-        ica = _fit(ICA(int((sizes > least * sizes[0]).sum()), random_state=seed), z)
+        ica = _fit(ICA(int((sizes > least * sizes[0]).sum()), max_iter=OF_ALL, random_state=seed), z)
         return LatentComponents(way, ica.mean_, ica.components_, ica.mixing_, ica.converged_)
     rows = (z - mean) / sizes[0] if way == "centred" else z
-    ica = _fit(ICA(whiten=False, random_state=seed), rows)
+    ica = _fit(ICA(whiten=False, max_iter=OF_ALL, random_state=seed), rows)
     mean = mean if way == "centred" else np.zeros_like(mean)
     return LatentComponents(way, mean, ica.components_, ica.mixing_, ica.converged_)
 
