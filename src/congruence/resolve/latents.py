@@ -51,9 +51,9 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
     at its own scale). FastICA without whitening does neither; where the mean of the codes is large, the rotation that
     it finds has more to do with the mean than with the factors.
 
-    Beside idle latents a rotation may lay one factor on several axes: half of its variance on an idle one is as good for
-    the contrast, and better where tails are light. Each component still is of one factor only, so that modularity does
-    not suffer, but compactness does. FastICA does the same.
+    Beside idle latents a rotation may lay one factor on several axes, since the contrast gains where its variance is
+    shared with an idle one. Each component still is of one factor only, so that modularity does not suffer, but
+    compactness does. FastICA does the same.
 
     With whitening the directions that hardly vary are first left out, because whitening would blow up their noise; all
     others get unit variance, so that stretches along the axes do not matter.
