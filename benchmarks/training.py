@@ -146,7 +146,7 @@ def main():
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if arguments.quick or device == "cpu":
-        variants, net, images, batch, steps, curve_steps = QUICK, "small", sprites(256).images, 16, 5, 10
+        variants, net, images, batch, steps, curve_steps = QUICK, "small", sprites(64).images, 8, 2, 10
         torch.set_num_threads(1)
     else:
         variants, net, images, batch, steps = FULL, "published", rooms(arguments.rows).images, 128, 100

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import warnings
 
@@ -146,6 +147,14 @@ def test_without_a_folder_it_is_a_temporary_one_that_goes_with_the_result(images
     del run
     gc.collect()
     assert not folder.exists()
+
+
+def test_a_temporary_folder_does_not_outlast_a_training_that_fails(images, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), images, **SHORT, stop=lambda: True)
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", [AutoEncoder, VQVAE, QLAE])

@@ -27,16 +27,15 @@ def training_bars(names: Sequence[str], *, shown: bool = True) -> Iterator[Calla
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed}/{task.total}"),
-        TextColumn("loss {task.fields[loss]}  PSNR {task.fields[psnr]}"),
+        TextColumn("{task.fields[now]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bars:
-        tasks = {name: bars.add_task(escape(name), total=None, loss="-", psnr="-") for name in names}
+        tasks = {name: bars.add_task(escape(name), total=None, now="waiting") for name in names}
 
         def tell(name: str, moment: Moment) -> None:
-            loss, psnr = f"{moment.loss:.4f}", _number(moment.psnr)
-            bars.update(tasks[name], completed=moment.step, total=moment.steps, loss=loss, psnr=psnr)
+            now = f"{moment.step}/{moment.steps}  loss {moment.loss:.4f}  PSNR {_number(moment.psnr)}"
+            bars.update(tasks[name], completed=moment.step, total=moment.steps, now=now)
 
         yield tell
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from congruence.errors import InputError
+from congruence.models.devices import GENERATORS
 from congruence.models.nets import in_full, make_nets
 
 UNDECAYED = ("bias", "codebook")  # the last part of the names of parameters without weight decay
@@ -50,7 +51,7 @@ class AutoEncoder(nn.Module):  # type: ignore[misc]
         if latents < 1:
             raise InputError(f"latents must be at least 1, not {latents}")
         self.latents, self.net, self.shape, self.seed = int(latents), net, tuple(int(s) for s in shape), int(seed)
-        with torch.random.fork_rng(devices=[]):
+        with GENERATORS, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             self.encoder, self.decoder = make_nets(
                 net, self.shape, latents * self.out_per_latent, latents * self.in_per_latent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from congruence.arrays import resolve_device
 from congruence.errors import MissingDependencyError
 from congruence.models.threads import one_thread
 
+GENERATORS = threading.RLock()  # torch's are the process's: threads that set and restore them take turns
 AMPERE = (8, 0)  # the first GPUs that multiply bfloat16
 
 

@@ -9,7 +9,6 @@ from torch's own generator, whose state is kept in checkpoints.
 from __future__ import annotations
 
 import math
-import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.models.checkpoints import Checkpoint, capture, fingerprint, read_checkpoint, restore, write_checkpoint
-from congruence.models.devices import kernels, load_torch, training_device, training_precision
+from congruence.models.devices import GENERATORS, kernels, load_torch, training_device, training_precision
 from congruence.models.interrupts import patient_interrupts
 from congruence.models.settings import Trained, Training
 from congruence.models.stepping import Stepper, loss_parts, training_engine
@@ -30,7 +29,6 @@ from congruence.runs import Run
 Progress = Callable[[int, int, float], None]
 Measure = Callable[[], dict[str, float]]
 COUNTS = ("step", "best", "stale", "loss", "ended", "line", "line_seconds", "seconds")  # that a checkpoint keeps
-_GENERATORS = threading.RLock()  # torch's generators are the process's: trainings in two threads take turns
 FREE = ("engine", "check_every", "checkpoint_every")  # settings that another part of the same training may change
 
 
@@ -88,7 +86,7 @@ def optimise(
     rows, beside = _tensors(data, where, "data"), _tensors(held_out, where, "held_out") if held_out else None
     devices = [torch.device(where)] if where != "cpu" else []
     with (
-        _GENERATORS,
+        GENERATORS,
         torch.random.fork_rng(devices=devices),
         kernels(where, deterministic=how.deterministic),
         patient_interrupts() as pressed,

@@ -107,6 +107,8 @@ def train(
     config = {"model": model.config(), "data": about, "training": _deciding(how)}
     config["discrete_codes"] = bool(getattr(model, "discrete", False))
     run = start_run(tempfile.mkdtemp(prefix="congruence-") if out is None else out, config)
+    # A temporary folder goes with the result or, where none comes about, with what leads to it.
+    removal = weakref.finalize(run, shutil.rmtree, run.folder, ignore_errors=True) if out is None else None
     if run.finished:
         put_weights(model.to(where), run)
         return TrainedRun(run.folder, run.config, model.eval(), _outcome(run))
@@ -116,7 +118,8 @@ def train(
     )
     _finish(run, model.eval(), images, rows, columns, outcome)
     result = TrainedRun(run.folder, run.config, model, outcome)
-    if out is None:
+    if removal is not None:
+        removal.detach()
         weakref.finalize(result, shutil.rmtree, run.folder, ignore_errors=True)
     return result
 
