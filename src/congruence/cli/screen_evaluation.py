@@ -67,13 +67,14 @@ def _scores(result: Evaluation) -> Table:
 
 
 def _beside(result: Evaluation) -> Table:
-    """The scores of all evaluations side by side: first what came before, last what all else on the screen is about."""
+    """The scores of all evaluations side by side: what came before, what all else on the screen is about, and others."""
+    everyone = (result.beside[0], result, *result.beside[1:])
     table = Table(title="before and after", box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("score", no_wrap=True)
-    for one in (*result.beside, result):
+    for one in everyone:
         short = one.name.removeprefix(result.beside[0].name).strip() or "before"
         table.add_column(escape(short), justify="right", overflow="fold")
-    for scores in zip(*(one.scores for one in (*result.beside, result)), strict=True):
+    for scores in zip(*(one.scores for one in everyone), strict=True):
         table.add_row(scores[0].score, *(_number(score.value) for score in scores))
     return table
 

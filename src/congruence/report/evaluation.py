@@ -210,7 +210,7 @@ def _beside(result: Evaluation) -> dict[str, Any] | None:
     """The scores of all evaluations side by side, and what the codes told of factors before."""
     if not result.beside:
         return None
-    everyone = (*result.beside, result)
+    everyone = (result.beside[0], result, *result.beside[1:])
     rows = [
         (SCORES.get(score.score, (score.score, ""))[0], [Cell(_three(v), _sorted(v)) for v in values])
         for score, *values in zip(
@@ -218,7 +218,12 @@ def _beside(result: Evaluation) -> dict[str, Any] | None:
         )
     ]
     heats = heat_tables(result.beside[0])[:1]
-    return {"names": [one.name for one in everyone], "rows": rows, "heats": heats}
+    first = result.beside[0].name
+    return {
+        "names": [one.name.removeprefix(first).strip() or "before" for one in everyone],
+        "rows": rows,
+        "heats": heats,
+    }
 
 
 def _sensitivity(result: Evaluation) -> dict[str, Any] | None:
