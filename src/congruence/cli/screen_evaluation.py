@@ -67,7 +67,7 @@ def _scores(result: Evaluation) -> Table:
 
 
 def _beside(result: Evaluation) -> Table:
-    """The scores of all evaluations side by side: what came before, what all else on the screen is about, and others."""
+    """The scores of all evaluations side by side: what came before, what the screen is about, and others."""
     everyone = (result.beside[0], result, *result.beside[1:])
     table = Table(title="before and after", box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("score", no_wrap=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from congruence.data.registry import find_image_set
 from congruence.reproduce.disentanglement_choice import (
     Candidate,
     Row,
@@ -127,6 +128,7 @@ def _findings(job: Job, bench: Bench) -> Findings:
     told_of = partial(_inner, job, bench) if at_once < 2 else None
     tasks = [(*task, told_of) for task in open_] if told_of else open_
     do_all(looks, tasks, at_once, _progress(job, f"{bench.data}: trainings"))
+    bench.factors()  # a part from now on, so that no process that scores has to load images
     everything = [(bench, *one) for one in bench.trainings]
     do_all(scored, everything, workers, _progress(job, f"{bench.data}: scores"))
     plain = [setting for setting in bench.settings if setting.model == "ae"]
@@ -146,11 +148,11 @@ def _findings(job: Job, bench: Bench) -> Findings:
     first = scored(bench, best.setting, 0)
     pictures = looks(bench, best.setting, 0)[best.look]
     agreed = choose_by_agreement(grid)
-    data = bench.images()
+    data = find_image_set(bench.data)
     return Findings(
         data=bench.data,
         note=data.note,
-        factors=data.factor_names,
+        factors=data.grid.names,
         rows=rows,
         grid=tuple(grid),
         without_labels=({} if agreed is None else {BY_AGREEMENT: agreed}) | {BY_ISOMETRY: choose_by_isometry(grid)},

@@ -16,6 +16,7 @@ from congruence.data.images import FactorImages
 from congruence.data.registry import find_image_set, load_images
 from congruence.decoder.stretch import bilipschitz
 from congruence.models.catalogue import build_model, published_settings, published_weight_decay
+from congruence.models.devices import full_precision
 from congruence.models.pictures import look
 from congruence.models.reconstruction import evaluated_rows, mean_psnr, through
 from congruence.models.settings import Training
@@ -99,10 +100,12 @@ class Bench:
         return evaluated_rows(len(self.images()), self.parameters["evaluated"])
 
     def factors(self) -> tuple[dict[str, Array], dict[str, str]]:
-        """The true factors of these rows by name, and the kind of each."""
-        data, rows = self.images(), self.rows()
-        kinds = dict(zip(data.factor_names, data.kinds, strict=True))
-        return {name: column[rows] for name, column in data.columns.items()}, kinds
+        """The true factors of these rows by name, and the kind of each; once they are a part, without any image."""
+        grid = find_image_set(self.data).grid
+        levels = self.parts.get(f"{self.data}-factors", lambda: {"levels": self.images().factors[self.rows()]})[
+            "levels"
+        ]
+        return dict(zip(grid.names, levels.T, strict=True)), dict(zip(grid.names, grid.kinds, strict=True))
 
 
 @lru_cache(maxsize=1)
@@ -193,14 +196,15 @@ def _look(model: Any, bench: Bench, setting: Setting, pictured: bool) -> Arrays:
 
     data, rows, device = bench.images(), bench.rows(), next(model.parameters()).device
     model.eval()
-    codes = through(model.evaluated, data.images[rows], device).numpy()
-    found: Arrays = {"codes": codes.astype(np.float32)}
-    found["psnr"] = np.asarray(mean_psnr(model, data.images[rows[:PICTURED]]))
-    if not setting.is_discrete:
-        points = torch.as_tensor(codes[: bench.parameters["points"]], device=device)
-        spectra = bilipschitz(model.decode, points, method="exact").spectra
-        assert spectra is not None
-        found["singular"] = spectra
+    with full_precision():
+        codes = through(model.evaluated, data.images[rows], device).numpy()
+        found: Arrays = {"codes": codes.astype(np.float32)}
+        found["psnr"] = np.asarray(mean_psnr(model, data.images[rows[:PICTURED]]))
+        if not setting.is_discrete:
+            points = torch.as_tensor(codes[: bench.parameters["points"]], device=device)
+            spectra = bilipschitz(model.decode, points, method="exact").spectra
+            assert spectra is not None
+            found["singular"] = spectra
     if setting.model == "ae":
         ways = {name: latent_components(codes, way=way, seed=bench.seed) for name, way in UNMIXED.items()}
         found |= {f"{name}_unmixing": one.unmixing for name, one in ways.items()}
