@@ -49,6 +49,7 @@ def candidate(decay=0.1, look=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae", see
         defects=np.linspace(defect, defect + 0.1, seeds),
         active=3.0,
         spectrum=np.array([1.0, 0.7, 0.5, 0.01]),
+        readouts=np.full(seeds, 0.75),
     )
 
 

@@ -38,6 +38,7 @@ from congruence.reproduce.disentanglement_scores import (
     agreement,
     judged,
     matrix,
+    readouts,
     scored,
 )
 from congruence.reproduce.disentanglement_tables import tables_of
@@ -132,6 +133,7 @@ def _findings(job: Job, bench: Bench) -> Findings:
     everything = [(bench, *one) for one in bench.trainings]
     do_all(scored, everything, workers, _progress(job, f"{bench.data}: scores"))
     plain = [setting for setting in bench.settings if setting.model == "ae"]
+    do_all(readouts, [one for one in everything if one[1] in plain], workers, _progress(job, f"{bench.data}: readouts"))
     do_all(agreement, [(bench, setting) for setting in plain], workers, _progress(job, f"{bench.data}: pairs of seeds"))
 
     grids = {setting: _candidates(bench, setting) for setting in bench.settings}
@@ -171,8 +173,10 @@ def _progress(job: Job, what: str) -> Any:
 
 def _candidates(bench: Bench, setting: Setting) -> list[Candidate]:
     scores = [scored(bench, setting, number) for number in range(setting.seeds)]
-    pairs = agreement(bench, setting) if setting.model == "ae" else None
-    return candidates_of(setting, bench.steps, scores, pairs)
+    if setting.model != "ae":
+        return candidates_of(setting, bench.steps, scores, None)
+    read = [readouts(bench, setting, number) for number in range(setting.seeds)]
+    return candidates_of(setting, bench.steps, scores, agreement(bench, setting), read)
 
 
 def _picked(

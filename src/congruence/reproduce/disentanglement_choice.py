@@ -39,6 +39,7 @@ class Candidate:
     defects: Float  # (seeds,) isometry defects; NaN where there is no decoder of numbers
     active: float  # directions that the decoder uses, mean over seeds
     spectrum: Float  # (latents,) singular values, mean over seeds
+    readouts: Float  # (seeds,) InfoM of least-squares readouts of the factors; NaN where they were not asked for
 
     @property
     def defect(self) -> float:
@@ -88,9 +89,13 @@ class Row:
 
 
 def candidates_of(
-    setting: Setting, steps: Sequence[int], scores: Sequence[Arrays], pairs: Arrays | None
+    setting: Setting,
+    steps: Sequence[int],
+    scores: Sequence[Arrays],
+    pairs: Arrays | None,
+    read: Sequence[Arrays] | None = None,
 ) -> list[Candidate]:
-    """Every look at a setting, from the scores of its seeds and the agreement of their pairs."""
+    """Every look at a setting, from the scores of its seeds, the agreement of their pairs, and their readouts."""
     found = []
     for i, step in enumerate(steps):
         has_decoder = "defect" in scores[0]
@@ -111,6 +116,7 @@ def candidates_of(
                 defects=np.array([one["defect"][i] if has_decoder else nan for one in scores]),
                 active=float(np.mean([one["active"][i] if has_decoder else nan for one in scores])),
                 spectrum=np.mean([one["spectrum"][i] for one in scores], axis=0) if has_decoder else np.zeros(0),
+                readouts=np.array([nan] if read is None else [one["infom"][i] for one in read]),
             )
         )
     return found

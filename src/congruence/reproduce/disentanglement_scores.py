@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.evaluate.columns import columns_of
+from congruence.evaluate.factors import read_factors
 from congruence.evaluate.infomec import active_codes, infomec
 from congruence.evaluate.suite import evaluate_codes
 from congruence.maps.matching import strong_mcc
@@ -75,6 +77,26 @@ def modularity_of(per_code: Float, k: int) -> float:
     if k < 2 or not np.isfinite(per_code).any():
         return float("nan")
     return float((np.nanmean(per_code) - 1 / k) / (1 - 1 / k))
+
+
+def readouts(bench: Bench, setting: Setting, number: int) -> Arrays:
+    """What a linear map that knows the factors makes of the codes at each look: "infom" (looks,), a mark for ICA.
+
+    Its codes are the least-squares readouts of all factors: cosine and sine of circular ones, classes as 0 and 1.
+    """
+    return bench.parts.get(f"{bench.name(setting, number)}-readouts", lambda: _readouts(bench, setting, number))
+
+
+def _readouts(bench: Bench, setting: Setting, number: int) -> Arrays:
+    factors, kinds = bench.factors()
+    targets = columns_of(read_factors(factors, kinds), unordered=True).values
+    found = []
+    for look in looks(bench, setting, number):
+        x = np.column_stack([np.ones(len(targets)), look["codes"]])
+        read = x @ np.linalg.lstsq(x, targets, rcond=None)[0]
+        one = infomec(read / targets.std(0), factors, kinds=kinds, seed=bench.seed)
+        found.append(modularity_of(one.modularity_per_code, len(factors)))
+    return {"infom": np.array(found)}
 
 
 def spectrum(singular: Float) -> tuple[Float, int, float]:

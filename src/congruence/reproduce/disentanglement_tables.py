@@ -86,20 +86,21 @@ def _published() -> NumberTable:
 def _grid(found: Findings) -> NumberTable:
     """The argument in numbers: each weight decay at the last step."""
     head: tuple[str, ...] = ("weight decay", "step", "PSNR", "active latents", "isometry defect", "InfoM, AE")
-    head += ("InfoM, AE + ICA", "InfoM, not centred", "InfoM, whitened")
+    head += ("InfoM, AE + ICA", "InfoM, not centred", "InfoM, whitened", "InfoM, readouts")
     head += ("agreement of seeds, AE", "AE + ICA", "not centred", "whitened")
     head += ("nearness, AE", "nearness, AE + ICA", "up to a rotation", "null")
     kept = set(map(id, reconstructing(found.grid)))
     rows: list[tuple[Cell, ...]] = []
     for one in found.last:
         cells: list[Cell] = [f"{one.setting.decay:g}", f"{one.step}" + ("" if id(one) in kept else ", blurred")]
-        cells += [one.psnr, one.active, one.defect, *(one.mean(way) for way in WAYS)]
+        cells += [one.psnr, one.active, one.defect, *(one.mean(way) for way in WAYS), float(one.readouts.mean())]
         cells += [float(value) for value in one.agreement]
         rows.append((*cells, *(percent(float(value)) for value in one.nearness)))
     note = (
-        "The autoencoder at its last step, means over seeds. Nearness of codes of two seeds up to a signed permutation "
-        "(held out, % of the diameter), before and after ICA, beside what the best rotation leaves. Blurred: dropped "
-        "by the reconstruction filter."
+        "The autoencoder at its last step, means over seeds. Readouts: least squares on the factors, with labels, "
+        "which says what a linear map can make of these codes. Nearness of codes of two seeds up to a signed "
+        "permutation (held out, % of the diameter), before and after ICA, beside what the best rotation leaves. "
+        "Blurred: dropped by the reconstruction filter."
     )
     return NumberTable(f"Weight decay, isometry and factors on {found.data}", head, tuple(rows), note)
 
