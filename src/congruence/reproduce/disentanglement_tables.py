@@ -67,7 +67,7 @@ def _aggregated(found: Sequence[Findings]) -> NumberTable:
 
 
 def _published() -> NumberTable:
-    head = ("model", "whose", *(f"{name[0].upper()}{name[1:].replace('3d', '3D')}" for name in PUBLISHED_ON))
+    head = ("model", "whose", *PUBLISHED_ON.values())
     rows = tuple(
         (
             name,
