@@ -2,11 +2,10 @@
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 pytest.importorskip("torch")
 
@@ -192,8 +191,7 @@ def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatc
     told, said = [], []
     options = {"scale": "smoke", "device": "cpu", "progress": lambda *now: told.append(now), "announce": said.append}
     perform("disentanglement", tmp_path / "a", **options)
-    text = (tmp_path / "a" / "result.json").read_text()
-    result = json.loads(text)
+    result = json.loads((tmp_path / "a" / "result.json").read_text())
     assert said[0].startswith("plan: 10 trainings of 8 steps; about 1 min for the rest")
     assert {what for what, _, _ in told} >= {"sprites: trainings", "sprites: scores"}
     assert set(result["ours"]["sprites"]["rows"]) == {
@@ -204,23 +202,21 @@ def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatc
     assert len(result["figures"]) == 4
     assert sum((tmp_path / "a" / name).stat().st_size for name in result["figures"]) < 300_000
     assert "data:image/png" in (tmp_path / "a" / "traversals-sprites.svg").read_text()
-    runs = sorted((tmp_path / "a" / "parts" / "runs").iterdir())
-    assert len(runs) == 10
+    assert len(list((tmp_path / "a" / "parts" / "runs").iterdir())) == 10
 
-    lost = tmp_path / "a" / "parts" / "sprites-vae-wd0-0-step8.safetensors"
-    scores = tmp_path / "a" / "parts" / "sprites-vae-wd0-0-scores.safetensors"
-    lost.unlink(), scores.unlink()
-    (tmp_path / "a" / "table.md").unlink()
-    shutil.copytree(runs[0], tmp_path / "kept")
-    trained = []
-    real = trainings.train
-    monkeypatch.setattr(
-        trainings, "train", lambda model, *rest, **more: trained.append(model.name) or real(model, *rest, **more)
-    )
-    perform("disentanglement", tmp_path / "a", **options)
+    parts = Parts(tmp_path / "a" / "parts", result["settings"])
+    bench = trainings.Bench("sprites", method.PARAMETERS["smoke"], 0, "cpu", parts)
+    vae = Setting("vae", 0.0, 1)
+    before = trainings.looks(bench, vae, 0)
+    (tmp_path / "a" / "parts" / "sprites-vae-wd0-0-step8.safetensors").unlink()
+    assert method.plan(method.PARAMETERS["smoke"], "cpu", parts).startswith("plan: 10 trainings of 8 steps, 9 of them")
+    trained, real = [], trainings.train
+    monkeypatch.setattr(trainings, "train", lambda *given, **how: trained.append(given[0].name) or real(*given, **how))
+    again = [trainings.looks(bench, setting, number) for setting, number in bench.trainings if setting.model != "ae"]
     assert trained == ["vae"]
-    assert said[1].startswith("plan: 10 trainings of 8 steps, 9 of them finished")
-    assert (tmp_path / "a" / "result.json").read_text() == text
+    assert_array_equal(again[0][-1]["codes"], before[-1]["codes"])
+    with pytest.raises(InputError, match="holds disentanglement with other settings"):
+        perform("disentanglement", tmp_path / "a", scale="smoke", data="rooms", device="cpu")
 
 
 def test_data_sets_may_be_given_together_and_the_plan_knows_them(tmp_path):
