@@ -223,3 +223,32 @@ def test_what_is_wrong_is_said_in_one_sentence(arguments, words, evaluate):
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+def test_components_of_codes_are_evaluated_beside_the_codes(evaluate, rng):
+    factors = rng.integers(0, 9, size=(400, 2))
+    turned = (factors + 0.1 * rng.normal(size=factors.shape)) @ np.array([[1.0, -1.0], [1.0, 1.0]]) + 20
+    np.save("turned.npy", turned)
+    write_csv("f.csv", ["a", "b"], factors)
+    quick = ["--metrics", "infomec", "--resamples", "0", "--nulls", "1", "--no-structural"]
+    outputs = ["--json", "r.json", "--csv", "r.csv", "--report", "r.html"]
+    code, out, err = evaluate("turned.npy", "f.csv", "--ica", *quick, *outputs)
+    assert (code, err) == (0, "")
+    assert "All 2 factors have a code of their own." in out
+    heading = next(line for line in out.splitlines() if "before" in line and "+ ICA" in line)
+    assert heading.split()[0] == "score"
+    found = read_json()
+    assert found["name"] == "turned + ICA"
+    assert found["codes"] == ["component0", "component1"]
+    names = ["turned", "turned + ICA, not centred", "turned + ICA, whitened"]
+    assert [one["name"] for one in found["beside"]] == names
+    before, after = found["beside"][0]["scores"][0]["value"], found["scores"][0]["value"]
+    assert before < 0.3 < 0.8 < after
+    with open("r.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["codes"] for row in rows[::3]] == ["turned + ICA", *names]
+    with open("r.html") as file:
+        assert "What did ICA change?" in file.read()
+    code, _, err = evaluate("turned.npy", "f.csv", "--ica", "--discrete-codes", *quick)
+    assert code == 2
+    assert "--ica takes codes that are numbers, but those of turned are classes" in err

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence.errors import InputError
 from congruence.evaluate.infomec import infomec, spread
 from congruence.evaluate.neighbours import information_of_numbers, jittered, standardised
-from congruence.evaluate.readout import linear_r2, log_loss
+from congruence.evaluate.readout import linear_r2, log_loss, one_hot
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "metrics"
 EXPECTED = {
@@ -292,3 +292,13 @@ def test_infom_and_infoc_of_a_table_of_shares():
     found = spread(share, np.ones(4, dtype=bool))
     assert_allclose(found.modularity, 0.6893013784461153, atol=1e-12)
     assert_allclose(found.compactness, 0.6924992219109866, atol=1e-12)
+
+
+def test_readouts_of_classes_are_the_same_whether_zeros_are_kept_or_not(rng):
+    codes = rng.integers(0, 5, size=(300, 3))
+    hot = one_hot(codes)
+    assert hot.shape == (300, 15)
+    assert (hot.toarray().sum(1) == 3).all()
+    assert (hot.toarray()[np.arange(300), 5 + codes[:, 1]] == 1).all()
+    classes = (codes[:, 0] + rng.integers(0, 2, 300)) % 4
+    assert log_loss(hot, classes) == pytest.approx(log_loss(hot.toarray(), classes), abs=1e-6)

@@ -59,3 +59,23 @@ def test_codes_that_are_numbers_of_vectors_are_decoded_as_those():
     with torch.no_grad():
         expected = (model.decode(model.values_of(index))[0] * 255).round().numpy()
     assert_array_equal(found.traversals[0][1], expected)
+
+
+def test_a_component_moves_all_latents_along_its_axis(squares):
+    class Halves:
+        """The sum and the difference of the two latents."""
+
+        mixing = np.array([[1.0, 1.0], [1.0, -1.0]])
+
+        @staticmethod
+        def transform(codes):
+            return np.column_stack([codes.sum(1), codes[:, 0] - codes[:, 1]]) / 2
+
+    images = np.zeros((1, 1, 4, 4), np.uint8)
+    images[0, ..., :2], images[0, ..., 2:] = 51, 102  # codes 0.2 and 0.4, components 0.3 and -0.1
+    codes = np.random.default_rng(0).uniform(size=(5, 2))
+    found = look(squares, images, codes, steps=2, components=Halves())
+    low = found.values[0][0]
+    assert_array_equal(found.values[0], np.quantile(Halves.transform(codes)[:, 0], [0.05, 0.95]))
+    expected = np.clip(np.array([0.2, 0.4]) + (low - 0.3), 0, 1) * 255
+    assert_array_equal(found.traversals[0][0, 0, 0, [0, 3]], expected.round())

@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import io
 from types import SimpleNamespace
 
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from congruence.report.evaluation import render_evaluation
 from congruence.report.strips import GAP, model_section, png, strip
 
 pillow = pytest.importorskip("PIL.Image")
@@ -49,3 +51,21 @@ def test_each_code_has_a_strip_and_the_factor_that_it_tells_of(rng):
         ("z0", "hue", "z0 from −1.00 to 2.00"),
         ("z1", "", "z1 from −1.00 to 2.00"),
     ]
+
+
+def test_what_codes_changed_before_stands_beside_what_they_change_now(make_evaluation, rng):
+    images = rng.integers(0, 256, size=(2, 1, 4, 4), dtype=np.uint8)
+
+    def shown(codes):
+        values = (np.array([-1.0, 2.0]),) * codes
+        return SimpleNamespace(originals=images, reconstructions=images, traversals=(images,) * codes, values=values)
+
+    before = make_evaluation()
+    after = dataclasses.replace(before, name="my model + ICA", beside=(before,))
+    page = render_evaluation(after, shown(3), shown(3))
+    assert "What each code changed before, and changes now" in page
+    assert page.count("strip-of-images") > 3 * 3
+    heading = page[page.index("Scores before and after") :]
+    assert heading.index("<bdi>before</bdi>") < heading.index("<bdi>+ ICA</bdi>")
+    alone = render_evaluation(before, shown(3))
+    assert "What did ICA change?" not in alone

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from congruence.cli import options as given
-from congruence.cli.evaluated_rows import read_given, read_run
+from congruence.cli.evaluated_rows import read_given, read_run, unmixed
 from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
 from congruence.cli.screen_evaluation import show_evaluation, show_metrics
 from congruence.errors import InputError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from congruence.cli.evaluated_rows import Given
     from congruence.evaluate.evaluation import Evaluation
     from congruence.models.pictures import Pictures
+    from congruence.resolve.latents import LatentComponents
     from congruence.runs import Run
 
 METRICS = "infomec,mig,modularity,mcc,regression"
@@ -84,6 +85,14 @@ def evaluate(
     dci_model: Annotated[
         str, typer.Option(help="Trees of DCI: boosting, forest or lightgbm.", rich_help_panel=given.METHOD)
     ] = "boosting",
+    ica: Annotated[
+        bool,
+        typer.Option(
+            "--ica",
+            help="Evaluate independent components of the codes, beside the codes as they are.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = False,
     resamples: Annotated[
         int, typer.Option(help="Parts of the rows that make the interval.", rich_help_panel=given.METHOD)
     ] = 20,
@@ -130,7 +139,7 @@ def evaluate(
 
         congruence evaluate codes.parquet factors.parquet --id image --metrics infomec,dci --dci-model lightgbm
 
-        congruence evaluate runs/ae-0 --report report.html
+        congruence evaluate runs/ae-0 --ica --report report.html
     """
     from congruence.evaluate.suite import evaluate_codes
     from congruence.runs import open_run
@@ -147,32 +156,22 @@ def evaluate(
             rows = read_run(run, factors_file, factors, wishes=wishes | {"group-by": group_by})
             kinds_of = _kinds_of_run(run, kinds_of, rows)
             discrete_codes = discrete_codes or bool(run.config.get("discrete_codes"))
-        result = evaluate_codes(
-            rows.codes,
-            rows.factors,
-            kinds=kinds_of,
-            metrics=wanted,
-            version=version,
-            discrete_codes=discrete_codes,
-            model=dci_model,
-            cluster=rows.cluster,
-            resamples=resamples,
-            nulls=nulls,
-            slow_resamples=slow_resamples,
-            slow_nulls=min(1, nulls),
-            sensitivity=sensitivity,
-            structural=structural,
-            name=rows.name,
-            code_names=rows.code_names,
-            seed=seed,
-            progress=progress,
-        )
+        options: dict[str, Any] = {"kinds": kinds_of, "metrics": wanted, "version": version, "model": dci_model}
+        options |= {"discrete_codes": discrete_codes, "resamples": resamples, "nulls": nulls}
+        options |= {"slow_resamples": slow_resamples, "slow_nulls": min(1, nulls), "sensitivity": sensitivity}
+        options |= {"structural": structural, "seed": seed, "progress": progress, "cluster": rows.cluster}
+        turned = unmixed(rows, discrete_codes=discrete_codes, seed=seed) if ica else []
+        results = [
+            evaluate_codes(one.codes, rows.factors, name=one.name, code_names=one.code_names, **options)
+            for one in (rows, *(each.rows for each in turned))
+        ]
+        result = replace(results[1], beside=(results[0], *results[2:])) if ica else results[0]
     settings = {**result.settings, "command": shlex.join(["congruence", *sys.argv[1:]])}
     result = replace(result, notes=(*rows.notes, *result.notes), settings=settings)
     for text in warned:
         if text not in result.notes:
             say(f"note: {text}")
-    _write(result, texts, run)
+    _write(result, texts, run, turned[0].components if ica else None)
     if not quiet:
         show_evaluation(result, stderr=str(json) == "-")
 
@@ -210,8 +209,8 @@ def _kinds_of_run(run: Run, wished: str | dict[str, str], rows: Given) -> str | 
     return kinds | (wished if isinstance(wished, dict) else {})
 
 
-def _pictures(run: Run | None) -> Pictures | None:
-    """What the model of a run makes of the images that it has kept."""
+def _pictures(run: Run | None, components: LatentComponents | None = None) -> Pictures | None:
+    """What the model of a run makes of the images that it has kept; with components, what each of these changes."""
     images = None if run is None else run.examples()
     if run is None or images is None:
         return None
@@ -219,14 +218,18 @@ def _pictures(run: Run | None) -> Pictures | None:
     from congruence.models.pictures import look
     from congruence.models.stored import load_model
 
-    return look(load_model(run), images, to_numpy(run.latents().values))
+    return look(load_model(run), images, to_numpy(run.latents().values), components=components)
 
 
-def _write(result: Evaluation, outputs: dict[str, Path | None], run: Run | None) -> None:
+def _write(
+    result: Evaluation, outputs: dict[str, Path | None], run: Run | None, components: LatentComponents | None
+) -> None:
     from congruence.report import render_evaluation, rows_to_csv
 
     render_as: dict[str, Any] = {
-        "report": lambda r: render_evaluation(r, _pictures(run)),
+        "report": lambda r: render_evaluation(
+            r, _pictures(run, components), None if components is None else _pictures(run)
+        ),
         "json": lambda r: r.to_json(),
         "csv": lambda r: rows_to_csv(r.table()),
     }

@@ -14,8 +14,11 @@ from congruence.runs import LATENTS
 
 if TYPE_CHECKING:
     from congruence.arrays import Array
+    from congruence.resolve.latents import LatentComponents
     from congruence.runs import Run
     from congruence.tables import RowColumns, Table
+
+NAMES = {"centred": " + ICA", "as is": " + ICA, not centred", "whitened": " + ICA, whitened"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,3 +146,26 @@ def _pairing_notes(joined: Any, own: bool) -> tuple[str, ...]:
     if joined.by_position and not own:
         notes.append("Rows of codes and factors were paired by their position.")
     return tuple(notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Unmixed:
+    """Rows whose codes are independent components of other codes, and these components."""
+
+    rows: Given
+    components: LatentComponents
+
+
+def unmixed(rows: Given, *, discrete_codes: bool, seed: int) -> list[Unmixed]:
+    """The independent components of codes in every way: centred, not centred, and whitened."""
+    from congruence.resolve.latents import WAYS, latent_components
+
+    if discrete_codes:
+        raise InputError(f"--ica takes codes that are numbers, but those of {rows.name} are classes")
+    found = []
+    for way in WAYS:
+        one = latent_components(rows.codes, way=way, seed=seed)
+        called = tuple(f"component{j}" for j in range(one.k))
+        name = rows.name + NAMES[way]
+        found.append(Unmixed(replace(rows, name=name, codes=one.transform(rows.codes), code_names=called), one))
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -30,7 +30,8 @@ def reproduce(
     data: Annotated[
         Optional[str],
         typer.Option(
-            help="Another data set than that of the scale, where the recipe has several (mnist, digits).",
+            help="Another data set than that of the scale, where the recipe has several (mnist or digits; rooms, "
+            "sprites, shapes3d, mpi3d, falcor3d, isaac3d).",
             rich_help_panel=given.METHOD,
             show_default=False,
         ),
@@ -70,7 +71,8 @@ def reproduce(
     if str(folder) == "-":
         raise InputError("--out takes a folder; a result of several files cannot go to stdout")
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        done = perform(name, folder, scale=scale, seed=seed, device=device, data=data, force=force, progress=progress)
+        wishes: dict[str, Any] = {"scale": scale, "seed": seed, "device": device, "data": data, "force": force}
+        done = perform(name, folder, **wishes, progress=progress, announce=None if quiet else say)
     for text in warned:
         say(f"note: {text}")
     if not quiet:

@@ -27,6 +27,8 @@ def show_evaluation(result: Evaluation, *, stderr: bool = False) -> None:
     console.print(f"[bold]{escape(' '.join(filter(None, found)))}[/bold]", soft_wrap=True)
     sizes = (count(result.n, "row"), count(len(result.codes), "code"), count(len(result.factors), "factor"))
     console.print(", ".join(sizes), soft_wrap=True)
+    if result.beside:
+        console.print(_beside(result))
     console.print(_scores(result))
     for score in result.scores:
         if score.reason:
@@ -61,6 +63,19 @@ def _scores(result: Evaluation) -> Table:
         interval = "-" if math.isnan(one.low) else f"{one.low:.3f} .. {one.high:.3f}"
         best = one.range[1] if one.direction.startswith("higher") else one.range[0]
         table.add_row(one.score, _number(one.value), interval, _number(one.chance), f"{best:g}")
+    return table
+
+
+def _beside(result: Evaluation) -> Table:
+    """The scores of all evaluations side by side: what came before, what the screen is about, and others."""
+    everyone = (result.beside[0], result, *result.beside[1:])
+    table = Table(title="before and after", box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("score", no_wrap=True)
+    for one in everyone:
+        short = one.name.removeprefix(result.beside[0].name).strip() or "before"
+        table.add_column(escape(short), justify="right", overflow="fold")
+    for scores in zip(*(one.scores for one in everyone), strict=True):
+        table.add_row(scores[0].score, *(_number(score.value) for score in scores))
     return table
 
 

@@ -83,6 +83,9 @@ class Evaluation:
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
     notes: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    beside: tuple[
+        Evaluation, ...
+    ] = ()  # the same rows with other codes, to compare with: the first is what came before
 
     @property
     def unexplained(self) -> tuple[str, ...]:
@@ -106,7 +109,12 @@ class Evaluation:
         raise KeyError(f"no score {score!r}; there are {', '.join(one.score for one in self.scores)}")
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per score: a tidy table."""
+        """One row per score: a tidy table. Where there are evaluations beside it, their rows follow, with names."""
+        if not self.beside:
+            return self._rows()
+        return [{"codes": one.name} | row for one in (self, *self.beside) for row in one._rows()]
+
+    def _rows(self) -> list[dict[str, Any]]:
         names = ("metric", "score", "value", "low", "high", "chance", "direction", "reason")
         return [{name: getattr(one, name) for name in names} for one in self.scores]
 
@@ -128,7 +136,7 @@ class Evaluation:
             "n": self.n,
             "codes": list(self.codes),
             "factors": list(self.factors),
-            "scores": [{**row, "range": list(one.range)} for row, one in zip(self.table(), self.scores, strict=True)],
+            "scores": [{**row, "range": list(one.range)} for row, one in zip(self._rows(), self.scores, strict=True)],
             "matrices": {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()},
             "per_factor": [asdict(row) for row in self.per_factor],
             "per_code": [asdict(row) for row in self.per_code],
@@ -139,6 +147,7 @@ class Evaluation:
             "sensitivity": [dict(row) for row in self.sensitivity],
             "notes": list(self.notes),
             "settings": dict(self.settings),
+            **({"beside": [one.to_dict() for one in self.beside]} if self.beside else {}),
         }
 
     def to_json(self) -> str:

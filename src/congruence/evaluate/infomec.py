@@ -200,9 +200,10 @@ def _explicitness(z: Float, targets: list[Target], is_hot: bool) -> Float:
     return np.array([_read_out(x, target) for target in targets])
 
 
-def _read_out(x: Float, target: Target) -> float:
+def _read_out(x: Any, target: Target) -> float:
     if not target.is_classes:
-        return float(linear_r2(x, standardised(target.factor.coordinates())).mean())
+        whole = x.toarray() if hasattr(x, "toarray") else x
+        return float(linear_r2(whole, standardised(target.factor.coordinates())).mean())
     classes = target.classes
     return 1 - log_loss(x, classes) / math.log(classes.max() + 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +14,21 @@ ITERATIONS = 100  # a cap that matters: readouts of separable classes have not c
 BLOCK = 2048  # rows whose logits stay in the cache
 
 
-def one_hot(classes: Array) -> Float:
-    """Every class of every column (n, L) of class numbers as a column of 0 and 1; shape (n, sum of class counts)."""
-    return np.column_stack([np.equal.outer(column, np.arange(column.max() + 1)) for column in classes.T]).astype(float)
+def one_hot(classes: Array) -> Any:
+    """Every class of every column (n, L) of class numbers as a column of 0 and 1; (n, sum of class counts), sparse.
+
+    The latents of a VQ-VAE have 512 classes each: of a row's thousands of numbers, as few as it has latents are 1.
+    """
+    from scipy.sparse import csr_array
+
+    n, width = classes.shape
+    counts = classes.max(0) + 1
+    columns = classes + np.concatenate([[0], np.cumsum(counts)[:-1]])
+    return csr_array((np.ones(n * width), columns.ravel(), np.arange(0, n * width + 1, width)), (n, int(counts.sum())))
 
 
-def log_loss(x: Float, classes: Array, iterations: int = ITERATIONS) -> float:
-    """Mean log loss in nats, on the same rows, of a softmax regression of `classes` (n,) on `x` (n, d).
+def log_loss(x: Any, classes: Array, iterations: int = ITERATIONS) -> float:
+    """Mean log loss in nats, on the same rows, of a softmax regression of `classes` (n,) on `x` (n, d), or sparse.
 
     No penalty, an intercept, classes of equal weight, all from 0, by L-BFGS. Without x it is log(classes).
     """
@@ -53,7 +62,7 @@ def linear_r2(x: Float, targets: Float) -> Float:
 class _Rows:
     """What a softmax regression needs of its rows; d inputs, C classes."""
 
-    x: Float  # (d + 1, n) inputs, and 1 for the intercept
+    parts: tuple[Any, ...]  # (d + 1, rows) each: inputs, and 1 for the intercept, of a block of rows
     weight: Float  # (n,) so that every class weighs the same
     place: Array  # (n,) where the logit of a row's own class is, in the flat logits (C, rows) of its block
     own: Float  # (C, d + 1) weighted sums of the inputs of each class: the constant part of the gradient
@@ -63,32 +72,42 @@ class _Rows:
         return [slice(start, start + BLOCK) for start in range(0, len(self.weight), BLOCK)]
 
 
-def _rows(x: Float, classes: Array) -> _Rows:
-    n, counts = len(x), np.bincount(classes)
-    with_intercept = np.vstack([x.T, np.ones(n)])
+def _rows(x: Any, classes: Array) -> _Rows:
+    n, counts = len(classes), np.bincount(classes)
+    with_intercept = _with_intercept(x)
     weight = n / (len(counts) * counts)[classes]
     row = np.arange(n)
     width = np.minimum(BLOCK, n - row // BLOCK * BLOCK)  # the last block may be narrower
-    own = [(with_intercept[:, classes == c] * weight[classes == c]).sum(1) for c in range(len(counts))]
-    return _Rows(with_intercept, weight, classes * width + row % BLOCK, np.array(own))
+    own = [with_intercept[:, classes == c] @ weight[classes == c] for c in range(len(counts))]
+    parts = tuple(with_intercept[:, start : start + BLOCK] for start in range(0, n, BLOCK))
+    return _Rows(parts, weight, classes * width + row % BLOCK, np.array(own))
+
+
+def _with_intercept(x: Any) -> Any:
+    """Inputs as columns, (d + 1, n), with a last row of ones; sparse where x is."""
+    if not hasattr(x, "tocsc"):
+        return np.vstack([x.T, np.ones(len(x))])
+    from scipy.sparse import csc_array, vstack
+
+    return csc_array(vstack([x.T, np.ones((1, x.shape[0]))]))
 
 
 def _weighted_loss(weights: Float, rows: _Rows) -> tuple[float, Float]:
     """Weighted sum of the log losses and its gradient, shape (C, d + 1)."""
     loss, gradient = 0.0, -rows.own
-    for part in rows.blocks:
-        share, true, total = _exponentials(weights, rows, part)
+    for part, x in zip(rows.blocks, rows.parts, strict=True):
+        share, true, total = _exponentials(weights, x, rows.place[part])
         loss += float(rows.weight[part] @ (np.log(total) - true))
         share *= rows.weight[part] / total
-        gradient += share @ rows.x[:, part].T
+        gradient += share @ x.T
     return loss, gradient
 
 
-def _exponentials(weights: Float, rows: _Rows, part: slice) -> tuple[Float, Float, Float]:
+def _exponentials(weights: Float, x: Any, place: Array) -> tuple[Float, Float, Float]:
     """Exponentials of the logits (C, rows) less the largest in each column; the logits of the own class; the sums."""
-    logits = weights @ rows.x[:, part]
+    logits = np.ascontiguousarray(weights @ x)
     logits -= logits.max(0)
-    true = logits.ravel().take(rows.place[part])
+    true = logits.ravel().take(place)
     share = np.exp(logits, out=logits)
     return share, true, share.sum(0)
 
@@ -96,7 +115,7 @@ def _exponentials(weights: Float, rows: _Rows, part: slice) -> tuple[Float, Floa
 def _mean_loss(weights: Float, rows: _Rows) -> float:
     """Mean log loss; a share below the rounding of 1 counts as that, so that no row costs more than 36 nats."""
     total, eps = 0.0, float(np.finfo(float).eps)
-    for part in rows.blocks:
-        _, true, sums = _exponentials(weights, rows, part)
+    for part, x in zip(rows.blocks, rows.parts, strict=True):
+        _, true, sums = _exponentials(weights, x, rows.place[part])
         total -= float(np.log(np.clip(np.exp(true) / sums, eps, 1 - eps)).sum())
     return total / len(rows.weight)

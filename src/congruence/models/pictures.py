@@ -23,8 +23,8 @@ class Pictures:
     values: tuple[Array, ...]  # for each latent (steps,): what it was set to
 
 
-def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS) -> Pictures:
-    """Reconstruct images, and change one latent of the first of them at a time.
+def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS, components: Any = None) -> Pictures:
+    """Reconstruct images, and change one latent of the first of them at a time, or one component of its latents.
 
     Parameters
     ----------
@@ -33,6 +33,9 @@ def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS) -> Pictur
     codes : (n, latents)
         Of many images, as `evaluated` gives them: a latent goes from the 5 % to the 95 % quantile of its column in
         equal steps or, where codes are discrete, through the values it takes most often.
+    components : optional
+        Of such codes, with `transform` and `mixing` (see `congruence.resolve.latents`): these are changed instead of
+        latents, in the same way. Directions that they leave out stay as they are.
     """
     import torch
 
@@ -41,14 +44,33 @@ def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS) -> Pictur
     with torch.no_grad():
         evaluated = getattr(model, "evaluated", model.encode)(x[:1])  # (1, latents)
         again = model.decode(model.encode(x))
-        discrete = bool(getattr(model, "discrete", False))
-        values = tuple(_values(column, discrete, steps) for column in codes.T)
-        shown = []
-        for latent, column in enumerate(values):
-            changed = evaluated.repeat(len(column), 1)
-            changed[:, latent] = torch.as_tensor(column, dtype=changed.dtype, device=device)
-            shown.append(_pixels(model.decode(_decodable(model, changed))))
-    return Pictures(_pixels(x), _pixels(again), tuple(shown), values)
+        if components is None:
+            discrete = bool(getattr(model, "discrete", False))
+            values = tuple(_values(column, discrete, steps) for column in codes.T)
+            changed = [_with_latent(evaluated, latent, column) for latent, column in enumerate(values)]
+        else:
+            values = tuple(_values(column, False, steps) for column in components.transform(codes).T)
+            changed = [_with_component(evaluated, components, j, column) for j, column in enumerate(values)]
+        shown = tuple(_pixels(model.decode(_decodable(model, one))) for one in changed)
+    return Pictures(_pixels(x), _pixels(again), shown, values)
+
+
+def _with_latent(code: Any, latent: int, values: Array) -> Any:
+    """The code (1, latents) with other values of one latent, (values, latents)."""
+    import torch
+
+    changed = code.repeat(len(values), 1)
+    changed[:, latent] = torch.as_tensor(values, dtype=code.dtype, device=code.device)
+    return changed
+
+
+def _with_component(code: Any, components: Any, number: int, values: Array) -> Any:
+    """The code (1, latents) moved so that one component has other values, (values, latents)."""
+    import torch
+
+    here = float(components.transform(to_numpy(code).astype(np.float64))[0, number])
+    move = np.outer(values - here, components.mixing[:, number])
+    return code + torch.as_tensor(move, dtype=code.dtype, device=code.device)
 
 
 def _values(column: Array, discrete: bool, steps: int) -> Array:

@@ -17,7 +17,7 @@ from congruence.report.matrices import heat_tables
 from congruence.report.moved import Cell
 from congruence.report.page import fill
 from congruence.report.questions import FAMILIES, SCORES
-from congruence.report.strips import model_section
+from congruence.report.strips import model_section, side_by_side
 from congruence.report.words import count, number, ordered, sentence
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def write_evaluation_report(result: Evaluation, path: str | Path, pictures: Pict
     files.write_text(path, render_evaluation(result, pictures))
 
 
-def render_evaluation(result: Evaluation, pictures: Pictures | None = None) -> str:
+def render_evaluation(result: Evaluation, pictures: Pictures | None = None, before: Pictures | None = None) -> str:
     """Return the report of an evaluation as one HTML page that needs no other file.
 
     With `pictures` (`congruence.models.pictures.look`) it also shows what the model makes of images, and what each
-    of its latents changes.
+    of its latents changes; with `before`, the same of the codes that are first in `result.beside`, side by side.
     """
     own = own_codes(result)
     settings = {name: value for name, value in result.settings.items() if name != "command"}
@@ -60,6 +60,8 @@ def render_evaluation(result: Evaluation, pictures: Pictures | None = None) -> s
         families=[FAMILIES.get(name, (name, "")) for name in dict.fromkeys(one.metric for one in result.scores)],
         heats=heat_tables(result),
         model=None if pictures is None else model_section(pictures, result),
+        beside=_beside(result),
+        moved=None if pictures is None or before is None else side_by_side(before, pictures, result),
         factor_rows=[_factor(row, own, readouts) for row in result.per_factor],
         readouts=[READOUTS[name] for name in readouts],
         code_rows=[_code(row, own) for row in result.per_code],
@@ -201,6 +203,26 @@ def _structural(result: Evaluation) -> dict[str, Any] | None:
         "groups": groups,
         "figure": groups_ladder(near.groups, key=f"structural {result.name!r}", about=about) if groups else "",
         "reason": sentence(next(iter(near.reasons.values()), "")),
+    }
+
+
+def _beside(result: Evaluation) -> dict[str, Any] | None:
+    """The scores of all evaluations side by side, and what the codes told of factors before."""
+    if not result.beside:
+        return None
+    everyone = (result.beside[0], result, *result.beside[1:])
+    rows = [
+        (SCORES.get(score.score, (score.score, ""))[0], [Cell(_three(v), _sorted(v)) for v in values])
+        for score, *values in zip(
+            result.scores, *([one.value for one in each.scores] for each in everyone), strict=True
+        )
+    ]
+    heats = heat_tables(result.beside[0])[:1]
+    first = result.beside[0].name
+    return {
+        "names": [one.name.removeprefix(first).strip() or "before" for one in everyone],
+        "rows": rows,
+        "heats": heats,
     }
 
 

@@ -15,7 +15,7 @@ from congruence.report.words import cell, count
 if TYPE_CHECKING:
     from congruence.reproduce.recipe import NumberTable, Reproduction
 
-IN_THE_COMMAND = ("scale", "seed", "device")
+IN_THE_COMMAND = ("scale", "data", "seed", "device")
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
 

@@ -35,6 +35,21 @@ def model_section(pictures: Pictures, result: Evaluation) -> dict[str, Any]:
     }
 
 
+def side_by_side(before: Pictures, after: Pictures, result: Evaluation) -> list[dict[str, Any]]:
+    """What each code changed before and changes now, a row for each place in the order of matched codes."""
+    sides = ((before, result.beside[0]), (after, result))
+    columns = [[_traversal(pictures, one, j) for j in one.order] for pictures, one in sides]
+    short = max(len(column) for column in columns)
+    padded = [column + [None] * (short - len(column)) for column in columns]
+    return [{"before": left, "after": right} for left, right in zip(*padded, strict=True)][:SHOWN]
+
+
+def _traversal(pictures: Pictures, result: Evaluation, place: int) -> dict[str, Any]:
+    code = result.per_code[place]
+    tells = code.factor if code.active and not code.idle else ""
+    return {"name": code.code, "tells": tells, "strip": strip(pictures.traversals[place], f"{code.code}, {tells}")}
+
+
 def strip(images: Any, about: str) -> dict[str, Any]:
     """Images (m, channels, height, width) side by side, as the address, the size and the description of a picture."""
     m, channels, height, width = images.shape

@@ -30,14 +30,18 @@ class Parts:
 
     def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> Arrays:
         """Return the arrays of the part `name`, from disk where they are, or else from `compute`."""
-        path = self.folder / f"{name}.safetensors"
-        if self.kept:
-            found = self._read(path)
-            if found is not None:
-                return found
-        arrays = {key: np.asarray(value) for key, value in compute().items()}
-        self._write(path, arrays)
-        return arrays
+        found = self.find(name)
+        return self.put(name, compute()) if found is None else found
+
+    def find(self, name: str) -> Arrays | None:
+        """The arrays of the part `name`, None where they are not there or may not be used."""
+        return self._read(self.folder / f"{name}.safetensors") if self.kept else None
+
+    def put(self, name: str, arrays: Mapping[str, Any]) -> Arrays:
+        """Write the arrays of the part `name`."""
+        whole = {key: np.asarray(value) for key, value in arrays.items()}
+        self._write(self.folder / f"{name}.safetensors", whole)
+        return whole
 
     def _read(self, path: Path) -> Arrays | None:
         from safetensors import SafetensorError, safe_open

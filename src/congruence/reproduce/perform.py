@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ def perform(
     data: str | None = None,
     force: bool = False,
     progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> Performed:
     """Make a result of a paper again and write it into the folder `out`.
 
@@ -56,11 +57,14 @@ def perform(
     device : str
         "auto" takes a GPU where there is one.
     data : str, optional
-        Another data set than that of the scale, of those that the recipe can do with.
+        Another data set than that of the scale, of those that the recipe can do with; some recipes take several,
+        separated by commas.
     force : bool
         Do it again although it is finished, and also where the folder holds the same recipe with other settings.
     progress : callable, optional
         Called as progress(what, done, total) while working.
+    announce : callable, optional
+        Called with a sentence about what is to be done, before it is, where the recipe has one.
     """
     recipe = find_recipe(name)
     if scale not in SCALES:
@@ -82,6 +86,8 @@ def perform(
     write_text(folder / PARTS / OWNER, json_text(settings))
     parts = Parts(folder / PARTS, settings, kept=not force)
     tell = progress or (lambda what, done, total: None)
+    if announce is not None and hasattr(method, "plan"):
+        announce(method.plan(parameters, engine, parts))
     outcome = method.run(Job(scale, seed, engine, parameters, parts, tell))
     made = Reproduction(recipe, outcome, settings)
     write_reproduction(made, folder)
@@ -96,9 +102,12 @@ def _parameters(method: Method, name: str, scale: str, data: str | None) -> dict
     known = getattr(method, "DATA", ())
     if not known:
         raise InputError(f"{name} makes its own data, so data cannot be {data!r}")
-    if data not in known:
-        raise InputError(f"data must be one of {', '.join(known)}, not {data!r}")
-    return parameters | {"data": data}
+    several = getattr(method, "SEVERAL", False)
+    asked = [one.strip() for one in data.split(",")] if several else [data]
+    wrong = [one for one in asked if one not in known]
+    if wrong:
+        raise InputError(f"data must be {'some' if several else 'one'} of {', '.join(known)}, not {wrong[0]!r}")
+    return parameters | {"data": ",".join(dict.fromkeys(asked))}
 
 
 def _engine(device: str) -> str:

@@ -90,7 +90,9 @@ class Method(Protocol):
     """The module of a recipe: the parameters of each scale, an edition, and the function that does it.
 
     `EDITION` grows whenever the same settings would give other numbers, so that old parts are not taken for new ones.
-    A recipe that can do with several data sets names them in `DATA`, and the one of a scale in its parameter "data".
+    A recipe that can do with several data sets names them in `DATA`, and the one of a scale in its parameter "data";
+    where it takes several at once ("rooms,sprites"), it has `SEVERAL = True`. Where it has a function
+    `plan(parameters, device, parts)`, that says in a sentence what is to be done and about how long it takes.
     """
 
     EDITION: int
@@ -174,6 +176,13 @@ RECIPES = (
         sentence="A simulated screen of six genes: trees on held-out plates, and ICA's gain away from an isometry.",
         source="Nelson et al. 2026, section 4.4 and appendix A.7.4, Tables 3, 4 and 7 (on simulated data)",
         module="congruence.reproduce.deconfounding",
+    ),
+    Recipe(
+        name="disentanglement",
+        question="Does ICA on a plain autoencoder find the true factors as well as models made for it?",
+        sentence="Table 2: an autoencoder with weight decay and ICA against VAEs, BioAE, VQ-VAE and QLAE, by InfoMEC.",
+        source="Nelson et al. 2026, section 4.3, table 2 and appendix A.7.3",
+        module="congruence.reproduce.disentanglement",
     ),
 )
 

@@ -1,0 +1,120 @@
+"""The tables of `disentanglement`: ours, the paper's apart from it, the grid of weight decays, and the choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from congruence.report.words import number, percent
+from congruence.reproduce.disentanglement_choice import Row, over_data, reconstructing
+from congruence.reproduce.disentanglement_claims import PUBLISHED, PUBLISHED_ON, Findings
+from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, WAYS
+from congruence.reproduce.recipe import Cell, NumberTable
+
+HEADS = {"infom": "InfoM", "infoe": "InfoE", "infoc": "InfoC", "mig": "MIG", "dci_disentanglement": "DCI, D"}
+HEADS |= {"dci_completeness": "DCI, C", "dci_informativeness": "DCI, I"}
+ORDER = ("AE", "β-VAE", "β-TCVAE", "BioAE", "AE + ICA", "AE + ICA, not centred", "AE + ICA, whitened")
+QUANTISED = ("VQ-VAE", "VQ-VAE with weight decay", "QLAE")
+
+
+def tables_of(found: Sequence[Findings]) -> tuple[NumberTable, ...]:
+    """All tables."""
+    ours = [table for one in found for table in (_scores(one), _grid(one), _choices(one))]
+    together = [_aggregated(found)] if len(found) > 1 else []
+    return (*together, *ours, _published())
+
+
+def _scores(found: Findings) -> NumberTable:
+    """The appendix's form: models whose codes are numbers, then models whose codes are classes."""
+    head = ("model", "chosen", *(HEADS[name] for name in (*SCORES, *BESIDE)), "PSNR", "seeds")
+    rows: list[tuple[Cell, ...]] = [_row(found.rows[name]) for name in ORDER]
+    rows.append(("discrete latent models", *[None] * (len(head) - 1)))
+    rows += [_row(found.rows[name]) for name in QUANTISED]
+    note = (
+        f"Ours, on {found.data} ({found.note}). Means over seeds with their 95 % interval; of models with one seed the "
+        "90 % interval over rows. DCI by random forests."
+    )
+    return NumberTable(f"Scores on {found.data}", head, tuple(rows), note)
+
+
+def _row(row: Row) -> tuple[Cell, ...]:
+    one = row.candidate
+    chosen = f"weight decay {one.setting.decay:g}, step {one.step}"
+    return (row.name, chosen, *(_interval(row, name) for name in (*SCORES, *BESIDE)), one.psnr, one.setting.seeds)
+
+
+def _interval(row: Row, score: str) -> str:
+    return _written(*row.interval(score))
+
+
+def _written(mean: float, low: float, high: float) -> str:
+    return number(mean, 2) if math.isnan(low) else f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})"
+
+
+def _aggregated(found: Sequence[Findings]) -> NumberTable:
+    """Means over data sets; intervals come from how seeds differ on each."""
+    rows: list[tuple[Cell, ...]] = []
+    for name in (*ORDER, *QUANTISED):
+        cells: list[Cell] = [name, ", ".join(one.data for one in found)]
+        cells += [_written(*over_data([one.rows[name].values(score) for one in found])) for score in SCORES]
+        rows.append(tuple(cells))
+    head = ("model", "data", *(HEADS[name] for name in SCORES))
+    note = (
+        "Means over data sets with their 95 % interval, were other seeds taken on the same data; models with one seed "
+        "have none. Each data set has its own choices."
+    )
+    return NumberTable("Aggregated over data sets", head, tuple(rows), note)
+
+
+def _published() -> NumberTable:
+    head = ("model", "whose", *PUBLISHED_ON.values())
+    rows = tuple(
+        (
+            name,
+            "quoted from Hsu et al. 2023" if name.startswith(("β", "Bio")) else "the paper's own",
+            *(" ".join(f"{value:.2f}" for value in scores) for scores in of),
+        )
+        for name, of in PUBLISHED.items()
+    )
+    note = (
+        "InfoM InfoE InfoC as the paper prints them, on data sets that ours are not: they say what to expect, and are "
+        "not to be compared number by number. The numbers of VQ-VAE and QLAE in its appendix are not known to us."
+    )
+    return NumberTable("What the paper prints (other data)", head, rows, note)
+
+
+def _grid(found: Findings) -> NumberTable:
+    """The argument in numbers: each weight decay at the last step."""
+    head: tuple[str, ...] = ("weight decay", "step", "PSNR", "active latents", "isometry defect", "InfoM, AE")
+    head += ("InfoM, AE + ICA", "InfoM, not centred", "InfoM, whitened", "InfoM, readouts")
+    head += ("agreement of seeds, AE", "AE + ICA", "not centred", "whitened")
+    head += ("nearness, AE", "nearness, AE + ICA", "up to a rotation", "null")
+    kept = set(map(id, reconstructing(found.grid)))
+    rows: list[tuple[Cell, ...]] = []
+    for one in found.last:
+        cells: list[Cell] = [f"{one.setting.decay:g}", f"{one.step}" + ("" if id(one) in kept else ", blurred")]
+        cells += [one.psnr, one.active, one.defect, *(one.mean(way) for way in WAYS), float(one.readouts.mean())]
+        cells += [float(value) for value in one.agreement]
+        rows.append((*cells, *(percent(float(value)) for value in one.nearness)))
+    note = (
+        "The autoencoder at its last step, means over seeds. Readouts: least squares on the factors, with labels, "
+        "which says what a linear map can make of these codes. Nearness of codes of two seeds up to a signed "
+        "permutation (held out, % of the diameter), before and after ICA, beside what the best rotation leaves. "
+        "Blurred: dropped by the reconstruction filter."
+    )
+    return NumberTable(f"Weight decay, isometry and factors on {found.data}", head, tuple(rows), note)
+
+
+def _choices(found: Findings) -> NumberTable:
+    head = ("rule", "labels", "weight decay", "step", "InfoM of AE + ICA", "agreement of seeds", "isometry defect")
+    chosen = {("highest InfoM of AE + ICA", "yes"): found.rows["AE + ICA"].candidate}
+    chosen[("highest InfoM of AE", "yes")] = found.rows["AE"].candidate
+    chosen |= {(rule, "no"): one for rule, one in found.without_labels.items()}
+    rows = tuple(
+        (rule, labels, f"{one.setting.decay:g}", one.step, one.mean("ica"), float(one.agreement[1]), one.defect)
+        for (rule, labels), one in chosen.items()
+    )
+    note = (
+        "All after the reconstruction filter; the last rules need no factors, and are what a user without labels has."
+    )
+    return NumberTable(f"What each rule chooses on {found.data}", head, rows, note)
