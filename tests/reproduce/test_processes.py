@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from congruence.errors import InputError
 from congruence.reproduce.processes import do_all
 
 
@@ -16,6 +17,11 @@ def test_all_tasks_are_done_and_told_of(tmp_path, workers):
 def test_a_task_that_fails_says_so(tmp_path):
     with pytest.raises(FileExistsError):
         do_all(os.mkdir, [(str(tmp_path),)] * 2, 2, lambda *now: None)
+
+
+def test_a_process_that_dies_is_told_of_in_a_sentence():
+    with pytest.raises(InputError, match="was ended from outside; the same command goes on"):
+        do_all(os._exit, [(1,), (1,)], 2, lambda *now: None)
 
 
 def test_no_task_is_no_work():

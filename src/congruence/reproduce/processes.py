@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from congruence.errors import InputError
+
 Work = Callable[..., Any]
 
 
@@ -24,6 +26,7 @@ def do_all(work: Work, tasks: Sequence[tuple[Any, ...]], workers: int, tell: Cal
         return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
 
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     try:
@@ -31,6 +34,8 @@ def do_all(work: Work, tasks: Sequence[tuple[Any, ...]], workers: int, tell: Cal
         for done, future in enumerate(as_completed(futures), start=1):
             future.result()
             tell(done, len(tasks))
+    except BrokenProcessPool as error:
+        raise InputError("a process of this recipe was ended from outside; the same command goes on") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
