@@ -99,8 +99,8 @@ def _grid(found: Findings) -> NumberTable:
     note = (
         "The autoencoder at its last step, means over seeds. Readouts: least squares on the factors, with labels, also "
         "of those that the codes hardly hold; a mark for what a linear map can make of them, not a bound. Nearness of "
-        "codes of two seeds up to a signed permutation (held out, % of the diameter), before and after ICA, beside what "
-        "the best rotation leaves. Blurred: dropped by the reconstruction filter."
+        "codes of two seeds up to a signed permutation (held out, % of the diameter), before and after ICA, beside "
+        "what the best rotation leaves. Blurred: dropped by the reconstruction filter."
     )
     return NumberTable(f"Weight decay, isometry and factors on {found.data}", head, tuple(rows), note)
 
