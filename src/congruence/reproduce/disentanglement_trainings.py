@@ -22,6 +22,7 @@ from congruence.models.reconstruction import evaluated_rows, mean_psnr, through
 from congruence.models.settings import Training
 from congruence.models.training import train
 from congruence.reproduce.parts import Arrays, Parts
+from congruence.reproduce.processes import stopping
 from congruence.resolve.latents import latent_components
 from congruence.runs import open_run
 
@@ -157,7 +158,8 @@ def _train(bench: Bench, setting: Setting, number: int, tell: Callable[[int, int
             bench.parts.get(name, partial(_look, model, bench, setting, pictured))
 
     _forget_compiled(bench.device)
-    train(model, data, _how(bench, setting, number), out=folder, device=bench.device, progress=at)
+    how = _how(bench, setting, number)
+    train(model, data, how, out=folder, device=bench.device, progress=at, stop=stopping)
 
 
 def _config(bench: Bench, setting: Setting, number: int, data: FactorImages) -> dict[str, Any]:
