@@ -119,3 +119,12 @@ def test_the_benchmark_of_training_runs_and_both_loops_learn_alike(tmp_path):
         ("curves", "bfloat16"),
     ]
     assert rows[2]["agree"] == "True"
+
+
+def test_the_benchmark_of_deconfounding_runs(tmp_path):
+    pytest.importorskip("lightgbm")
+    command = [sys.executable, BENCHMARKS / "deconfound.py", "--quick", "--jobs", "1", "--out", tmp_path / "d.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "d.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [int(row["fits"]) for row in rows] == [0, 0, 72]  # six genes, three folds, four conditions

@@ -44,7 +44,7 @@ def test_the_kernel_does_what_torch_does(shape):
 
 @on_a_gpu
 @pytest.mark.parametrize("worth", [0, 2**28], ids=["one kernel", "several"])
-@pytest.mark.parametrize(("n", "d"), [(20_000, 16), (50_000, 64)])
+@pytest.mark.parametrize(("n", "d"), [(20_000, 16), (50_000, 64), (60_000, 256)])
 def test_components_are_those_of_the_cpu(n, d, worth, monkeypatch):
     monkeypatch.setattr("congruence.resolve.torch_passes.WORTH_A_KERNEL", worth)
     x = mixture(n, d, np.random.default_rng(d))

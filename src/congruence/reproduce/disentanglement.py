@@ -51,6 +51,7 @@ EDITION = 1
 DATA = ("rooms", "sprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d")
 SEVERAL = True  # data sets may be given together, as in "rooms,sprites"
 LABELS = {"vae": "β-VAE", "tcvae": "β-TCVAE", "bioae": "BioAE", "vqvae": "VQ-VAE", "qlae": "QLAE"}
+ON_A_GPU = 3  # trainings at a time: one compiles, or is looked at, while others keep the device busy
 BY_AGREEMENT, BY_ISOMETRY = "agreement of seeds after ICA", "smallest isometry defect"
 
 # `rows` images (None: all) of `side` pixels where they are drawn here; `looks` at each training, evenly spaced;
@@ -115,8 +116,7 @@ def _seconds(parameters: Mapping[str, Any], device: str, setting: Setting) -> fl
     """About how long a training takes: as on an H200, or on one of two cores for each worker."""
     images = float(parameters["steps"] * parameters["batch"])
     if device != "cpu":
-        ready = 20.0 if setting.model == "ae" else 50.0  # to compile, or to find what was compiled, and to look
-        return ready + 3e-5 * images
+        return 5.0 + 3e-5 * images  # compiling and looking are done while others train
     each = 4e-7 if parameters["net"] == "small" else 6e-6  # of a pixel
     return each * images * float(parameters["side"] ** 2) / min(2, int(parameters["workers"]))
 
@@ -124,7 +124,7 @@ def _seconds(parameters: Mapping[str, Any], device: str, setting: Setting) -> fl
 def _findings(job: Job, bench: Bench) -> Findings:
     """Train, score, choose and judge on one data set."""
     workers = job.parameters["workers"]
-    at_once = workers if job.device == "cpu" else 1
+    at_once = workers if job.device == "cpu" else min(workers, ON_A_GPU)
     open_ = [(bench, *one) for one in bench.trainings if not is_trained(bench, *one)]
     told_of = partial(_inner, job, bench) if at_once < 2 else None
     tasks = [(*task, told_of) for task in open_] if told_of else open_
