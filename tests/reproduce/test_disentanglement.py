@@ -168,7 +168,8 @@ def test_whoever_wins_is_named_and_one_seed_cannot_be_sure_of_little():
     assert "AE + ICA wins here, but seeds differ by more." in claim.evidence
     lost = claims_of(findings(other=0.95), 0)[2]
     assert "β-VAE wins here, by more than seeds differ." in lost.evidence
-    assert "β-VAE has the higher InfoM" in method._answer([findings(other=0.95)])
+    assert "β-VAE has the highest InfoM" in method._answer([findings(other=0.95)])
+    assert "VQ-VAE has the highest InfoM" in method._answer([findings(quantised=0.9)])
 
 
 def test_other_claims_fall_too():
@@ -224,6 +225,6 @@ def test_data_sets_may_be_given_together_and_the_plan_knows_them(tmp_path):
         perform("disentanglement", tmp_path / "b", scale="smoke", data="rooms,cats", device="cpu")
     parts = Parts(tmp_path, {})
     paper = dict(method.PARAMETERS["paper"])
-    assert method.plan(paper, "cuda", parts).startswith("plan: 15 trainings of 12000 steps; about 20 min")
+    assert method.plan(paper, "cuda", parts).startswith("plan: 15 trainings of 12000 steps; about 13 min")
     both = method.plan(paper | {"data": "rooms,sprites"}, "cuda", parts)
     assert both.startswith("plan: 30 trainings")
