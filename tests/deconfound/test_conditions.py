@@ -149,7 +149,7 @@ def test_harmony_gets_principal_components_and_batches(turned, plates, monkeypat
     pytest.importorskip("pandas")
     calls = []
 
-    def run_harmony(rows, frame, column, random_state):
+    def run_harmony(rows, frame, column, random_state, verbose):
         calls.append((rows, frame, column, random_state))
         moved = rows + 1
         return SimpleNamespace(Z_corr=moved.T if turned else moved)

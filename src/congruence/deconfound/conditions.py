@@ -187,7 +187,9 @@ class Harmonised:
             white.variances_[: len(white.whitening_)]
         )
         frame = pd.DataFrame({"batch": np.asarray(batch).astype(str)})
-        moved = np.asarray(_harmonypy().run_harmony(principal, frame, "batch", random_state=self.seed).Z_corr)
+        moved = np.asarray(
+            _harmonypy().run_harmony(principal, frame, "batch", random_state=self.seed, verbose=False).Z_corr
+        )
         self.rows, self.moved = len(x), moved if moved.shape == principal.shape else moved.T
         return self
 
