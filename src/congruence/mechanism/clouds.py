@@ -26,7 +26,10 @@ def cloud_connected(rows: Float) -> tuple[bool | None, str]:
     gap = _gap(z)
     if gap is None:
         return True, f"The {len(z)} rows looked at are in one piece."
-    return False, f"The rows fall into two pieces of {gap[0]} and {gap[1]}, {gap[2]:.1f} times as far apart as neighbours."
+    return (
+        False,
+        f"The rows fall into two pieces of {gap[0]} and {gap[1]}, {gap[2]:.1f} times as far apart as neighbours.",
+    )
 
 
 def cloud_filled(rows: Float) -> tuple[bool | None, str]:
@@ -98,9 +101,11 @@ def _some(rows: Float) -> Float:
 
 def _scaled(rows: Float) -> Float:
     spread = rows.std(0)
-    return (rows - rows.mean(0)) / np.where(spread > 0, spread, 1.0)
+    scaled: Float = (rows - rows.mean(0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
 
 
 def _unscaled(value: Float, rows: Float) -> Float:
     spread = rows.std(0)
-    return value * np.where(spread > 0, spread, 1.0) + rows.mean(0)
+    back: Float = value * np.where(spread > 0, spread, 1.0) + rows.mean(0)
+    return back

@@ -7,6 +7,7 @@ block structure of the Jacobian of h; Theorem 1 carries it to the whole domain.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,10 +16,9 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.probed import Probed
 from congruence.errors import InputError
-from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
+from congruence.mechanism.blocks import Blocks, block_of, read_blocks, write_blocks
 from congruence.mechanism.derivatives import jacobians, opened
 from congruence.mechanism.domains import Condition, LatentDomain, weakest
-from congruence.mechanism.graphs import grouped
 from congruence.mechanism.inversion import decoded, invert, spread_of
 from congruence.results import json_text
 
@@ -37,9 +37,9 @@ class Disentanglement:
     everywhere: str  # "holds", "fails", "ambiguous" or "unknown"
     evidence: str  # for `everywhere`: "certified", "supported" or "assumed", the weakest of what it rests on
     leaks: Float  # (r,) the share of a code's motion that comes from other factors than its own, of the worst code
-    factor_of: tuple[int, ...]  # the factor each code belongs to
+    factor_of: tuple[int, ...]  # the factor each code belongs to, at most points
     shares: Float  # (codes, K) the share of each code's motion that comes from each factor, over all points
-    changes: int  # points at which a code would rather belong to another factor
+    changes: int  # points at which codes belong to other factors than at most points
     lost: tuple[int, ...]  # factors that the codes do not tell
     misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not looked at
     conditions: tuple[Condition, ...]
@@ -70,7 +70,9 @@ class Disentanglement:
             return f"The codes are {word} at {n} points: {share}."
         if self.everywhere == "holds":
             return f"The codes are disentangled at {n} points, and by Theorem 1 over the domain ({self.evidence})."
-        why = next((one.reason for one in self.conditions if one.status != "holds"), "their order changes.")
+        if self.changes:
+            return f"The codes are disentangled at {n} points, but change places at {self.changes} of them."
+        why = next(one.reason for one in self.conditions if one.status != "holds")
         return f"The codes are disentangled at {n} points, which is not carried over to the domain: {why}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +83,7 @@ class Disentanglement:
             "everywhere": self.everywhere,
             "evidence": self.evidence,
             "points": len(self.leaks),
-            "leak": {"worst": self.worst, "mean": float(self.leaks.mean()) if len(self.leaks) else float("nan")},
+            "leak": {"worst": self.worst, "mean": float(np.mean(self.leaks)) if len(self.leaks) else float("nan")},
             "factor_of": list(self.factor_of),
             "shares": self.shares.tolist(),
             "changes": self.changes,
@@ -231,58 +233,74 @@ def _judged(
 ) -> Disentanglement:
     """Read the block structure off the Jacobians of h, (r, k, d)."""
     seen = ~(misses > APART)  # NaN counts as seen
-    notes = []
-    if not seen.all():
-        notes.append(f"the model misses {int((~seen).sum())} of {len(seen)} points, which are left out")
+    missed = int((~seen).sum())
+    notes = (f"the model misses {missed} of {len(seen)} points, which are left out",) if missed else ()
     codes = read_blocks(code_blocks, inner.shape[1])
-    spread = rows.std(0)
-    moved = np.square(inner[seen] * np.where(spread > 0, spread, 1.0))  # in units of how much factors vary
-    moved = np.stack([moved[:, :, list(block)].sum(2) for block in partition], axis=2)  # (r, k, K)
-    moved /= np.maximum(moved.sum(2).mean(0), np.finfo(float).tiny)[:, None] if len(moved) else 1.0
-    together = np.stack([moved[:, list(block)].sum(1) for block in codes], axis=1)  # (r, code blocks, K)
-    owner = np.argmax(together.sum(0), axis=1) if len(moved) else np.zeros(len(codes), dtype=int)
-    leaks, changes = _leaks(together, owner, rtol)
-    factor_of = np.empty(inner.shape[1], dtype=int)
-    for block, i in zip(codes, owner, strict=True):
-        factor_of[list(block)] = i
-    lost = _lost(inner[seen], factor_of, partition)
     if not seen.any():
-        local, everywhere = "unknown", "unknown"
-    else:
-        worst = float(leaks.max())
-        local = "fails" if lost or worst > PLAIN else "holds" if worst <= rtol else "ambiguous"
-        everywhere = _everywhere(local, changes, conditions)
+        none = (0,) * inner.shape[1]
+        shares = np.full((inner.shape[1], len(partition)), np.nan)
+        return Disentanglement(
+            "unknown", "unknown", "assumed", np.zeros(0), none, shares, 0, (), misses, conditions, partition, notes
+        )
+    moved = _moved(inner[seen], rows, partition)
+    owners, leaks = _owners(np.stack([moved[:, list(block)].sum(1) for block in codes], axis=1))
+    owner = np.array(Counter(map(tuple, owners.tolist())).most_common(1)[0][0])
+    changes = int((owners != owner).any(axis=1).sum())
+    place = block_of(codes)
+    lost = _lost(inner[seen], owners[:, place], partition)
+    worst = float(leaks.max())
+    local = "fails" if lost or worst > PLAIN else "holds" if worst <= rtol else "ambiguous"
     total = moved.sum(0)
     return Disentanglement(
-        local, everywhere, weakest((*conditions, _POINTS)), leaks, tuple(map(int, factor_of)),
-        total / np.maximum(total.sum(1, keepdims=True), np.finfo(float).tiny), changes, lost, misses, conditions,
-        partition, tuple(notes),
-    )  # fmt: skip
+        local=local,
+        everywhere=_everywhere(local, changes, conditions),
+        evidence=weakest((*conditions, _POINTS)),
+        leaks=leaks,
+        factor_of=tuple(map(int, owner[place])),
+        shares=total / np.maximum(total.sum(1, keepdims=True), np.finfo(float).tiny),
+        changes=changes,
+        lost=lost,
+        misses=misses,
+        conditions=conditions,
+        blocks=partition,
+        notes=notes,
+    )
+
+
+def _moved(inner: Float, rows: Float, partition: Blocks) -> Float:
+    """How far each code moves with each factor, squared, (r, k, K), all in units of how much they vary."""
+    spread = rows.std(0)
+    square = np.square(inner * np.where(spread > 0, spread, 1.0))
+    moved = np.stack([square[:, :, list(block)].sum(2) for block in partition], axis=2)
+    moved /= np.maximum(moved.sum(2).mean(0), np.finfo(float).tiny)[:, None]
+    return moved
 
 
 _POINTS = Condition("the codes are disentangled at every point", "holds", "supported", "Points were looked at.")
 
 
-def _leaks(together: Float, owner: Array, rtol: float) -> tuple[Float, int]:
-    """The worst share of other factors at each point, and at how many points a block belongs to another factor."""
+def _owners(together: Float) -> tuple[Array, Float]:
+    """The factor that moves each block of codes most, at each point, (r, blocks), and the worst share of the others."""
     total = together.sum(2)  # (r, blocks)
-    own = np.take_along_axis(together, owner[None, :, None].repeat(len(together), 0), axis=2)[:, :, 0]
+    usual = np.argmax(together.sum(0), axis=1)
     still = total <= 1e-12 * np.maximum(total.mean(0), np.finfo(float).tiny)  # a code at rest moves with nobody
-    away = np.where(still, 0.0, (total - own) / np.where(still, 1.0, total))
-    rather = (together.argmax(2) != owner) & ~still & (np.sqrt(np.maximum(away, 0)) > rtol)
-    return np.sqrt(np.maximum(away, 0.0)).max(axis=1), int(rather.any(axis=1).sum())
+    owners = np.where(still, usual, together.argmax(2))
+    others = total - together.max(2)
+    share = np.where(still, 0.0, others / np.where(still, 1.0, total))
+    return owners, np.sqrt(np.maximum(share, 0.0)).max(axis=1)
 
 
-def _lost(inner: Float, factor_of: Array, partition: Blocks) -> tuple[int, ...]:
+def _lost(inner: Float, owners: Array, partition: Blocks) -> tuple[int, ...]:
     """Factors of which the codes that belong to them lose a direction at most points."""
     lost = []
+    largest = np.linalg.norm(inner, axis=(1, 2))
     for k, block in enumerate(partition):
-        part = inner[:, factor_of == k][:, :, list(block)]  # (r, codes, latents of the factor)
-        if part.shape[1] < len(block):
+        own = inner[:, :, list(block)] * (owners == k)[:, :, None]  # (r, codes, latents of the factor)
+        if own.shape[1] < len(block):
             lost.append(k)
             continue
-        values = np.linalg.svd(part, compute_uv=False)
-        if (values[:, -1] <= RANK * np.maximum(values[:, 0], np.finfo(float).tiny)).mean() > 0.5:
+        values = np.linalg.svd(own, compute_uv=False)[:, -1]
+        if (values <= RANK * np.maximum(largest, np.finfo(float).tiny)).mean() > 0.5:
             lost.append(k)
     return tuple(lost)
 

@@ -55,7 +55,9 @@ class LatentDomain:
             pairs = [(np.atleast_1d(to_numpy(a)), np.atleast_1d(to_numpy(b))) for a, b in corners]
             low, high = (np.stack(side).astype(np.float64) for side in zip(*pairs, strict=True))
         except (TypeError, ValueError) as error:
-            raise InputError("boxes must be pairs (low, high) of corners, all with the same number of latents") from error
+            raise InputError(
+                "boxes must be pairs (low, high) of corners, all with the same number of latents"
+            ) from error
         if low.ndim != 2 or low.shape != high.shape or np.isnan(low).any() or np.isnan(high).any():
             raise InputError(f"corners must be two rows of d numbers each, not of shapes {low.shape} and {high.shape}")
         flat = np.argwhere(~(low < high))
@@ -78,8 +80,8 @@ class LatentDomain:
     def contains(self, z: Any) -> Array:
         """Which rows of z, (n, d), lie in the domain, (n,); for a sample: in the box around it."""
         rows = to_numpy(z)[:, None, :]
-        inside: Array = ((rows >= self.low) & (rows <= self.high)).all(axis=2).any(axis=1)
-        return inside
+        inside = np.all((rows >= self.low) & (rows <= self.high), axis=2)  # (n, boxes)
+        return np.asarray(np.any(inside, axis=1))
 
     def simply_connected(self) -> Condition:
         """Whether it is in one piece and every loop in it can be drawn together."""
@@ -97,7 +99,9 @@ class LatentDomain:
             return Condition(name, "unknown", "assumed", "The loops of this union of boxes could not be decided.")
         if loops:
             holes = "one loop" if loops == 1 else f"{loops} loops"
-            return Condition(name, "fails", "certified", f"{holes.capitalize()} around a hole cannot be drawn together.")
+            return Condition(
+                name, "fails", "certified", f"{holes.capitalize()} around a hole cannot be drawn together."
+            )
         return Condition(name, "holds", "certified", "Every loop through the boxes can be drawn together.")
 
     def connected_slices(self, blocks: Any) -> Condition:
@@ -140,8 +144,7 @@ def weakest(conditions: Iterator[Condition] | tuple[Condition, ...]) -> str:
 
 def _touching(low: Float, high: Float) -> Array:
     """Which closed boxes (b, d) have a point in common."""
-    both: Array = ((low[:, None] <= high[None]) & (low[None] <= high[:, None])).all(axis=2)
-    return both
+    return np.asarray(np.all((low[:, None] <= high[None]) & (low[None] <= high[:, None]), axis=2))
 
 
 def _places(low: Float, high: Float) -> list[float]:

@@ -50,7 +50,7 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     inner = np.einsum("fab,ak,bl->fkl", forms, bent, bent, optimize=True)
     pieces = _decomposed(inner, rtol, np.random.default_rng(seed)) if len(inner) else []
     idle = np.linalg.qr(np.concatenate([lost, back @ flat], axis=1))[0]
-    notes = ()
+    notes: tuple[str, ...] = ()
     if 0 < len(forms) <= FEW_FORMS:
         notes = (f"only {len(forms)} independent curvatures: any decoder falls into parts of one or two latents then",)
     return split(matrix, [back @ bent @ piece for piece in pieces], idle, notes=notes)

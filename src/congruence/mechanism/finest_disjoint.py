@@ -59,7 +59,9 @@ class HatTree:
             found, sizes = (np.sort(np.concatenate(found)),), [self.rows.shape[1]]
             spans = [np.eye(self.rows.shape[1])]
         # eigenvectors from the largest eigenvalue down; the first `size` of them span the part
-        parts = [self.back @ np.linalg.eigh(span)[1][:, ::-1][:, :size] for span, size in zip(spans, sizes, strict=True)]
+        parts = [
+            self.back @ np.linalg.eigh(span)[1][:, ::-1][:, :size] for span, size in zip(spans, sizes, strict=True)
+        ]
         return split(self.jacobian, parts, self.idle, rows=found, notes=notes)
 
 

@@ -28,7 +28,7 @@ class ComponentGap:
 
     @property
     def gap(self) -> int | None:
-        """aligned - misaligned; None where there is nothing to compare with."""
+        """The first less the second; None where there is nothing to compare with."""
         return None if self.misaligned is None else self.aligned - self.misaligned
 
 

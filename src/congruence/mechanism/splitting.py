@@ -1,4 +1,4 @@
-"""How the latent directions at a point fall into parts, what that means for the coordinates, and from point to point."""
+"""How the latent directions at a point fall into parts, what it means for coordinates, and from point to point."""
 
 from __future__ import annotations
 
@@ -106,6 +106,8 @@ def _matched(before: Splitting, order: Array, after: Splitting) -> tuple[Array, 
     """Which parts of `after` continue those of `before`, and the worst cosine of a principal angle between them."""
     from scipy.optimize import linear_sum_assignment
 
+    if not len(order):
+        return order, 1.0
     parts = [before.parts[k] for k in order]
     near = np.array([[_nearness(one, two) for two in after.parts] for one in parts])
     rows, columns = linear_sum_assignment(-near)
@@ -147,4 +149,5 @@ def _walk(splittings: Sequence[Splitting], z: Float, start: int) -> list[tuple[i
 
 def _standardised(z: Float) -> Float:
     spread = z.std(0)
-    return (z - z.mean(0)) / np.where(spread > 0, spread, 1.0)
+    scaled: Float = (z - z.mean(0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
