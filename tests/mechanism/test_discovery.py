@@ -113,6 +113,20 @@ def test_additive_parts_are_found_through_a_bent_change_of_latents(rng):
         assert min(subspace_angles(np.eye(4)[:, block], slope @ part).max() for block in blocks) < 1e-6
 
 
+def test_outputs_show_disjoint_parts_over_all_points_whatever_the_latents_are(rng):
+    _, warp = additive((1, 1, 2), 4, seed=3)
+
+    def decode(s):
+        a, b, c, e = s.T
+        return _columns(a, b, c * e, a.exp(), b**3 + b, c**2 + e, c + e.exp())
+
+    found = discover(lambda t: decode(warp(t)), rng.normal(size=(6, 4)) / 3, types=("D",))["D"]
+    assert found.dims == (1, 1, 2)
+    assert found.partition == ((0, 1, 2, 3),)
+    assert sorted(tuple(map(int, part)) for part in found.outputs) == [(0, 3), (1, 4), (2, 5, 6)]
+    assert "the outputs fall into 3 groups" in found.sentence
+
+
 def test_raw_second_derivatives_would_not_show_them(rng):
     decode, warp = additive((1, 1, 2), 12, seed=0)
     at = torch.as_tensor(rng.normal(size=4) / 2)

@@ -18,7 +18,7 @@ from congruence.decoder.probed import Probed
 from congruence.errors import InputError
 from congruence.mechanism.blocks import Blocks, block_of, read_blocks, write_blocks
 from congruence.mechanism.derivatives import jacobians, opened
-from congruence.mechanism.domains import Condition, LatentDomain, weakest
+from congruence.mechanism.domains import Premise, LatentDomain, weakest
 from congruence.mechanism.inversion import decoded, invert, spread_of
 from congruence.results import json_text
 
@@ -42,7 +42,7 @@ class Disentanglement:
     changes: int  # points at which codes belong to other factors than at most points
     lost: tuple[int, ...]  # factors that the codes do not tell
     misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not looked at
-    conditions: tuple[Condition, ...]
+    premises: tuple[Premise, ...]
     blocks: Blocks
     notes: tuple[str, ...] = field(default=())
 
@@ -72,7 +72,7 @@ class Disentanglement:
             return f"The codes are disentangled at {n} points, and by Theorem 1 over the domain ({self.evidence})."
         if self.changes:
             return f"The codes are disentangled at {n} points, but change places at {self.changes} of them."
-        why = next(one.reason for one in self.conditions if one.status != "holds")
+        why = next(one.reason for one in self.premises if one.status != "holds")
         return f"The codes are disentangled at {n} points, which is not carried over to the domain: {why}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Disentanglement:
             "shares": self.shares.tolist(),
             "changes": self.changes,
             "lost": list(self.lost),
-            "conditions": [asdict(one) for one in self.conditions],
+            "premises": [asdict(one) for one in self.premises],
             "notes": list(self.notes),
         }
 
@@ -153,13 +153,13 @@ def disentangled(
         misses = np.full(len(rows), np.nan)
     else:
         inner, misses = _through(opened_generator, decoder, rows, slopes, inverse, codes, device, seed)
-    conditions = (
+    premises = (
         place.simply_connected(),
         place.connected_slices(partition),
         _injective(slopes),
         _covering(covering, decoder, misses),
     )
-    return _judged(inner, misses, rows, partition, code_blocks, conditions, rtol)
+    return _judged(inner, misses, rows, partition, code_blocks, premises, rtol)
 
 
 def _through(
@@ -199,27 +199,27 @@ def _starts(rows: Float, targets: Float, shape: tuple[int, ...], inverse: Any, c
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(STARTS))]
 
 
-def _injective(slopes: Float) -> Condition:
+def _injective(slopes: Float) -> Premise:
     """A derivative of full rank makes g injective near that point; between points nothing is seen."""
     name = "the generator is locally injective"
     values = np.linalg.svd(slopes, compute_uv=False)
     d = slopes.shape[2]
     full = (values[:, -1] > RANK * values[:, 0]) & (slopes.shape[1] >= d)
     if full.all():
-        return Condition(name, "holds", "supported", f"Its derivative has rank {d} at all {len(slopes)} points.")
+        return Premise(name, "holds", "supported", f"Its derivative has rank {d} at all {len(slopes)} points.")
     lost = int((~full).sum())
-    return Condition(name, "unknown", "assumed", f"Its derivative loses a direction at {lost} of {len(slopes)} points.")
+    return Premise(name, "unknown", "assumed", f"Its derivative loses a direction at {lost} of {len(slopes)} points.")
 
 
-def _covering(known: bool, decoder: Any, misses: Float) -> Condition:
+def _covering(known: bool, decoder: Any, misses: Float) -> Premise:
     name = "the decoder covers what it can give evenly"
     if known:
-        return Condition(name, "holds", "certified", "It was said to be a covering map onto its image.")
+        return Premise(name, "holds", "certified", "It was said to be a covering map onto its image.")
     if decoder is None:
-        return Condition(name, "holds", "assumed", "Only the encoder was given; its decoder was not looked at.")
+        return Premise(name, "holds", "assumed", "Only the encoder was given; its decoder was not looked at.")
     if len(misses) and np.nanmax(misses) > APART:
-        return Condition(name, "unknown", "assumed", "It misses some outputs of the generator.")
-    return Condition(name, "holds", "assumed", "Points cannot show it; invertible networks have it (covering=True).")
+        return Premise(name, "unknown", "assumed", "It misses some outputs of the generator.")
+    return Premise(name, "holds", "assumed", "Points cannot show it; invertible networks have it (covering=True).")
 
 
 def _judged(
@@ -228,7 +228,7 @@ def _judged(
     rows: Float,
     partition: Blocks,
     code_blocks: Any,
-    conditions: tuple[Condition, ...],
+    premises: tuple[Premise, ...],
     rtol: float,
 ) -> Disentanglement:
     """Read the block structure off the Jacobians of h, (r, k, d)."""
@@ -240,7 +240,7 @@ def _judged(
         none = (0,) * inner.shape[1]
         shares = np.full((inner.shape[1], len(partition)), np.nan)
         return Disentanglement(
-            "unknown", "unknown", "assumed", np.zeros(0), none, shares, 0, (), misses, conditions, partition, notes
+            "unknown", "unknown", "assumed", np.zeros(0), none, shares, 0, (), misses, premises, partition, notes
         )
     moved = _moved(inner[seen], rows, partition)
     owners, leaks = _owners(np.stack([moved[:, list(block)].sum(1) for block in codes], axis=1))
@@ -253,15 +253,15 @@ def _judged(
     total = moved.sum(0)
     return Disentanglement(
         local=local,
-        everywhere=_everywhere(local, changes, conditions),
-        evidence=weakest((*conditions, _POINTS)),
+        everywhere=_everywhere(local, changes, premises),
+        evidence=weakest((*premises, _POINTS)),
         leaks=leaks,
         factor_of=tuple(map(int, owner[place])),
         shares=total / np.maximum(total.sum(1, keepdims=True), np.finfo(float).tiny),
         changes=changes,
         lost=lost,
         misses=misses,
-        conditions=conditions,
+        premises=premises,
         blocks=partition,
         notes=notes,
     )
@@ -276,7 +276,7 @@ def _moved(inner: Float, rows: Float, partition: Blocks) -> Float:
     return moved
 
 
-_POINTS = Condition("the codes are disentangled at every point", "holds", "supported", "Points were looked at.")
+_POINTS = Premise("the codes are disentangled at every point", "holds", "supported", "Points were looked at.")
 
 
 def _owners(together: Float) -> tuple[Array, Float]:
@@ -305,10 +305,10 @@ def _lost(inner: Float, owners: Array, partition: Blocks) -> tuple[int, ...]:
     return tuple(lost)
 
 
-def _everywhere(local: str, changes: int, conditions: tuple[Condition, ...]) -> str:
+def _everywhere(local: str, changes: int, premises: tuple[Premise, ...]) -> str:
     """What Theorem 1 makes of it: no more than what holds at points, and nothing where a premise is not met."""
     if local == "fails" or changes:
         return "fails"
     if local == "ambiguous":
         return "ambiguous"
-    return "holds" if all(one.status == "holds" for one in conditions) else "unknown"
+    return "holds" if all(one.status == "holds" for one in premises) else "unknown"

@@ -92,6 +92,8 @@ class Found:
         if len(self.dims) > 1:
             named = write_blocks(self.partition)
             text += f"; along the coordinates {named}" if self.aligned else f", but not along the coordinates ({named})"
+            if not self.aligned and len(self.outputs) == len(self.dims):
+                text += f"; over all points the outputs fall into {len(self.outputs)} groups that no change of latents joins"
         return f"Type {self.type}: {text}."
 
     def _finer(self) -> str:

@@ -25,7 +25,7 @@ EVIDENCE = ("assumed", "supported", "certified")  # from the weakest
 
 
 @dataclass(frozen=True)
-class Condition:
+class Premise:
     """One premise of Theorem 1: whether it holds, and what says so."""
 
     name: str
@@ -83,28 +83,28 @@ class LatentDomain:
         inside = np.all((rows >= self.low) & (rows <= self.high), axis=2)  # (n, boxes)
         return np.asarray(np.any(inside, axis=1))
 
-    def simply_connected(self) -> Condition:
+    def simply_connected(self) -> Premise:
         """Whether it is in one piece and every loop in it can be drawn together."""
         name = "the latents fill a simply connected set"
         if self.kind == "box":
-            return Condition(name, "holds", "certified", "A box is convex.")
+            return Premise(name, "holds", "certified", "A box is convex.")
         if self.rows is not None:
             return _of_cloud(name, *_simple_cloud(self.rows))
         touching = _touching(self.low, self.high)
         pieces = len(connected(touching))
         if pieces > 1:
-            return Condition(name, "fails", "certified", f"The boxes fall into {pieces} pieces.")
+            return Premise(name, "fails", "certified", f"The boxes fall into {pieces} pieces.")
         loops = loops_of(touching)
         if loops is None:
-            return Condition(name, "unknown", "assumed", "The loops of this union of boxes could not be decided.")
+            return Premise(name, "unknown", "assumed", "The loops of this union of boxes could not be decided.")
         if loops:
             holes = "one loop" if loops == 1 else f"{loops} loops"
-            return Condition(
+            return Premise(
                 name, "fails", "certified", f"{holes.capitalize()} around a hole cannot be drawn together."
             )
-        return Condition(name, "holds", "certified", "Every loop through the boxes can be drawn together.")
+        return Premise(name, "holds", "certified", "Every loop through the boxes can be drawn together.")
 
-    def connected_slices(self, blocks: Any) -> Condition:
+    def connected_slices(self, blocks: Any) -> Premise:
         """Whether what is left when the value of any one factor is fixed is in one piece.
 
         It is our reading of the paper's (K-1)-slices: one factor is fixed, the other K - 1 vary.
@@ -112,14 +112,14 @@ class LatentDomain:
         partition = read_blocks(blocks, self.dimension)
         name = "what is left when one factor is fixed is connected"
         if self.kind == "box":
-            return Condition(name, "holds", "certified", "Slices of a box are boxes.")
+            return Premise(name, "holds", "certified", "Slices of a box are boxes.")
         if len(partition) == 1:
-            return Condition(name, "holds", "certified", "There is one factor only; what is left is a point.")
+            return Premise(name, "holds", "certified", "There is one factor only; what is left is a point.")
         if self.rows is not None:
             return _of_cloud(name, *cloud_slices(self.rows, partition))
         return self._slices_of_boxes(name, partition)
 
-    def _slices_of_boxes(self, name: str, partition: Blocks) -> Condition:
+    def _slices_of_boxes(self, name: str, partition: Blocks) -> Premise:
         for block in partition:
             rest = [a for a in range(self.dimension) if a not in block]
             touching = _touching(self.low[:, rest], self.high[:, rest])
@@ -127,19 +127,19 @@ class LatentDomain:
             values = [_places(low[:, a], high[:, a]) for a in range(len(block))]
             if np.prod([float(len(one)) for one in values]) > CELLS:
                 reason = f"Latents {_listed(block)} have too many different values to look at every slice."
-                return Condition(name, "unknown", "assumed", reason)
+                return Premise(name, "unknown", "assumed", reason)
             for at in product(*values):
                 there = ((low <= at) & (np.array(at) <= high)).all(axis=1)
                 pieces = len(connected(touching[np.ix_(there, there)])) if there.any() else 0
                 if pieces > 1:
                     where = ", ".join(f"z{a} = {value:.4g}" for a, value in zip(block, at, strict=True))
-                    return Condition(name, "fails", "certified", f"With {where} fixed, {pieces} pieces are left.")
-        return Condition(name, "holds", "certified", "Every slice of the boxes is in one piece.")
+                    return Premise(name, "fails", "certified", f"With {where} fixed, {pieces} pieces are left.")
+        return Premise(name, "holds", "certified", "Every slice of the boxes is in one piece.")
 
 
-def weakest(conditions: Iterator[Condition] | tuple[Condition, ...]) -> str:
-    """The weakest evidence among conditions."""
-    return min((one.evidence for one in conditions), key=EVIDENCE.index)
+def weakest(premises: Iterator[Premise] | tuple[Premise, ...]) -> str:
+    """The weakest evidence among premises."""
+    return min((one.evidence for one in premises), key=EVIDENCE.index)
 
 
 def _touching(low: Float, high: Float) -> Array:
@@ -165,10 +165,10 @@ def _simple_cloud(rows: Float) -> tuple[bool | None, str]:
     return cloud_filled(rows)
 
 
-def _of_cloud(name: str, holds: bool | None, reason: str) -> Condition:
+def _of_cloud(name: str, holds: bool | None, reason: str) -> Premise:
     if holds is None:
-        return Condition(name, "unknown", "assumed", reason)
-    return Condition(name, "holds" if holds else "fails", "supported", reason)
+        return Premise(name, "unknown", "assumed", reason)
+    return Premise(name, "holds" if holds else "fails", "supported", reason)
 
 
 def _listed(block: tuple[int, ...]) -> str:

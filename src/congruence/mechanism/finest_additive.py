@@ -60,7 +60,7 @@ def _frame(matrix: Float) -> tuple[Float, Float]:
     """Directions (d, k) along which the decoder moves orthonormally, and the directions (d, d - k) it loses."""
     lengths = np.linalg.norm(matrix, axis=0)
     lengths[lengths == 0] = 1.0
-    _, s, vt = np.linalg.svd(matrix / lengths, full_matrices=True)
+    _, s, vt = np.linalg.svd(matrix / lengths, full_matrices=len(matrix) < len(lengths))  # all of vt, either way
     rank = int((s > RANK * s[0]).sum()) if s[0] > 0 else 0
     lost: Float = np.linalg.qr(vt[rank:].T / lengths[:, None])[0]
     return vt[:rank].T / s[:rank] / lengths[:, None], lost
@@ -88,7 +88,7 @@ def _radical(forms: Float, rtol: float) -> tuple[Float, Float]:
     k = forms.shape[1]
     if not len(forms):
         return np.eye(k), np.zeros((k, 0))
-    _, s, vt = np.linalg.svd(forms.reshape(-1, k), full_matrices=True)
+    _, s, vt = np.linalg.svd(forms.reshape(-1, k), full_matrices=False)  # k rows or more: all of vt
     rank = int((s > rtol * s[0]).sum())
     return vt[rank:].T, vt[:rank].T
 

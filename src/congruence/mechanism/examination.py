@@ -1,0 +1,165 @@
+"""A decoder and its blocks as a whole: verdicts and theorems, where each block acts, and what it would support."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import to_numpy
+from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
+from congruence.mechanism.checking import Mechanism, check
+from congruence.mechanism.discovery import Discovery, discover
+from congruence.mechanism.portrait import Portrait, portray
+from congruence.mechanism.sparsity_gap import BUDGET
+from congruence.mechanism.supports import RTOL
+from congruence.results import json_text
+
+POINTS = 64  # looked at where there are more rows
+ORIGINS = {
+    "given": "The blocks were given.",
+    "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
+    "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
+    "H2": "The blocks were found: the finest along the coordinates that add up, up to what bends with others (Type H2).",
+    "none": "No blocks were given and none were found, so each latent is a block.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """What `examine` found of a decoder."""
+
+    check: Mechanism
+    portrait: Portrait
+    discovery: Discovery | None  # None where blocks were given
+    blocks_from: str  # "given", the type that was discovered, or "none"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """What was found, and what follows: of the parts where no blocks were given, then of the blocks."""
+        told = [] if self.discovery is None else [self.discovery.verdict]
+        return " ".join([*told, self.check.verdict])
+
+    @property
+    def headline(self) -> str:
+        """The first sentence on the blocks."""
+        return _sentences(self.check.verdict)[0]
+
+    @property
+    def rest(self) -> str:
+        """The other sentences on the blocks."""
+        return " ".join(_sentences(self.check.verdict)[1:])
+
+    @property
+    def blocks_text(self) -> str:
+        """The blocks as `read_blocks` takes them."""
+        return write_blocks(self.portrait.blocks)
+
+    @property
+    def blocks_origin(self) -> str:
+        """Where the blocks come from."""
+        return ORIGINS[self.blocks_from]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to bear in mind."""
+        return (*self.check.notes, *(() if self.discovery is None else self.discovery.notes))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but single points, as in the JSON contract."""
+        return {
+            "verdict": self.verdict,
+            "blocks": [list(block) for block in self.portrait.blocks],
+            "blocks_from": self.blocks_from,
+            "check": self.check.to_dict(),
+            "portrait": self.portrait.to_dict(),
+            "discovery": None if self.discovery is None else self.discovery.to_dict(),
+            "settings": dict(self.settings),
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return json_text(self.to_dict())
+
+
+def examine(
+    decoder: Any,
+    z: Any,
+    blocks: Any = None,
+    *,
+    types: Sequence[str] = ("D", "S", "H2"),
+    points: int | None = POINTS,
+    rtol: float = RTOL,
+    atol: float = 0.0,
+    scale: str = "global",
+    orders: Sequence[int] = (2, 3),
+    budget: float = BUDGET,
+    chunk: int | None = None,
+    device: str = "auto",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> Examination:
+    """Check blocks of latents against every criterion, or find blocks first where none are given.
+
+    Parameters
+    ----------
+    decoder, z, chunk, device
+        As in `jacobians`.
+    blocks : as in `read_blocks`, optional
+        Found by `discover` unless given: the first type of `types` with more than one block along the coordinates.
+    types
+        As in `discover`; used where no blocks are given.
+    points : int, optional
+        How many rows of z to look at, drawn with `seed`; None for all.
+    rtol, atol, scale, orders, budget, seed
+        As in `check`.
+    settings : mapping, optional
+        What to write beside the result.
+    """
+    rows = _some(z, points, seed)
+    discovery = None
+    origin = "given"
+    if blocks is None:
+        discovery = discover(
+            decoder, rows, types=types, rtol=rtol, budget=budget, chunk=chunk, device=device, seed=seed
+        )
+        blocks, origin = _chosen(discovery)
+    partition = read_blocks(blocks, discovery.dimension if discovery is not None else rows.reshape(len(rows), -1).shape[1])
+    found = check(
+        decoder,
+        rows,
+        partition,
+        rtol=rtol,
+        atol=atol,
+        scale=scale,
+        orders=tuple(orders),
+        budget=budget,
+        seed=seed,
+        device=device,
+    )
+    portrait = portray(decoder, rows, partition, rtol=rtol, chunk=chunk, device=device)
+    return Examination(found, portrait, discovery, origin, settings or {})
+
+
+def _some(z: Any, points: int | None, seed: int) -> Any:
+    """At most `points` rows, in their order."""
+    rows = to_numpy(z)
+    if points is None or rows.ndim < 1 or len(rows) <= points:
+        return rows
+    return rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:points])]
+
+
+def _chosen(discovery: Discovery) -> tuple[Blocks, str]:
+    """The partition of the first type that has more than one block, or single latents."""
+    for found in discovery.found:
+        if found.partition is not None and found.dims and len(found.partition) > 1:
+            return found.partition, found.type
+    return tuple((a,) for a in range(discovery.dimension)), "none"
+
+
+def _sentences(text: str) -> list[str]:
+    return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text.strip())

@@ -1,0 +1,211 @@
+"""The report of mechanistic independence: which criteria hold, which theorem applies, and where each block acts."""
+
+from __future__ import annotations
+
+import base64
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence import files
+from congruence.report.page import fill
+from congruence.report.strips import png
+from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.words import count, number, percent, sentence
+
+if TYPE_CHECKING:
+    from congruence.mechanism.discovery import Found
+    from congruence.mechanism.examination import Examination
+    from congruence.mechanism.portrait import Portrait
+    from congruence.mechanism.theorems import Theorem
+    from congruence.mechanism.verdicts import Verdict
+
+SHOWN_BLOCKS = 24  # with a picture each
+SHOWN_LATENTS = 40  # in the graph
+WIDEST = 1200  # columns of a strip; more outputs are put together, the strongest shown
+SHADE = (0xD9, 0x7A, 0x06)  # readable on either page, more or less of it
+BADGES = {  # of a theorem: how it is marked, and the kind of badge
+    "applies": ("✓", "holds"),
+    "conditional": ("≈", "ambiguous"),
+    "does not apply": ("✕", "fails"),
+    "unknown": ("?", "unknown"),
+}
+CRITERIA = {  # what is asked of the blocks
+    "D": "no output moves with two blocks",
+    "M_coord": "no latent moves all outputs that a latent of another block moves",
+    "M_sparsest": "the same, in the basis of each block that moves the fewest outputs",
+    "S": "bases that mix blocks move more outputs than those that do not",
+    "H2": "blocks add up: no second derivative mixes them",
+    "H3": "no third derivative mixes blocks",
+    "IMA": "derivatives by different blocks are orthogonal",
+}
+
+
+def write_mechanism_report(examination: Examination, path: str | Path) -> None:
+    """Write the report of mechanistic independence to `path`, whole or not at all; same input, same bytes."""
+    files.check_writable(path)
+    files.write_text(path, render_mechanism(examination))
+
+
+def render_mechanism(examination: Examination) -> str:
+    """Return the report of mechanistic independence as one HTML page that needs no other file."""
+    check, portrait, discovery = examination.check, examination.portrait, examination.discovery
+    settings = {name: value for name, value in examination.settings.items() if name != "command"}
+    return fill(
+        "mechanism.html.j2",
+        examination=examination,
+        notes_on=[sentence(note) for note in examination.notes],
+        verdicts=[_verdict(one) for one in check.verdicts.values()],
+        theorems=[_theorem(one) for one in check.theorems],
+        pictures=_pictures(portrait),
+        is_image=_image_shape(portrait) is not None,
+        hidden=max(0, len(portrait.blocks) - SHOWN_BLOCKS),
+        overlap=_overlap(portrait),
+        graph=_graph(portrait) if 1 < len(portrait.graph) <= SHOWN_LATENTS else "",
+        latents=len(portrait.graph),
+        found=[_found(one) for one in discovery.found] if discovery is not None else [],
+        command=examination.settings.get("command"),
+        made={
+            "points": portrait.points,
+            "latents of a point": len(portrait.graph),
+            "outputs of a point": int(np.prod(portrait.output_shape)),
+        }
+        | settings,
+    )
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    about = CRITERIA.get(verdict.criterion, f"no derivative of order {verdict.criterion[1:]} mixes blocks")
+    notes = [*(["it holds for want of anything that could break it"] if verdict.degenerate else []), verdict.note]
+    return {
+        "name": verdict.criterion.replace("_", ", ").replace("coord", "coordinates"),
+        "about": about,
+        "status": verdict.status,
+        "share": percent(verdict.fraction),
+        "margin": number(verdict.margin),
+        "measures": verdict.measures,
+        "worst": "" if verdict.worst is None else f"row {verdict.worst}",
+        "evidence": verdict.evidence,
+        "note": "; ".join(note for note in notes if note),
+    }
+
+
+def _theorem(theorem: Theorem) -> dict[str, Any]:
+    mark, kind = BADGES[theorem.status]
+    name = theorem.criterion.replace("_", ", ").replace("coord", "coordinates")
+    return {"number": theorem.number, "name": name, "theorem": theorem, "mark": mark, "kind": kind}
+
+
+def _pictures(portrait: Portrait) -> list[dict[str, Any]]:
+    """How strongly each block moves every output, as an image or a strip."""
+    shape = _image_shape(portrait)
+    top = float(portrait.effects.max()) or 1.0
+    shown = []
+    for k, (name, effects) in enumerate(zip(portrait.names, portrait.effects, strict=True)):
+        if k == SHOWN_BLOCKS:
+            break
+        values = effects.reshape(shape).max(0) if shape else _narrowed(effects)[None]  # the strongest channel
+        moved = int(portrait.shared[k, k])
+        about = f"{name} moves {count(moved, 'output')} of {len(effects)}"
+        shown.append({"name": name, "about": about, "address": _shaded(values / top), "moved": moved})
+    return shown
+
+
+def _image_shape(portrait: Portrait) -> tuple[int, int, int] | None:
+    """(channels, height, width) where outputs are images."""
+    shape = portrait.output_shape
+    if len(shape) in (2, 3) and min(shape[-2:]) > 1:
+        return (1, *shape) if len(shape) == 2 else shape  # type: ignore[return-value]
+    return None
+
+
+def _narrowed(effects: Any) -> Any:
+    if len(effects) <= WIDEST:
+        return effects
+    edges = np.linspace(0, len(effects), WIDEST + 1).astype(int)[:-1]
+    return np.maximum.reduceat(effects, edges)
+
+
+def _shaded(values: Any) -> str:
+    """Values (height, width) from 0 to 1 as the address of a picture: the stronger, the less it lets through."""
+    pixels = np.empty((*values.shape, 4), np.uint8)
+    pixels[..., :3] = SHADE
+    pixels[..., 3] = np.rint(255 * np.clip(values, 0, 1))
+    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
+
+
+def _overlap(portrait: Portrait) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The overlap matrix as rows of cells."""
+    rows = []
+    for i, name in enumerate(portrait.names[:SHOWN_BLOCKS]):
+        cells = []
+        for j, other in enumerate(portrait.names[:SHOWN_BLOCKS]):
+            value, shared = float(portrait.overlap[i, j]), int(portrait.shared[i, j])
+            title = f"{name}, {other}: {number(value)}; {count(shared, 'output')} in common"
+            text = count(shared, "output") if i == j else _short(value)
+            cells.append({"text": text, "tint": 0.0 if i == j else round(0.9 * value, 2), "title": title})
+        rows.append((name, cells))
+    return rows
+
+
+def _short(value: float) -> str:
+    return "0" if value == 0 else f"{value:.2f}" if value >= 0.005 else f"{value:.0e}"
+
+
+def _graph(portrait: Portrait) -> str:
+    """G_D: latents on a circle, block by block; an edge where two of them move a common output."""
+    order = [a for block in portrait.blocks for a in block]
+    angle = {a: 2 * math.pi * k / len(order) for k, a in enumerate(order)}
+    place = {a: (math.sin(t), math.cos(t)) for a, t in angle.items()}
+    owner = {a: k for k, block in enumerate(portrait.blocks) for a in block}
+    edges = [(a, b) for a in order for b in order if a < b and portrait.graph[a, b]]
+    across = sum(owner[a] != owner[b] for a, b in edges)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for a, b in edges:
+            apart = owner[a] != owner[b]
+            width = 1.0 + 4.0 * float(portrait.near[a, b])
+            dashes = (4, 2) if apart else (None, None)
+            axes.plot(*zip(place[a], place[b], strict=True), color=NULL if apart else MUTED, linewidth=width,
+                      dashes=dashes, zorder=1)  # fmt: skip
+        colours = (HELD_OUT, LINEAR, SOURCE, ICA, HEAT, INK)
+        for a in order:
+            axes.plot(*place[a], "o", markersize=13, color=colours[owner[a] % len(colours)], zorder=2)
+            x, y = (1.22 * v for v in place[a])
+            axes.text(x, y, f"z{a}", ha="center", va="center", fontsize=12.5)
+        axes.set(xlim=(-1.45, 1.45), ylim=(-1.35, 1.35), aspect="equal")
+        axes.set_axis_off()
+
+    label = f"Graph of {count(len(order), 'latent')}: {count(len(edges), 'edge')}, {across} of them between blocks"
+    return draw(paint, (430, 400), key=f"graph {portrait.names!r}", label=label)
+
+
+def _found(found: Found) -> dict[str, Any]:
+    """What discovery says of one type, and how it changes with the tolerance."""
+    steps: list[tuple[str, str, str]] = []
+    for rtol, dims in found.sweep:
+        text = f"{len(dims)} of {', '.join(map(str, dims))}" if len(dims) > 1 else "one"
+        if steps and steps[-1][2] == text:
+            steps[-1] = (steps[-1][0], number(rtol, 1), text)
+        else:
+            steps.append((number(rtol, 1), number(rtol, 1), text))
+    return {
+        "found": found,
+        "sentence": found.sentence.partition(": ")[2],
+        "steps": steps,
+        "followed": _followed(found),
+    }
+
+
+def _followed(found: Found) -> str:
+    if found.followed is None or found.dims is None or len(found.dims) < 2:
+        return ""
+    seen = found.followed.overlap[np.isfinite(found.followed.overlap)]
+    if not seen.size:
+        return ""
+    angle = math.degrees(math.acos(min(1.0, max(-1.0, float(seen.min())))))
+    lost = f"; at {count(found.followed.lost, 'point')} there are other parts" if found.followed.lost else ""
+    return f"From point to nearest point, parts turn by at most {number(angle)}°{lost}."
