@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "check": "congruence.mechanism.checking",
     "jacobians": "congruence.mechanism.derivatives",
     "second_derivatives": "congruence.mechanism.derivatives",
 }
 
-__all__ = ["jacobians", "second_derivatives"]
+__all__ = ["check", "jacobians", "second_derivatives"]
 
 if TYPE_CHECKING:
+    from congruence.mechanism.checking import check
     from congruence.mechanism.derivatives import jacobians, second_derivatives
 
 

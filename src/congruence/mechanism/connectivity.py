@@ -70,7 +70,7 @@ def null_space(rows: Float, d: int, tolerance: float = TOLERANCE) -> Float:
     if not len(rows):
         return np.eye(d)
     if len(rows) > d:  # the triangle has the same null space, and is small
-        rows = np.linalg.qr(rows, mode="r")
+        rows = np.asarray(np.linalg.qr(rows, mode="r"))
     _, size, right = np.linalg.svd(rows)
     rank = int((size > tolerance * max(float(size[0]), 1e-300)).sum()) if size[0] > 0 else 0
     return np.ascontiguousarray(right[rank:].T)

@@ -81,13 +81,14 @@ def _of_part(rows: Float, tolerance: float) -> tuple[Float, Array]:
     kept: dict[bytes, tuple[Float, Array]] = {}
     for sets in _sets(c, k - 1):
         vectors = _null_vectors(rows[sets], tolerance)
+        if not len(vectors):
+            continue
         changed = np.abs(vectors @ rows.T) > tolerance
         packed = np.packbits(changed, axis=1)
         _, first = np.unique(packed.view(f"V{packed.shape[1]}")[:, 0], return_index=True)
         for i in first:
             kept.setdefault(packed[i].tobytes(), (vectors[i], changed[i]))
-    vectors, changed = zip(*kept.values(), strict=True)
-    return np.array(vectors), np.array(changed)
+    return np.array([vector for vector, _ in kept.values()]), np.array([changed for _, changed in kept.values()])
 
 
 def _sets(n: int, k: int) -> Iterator[Array]:
@@ -99,14 +100,17 @@ def _sets(n: int, k: int) -> Iterator[Array]:
 def _null_vectors(rows: Float, tolerance: float) -> Float:
     """The direction of length 1 that k - 1 rows send to zero, for each set (s, k - 1, k) that is independent."""
     k = rows.shape[2]
+    found: Float
     if k == 2:
-        return rows[:, 0, ::-1] * np.array([1.0, -1.0])
-    if k == 3:
+        found = rows[:, 0, ::-1] * np.array([1.0, -1.0])
+    elif k == 3:
         crossed = np.cross(rows[:, 0], rows[:, 1])
         size = np.linalg.norm(crossed, axis=1, keepdims=True)
-        return crossed[size[:, 0] > tolerance] / size[size[:, 0] > tolerance]
-    _, size, right = np.linalg.svd(rows)
-    return right[size[:, -1] > tolerance * size[:, 0], -1]
+        found = crossed[size[:, 0] > tolerance] / size[size[:, 0] > tolerance]
+    else:
+        _, sizes, right = np.linalg.svd(rows)
+        found = right[sizes[:, -1] > tolerance * sizes[:, 0], -1]
+    return found
 
 
 def _parallel(rows: Float, tolerance: float) -> tuple[Float, Array]:

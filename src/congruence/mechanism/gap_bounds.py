@@ -58,7 +58,7 @@ def light_vectors(rows: Float, basis: Float, owner: Array, tolerance: float, see
     d = rows.shape[1]
     live = rows[np.abs(rows).max(axis=1) > 0]
     for k in range(STARTS):
-        start = live[rng.integers(len(live))] if k % 2 else rng.standard_normal(d)
+        start = live[rng.integers(len(live))] if k % 2 else rng.standard_normal((1, d))[0]
         vector = _descended(live, start, tolerance)
         if vector is not None:
             yield vector, _weight(rows, vector, tolerance)

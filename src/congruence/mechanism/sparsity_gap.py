@@ -100,7 +100,7 @@ def sparsity_gap(
     Matthes et al. 2026 (the criterion); the algorithm is of this package.
     """
     rows, lengths = unit_rows(j)
-    aligned = _aligned_basis(rows, blocks, budget, tolerance)
+    aligned = aligned_basis(rows, blocks, budget, tolerance)
     if len(blocks) == 1:
         return _result("holds", aligned, lengths, (math.inf, math.inf), None, "there is one block only")
     kernel = null_space(rows, rows.shape[1], tolerance)
@@ -151,7 +151,9 @@ def sparse_decomposition(j: Float, *, budget: float = BUDGET, tolerance: float =
 
 
 @dataclass(frozen=True, eq=False)
-class _Aligned:
+class Aligned:
+    """The lightest basis whose vectors each lie in one block."""
+
     vectors: Float  # (d, d), in its columns, of unit rows
     weights: Array
     owner: Array  # the block of each
@@ -159,10 +161,11 @@ class _Aligned:
 
     @property
     def total(self) -> int:
+        """rho+, or an upper bound of it where not exact."""
         return int(self.weights.sum())
 
 
-def _aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float) -> _Aligned:
+def aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float) -> Aligned:
     """The lightest basis of each block, together; coordinates where a block is past the budget."""
     d = rows.shape[1]
     vectors, weights, owner, exact = [], [], [], True
@@ -178,7 +181,7 @@ def _aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float)
         vectors.append(wide)
         weights.append(basis[1])
         owner.extend([k] * len(block))
-    return _Aligned(np.hstack(vectors), np.concatenate(weights), np.array(owner), exact)
+    return Aligned(np.hstack(vectors), np.concatenate(weights), np.array(owner), exact)
 
 
 def _lightest(rows: Float, budget: float, tolerance: float) -> tuple[Float, Array] | None:
@@ -271,7 +274,7 @@ def _homes(vectors: Float, owner: Array, tolerance: float) -> Array:
 
 
 def _with_kernel(
-    rows: Float, kernel: Float, aligned: _Aligned, lengths: Float, budget: float, tolerance: float
+    rows: Float, kernel: Float, aligned: Aligned, lengths: Float, budget: float, tolerance: float
 ) -> SparsityGap:
     """A direction that changes nothing can be added to any other: a lightest basis is misaligned, and S fails."""
     owner = np.empty(len(lengths), dtype=int)
@@ -288,9 +291,7 @@ def _with_kernel(
     return _result("fails", aligned, lengths, (low, high), witness, reason)
 
 
-def _bounded(
-    rows: Float, blocks: Blocks, aligned: _Aligned, lengths: Float, tolerance: float, seed: int
-) -> SparsityGap:
+def _bounded(rows: Float, blocks: Blocks, aligned: Aligned, lengths: Float, tolerance: float, seed: int) -> SparsityGap:
     """Bounds on rho- where not all sets of rows can be tried."""
     high, witness = math.inf, None
     inverse = np.linalg.inv(aligned.vectors)
@@ -318,7 +319,7 @@ def _bounded(
 
 def _result(
     status: str,
-    aligned: _Aligned,
+    aligned: Aligned,
     lengths: Float,
     rho_minus: tuple[float, float],
     witness: Float | None,
