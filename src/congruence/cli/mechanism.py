@@ -55,8 +55,9 @@ def mechanism(
         int, typer.Option(min=1, help="Rows to look at, drawn with the seed.", rich_help_panel=given.DATA)
     ] = 64,
     rtol: Annotated[
-        float, typer.Option(help="What counts as zero, of the largest derivative.", rich_help_panel=given.METHOD)
-    ] = 1e-6,
+        Optional[float],
+        typer.Option(help="What counts as zero, of the largest derivative; 1e-6.", rich_help_panel=given.METHOD),
+    ] = None,
     atol: Annotated[float, typer.Option(help="The same, as it is.", rich_help_panel=given.METHOD)] = 0.0,
     scale: Annotated[
         str, typer.Option(help="global, or column: latents have units of their own.", rich_help_panel=given.METHOD)
@@ -97,9 +98,11 @@ def mechanism(
     wanted = _orders(orders)
     import_torch()
     found = load_decoder(name)
-    settings = {"decoder": name, "latents": latents, "blocks": blocks or "found", "rtol": rtol, "atol": atol}
+    settings = {"decoder": name, "latents": latents, "blocks": blocks or "found", "atol": atol}
     settings |= {"scale": scale, "orders": orders, "budget": budget, "rows drawn": points, "seed": seed}
     settings |= {"device": device, "command": shlex.join(["congruence", *sys.argv[1:]])}
+    if rtol is not None:
+        settings["rtol"] = rtol
     if blocks is None:
         settings["types"] = types
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
@@ -152,9 +155,14 @@ def _rendered(result: Examination, outputs: dict[str, Path | None]) -> dict[str,
     render_as: dict[str, Any] = {
         "report": render_mechanism,
         "json": lambda r: r.to_json(),
-        "csv": lambda r: rows_to_csv(r.check.table()),
+        "csv": lambda r: rows_to_csv(_table(r)),
     }
     return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
+
+
+def _table(result: Examination) -> list[dict[str, Any]]:
+    """A row for each criterion."""
+    return [{name: value for name, value in one.to_dict().items() if name != "sweep"} for one in result.check.verdicts]
 
 
 def _show(result: Examination, *, stderr: bool) -> None:
@@ -165,8 +173,10 @@ def _show(result: Examination, *, stderr: bool) -> None:
     console.print(f"[bold]{escape(result.check.verdict)}[/bold]", soft_wrap=True)
     table = Table(title=f"blocks {result.blocks_text}, {result.portrait.points} points", box=box.SIMPLE_HEAD)
     for heading in ("criterion", "verdict", "points", "margin", "of", "evidence"):
-        table.add_column(heading, justify="right" if heading in ("points", "margin") else "left", no_wrap=heading != "of")
-    for one in result.check.verdicts.values():
+        table.add_column(
+            heading, justify="right" if heading in ("points", "margin") else "left", no_wrap=heading != "of"
+        )
+    for one in result.check.verdicts:
         share = f"{100 * one.fraction:.3g} %"
         table.add_row(one.criterion, MARKS[one.status], share, f"{one.margin:.3g}", one.measures, one.evidence)
     console.print(table)

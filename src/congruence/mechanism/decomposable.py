@@ -18,7 +18,7 @@ from congruence.decoder.probed import Probed
 from congruence.errors import InputError
 from congruence.mechanism.blocks import Blocks, block_of, read_blocks, write_blocks
 from congruence.mechanism.derivatives import jacobians, opened
-from congruence.mechanism.domains import Premise, LatentDomain, weakest
+from congruence.mechanism.domains import LatentDomain, Premise, weakest
 from congruence.mechanism.inversion import decoded, invert, spread_of
 from congruence.results import json_text
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
-from congruence.decoder.probed import Probed
+from congruence.decoder.probed import Probed, import_torch
 from congruence.errors import FewOutputsWarning, InputError
 from congruence.mechanism.blocks import Blocks, write_blocks
 from congruence.mechanism.derivatives import bending, jacobian_chunks, opened, second_derivative_chunks
@@ -29,6 +29,7 @@ from congruence.mechanism.splitting import Followed, Splitting, follow, split
 from congruence.results import json_text
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
+SINGLE = 1e-4  # tolerance where a decoder could not be had in float64
 SWEEP = tuple(10.0 ** (k / 2) for k in range(-16, -1))  # tolerances from 1e-8 to 0.1
 
 
@@ -93,7 +94,7 @@ class Found:
             named = write_blocks(self.partition)
             text += f"; along the coordinates {named}" if self.aligned else f", but not along the coordinates ({named})"
             if not self.aligned and len(self.outputs) == len(self.dims):
-                text += f"; over all points the outputs fall into {len(self.outputs)} groups that no change of latents joins"
+                text += f"; over all points the outputs fall into {len(self.outputs)} groups"
         return f"Type {self.type}: {text}."
 
     def _finer(self) -> str:
@@ -167,7 +168,7 @@ def discover(
     z: Any,
     *,
     types: Sequence[str] = ("D", "S", "H2"),
-    rtol: float = RTOL,
+    rtol: float | None = None,
     budget: float = BUDGET,
     chunk: int | None = None,
     device: str = "auto",
@@ -183,8 +184,9 @@ def discover(
     types : of "D", "S" and "H2"
         D: parts act on disjoint outputs. S: parts make the Jacobian sparsest. H2: parts add up, in some smooth
         coordinates; second derivatives of up to 20 latents.
-    rtol : float
-        What counts as zero beside the largest. Trained decoders have no zeros: look at `Found.sweep`.
+    rtol : float, optional
+        What counts as zero beside the largest; 1e-6 unless given, or 1e-4 for what works in float32 only. Trained
+        decoders have no zeros: look at `Found.sweep`.
     budget : float
         Of Type S at a point, see `sparsity_gap`; past it nothing is told.
     chunk, device
@@ -200,6 +202,7 @@ def discover(
     wanted = _types(types)
     probed = opened(decoder, z, device)
     rows = to_numpy(probed.z).astype(np.float64)
+    small = rtol if rtol is not None else RTOL if probed.z.dtype == import_torch().float64 else SINGLE
     notes = []
     if probed.outputs <= probed.dimension:
         text = (
@@ -209,13 +212,13 @@ def discover(
         notes.append(text)
         warnings.warn(text, FewOutputsWarning, stacklevel=2)
     finders: dict[str, Callable[[], Found]] = {
-        "D": lambda: _disjoint(probed, rows, rtol, chunk),
-        "S": lambda: _sparse(probed, rows, rtol, budget, chunk),
-        "H2": lambda: _additive(probed, rows, rtol, chunk, seed),
+        "D": lambda: _disjoint(probed, rows, small, chunk),
+        "S": lambda: _sparse(probed, rows, small, budget, chunk),
+        "H2": lambda: _additive(probed, rows, small, chunk, seed),
     }
     graph = np.eye(probed.dimension, dtype=bool)
     for jacobian in jacobian_chunks(probed, chunk=chunk):
-        graph |= action_graph(jacobian, rtol=rtol)
+        graph |= action_graph(jacobian, rtol=small)
     found = tuple(finders[type]() for type in wanted)
     return Discovery(found, len(rows), probed.dimension, probed.outputs, graph, tuple(notes))
 

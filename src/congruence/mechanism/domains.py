@@ -99,9 +99,7 @@ class LatentDomain:
             return Premise(name, "unknown", "assumed", "The loops of this union of boxes could not be decided.")
         if loops:
             holes = "one loop" if loops == 1 else f"{loops} loops"
-            return Premise(
-                name, "fails", "certified", f"{holes.capitalize()} around a hole cannot be drawn together."
-            )
+            return Premise(name, "fails", "certified", f"{holes.capitalize()} around a hole cannot be drawn together.")
         return Premise(name, "holds", "certified", "Every loop through the boxes can be drawn together.")
 
     def connected_slices(self, blocks: Any) -> Premise:

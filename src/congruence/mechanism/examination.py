@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import to_numpy
-from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
-from congruence.mechanism.checking import Mechanism, check
+from congruence.mechanism.blocks import Blocks, write_blocks
+from congruence.mechanism.checking import check
 from congruence.mechanism.discovery import Discovery, discover
+from congruence.mechanism.outcome import Mechanism
 from congruence.mechanism.portrait import Portrait, portray
 from congruence.mechanism.sparsity_gap import BUDGET
-from congruence.mechanism.supports import RTOL
 from congruence.results import json_text
 
 POINTS = 64  # looked at where there are more rows
@@ -23,7 +22,7 @@ ORIGINS = {
     "given": "The blocks were given.",
     "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
     "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
-    "H2": "The blocks were found: the finest along the coordinates that add up, up to what bends with others (Type H2).",
+    "H2": "The blocks were found: the finest along the coordinates whose curvatures do not mix (Type H2).",
     "none": "No blocks were given and none were found, so each latent is a block.",
 }
 
@@ -45,16 +44,6 @@ class Examination:
         return " ".join([*told, self.check.verdict])
 
     @property
-    def headline(self) -> str:
-        """The first sentence on the blocks."""
-        return _sentences(self.check.verdict)[0]
-
-    @property
-    def rest(self) -> str:
-        """The other sentences on the blocks."""
-        return " ".join(_sentences(self.check.verdict)[1:])
-
-    @property
     def blocks_text(self) -> str:
         """The blocks as `read_blocks` takes them."""
         return write_blocks(self.portrait.blocks)
@@ -67,7 +56,8 @@ class Examination:
     @property
     def notes(self) -> tuple[str, ...]:
         """What to bear in mind."""
-        return (*self.check.notes, *(() if self.discovery is None else self.discovery.notes))
+        told = () if self.discovery is None else self.discovery.notes
+        return (*told, *self.check.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """All but single points, as in the JSON contract."""
@@ -93,7 +83,7 @@ def examine(
     *,
     types: Sequence[str] = ("D", "S", "H2"),
     points: int | None = POINTS,
-    rtol: float = RTOL,
+    rtol: float | None = None,
     atol: float = 0.0,
     scale: str = "global",
     orders: Sequence[int] = (2, 3),
@@ -128,20 +118,20 @@ def examine(
             decoder, rows, types=types, rtol=rtol, budget=budget, chunk=chunk, device=device, seed=seed
         )
         blocks, origin = _chosen(discovery)
-    partition = read_blocks(blocks, discovery.dimension if discovery is not None else rows.reshape(len(rows), -1).shape[1])
     found = check(
         decoder,
         rows,
-        partition,
+        blocks,
         rtol=rtol,
         atol=atol,
         scale=scale,
         orders=tuple(orders),
         budget=budget,
-        seed=seed,
+        chunk=chunk,
         device=device,
+        seed=seed,
     )
-    portrait = portray(decoder, rows, partition, rtol=rtol, chunk=chunk, device=device)
+    portrait = portray(decoder, rows, found.blocks, rtol=found.tolerance.rtol, chunk=chunk, device=device)
     return Examination(found, portrait, discovery, origin, settings or {})
 
 
@@ -159,7 +149,3 @@ def _chosen(discovery: Discovery) -> tuple[Blocks, str]:
         if found.partition is not None and found.dims and len(found.partition) > 1:
             return found.partition, found.type
     return tuple((a,) for a in range(discovery.dimension)), "none"
-
-
-def _sentences(text: str) -> list[str]:
-    return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text.strip())

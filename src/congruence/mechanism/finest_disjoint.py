@@ -90,8 +90,9 @@ def hat_tree(jacobian: Float) -> HatTree:
     rows = u[:, :rank]
     back = vt[:rank].T / s[:rank] / lengths[:, None]
     idle = np.linalg.svd(vt[:rank] * lengths, full_matrices=True)[2][rank:].T
-    ends, weights = _strongest_tree(rows)
-    return HatTree(jacobian, lengths, rows, back, idle, ends, weights)
+    live = np.flatnonzero(np.abs(jacobian).max(axis=1, initial=0.0) > 0)  # of images, mostly a few
+    ends, weights = _strongest_tree(rows[live])
+    return HatTree(jacobian, lengths, rows, back, idle, live[ends], weights)
 
 
 def _strongest_tree(rows: Float) -> tuple[Array, Float]:

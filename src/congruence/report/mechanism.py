@@ -13,12 +13,13 @@ from congruence import files
 from congruence.report.page import fill
 from congruence.report.strips import png
 from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import count, number, percent, sentence
+from congruence.report.words import STATUSES, count, number, percent, sentence
 
 if TYPE_CHECKING:
     from congruence.mechanism.discovery import Found
     from congruence.mechanism.examination import Examination
     from congruence.mechanism.portrait import Portrait
+    from congruence.mechanism.supports import Tolerance
     from congruence.mechanism.theorems import Theorem
     from congruence.mechanism.verdicts import Verdict
 
@@ -31,6 +32,13 @@ BADGES = {  # of a theorem: how it is marked, and the kind of badge
     "conditional": ("≈", "ambiguous"),
     "does not apply": ("✕", "fails"),
     "unknown": ("?", "unknown"),
+}
+_MARKS = {name: mark for name, (mark, _) in STATUSES.items()}
+LEADS = {  # what a theorem that applies rests on
+    "D": "they act on disjoint outputs",
+    "M_coord": "no latent moves all that one of another block moves",
+    "M_sparsest": "no direction in one moves all that one in another moves",
+    "S": "mixing them moves more outputs",
 }
 CRITERIA = {  # what is asked of the blocks
     "D": "no output moves with two blocks",
@@ -56,9 +64,11 @@ def render_mechanism(examination: Examination) -> str:
     return fill(
         "mechanism.html.j2",
         examination=examination,
+        lead=_lead(examination),
         notes_on=[sentence(note) for note in examination.notes],
-        verdicts=[_verdict(one) for one in check.verdicts.values()],
+        verdicts=[_verdict(one) for one in check.verdicts],
         theorems=[_theorem(one) for one in check.theorems],
+        identifies=next((one.identifies for one in check.theorems if one.status in ("applies", "conditional")), ""),
         pictures=_pictures(portrait),
         is_image=_image_shape(portrait) is not None,
         hidden=max(0, len(portrait.blocks) - SHOWN_BLOCKS),
@@ -71,31 +81,65 @@ def render_mechanism(examination: Examination) -> str:
             "points": portrait.points,
             "latents of a point": len(portrait.graph),
             "outputs of a point": int(np.prod(portrait.output_shape)),
+            "tolerance": f"{check.tolerance.rtol:g}",
+            "supports stay the same for tolerances": _steady(check.tolerance),
         }
         | settings,
     )
 
 
+def _lead(examination: Examination) -> str:
+    """The answer first: the first theorem that identifies the blocks, and what it rests on."""
+    named = examination.blocks_text.replace(",", ", ").replace("-", "\u2011")  # ranges stay on one line
+    for status, words in (("applies", ""), ("conditional", ", for models whose Jacobian is as sparse")):
+        for theorem in examination.check.theorems:
+            if theorem.status == status:
+                criterion = theorem.criterion
+                why = LEADS.get(criterion, f"no derivative of order {criterion[1:]} mixes them")
+                why = "they add up" if criterion == "H2" else why
+                return f"Theorem {theorem.number} identifies the blocks {named}{words}: {why}."
+    return f"No theorem is seen to identify the blocks {named}."
+
+
+def _steady(tolerance: Tolerance) -> str:
+    return f"from {number(tolerance.low, 2)} to {number(tolerance.high, 2)}"
+
+
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     about = CRITERIA.get(verdict.criterion, f"no derivative of order {verdict.criterion[1:]} mixes blocks")
-    notes = [*(["it holds for want of anything that could break it"] if verdict.degenerate else []), verdict.note]
     return {
-        "name": verdict.criterion.replace("_", ", ").replace("coord", "coordinates"),
+        "name": _named(verdict.criterion),
         "about": about,
         "status": verdict.status,
         "share": percent(verdict.fraction),
         "margin": number(verdict.margin),
-        "measures": verdict.measures,
-        "worst": "" if verdict.worst is None else f"row {verdict.worst}",
+        "measures": verdict.measures.rstrip(","),
+        "worst": "" if verdict.worst is None or verdict.margin == 0 == _open(verdict) else f"row {verdict.worst}",
         "evidence": verdict.evidence,
-        "note": "; ".join(note for note in notes if note),
+        "note": verdict.note,
     }
+
+
+def _named(criterion: str) -> str:
+    return criterion.replace("M_coord", "M, coordinates").replace("M_sparsest", "M, sparsest basis")
+
+
+def _open(verdict: Verdict) -> int:
+    """0 where a criterion holds at every point."""
+    return int(verdict.status != "holds")
 
 
 def _theorem(theorem: Theorem) -> dict[str, Any]:
     mark, kind = BADGES[theorem.status]
-    name = theorem.criterion.replace("_", ", ").replace("coord", "coordinates")
-    return {"number": theorem.number, "name": name, "theorem": theorem, "mark": mark, "kind": kind}
+    premises = [(_MARKS.get(c.status, "≈"), _named(c.name), c.status, c.evidence) for c in theorem.conditions]
+    return {
+        "number": theorem.number,
+        "name": name,
+        "status": theorem.status,
+        "mark": mark,
+        "kind": kind,
+        "premises": premises,
+    }
 
 
 def _pictures(portrait: Portrait) -> list[dict[str, Any]]:
@@ -144,7 +188,7 @@ def _overlap(portrait: Portrait) -> list[tuple[str, list[dict[str, Any]]]]:
         for j, other in enumerate(portrait.names[:SHOWN_BLOCKS]):
             value, shared = float(portrait.overlap[i, j]), int(portrait.shared[i, j])
             title = f"{name}, {other}: {number(value)}; {count(shared, 'output')} in common"
-            text = count(shared, "output") if i == j else _short(value)
+            text = str(shared) if i == j else _short(value)
             cells.append({"text": text, "tint": 0.0 if i == j else round(0.9 * value, 2), "title": title})
         rows.append((name, cells))
     return rows
