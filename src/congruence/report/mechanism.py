@@ -39,6 +39,7 @@ LEADS = {  # what a theorem that applies rests on
     "M_coord": "no latent moves all that one of another block moves",
     "M_sparsest": "no direction in one moves all that one in another moves",
     "S": "mixing them moves more outputs",
+    "H2": "they add up",
 }
 CRITERIA = {  # what is asked of the blocks
     "D": "no output moves with two blocks",
@@ -94,9 +95,7 @@ def _lead(examination: Examination) -> str:
     for status, words in (("applies", ""), ("conditional", ", for models whose Jacobian is as sparse")):
         for theorem in examination.check.theorems:
             if theorem.status == status:
-                criterion = theorem.criterion
-                why = LEADS.get(criterion, f"no derivative of order {criterion[1:]} mixes them")
-                why = "they add up" if criterion == "H2" else why
+                why = LEADS.get(theorem.criterion, f"no derivative of order {theorem.criterion[1:]} mixes them")
                 return f"Theorem {theorem.number} identifies the blocks {named}{words}: {why}."
     return f"No theorem is seen to identify the blocks {named}."
 
@@ -106,6 +105,7 @@ def _steady(tolerance: Tolerance) -> str:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
+    telling = verdict.worst is not None and (verdict.status != "holds" or verdict.margin != 0)
     about = CRITERIA.get(verdict.criterion, f"no derivative of order {verdict.criterion[1:]} mixes blocks")
     return {
         "name": _named(verdict.criterion),
@@ -114,7 +114,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "share": percent(verdict.fraction),
         "margin": number(verdict.margin),
         "measures": verdict.measures.rstrip(","),
-        "worst": "" if verdict.worst is None or verdict.margin == 0 == _open(verdict) else f"row {verdict.worst}",
+        "worst": f"row {verdict.worst}" if telling else "",
         "evidence": verdict.evidence,
         "note": verdict.note,
     }
@@ -124,17 +124,12 @@ def _named(criterion: str) -> str:
     return criterion.replace("M_coord", "M, coordinates").replace("M_sparsest", "M, sparsest basis")
 
 
-def _open(verdict: Verdict) -> int:
-    """0 where a criterion holds at every point."""
-    return int(verdict.status != "holds")
-
-
 def _theorem(theorem: Theorem) -> dict[str, Any]:
     mark, kind = BADGES[theorem.status]
     premises = [(_MARKS.get(c.status, "≈"), _named(c.name), c.status, c.evidence) for c in theorem.conditions]
     return {
         "number": theorem.number,
-        "name": name,
+        "name": _named(theorem.criterion),
         "status": theorem.status,
         "mark": mark,
         "kind": kind,
