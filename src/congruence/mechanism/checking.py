@@ -26,6 +26,7 @@ from congruence.mechanism.judging import (
 from congruence.mechanism.outcome import Mechanism
 from congruence.mechanism.pointwise import SparseWalk, Walk, sparse_walk, walk
 from congruence.mechanism.sparsity_gap import BUDGET
+from congruence.mechanism.structure import reachable
 from congruence.mechanism.supports import RTOL, SCALES, Tolerance
 from congruence.mechanism.theorems import theorems
 from congruence.mechanism.verdicts import FAILS, HOLDS
@@ -98,7 +99,7 @@ def check(
     finite = kind == "piecewise linear"
     mixed = [interactions(probed, parts, n, differences=finite, tolerance=small, seed=seed) for n in orders]
     found = (
-        judge_disjoint(seen, at),
+        judge_disjoint(seen, at, parts, reachable(decoder)),
         judge_contained(seen, at),
         judge_sparsest_contained(seen, few, at, parts),
         judge_sparse(few),
