@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from congruence.decoder.probed import Probed, import_torch
+from congruence.decoder.probed import Probed
 from congruence.errors import InputError
 from congruence.mechanism.blocks import read_blocks
 from congruence.mechanism.connectivity import TOLERANCE
-from congruence.mechanism.derivatives import bending, opened
+from congruence.mechanism.derivatives import bending, is_double, opened
 from congruence.mechanism.interactions import interactions
 from congruence.mechanism.judging import (
     judge_contained,
@@ -89,7 +89,7 @@ def check(
     _check_arguments(RTOL if rtol is None else rtol, atol, scale, orders, budget)
     probed = opened(decoder, z, device)
     parts = read_blocks(blocks, probed.dimension)
-    wide = probed.z.dtype == import_torch().float64
+    wide = is_double(probed)
     small = TOLERANCE if wide else SINGLE
     rtol = rtol if rtol is not None else RTOL if wide else SINGLE
     seen = walk(probed, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)

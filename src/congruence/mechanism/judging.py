@@ -209,24 +209,26 @@ def judge_separability(
     probed: Probed, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
 ) -> tuple[tuple[Separable, ...], tuple[Irreducible, ...]]:
     """Order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
-    separable, irreducible = [], []
-    steps = step_lengths(probed)
-    rows = list(range(min(RANKED_POINTS, len(probed.z))))
-    for n in orders:
-        reason = _not_ranked(probed, n, finite)
-        if reason:
-            separable.append(Separable(n, UNKNOWN, 0, 0, float("nan"), False, reason))
-            irreducible.append(_irreducible(f"H{n}", np.array([[1 if len(block) == 1 else -1 for block in blocks]])))
-            continue
-        ranks, parts, flat = [], [], 0
-        for derivatives in tensors(probed, steps, rows, n):
-            ranks.append(separability(derivatives, blocks, n, tolerance))
+    reasons = {n: _not_ranked(probed, n, finite) for n in orders}
+    ranked = [n for n in orders if not reasons[n]]
+    ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
+    parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
+    flat = dict.fromkeys(ranked, 0)
+    rows = min(RANKED_POINTS, len(probed.z))
+    for derivatives in tensors(probed, step_lengths(probed), rows, max(ranked)) if ranked else ():
+        for n in ranked:
+            ranks[n].append(separability(derivatives, blocks, n, tolerance))
             split = [bent_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
-            parts.append([max(count, 1) for count, _ in split])
-            flat = max(flat, sum(lost for _, lost in split))
-        separable.append(_separable(n, ranks, flat))
-        irreducible.append(_irreducible(f"H{n}", np.array(parts)))
-    return tuple(separable), tuple(irreducible)
+            parts[n].append([max(count, 1) for count, _ in split])
+            flat[n] = max(flat[n], sum(lost for _, lost in split))
+    unknown = np.array([[1 if len(block) == 1 else -1 for block in blocks]])
+    return (
+        tuple(
+            Separable(n, UNKNOWN, 0, 0, float("nan"), False, why) if why else _separable(n, ranks[n], flat[n])
+            for n, why in reasons.items()
+        ),
+        tuple(_irreducible(f"H{n}", unknown if why else np.array(parts[n])) for n, why in reasons.items()),
+    )
 
 
 def _not_ranked(probed: Probed, order: int, finite: bool) -> str:
