@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from congruence.decoder.probed import Probed, import_torch
+from congruence.decoder.probed import Probed
 from congruence.errors import InputError
 from congruence.mechanism.blocks import read_blocks
 from congruence.mechanism.connectivity import TOLERANCE
-from congruence.mechanism.derivatives import bending, opened
+from congruence.mechanism.derivatives import bending, is_double, opened
 from congruence.mechanism.interactions import interactions
 from congruence.mechanism.judging import (
     judge_contained,
@@ -26,6 +26,7 @@ from congruence.mechanism.judging import (
 from congruence.mechanism.outcome import Mechanism
 from congruence.mechanism.pointwise import SparseWalk, Walk, sparse_walk, walk
 from congruence.mechanism.sparsity_gap import BUDGET
+from congruence.mechanism.structure import reachable
 from congruence.mechanism.supports import RTOL, SCALES, Tolerance
 from congruence.mechanism.theorems import theorems
 from congruence.mechanism.verdicts import FAILS, HOLDS
@@ -88,7 +89,7 @@ def check(
     _check_arguments(RTOL if rtol is None else rtol, atol, scale, orders, budget)
     probed = opened(decoder, z, device)
     parts = read_blocks(blocks, probed.dimension)
-    wide = probed.z.dtype == import_torch().float64
+    wide = is_double(probed)
     small = TOLERANCE if wide else SINGLE
     rtol = rtol if rtol is not None else RTOL if wide else SINGLE
     seen = walk(probed, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)
@@ -98,7 +99,7 @@ def check(
     finite = kind == "piecewise linear"
     mixed = [interactions(probed, parts, n, differences=finite, tolerance=small, seed=seed) for n in orders]
     found = (
-        judge_disjoint(seen, at),
+        judge_disjoint(seen, at, parts, reachable(decoder)),
         judge_contained(seen, at),
         judge_sparsest_contained(seen, few, at, parts),
         judge_sparse(few),

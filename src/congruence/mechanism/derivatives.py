@@ -183,16 +183,17 @@ def bending(probed: Probed, seed: int = 0) -> str:
     """
     rng = np.random.default_rng(seed)
     drawn = rng.standard_normal((TRIED, 2, probed.dimension)) * step_lengths(probed)
+    step = max(1, _room(probed) // (32 * TRIED * probed.outputs))  # the same for all three
     slope = bend = change = 0.0
     for first, second, moved in zip(
-        directional_chunks(probed, drawn[:, :1], chunk=1),
-        directional_chunks(probed, drawn, chunk=1),
-        difference_chunks(probed, drawn, chunk=1),
+        directional_chunks(probed, drawn[:, :1], chunk=step),
+        directional_chunks(probed, drawn, chunk=step),
+        difference_chunks(probed, drawn, chunk=step),
         strict=True,
     ):
         slope, bend = max(slope, float(np.abs(first).max())), max(bend, float(np.abs(second).max()))
         change = max(change, float(np.abs(moved).max()))
-    floor = _rounding(probed) * max(slope, 1e-300)
+    floor = (FLAT if is_double(probed) else FLAT_SINGLE) * max(slope, 1e-300)
     if bend > floor:
         return "smooth"
     return "piecewise linear" if change > floor else "affine"
@@ -204,9 +205,12 @@ def step_lengths(probed: Probed) -> Float:
     return np.where(spread > 0, STEP * spread, STEP)
 
 
-def _rounding(probed: Probed) -> float:
-    """What counts as nothing beside the first derivatives: more where the decoder could not be had in float64."""
-    return FLAT if probed.z.dtype == import_torch().float64 else FLAT_SINGLE
+def is_double(probed: Probed) -> bool:
+    """Whether a decoder works in float64, from the latents to the outputs."""
+    torch = import_torch()
+    with torch.no_grad():
+        output = probed.decode(probed.z[:1].reshape(1, *probed.latent_shape).clone())
+    return bool(probed.z.dtype == torch.float64 and output.dtype == torch.float64)
 
 
 def _derivatives(probed: Probed, directions: Float, outputs: Array | None, chunk: int | None) -> Iterator[Float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.decoder.probed import Probed
 from congruence.mechanism.blocks import Blocks
+from congruence.mechanism.criteria import overlap
 from congruence.mechanism.derivatives import step_lengths
 from congruence.mechanism.interactions import Interactions
 from congruence.mechanism.outcome import Irreducible, Separable
@@ -18,6 +20,7 @@ from congruence.mechanism.separability import Separability, bent_parts, separabi
 from congruence.mechanism.supports import GRID, Tolerance
 from congruence.mechanism.verdicts import (
     AMBIGUOUS,
+    CERTIFIED,
     FAILS,
     HOLDS,
     NOTHING,
@@ -33,12 +36,15 @@ RANKED_POINTS = 8  # at which separability is looked at
 RANKED_NUMBERS = 2**24  # of the derivatives at a point; past it separability is not looked at
 
 
-def judge_disjoint(seen: Walk, at: Tolerance) -> Verdict:
-    """Type D: no output is reached by two blocks."""
+def judge_disjoint(seen: Walk, at: Tolerance, blocks: Blocks, reach: Array | None) -> Verdict:
+    """Type D: no output is reached by two blocks; certified where the structure of the decoder lets none be."""
     holds_at = by_threshold(seen.disjoint_from)
     status = status_of(holds_at, at, supports=True)
     measures = "largest product of two blocks in an output"
-    return _verdict("D", status, holds_at, at, seen.disjoint, measures, largest=True)
+    found = _verdict("D", status, holds_at, at, seen.disjoint, measures, largest=True)
+    if status == HOLDS and reach is not None and not overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any():
+        return replace(found, evidence=CERTIFIED, note="zero weights keep the blocks apart everywhere")
+    return found
 
 
 def judge_contained(seen: Walk, at: Tolerance) -> Verdict:
@@ -128,7 +134,7 @@ def judge_interactions(mixed: Interactions, at: Tolerance) -> Verdict:
         holds_at,
         at,
         mixed.cross,
-        "largest mixed derivative, of all of that order,",
+        "mixed share of derivatives of this order",
         largest=True,
         degenerate=empty,
         note="; ".join(note for note, said in notes.items() if said),
@@ -203,24 +209,26 @@ def judge_separability(
     probed: Probed, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
 ) -> tuple[tuple[Separable, ...], tuple[Irreducible, ...]]:
     """Order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
-    separable, irreducible = [], []
-    steps = step_lengths(probed)
-    rows = list(range(min(RANKED_POINTS, len(probed.z))))
-    for n in orders:
-        reason = _not_ranked(probed, n, finite)
-        if reason:
-            separable.append(Separable(n, UNKNOWN, 0, 0, float("nan"), False, reason))
-            irreducible.append(_irreducible(f"H{n}", np.array([[1 if len(block) == 1 else -1 for block in blocks]])))
-            continue
-        ranks, parts, flat = [], [], 0
-        for derivatives in tensors(probed, steps, rows, n):
-            ranks.append(separability(derivatives, blocks, n, tolerance))
+    reasons = {n: _not_ranked(probed, n, finite) for n in orders}
+    ranked = [n for n in orders if not reasons[n]]
+    ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
+    parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
+    flat = dict.fromkeys(ranked, 0)
+    rows = min(RANKED_POINTS, len(probed.z))
+    for derivatives in tensors(probed, step_lengths(probed), rows, max(ranked)) if ranked else ():
+        for n in ranked:
+            ranks[n].append(separability(derivatives, blocks, n, tolerance))
             split = [bent_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
-            parts.append([max(count, 1) for count, _ in split])
-            flat = max(flat, sum(lost for _, lost in split))
-        separable.append(_separable(n, ranks, flat))
-        irreducible.append(_irreducible(f"H{n}", np.array(parts)))
-    return tuple(separable), tuple(irreducible)
+            parts[n].append([max(count, 1) for count, _ in split])
+            flat[n] = max(flat[n], sum(lost for _, lost in split))
+    unknown = np.array([[1 if len(block) == 1 else -1 for block in blocks]])
+    return (
+        tuple(
+            Separable(n, UNKNOWN, 0, 0, float("nan"), False, why) if why else _separable(n, ranks[n], flat[n])
+            for n, why in reasons.items()
+        ),
+        tuple(_irreducible(f"H{n}", unknown if why else np.array(parts[n])) for n, why in reasons.items()),
+    )
 
 
 def _not_ranked(probed: Probed, order: int, finite: bool) -> str:

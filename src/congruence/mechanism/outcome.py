@@ -74,12 +74,14 @@ class Mechanism:
         """One sentence: which criteria hold, and which theorem identifies the blocks."""
         named = ", ".join(one.criterion for one in self.verdicts if one.status == HOLDS)
         held = f"{named} {'hold' if ',' in named else 'holds'}" if named else "no criterion holds"
-        for status, words in ((APPLIES, "identifies them"), (CONDITIONAL, "identifies them for models as sparse")):
-            numbers = sorted({theorem.number for theorem in self.theorems if theorem.status == status})
+        said = f"For blocks {write_blocks(self.blocks)} at {self.points} points {held}"
+        for status, words in ((APPLIES, "identify the blocks"), (CONDITIONAL, "identify them for models as sparse")):
+            numbers = sorted({str(theorem.number) for theorem in self.theorems if theorem.status == status})
+            if len(numbers) == 1:
+                return f"{said}; Theorem {numbers[0]} {words.replace('identify', 'identifies')}."
             if numbers:
-                which = " and ".join(f"Theorem {number}" for number in numbers)
-                return f"For blocks {write_blocks(self.blocks)} at {self.points} points {held}; {which} {words}."
-        return f"For blocks {write_blocks(self.blocks)} at {self.points} points {held}; no theorem is seen to apply."
+                return f"{said}; Theorems {', '.join(numbers[:-1])} and {numbers[-1]} {words}."
+        return f"{said}; no theorem is seen to apply."
 
     def to_dict(self) -> dict[str, Any]:
         """All but the image of supports, as in the JSON contract."""

@@ -12,29 +12,34 @@ from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
-from congruence.arrays import Float
+from congruence.arrays import Array, Float
 from congruence.decoder.probed import Probed
 from congruence.mechanism.blocks import Blocks
 from congruence.mechanism.connectivity import TOLERANCE, joined
 from congruence.mechanism.derivatives import directional_chunks
 
+TOGETHER = 2**22  # numbers of derivatives at a time
 SMALL = 1e-7  # relative: forms and eigenvalues this near to each other are the same
 
 
-def tensors(probed: Probed, steps: Float, rows: list[int], order: int) -> Iterator[dict[int, Float]]:
-    """All derivatives of order 1 to n along steps of the latents, (m, d, ..., d) each, one point at a time."""
+def tensors(probed: Probed, steps: Float, rows: int, order: int) -> Iterator[dict[int, Float]]:
+    """All derivatives of order 1 to n along steps of the latents at the first points, (m, d, ..., d) each, by order."""
     d = probed.dimension
-    for row in rows:
-        here = replace(probed, z=probed.z[row : row + 1])
-        found = {}
-        for n in range(1, order + 1):
-            every = np.array(list(combinations_with_replacement(range(d), n)))
-            flat = next(directional_chunks(here, np.eye(d)[every] * steps))[0]  # (q, m)
-            full = np.empty((probed.outputs, *([d] * n)))
-            for turn in permutations(range(n)):
-                full[(slice(None), *every[:, turn].T)] = flat.T
-            found[n] = full
-        yield found
+    here = replace(probed, z=probed.z[:rows])
+    step = max(1, TOGETHER // (probed.outputs * d**order))
+    places = {n: np.array(list(combinations_with_replacement(range(d), n))) for n in range(1, order + 1)}
+    walks = [directional_chunks(here, np.eye(d)[every] * steps, chunk=step) for every in places.values()]
+    for parts in zip(*walks, strict=True):  # (some, q, m) of each order
+        for k in range(len(parts[0])):
+            yield {n: _filled(part[k].T, places[n], d) for n, part in zip(places, parts, strict=True)}
+
+
+def _filled(values: Float, places: Array, d: int) -> Float:
+    """The symmetric tensors (m, d, ..., d) of values (m, q) at places (q, n)."""
+    full = np.empty((len(values), *([d] * places.shape[1])))
+    for turn in permutations(range(places.shape[1])):
+        full[(slice(None), *places[:, turn].T)] = values
+    return full
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def sparsity_gap(
         return _result("holds", aligned, lengths, (math.inf, math.inf), None, "there is one block only")
     kernel = null_space(rows, rows.shape[1], tolerance)
     if kernel.shape[1]:
-        return _with_kernel(rows, kernel, aligned, lengths, budget, tolerance)
+        return _with_kernel(rows, kernel, block_of(blocks), aligned, lengths, budget, tolerance)
     found = elementary_vectors(rows, budget, tolerance)
     if found is None:
         return _bounded(rows, blocks, aligned, lengths, tolerance, seed)
@@ -274,20 +274,21 @@ def _homes(vectors: Float, owner: Array, tolerance: float) -> Array:
 
 
 def _with_kernel(
-    rows: Float, kernel: Float, aligned: Aligned, lengths: Float, budget: float, tolerance: float
+    rows: Float, kernel: Float, owner: Array, aligned: Aligned, lengths: Float, budget: float, tolerance: float
 ) -> SparsityGap:
     """A direction that changes nothing can be added to any other: a lightest basis is misaligned, and S fails."""
-    owner = np.empty(len(lengths), dtype=int)
-    for column, k in zip(aligned.vectors.T, aligned.owner, strict=True):
-        owner[np.flatnonzero(column)] = k
-    witness = kernel[:, 0]
-    home = int(_homes(witness[None], owner, tolerance)[0])
-    if home >= 0:
-        witness = witness + GENERIC * aligned.vectors[:, int(np.flatnonzero(aligned.owner != home)[0])]
-    basis = _lightest(rows, budget, tolerance)
-    high = aligned.total if basis is None else int(basis[1].sum())
-    low = rows.shape[1] - kernel.shape[1] if basis is None else high
-    reason = f"the Jacobian loses {kernel.shape[1]} directions, which can be added to any vector for nothing"
+    found = _lightest(rows, budget, tolerance)
+    vectors, weights = (aligned.vectors, aligned.weights) if found is None else found
+    homes = _homes(np.vstack([kernel.T, vectors.T]), owner, tolerance)
+    lost = kernel.shape[1]
+    if (homes < 0).any():
+        first = int((homes < 0).argmax())
+        witness = kernel[:, first] if first < lost else vectors[:, first - lost]
+    else:  # all that is lost lies in one block, and some vector of the basis in another
+        witness = vectors[:, int((homes[lost:] != homes[0]).argmax())] + GENERIC * kernel[:, 0]
+    high = int(weights.sum())
+    low = high if found is not None else rows.shape[1] - lost
+    reason = f"the Jacobian loses {lost} direction{'s' * (lost > 1)}, which can be added to any vector for nothing"
     return _result("fails", aligned, lengths, (low, high), witness, reason)
 
 

@@ -100,9 +100,12 @@ class Tolerance:
 
     @property
     def nearby(self) -> tuple[float, ...]:
-        """Tolerances at which a verdict must be the same to be trusted: a decade about rtol, and the stable one."""
+        """Tolerances at which a verdict must be the same to be trusted, rtol first.
+
+        A decade about it, and the stable one; where there is none, the ends of the sweep.
+        """
         around = (self.rtol, self.rtol * 10 ** (-DECADE / 2), self.rtol * 10 ** (DECADE / 2))
-        return around if self.stable is None else (*around, self.stable)
+        return (*around, float(GRID[0]), float(GRID[-1])) if self.stable is None else (*around, self.stable)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as in the JSON contract."""

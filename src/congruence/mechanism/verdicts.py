@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.mechanism.supports import DECADE, GRID, Tolerance
+from congruence.mechanism.supports import DECADE, Tolerance
 
 HOLDS, FAILS, AMBIGUOUS, UNKNOWN = "holds", "fails", "ambiguous", "unknown"
 CERTIFIED, SUPPORTED, NOTHING = "certified", "supported", "none"
@@ -51,15 +51,13 @@ class Verdict:
 def status_of(holds_at: Callable[[float], Array], tolerance: Tolerance, *, supports: bool) -> str:
     """The status of a criterion that holds at each point or not, depending on the tolerance.
 
-    It is ambiguous where it changes within a decade about the tolerance. For one that is about supports it is also
-    where it differs from what the widest interval of constant supports says, or where there is none of a decade and
-    the status changes anywhere in the sweep.
+    It is ambiguous where it changes within a decade about the tolerance, and for one that is about supports also where
+    it differs from what the widest interval of constant supports says, or, without such an interval, at either end of
+    the sweep.
     """
     here = bool(holds_at(tolerance.rtol).all())
     if supports:
         looked = [bool(holds_at(t).all()) for t in tolerance.nearby]
-        if tolerance.stable is None:
-            looked += [bool(holds_at(t).all()) for t in GRID]
     else:
         looked = [bool(holds_at(tolerance.rtol * 10**shift).all()) for shift in (-DECADE / 2, DECADE / 2)]
     if any(other != here for other in looked):
