@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from congruence.errors import InputError
+
 torch = pytest.importorskip("torch")
 from congruence.mechanism import check  # noqa: E402
 from congruence.mechanism.criteria import block_orthogonality, disjoint_parts  # noqa: E402
