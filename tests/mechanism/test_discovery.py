@@ -1,5 +1,8 @@
 """Planted parts are found through linear and bent changes of the latents; what cannot be told is said."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +16,8 @@ from congruence.mechanism.finest_disjoint import finest_disjoint
 torch = pytest.importorskip("torch")
 
 from congruence.mechanism.discovery import discover  # noqa: E402
+
+ORACLE = Path(__file__).parents[1] / "oracles" / "mechanistic" / "analytic.json"
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +118,27 @@ def test_additive_parts_are_found_through_a_bent_change_of_latents(rng):
         assert min(subspace_angles(np.eye(4)[:, block], slope @ part).max() for block in blocks) < 1e-6
 
 
+@pytest.mark.parametrize(("sizes", "seed"), [((2, 2), 3), ((1, 3), 4), ((3, 1, 1), 5), ((4,), 6)])
+def test_additive_parts_of_any_sizes_are_found_through_a_bent_change_of_latents(sizes, seed):
+    decode, warp = additive(sizes, 24, seed)
+    at = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(seed)).double() / 2
+    whole = lambda t: decode(warp(t[None]))[0]  # noqa: E731
+    found = finest_additive(torch.func.jacfwd(whole)(at), torch.func.hessian(whole)(at))
+    assert found.dims == tuple(sorted(sizes))
+    assert found.idle.shape[1] == 0
+
+
+def test_sparsest_parts_are_found_through_a_linear_change_of_latents(generators, rng):
+    mixing = torch.as_tensor(rng.normal(size=(3, 3)))
+    z = rng.uniform(0.3, 1.2, size=(3, 3))
+    found = discover(lambda s: generators["A13"](s @ mixing), z, types=("D", "S"))
+    assert found["D"].dims == (3,)
+    assert found["S"].dims == (1, 1, 1)
+    assert found["S"].partition == ((0, 1, 2),)
+    for part in found["S"].splittings[0].parts:  # each moves one of the latents before mixing
+        assert np.sort(np.abs(mixing.numpy().T @ part[:, 0]))[:2].max() < 1e-9
+
+
 def test_outputs_show_disjoint_parts_over_all_points_whatever_the_latents_are(rng):
     _, warp = additive((1, 1, 2), 4, seed=3)
 
@@ -151,53 +177,25 @@ def test_few_curvatures_are_told_to_be_too_few(rng):
     assert "independent curvatures" in found.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("generator", "disjoint", "sparse", "partition"),
-    [
-        ("A8", (2,), (1, 1), ((0,), (1,))),
-        ("A10", (1, 1, 2), (1, 1, 2), ((0,), (1,), (2, 3))),
-        ("A12", (1, 1), (1, 1), ((0, 1),)),
-        ("A14", (3,), (1, 1, 1), ((0, 1), (2,))),
-    ],
-)
-def test_analytic_generators(generator, disjoint, sparse, partition, rng):
-    decode, d = GENERATORS[generator]
-    found = discover(decode, rng.uniform(0.3, 1.2, size=(4, d)), types="D,S")
-    assert found["D"].dims == disjoint
-    assert found["S"].dims == sparse
-    assert found["S"].partition == partition
+@pytest.mark.parametrize("generator", [f"A{k}" for k in range(1, 15)])
+@pytest.mark.filterwarnings("ignore::congruence.errors.FewOutputsWarning")
+def test_parts_of_the_analytic_generators(generator, generators):
+    known = {one["id"]: one for one in json.loads(ORACLE.read_text())}[generator]
+    found = discover(generators[generator], np.array(known["sample_points"]), types="D,S")
+    assert list(found["D"].dims) == known["finest_D_block_dims"]
+    assert list(found["S"].dims) == known["finest_S_block_dims"]
     assert found["D"].steady == 7.0
+
+
+def test_blocks_along_the_coordinates_are_sums_of_parts(generators, rng):
+    found = discover(generators["A14"], rng.uniform(0.3, 1.2, size=(4, 3)), types=("S",))["S"]
+    assert found.dims == (1, 1, 1)
+    assert found.partition == ((0, 1), (2,))
+    assert not found.aligned
 
 
 def _columns(*columns):
     return torch.stack(columns, dim=1)
-
-
-def _a1(s):
-    a, b = s.T
-    return _columns(a, a.sin() + 2 * a, b, b**3 + b)
-
-
-def _a8(s):
-    a, b = s.T
-    return _columns(a, 2 * a, a + b, a - b, b, 3 * b)
-
-
-def _a10(s):
-    a, b, c, e = s.T
-    return _columns(a, a.exp(), b, b**3 + b, c * e, c**2 + e, c + e.exp())
-
-
-def _a12(s):
-    return _a1(_columns(s[:, 0] + s[:, 1], s[:, 0] - s[:, 1]) / 2**0.5)
-
-
-def _a14(s):
-    x, y, z = s[:, 0] + s[:, 1], s[:, 1], s[:, 2]
-    return _columns(x, x.exp(), 2 * x + x**3, x + z, 2 * x - z, y + z, y - 3 * z, y, y.exp(), y + y**3)
-
-
-GENERATORS = {"A8": (_a8, 2), "A10": (_a10, 4), "A12": (_a12, 2), "A14": (_a14, 3)}
 
 
 def test_parts_that_hold_at_single_points_are_joined_over_the_sample():
@@ -259,14 +257,14 @@ def test_a_nearly_disjoint_decoder_shows_its_parts_at_a_larger_tolerance(rng):
     assert "2 parts from a tolerance of" in found.sentence
 
 
-def test_words_and_json(rng):
-    found = discover(_a10, rng.uniform(0.3, 1.2, size=(3, 4)), types=("D",))
+def test_words_and_json(generators, rng):
+    found = discover(generators["A10"], rng.uniform(0.3, 1.2, size=(3, 4)), types=("D",))
     assert str(found) == "Type D: 3 parts of dimensions 1, 1, 2 at every point; along the coordinates 0,1,2-3."
     assert '"partition"' in found.to_json()
     with pytest.raises(KeyError, match="no parts of type 'H2'"):
         found["H2"]
     with pytest.raises(InputError, match="types must be some of D, S, H2, not M"):
-        discover(_a10, rng.normal(size=(3, 4)), types=("M",))
+        discover(generators["A10"], rng.normal(size=(3, 4)), types=("M",))
     with pytest.raises(InputError, match=r"hessian must have shape \(3, 2, 2\)"):
         finest_additive(np.ones((3, 2)), np.ones((3, 2)))
     with pytest.raises(InputError, match="up to 20 latents, not 21"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from congruence.errors import InputError
 from congruence.mechanism.finest_disjoint import finest_disjoint
-from congruence.mechanism.graphs import action_graph, component_gap, connected, joined
+from congruence.mechanism.graphs import action_graph, component_gap, connected, join_partitions
 
 DISJOINT = np.array([[1.0, 0, 0], [2, 0, 0], [0, 1, 1], [0, 2, -1], [0, 1, 3]])  # blocks {0} and {1, 2}
 
@@ -38,7 +38,7 @@ def test_a_rotated_basis_joins_what_was_apart():
 
 
 def test_partitions_are_joined_to_the_finest_coarser_one():
-    assert joined([[[0], [1, 2], [3], [4]], [[0], [1], [2, 3], [4]]], 5) == ((0,), (1, 2, 3), (4,))
+    assert join_partitions([[[0], [1, 2], [3], [4]], [[0], [1], [2, 3], [4]]], 5) == ((0,), (1, 2, 3), (4,))
 
 
 @pytest.mark.parametrize(

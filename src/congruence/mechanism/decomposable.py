@@ -167,7 +167,7 @@ def _through(
 ) -> tuple[Float, Float]:
     """The Jacobian of h at each point, (r, k, d), by the decoder's own at the codes, and how far outputs are apart."""
     targets = decoded(generator, rows)
-    starts = _starts(rows, targets, generator.output_shape, inverse, codes, seed)
+    starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
     probed = opened(decoder, starts[0], device)
     if probed.outputs != targets.shape[1]:
         raise InputError(f"the decoder has {probed.outputs} outputs, but the generator has {targets.shape[1]}")
@@ -181,20 +181,17 @@ def _through(
     return np.linalg.pinv(theirs, rcond=RANK) @ slopes, misses
 
 
-def _starts(rows: Float, targets: Float, shape: tuple[int, ...], inverse: Any, codes: Any, seed: int) -> list[Float]:
+def _starts(
+    rows: Float, targets: Float, shape: tuple[int, ...], inverse: Any, codes: Any, device: str, seed: int
+) -> list[Float]:
     """Codes to begin with: those given, the encoder's, or the factors themselves and others in their place."""
-    from congruence.decoder.probed import import_torch
-
     if codes is not None:
         given = to_numpy(codes).astype(np.float64)
         if given.ndim != 2 or len(given) != len(rows):
             raise InputError(f"codes must have a row for each of {len(rows)} rows of z, not shape {given.shape}")
         return [given]
     if inverse is not None:
-        torch = import_torch()
-        with torch.no_grad():
-            made = inverse(torch.as_tensor(targets.reshape(len(rows), *shape)))
-        return [to_numpy(made).reshape(len(rows), -1).astype(np.float64)]
+        return [decoded(opened(inverse, targets.reshape(len(rows), *shape), device), targets)]
     rng = np.random.default_rng(seed)
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(STARTS))]
 

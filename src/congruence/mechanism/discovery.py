@@ -20,16 +20,17 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.probed import Probed, import_torch
 from congruence.errors import FewOutputsWarning, InputError
 from congruence.mechanism.blocks import Blocks, write_blocks
+from congruence.mechanism.checking import SINGLE
 from congruence.mechanism.derivatives import bending, jacobian_chunks, opened, second_derivative_chunks
 from congruence.mechanism.finest_additive import LARGEST, finest_additive
 from congruence.mechanism.finest_disjoint import HatTree, global_components, hat_tree
-from congruence.mechanism.graphs import RTOL, action_graph, joined
+from congruence.mechanism.graphs import action_graph, join_partitions
 from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.mechanism.splitting import Followed, Splitting, follow, split
+from congruence.mechanism.supports import RTOL
 from congruence.results import json_text
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
-SINGLE = 1e-4  # tolerance where a decoder could not be had in float64
 SWEEP = tuple(10.0 ** (k / 2) for k in range(-16, -1))  # tolerances from 1e-8 to 0.1
 
 
@@ -282,7 +283,7 @@ def _additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed:
 
 def _gathered(type: str, splittings: tuple[Splitting, ...], rows: Float, rtol: float, **more: Any) -> Found:
     """What all points say together."""
-    partition = joined((one.partition(rtol) for one in splittings), rows.shape[1])
+    partition = join_partitions((one.partition(rtol) for one in splittings), rows.shape[1])
     notes = tuple(dict.fromkeys(note for one in splittings for note in one.notes))
     followed = follow(splittings, rows)
     return Found(type, splittings, partition, followed, notes=notes, **more)

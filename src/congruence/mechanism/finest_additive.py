@@ -14,8 +14,9 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.mechanism.finest_disjoint import RANK
-from congruence.mechanism.graphs import RTOL, as_stack
+from congruence.mechanism.graphs import as_stack
 from congruence.mechanism.splitting import Splitting, split
+from congruence.mechanism.supports import RTOL
 
 LARGEST = 20  # latents: the algebra has d^2 unknowns and d^4 / 4 equations
 TRIES = 3  # elements of the algebra that are drawn

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.mechanism.graphs import RTOL, as_stack, grouped
+from congruence.mechanism.graphs import as_stack, grouped
 from congruence.mechanism.splitting import Splitting, split
+from congruence.mechanism.supports import RTOL
 
 RANK = 1e-8  # of the largest singular value, after columns were brought to length 1
 SMALLEST = 0.5  # of a dimension: outputs that together hold less are too faint for the tolerance

@@ -11,8 +11,7 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.mechanism.blocks import Blocks, read_blocks
-
-RTOL = 1e-6  # of the largest effect of a latent: what is below counts as no effect
+from congruence.mechanism.supports import RTOL
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def grouped(label: Any, count: int | None = None) -> Blocks:
     return tuple(sorted(part for part in parts if part))
 
 
-def joined(partitions: Iterable[Sequence[Sequence[int]]], d: int) -> Blocks:
+def join_partitions(partitions: Iterable[Sequence[Sequence[int]]], d: int) -> Blocks:
     """The finest partition of range(d) that is coarser than every one of those given."""
     adjacency = np.eye(d, dtype=bool)
     for partition in partitions:

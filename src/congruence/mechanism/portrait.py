@@ -10,7 +10,8 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism.derivatives import jacobian_chunks, opened
-from congruence.mechanism.graphs import RTOL, action_graph
+from congruence.mechanism.graphs import action_graph
+from congruence.mechanism.supports import RTOL
 
 
 @dataclass(frozen=True, eq=False)
