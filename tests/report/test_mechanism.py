@@ -107,6 +107,13 @@ def test_no_theorem_is_said_to_apply_where_none_does(outline):
     assert "Identified is then" not in page
 
 
+def test_parts_that_the_latents_mix_are_the_answer_where_there_are_no_blocks(outline):
+    none = replace(
+        examination(discovery=discovered(), theorems=(theorem(2, "D", "does not apply"),)), blocks_from="none"
+    )
+    assert "The decoder has 2 parts of type D, but its latents mix them." in outline(render_mechanism(none)).text
+
+
 def test_every_verdict_has_its_row(outline):
     text = outline(render_mechanism(examination())).text
     for part in ("Type D", "Type M, coordinates", "no derivative of order 4 mixes blocks", "0.250", "row 3", "50.0"):

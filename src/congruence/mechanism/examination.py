@@ -23,7 +23,7 @@ ORIGINS = {
     "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
     "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
     "H2": "The blocks were found: the finest along the coordinates whose curvatures do not mix (Type H2).",
-    "none": "No blocks were given and none were found, so each latent is a block.",
+    "none": "No blocks were given and none lie along the coordinates, so each latent is a block.",
 }
 
 

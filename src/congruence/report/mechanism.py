@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHOWN_BLOCKS = 24  # with a picture each
 SHOWN_LATENTS = 40  # in the graph
+STILL = 1e-3  # degrees
 WIDEST = 1200  # columns of a strip; more outputs are put together, the strongest shown
 SHADE = (0xD9, 0x7A, 0x06)  # readable on either page, more or less of it
 BADGES = {  # of a theorem: how it is marked, and the kind of badge
@@ -97,6 +98,10 @@ def _lead(examination: Examination) -> str:
             if theorem.status == status:
                 why = LEADS.get(theorem.criterion, f"no derivative of order {theorem.criterion[1:]} mixes them")
                 return f"Theorem {theorem.number} identifies the blocks {named}{words}: {why}."
+    if examination.blocks_from == "none" and examination.discovery is not None:
+        for found in examination.discovery.found:
+            if found.dims is not None and len(found.dims) > 1:
+                return f"The decoder has {len(found.dims)} parts of type {found.type}, but its latents mix them."
     return f"No theorem is seen to identify the blocks {named}."
 
 
@@ -247,4 +252,5 @@ def _followed(found: Found) -> str:
         return ""
     angle = math.degrees(math.acos(min(1.0, max(-1.0, float(seen.min())))))
     lost = f"; at {count(found.followed.lost, 'point')} there are other parts" if found.followed.lost else ""
-    return f"From point to nearest point, parts turn by at most {number(angle)}°{lost}."
+    turned = f"turn by at most {number(angle)}°" if angle > STILL else "do not turn"
+    return f"From point to nearest point, parts {turned}{lost}."
