@@ -27,6 +27,10 @@ def turned():
     decode = disjoint()
     return lambda s: decode(s @ T)
 
+def model():
+    decode = disjoint()
+    return lambda c: decode(torch.stack([c[:, 3], 2 * c[:, 2], c[:, 0] + c[:, 1] / 2, c[:, 1]], dim=1))
+
 def square():
     return lambda s: (s @ T).sinh()
 
@@ -89,6 +93,23 @@ def test_parts_that_are_not_along_the_coordinates_are_told_of(folder, capsys):
     assert "3 parts of dimensions 1, 1, 2 at every point, but not along the coordinates (0-1,2-3)" in out
 
 
+def test_a_model_of_the_generator_is_judged(folder, capsys):
+    options = ("--blocks", "0,1,2-3", "--points", 5, "--orders", "2", "--model", "made:model")
+    assert call("made:disjoint", "latents.npy", *options, "--json", "out.json", "--report", "page.html") == 0
+    assert "The codes are disentangled at 5 points" in capsys.readouterr().out
+    result = json.loads((folder / "out.json").read_text())["disentanglement"]
+    assert (result["local"], result["factor_of"], result["sparse"]) == ("holds", [2, 2, 1, 0], 1.0)
+    assert "Is the model disentangled?" in (folder / "page.html").read_text()
+    z = np.load("latents.npy")
+    np.save("codes.npy", np.stack([z[:, 2] - z[:, 3] / 2, z[:, 3], z[:, 1] / 2, z[:, 0]], axis=1))
+    assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy", "--json", "-", "-q") == 0
+    given = json.loads(capsys.readouterr().out)["disentanglement"]
+    assert (given["local"], given["factor_of"]) == ("holds", [2, 2, 1, 0])
+    np.save("codes.npy", z[:3])
+    assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy") == 2
+    assert "a row for each of 20 rows of latents, not 3" in capsys.readouterr().err
+
+
 def test_a_square_jacobian_is_noted_once(folder, capsys):
     assert call("made:square", "latents.npy", "--points", 3, "--types", "D", "--orders", "2") == 0
     said = capsys.readouterr()
@@ -109,6 +130,7 @@ def test_outputs_that_are_images_are_shown_as_images(folder):
     [
         (("--blocks", "0,1"), "latent 2 is in none of"),
         (("--blocks", "a"), "blocks must read like '0-1,2,3-4'"),
+        (("--codes", "latents.npy"), "--codes are those of a model"),
         (("--orders", "1"), "--orders takes numbers of at least 2"),
         (("--orders", "two"), "--orders takes numbers of at least 2"),
         (("--types", "M"), "types must be some of D, S, H2, not M"),

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from congruence.mechanism.decomposable import Disentanglement
 from congruence.mechanism.discovery import SWEEP, Discovery, Found
+from congruence.mechanism.domains import Premise
 from congruence.mechanism.examination import Examination
 from congruence.mechanism.graphs import action_graph
 from congruence.mechanism.outcome import Mechanism
@@ -153,6 +155,28 @@ def test_what_was_discovered_is_told_with_its_tolerances(outline):
     assert "2 of 1, 2" in text
     assert "Mind the gap." in text
     assert "Not known; too many sets" in text
+
+
+def test_a_model_is_told_of_with_the_premises_of_theorem_1(outline):
+    premises = (Premise("it is whole", "holds", "assumed", "Nothing 5 % was seen."),)
+    found = Disentanglement(
+        local="holds",
+        everywhere="unknown",
+        evidence="assumed",
+        leaks=np.array([0.0, 0.02]),
+        factor_of=(1, 0),
+        shares=np.array([[0.0, 1.0], [0.97, 0.03]]),
+        changes=0,
+        lost=(),
+        misses=np.array([0.0, 0.01]),
+        premises=(*premises, Premise("slices", "unknown", "assumed", "Too few rows.")),
+        blocks=BLOCKS,
+        sparse=0.5,
+    )
+    text = outline(render_mechanism(replace(examination(), disentanglement=found))).text
+    assert "The codes are disentangled at 2 points, which is not carried over to the domain: Too few rows." in text
+    for part in ("It is whole.", "Nothing 5\u00a0% was seen.", "0.97", "50.0", "1.00 %"):
+        assert part in text
 
 
 def test_the_same_result_gives_the_same_bytes_and_is_written(tmp_path):

@@ -43,6 +43,20 @@ def mechanism(
             rich_help_panel=given.METHOD,
         ),
     ] = None,
+    model: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Decoder of a model of this generator's data: are its codes disentangled?",
+            rich_help_panel=given.DATA,
+        ),
+    ] = None,
+    codes: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="CODES", help="The model's codes of the same rows; else searched for.", rich_help_panel=given.DATA
+        ),
+    ] = None,
     types: Annotated[
         str, typer.Option(help="What to look for where no blocks are given.", rich_help_panel=given.METHOD)
     ] = "D,S,H2",
@@ -94,24 +108,32 @@ def mechanism(
     from congruence.mechanism.examination import examine
 
     texts = {"report": report, "json": json, "csv": csv}
-    given.check_outputs(texts, [latents])
+    given.check_outputs(texts, [latents, *([] if codes is None else [codes])])
     wanted = _orders(orders)
+    if codes is not None and model is None:
+        raise InputError("--codes are those of a model: give its decoder with --model")
     import_torch()
     found = load_decoder(name)
+    second = None if model is None else load_decoder(model)
     settings = {"decoder": name, "latents": latents, "blocks": blocks or "found", "atol": atol}
     settings |= {"scale": scale, "orders": orders, "budget": budget, "rows drawn": points, "seed": seed}
     settings |= {"device": device, "command": shlex.join(["congruence", *sys.argv[1:]])}
+    if model is not None:
+        settings |= {"model": model, "codes": codes or "searched for"}
     if rtol is not None:
         settings["rtol"] = rtol
     if blocks is None:
         settings["types"] = types
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
         z = _read(latents, drop_missing, id=id, features=features, metadata=metadata, key=key)
+        told = None if codes is None else _read(codes, drop_missing, id=None, features=None, metadata=None, key=None)
         progress("differentiating", 0, 1)
         result = examine(
             found,
             z,
             blocks,
+            model=second,
+            codes=told,
             types=tuple(one.strip() for one in types.split(",")),
             points=points,
             rtol=rtol,
@@ -125,9 +147,8 @@ def mechanism(
             settings=settings,
         )
         given.write_outputs(_rendered(result, texts), texts)
-    told = set(result.notes)
     for text in warned:
-        if text not in told:
+        if text not in result.notes:
             say(f"note: {text}")
     if not quiet:
         _show(result, stderr=str(json) == "-")
@@ -182,5 +203,7 @@ def _show(result: Examination, *, stderr: bool) -> None:
     console.print(table)
     for theorem in result.check.theorems:
         console.print(escape(str(theorem)), soft_wrap=True)
+    if result.disentanglement is not None:
+        console.print(f"[bold]{escape(result.disentanglement.verdict)}[/bold]", soft_wrap=True)
     for note in result.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True)

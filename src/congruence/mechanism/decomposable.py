@@ -8,7 +8,7 @@ block structure of the Jacobian of h; Theorem 1 carries it to the whole domain.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from congruence.mechanism.blocks import Blocks, block_of, read_blocks, write_blo
 from congruence.mechanism.derivatives import jacobians, opened
 from congruence.mechanism.domains import LatentDomain, Premise, weakest
 from congruence.mechanism.inversion import decoded, invert, spread_of
+from congruence.mechanism.supports import supports
 from congruence.results import json_text
 
 RTOL = 1e-3  # of the motion of a code: so little from other factors counts as nothing
@@ -44,6 +45,9 @@ class Disentanglement:
     misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not looked at
     premises: tuple[Premise, ...]
     blocks: Blocks
+    sparse: float | None = (
+        None  # share of points where the decoder's Jacobian has no more non-zeros than the generator's
+    )
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -88,6 +92,7 @@ class Disentanglement:
             "shares": self.shares.tolist(),
             "changes": self.changes,
             "lost": list(self.lost),
+            "sparse": self.sparse,
             "premises": [asdict(one) for one in self.premises],
             "notes": list(self.notes),
         }
@@ -150,22 +155,22 @@ def disentangled(
         if inverse is None:
             raise InputError("pass the model's decoder, or inverse=, its encoder")
         inner = jacobians(lambda s: inverse(generator(s)), z, device=device)  # (r, k, d)
-        misses = np.full(len(rows), np.nan)
+        misses, sparse = np.full(len(rows), np.nan), None
     else:
-        inner, misses = _through(opened_generator, decoder, rows, slopes, inverse, codes, device, seed)
+        inner, misses, sparse = _through(opened_generator, decoder, rows, slopes, inverse, codes, device, seed)
     premises = (
         place.simply_connected(),
         place.connected_slices(partition),
         _injective(slopes),
         _covering(covering, decoder, misses),
     )
-    return _judged(inner, misses, rows, partition, code_blocks, premises, rtol)
+    return replace(_judged(inner, misses, rows, partition, code_blocks, premises, rtol), sparse=sparse)
 
 
 def _through(
     generator: Probed, decoder: Any, rows: Float, slopes: Float, inverse: Any, codes: Any, device: str, seed: int
-) -> tuple[Float, Float]:
-    """The Jacobian of h at each point, (r, k, d), by the decoder's own at the codes, and how far outputs are apart."""
+) -> tuple[Float, Float, float]:
+    """The Jacobian of h at each point, (r, k, d), how far outputs are apart, and how often the decoder is as sparse."""
     targets = decoded(generator, rows)
     starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
     probed = opened(decoder, starts[0], device)
@@ -178,7 +183,8 @@ def _through(
         reached = starts[0]
         misses = np.linalg.norm(decoded(probed, reached) - targets, axis=1) / spread_of(targets)
     theirs = jacobians(decoder, reached, device=device)  # (r, m, k)
-    return np.linalg.pinv(theirs, rcond=RANK) @ slopes, misses
+    fewer = supports(theirs).sum(axis=(1, 2)) <= supports(slopes).sum(axis=(1, 2))
+    return np.linalg.pinv(theirs, rcond=RANK) @ slopes, misses, float(fewer.mean())
 
 
 def _starts(
@@ -237,7 +243,7 @@ def _judged(
         none = (0,) * inner.shape[1]
         shares = np.full((inner.shape[1], len(partition)), np.nan)
         return Disentanglement(
-            "unknown", "unknown", "assumed", np.zeros(0), none, shares, 0, (), misses, premises, partition, notes
+            "unknown", "unknown", "assumed", np.zeros(0), none, shares, 0, (), misses, premises, partition, None, notes
         )
     moved = _moved(inner[seen], rows, partition)
     owners, leaks = _owners(np.stack([moved[:, list(block)].sum(1) for block in codes], axis=1))

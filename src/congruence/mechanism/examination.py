@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import to_numpy
+from congruence.arrays import Array, to_numpy
+from congruence.errors import InputError
 from congruence.mechanism.blocks import Blocks, write_blocks
 from congruence.mechanism.checking import check
+from congruence.mechanism.decomposable import Disentanglement, disentangled
 from congruence.mechanism.discovery import Discovery, discover
+from congruence.mechanism.domains import LatentDomain
 from congruence.mechanism.outcome import Mechanism
 from congruence.mechanism.portrait import Portrait, portray
 from congruence.mechanism.sparsity_gap import BUDGET
@@ -36,12 +39,14 @@ class Examination:
     discovery: Discovery | None  # None where blocks were given
     blocks_from: str  # "given", the type that was discovered, or "none"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    disentanglement: Disentanglement | None = None  # of a model, where one was given
 
     @property
     def verdict(self) -> str:
         """What was found, and what follows: of the parts where no blocks were given, then of the blocks."""
         told = [] if self.discovery is None else [self.discovery.verdict]
-        return " ".join([*told, self.check.verdict])
+        model = [] if self.disentanglement is None else [self.disentanglement.verdict]
+        return " ".join([*told, self.check.verdict, *model])
 
     @property
     def blocks_text(self) -> str:
@@ -57,7 +62,8 @@ class Examination:
     def notes(self) -> tuple[str, ...]:
         """What to bear in mind."""
         told = () if self.discovery is None else self.discovery.notes
-        return (*told, *self.check.notes)
+        model = () if self.disentanglement is None else self.disentanglement.notes
+        return (*told, *self.check.notes, *model)
 
     def to_dict(self) -> dict[str, Any]:
         """All but single points, as in the JSON contract."""
@@ -68,6 +74,7 @@ class Examination:
             "check": self.check.to_dict(),
             "portrait": self.portrait.to_dict(),
             "discovery": None if self.discovery is None else self.discovery.to_dict(),
+            "disentanglement": None if self.disentanglement is None else self.disentanglement.to_dict(),
             "settings": dict(self.settings),
         }
 
@@ -81,6 +88,8 @@ def examine(
     z: Any,
     blocks: Any = None,
     *,
+    model: Any = None,
+    codes: Any = None,
     types: Sequence[str] = ("D", "S", "H2"),
     points: int | None = POINTS,
     rtol: float | None = None,
@@ -101,6 +110,11 @@ def examine(
         As in `jacobians`.
     blocks : as in `read_blocks`, optional
         Found by `discover` unless given: the first type of `types` with more than one block along the coordinates.
+    model : torch module or function, optional
+        The decoder of a model, where `decoder` is the generator of its data: are its codes disentangled? The rows of z
+        stand for the domain.
+    codes : (n, k), optional
+        The model's codes of the rows of z; searched for unless given.
     types
         As in `discover`; used where no blocks are given.
     points : int, optional
@@ -110,7 +124,9 @@ def examine(
     settings : mapping, optional
         What to write beside the result.
     """
-    rows = _some(z, points, seed)
+    every = to_numpy(z)
+    chosen = _some(len(every), points, seed)
+    rows = every[chosen]
     discovery = None
     origin = "given"
     if blocks is None:
@@ -132,15 +148,33 @@ def examine(
         seed=seed,
     )
     portrait = portray(decoder, rows, found.blocks, rtol=found.tolerance.rtol, chunk=chunk, device=device)
-    return Examination(found, portrait, discovery, origin, settings or {})
+    model_found = None
+    if model is not None:
+        model_found = disentangled(
+            decoder,
+            model,
+            rows,
+            found.blocks,
+            codes=None if codes is None else _paired(codes, len(every))[chosen],
+            domain=LatentDomain.sample(every.reshape(len(every), -1)),
+            device=device,
+            seed=seed,
+        )
+    return Examination(found, portrait, discovery, origin, settings or {}, model_found)
 
 
-def _some(z: Any, points: int | None, seed: int) -> Any:
-    """At most `points` rows, in their order."""
-    rows = to_numpy(z)
-    if points is None or rows.ndim < 1 or len(rows) <= points:
-        return rows
-    return rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:points])]
+def _some(n: int, points: int | None, seed: int) -> Array:
+    """The numbers of at most `points` of n rows, in their order."""
+    if points is None or n <= points:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:points])
+
+
+def _paired(codes: Any, n: int) -> Array:
+    rows = to_numpy(codes)
+    if len(rows) != n:
+        raise InputError(f"codes must have a row for each of {n} rows of latents, not {len(rows)}")
+    return rows
 
 
 def _chosen(discovery: Discovery) -> tuple[Blocks, str]:

@@ -16,6 +16,7 @@ from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL,
 from congruence.report.words import STATUSES, count, number, percent, sentence
 
 if TYPE_CHECKING:
+    from congruence.mechanism.decomposable import Disentanglement
     from congruence.mechanism.discovery import Found
     from congruence.mechanism.examination import Examination
     from congruence.mechanism.portrait import Portrait
@@ -78,6 +79,7 @@ def render_mechanism(examination: Examination) -> str:
         graph=_graph(portrait) if 1 < len(portrait.graph) <= SHOWN_LATENTS else "",
         latents=len(portrait.graph),
         found=[_found(one) for one in discovery.found] if discovery is not None else [],
+        model=None if examination.disentanglement is None else _model(examination.disentanglement, portrait.names),
         command=examination.settings.get("command"),
         made={
             "points": portrait.points,
@@ -242,6 +244,29 @@ def _found(found: Found) -> dict[str, Any]:
         "steps": steps,
         "followed": _followed(found),
     }
+
+
+def _model(found: Disentanglement, names: tuple[str, ...]) -> dict[str, Any]:
+    """Whether the codes of a model are disentangled: shares of each code's motion, and the premises of Theorem 1."""
+    rows = [
+        (f"c{j}", [{"text": _short(float(value)), "tint": round(0.9 * float(value), 2)} for value in row])
+        for j, row in enumerate(found.shares[:SHOWN_LATENTS])
+        if np.isfinite(row).all()
+    ]
+    facts = [
+        (
+            "largest leak",
+            percent(found.worst),
+            "of a code's motion, from factors that are not its own, at the worst point",
+        )
+    ]
+    if found.sparse is not None:
+        meaning = "of points, where the model's Jacobian has no more non-zeros than the generator's (Theorem 3)"
+        facts.append(("as sparse", percent(found.sparse), meaning))
+    if np.isfinite(found.misses).any():
+        meaning = "of the spread of the outputs, between the model's and the generator's, at most"
+        facts.append(("outputs missed by", percent(float(np.nanmax(found.misses))), meaning))
+    return {"found": found, "names": names, "rows": rows, "facts": facts}
 
 
 def _followed(found: Found) -> str:
