@@ -175,10 +175,10 @@ def _narrowed(effects: Any) -> Any:
 
 
 def _shaded(values: Any) -> str:
-    """Values (height, width) from 0 to 1 as the address of a picture: the stronger, the less it lets through."""
+    """Values (height, width) from 0 to 1 as the address of a picture, shaded by their root so that faint ones show."""
     pixels = np.empty((*values.shape, 4), np.uint8)
     pixels[..., :3] = SHADE
-    pixels[..., 3] = np.rint(255 * np.clip(values, 0, 1))
+    pixels[..., 3] = np.rint(255 * np.sqrt(np.clip(values, 0, 1)))
     return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
 
 
