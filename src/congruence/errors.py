@@ -44,6 +44,10 @@ class FewRowsWarning(CongruenceWarning):
     """There are too few rows for the width of the data, so a number is less certain than it looks."""
 
 
+class FewOutputsWarning(CongruenceWarning):
+    """There are no more outputs than latents, so what is found at a point holds for any decoder."""
+
+
 class PairedByPositionWarning(CongruenceWarning):
     """Some runs have row ids and others do not, so rows are paired by their position."""
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "evaluate": BELOW,
     "decoder": BELOW | {"resolve"},  # Theorem 2, which lives with the components it is about
     "deconfound": BELOW | {"resolve", "evaluate"},
-    "mechanism": BELOW | {"evaluate"},
+    "mechanism": BELOW | {"evaluate", "decoder"},  # which opens decoders of any kind
     "data": BELOW,
     "models": BELOW | {"data"},
     "mixture": BELOW | {"models"},

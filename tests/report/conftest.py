@@ -42,7 +42,7 @@ from congruence.resolve.stabilities import CurvePoint as StabilityPoint
 from congruence.resolve.unmix import Unmixing
 from congruence.resolve.whiten import Whitening
 
-VOID = {"meta", "link", "br"}
+VOID = {"meta", "link", "br", "img"}
 ERRORS = {
     "identity": 0.31,
     "permutation": 0.24,

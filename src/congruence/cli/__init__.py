@@ -19,6 +19,7 @@ from congruence.cli.decoder import decoder
 from congruence.cli.deconfound import deconfound
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
+from congruence.cli.mechanism import mechanism
 from congruence.cli.reproduce import reproduce
 from congruence.cli.resolve import resolve
 from congruence.cli.train import train
@@ -38,6 +39,7 @@ app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
 app.command()(train)
 app.command()(decoder)
+app.command()(mechanism)
 app.add_typer(data.app, name="data")
 app.command()(deconfound)
 app.command()(reproduce)

@@ -51,7 +51,7 @@ def _jacobians(probed: Probed, z: Any) -> Any:
     modes = (torch.func.jacfwd, torch.func.jacrev) if forward else (torch.func.jacrev, torch.func.jacfwd)
     for mode in modes:
         try:
-            with _plain_attention():
+            with plain_attention():
                 return torch.func.vmap(mode(probed.one))(z)
         except (RuntimeError, NotImplementedError, ValueError):  # not every operation has every derivative in a batch
             continue
@@ -59,7 +59,7 @@ def _jacobians(probed: Probed, z: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _plain_attention() -> Iterator[None]:
+def plain_attention() -> Iterator[None]:
     """Attention in its plain form, which has every derivative, and no warning where a batch is done one by one."""
     from torch.backends import mha
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -206,7 +206,7 @@ def _in_a_batch(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
     def products(z: Any, vectors: Any) -> Any:
         try:
-            with _plain_attention():
+            with plain_attention():
                 return torch.func.vmap(product)(z, vectors)
         except (RuntimeError, NotImplementedError, ValueError):
             pass

@@ -1,0 +1,209 @@
+"""`congruence mechanism`: whether blocks of latents act on separate parts of what is decoded."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from congruence.cli import options as given
+from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
+from congruence.errors import InputError
+
+if TYPE_CHECKING:
+    from congruence.mechanism.examination import Examination
+
+MARKS = {"holds": "✓ holds", "fails": "✕ fails", "ambiguous": "≈ ambiguous", "unknown": "? unknown"}
+
+
+@interruptible
+def mechanism(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:FUNCTION",
+            help="A function without arguments that returns the decoder, or a torch module.",
+            show_default=False,
+        ),
+    ],
+    latents: Annotated[
+        str, typer.Argument(metavar="LATENTS", help="Table of latents (.npy .csv .parquet ...).", show_default=False)
+    ],
+    blocks: Annotated[
+        Optional[str],
+        typer.Option(
+            help="Latents that make a factor, e.g. '0-1,2,3-4' or '0+2,1'; found where not given.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = None,
+    model: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Decoder of a model of this generator's data: are its codes disentangled?",
+            rich_help_panel=given.DATA,
+        ),
+    ] = None,
+    codes: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="CODES", help="The model's codes of the same rows; else searched for.", rich_help_panel=given.DATA
+        ),
+    ] = None,
+    types: Annotated[
+        str, typer.Option(help="What to look for where no blocks are given.", rich_help_panel=given.METHOD)
+    ] = "D,S,H2",
+    id: Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=given.DATA)] = None,
+    features: given.Features = None,
+    metadata: given.Metadata = None,
+    key: given.Key = None,
+    drop_missing: given.DropMissing = False,
+    points: Annotated[
+        int, typer.Option(min=1, help="Rows to look at, drawn with the seed.", rich_help_panel=given.DATA)
+    ] = 64,
+    rtol: Annotated[
+        Optional[float],
+        typer.Option(help="What counts as zero, of the largest derivative; 1e-6.", rich_help_panel=given.METHOD),
+    ] = None,
+    atol: Annotated[float, typer.Option(help="The same, as it is.", rich_help_panel=given.METHOD)] = 0.0,
+    scale: Annotated[
+        str, typer.Option(help="global, or column: latents have units of their own.", rich_help_panel=given.METHOD)
+    ] = "global",
+    orders: Annotated[
+        str, typer.Option(help="Orders of derivatives that must not mix blocks.", rich_help_panel=given.METHOD)
+    ] = "2,3",
+    budget: Annotated[
+        int, typer.Option(min=1, help="Sets of outputs tried for Type S at a point.", rich_help_panel=given.METHOD)
+    ] = 200_000,
+    chunk: Annotated[Optional[int], typer.Option(help="Points at a time.", rich_help_panel=given.METHOD)] = None,
+    seed: given.Seed = 0,
+    device: given.Device = "auto",
+    report: given.Report = None,
+    json: given.Json = None,
+    csv: Annotated[
+        Optional[Path], typer.Option(help="Write a line for every criterion as csv.", rich_help_panel=given.OUTPUT)
+    ] = None,
+    quiet: given.Quiet = False,
+) -> None:
+    """Do the factors act on separate parts of the world?
+
+    Imports a decoder from the folder you are in (or from what is installed),
+    and checks blocks of its latents against the criteria of mechanistic
+    independence; without --blocks it finds the blocks that the decoder
+    supports. The code of the module is run. Examples:
+
+        congruence mechanism mypackage.model:load_decoder latents.npy --blocks '0-1,2,3-4' --report report.html
+
+        congruence mechanism model:decoder latents.parquet --features 'z_*' --json -
+    """
+    from congruence.cli.load_decoder import load_decoder
+    from congruence.decoder.probed import import_torch
+    from congruence.mechanism.examination import examine
+
+    texts = {"report": report, "json": json, "csv": csv}
+    given.check_outputs(texts, [latents, *([] if codes is None else [codes])])
+    wanted = _orders(orders)
+    if codes is not None and model is None:
+        raise InputError("--codes are those of a model: give its decoder with --model")
+    import_torch()
+    found = load_decoder(name)
+    second = None if model is None else load_decoder(model)
+    settings = {"decoder": name, "latents": latents, "blocks": blocks or "found", "atol": atol}
+    settings |= {"scale": scale, "orders": orders, "budget": budget, "rows drawn": points, "seed": seed}
+    settings |= {"device": device, "command": shlex.join(["congruence", *sys.argv[1:]])}
+    if model is not None:
+        settings |= {"model": model, "codes": codes or "searched for"}
+    if rtol is not None:
+        settings["rtol"] = rtol
+    if blocks is None:
+        settings["types"] = types
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
+        z = _read(latents, drop_missing, id=id, features=features, metadata=metadata, key=key)
+        told = None if codes is None else _read(codes, drop_missing, id=None, features=None, metadata=None, key=None)
+        progress("differentiating", 0, 1)
+        result = examine(
+            found,
+            z,
+            blocks,
+            model=second,
+            codes=told,
+            types=tuple(one.strip() for one in types.split(",")),
+            points=points,
+            rtol=rtol,
+            atol=atol,
+            scale=scale,
+            orders=wanted,
+            budget=budget,
+            chunk=chunk,
+            device=device,
+            seed=seed,
+            settings=settings,
+        )
+        given.write_outputs(_rendered(result, texts), texts)
+    for text in warned:
+        if text not in result.notes:
+            say(f"note: {text}")
+    if not quiet:
+        _show(result, stderr=str(json) == "-")
+
+
+def _orders(text: str) -> tuple[int, ...]:
+    try:
+        orders = tuple(int(one) for one in text.split(","))
+    except ValueError:
+        orders = ()
+    if not orders or min(orders) < 2:
+        raise InputError(f"--orders takes numbers of at least 2, such as 2,3, not {text!r}")
+    return orders
+
+
+def _read(path: str, drop_missing: bool, **wishes: str | None) -> Any:
+    from congruence.tables import expanded, finite_table
+
+    return finite_table(given.read_as_one(expanded([path]), **wishes), drop_missing=drop_missing).values
+
+
+def _rendered(result: Examination, outputs: dict[str, Path | None]) -> dict[str, str]:
+    from congruence.report import render_mechanism, rows_to_csv
+
+    render_as: dict[str, Any] = {
+        "report": render_mechanism,
+        "json": lambda r: r.to_json(),
+        "csv": lambda r: rows_to_csv(_table(r)),
+    }
+    return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
+
+
+def _table(result: Examination) -> list[dict[str, Any]]:
+    """A row for each criterion."""
+    return [{name: value for name, value in one.to_dict().items() if name != "sweep"} for one in result.check.verdicts]
+
+
+def _show(result: Examination, *, stderr: bool) -> None:
+    console = Console(stderr=stderr, highlight=False)
+    if result.discovery is not None:
+        for found in result.discovery.found:
+            console.print(escape(found.sentence), soft_wrap=True)
+    console.print(f"[bold]{escape(result.check.verdict)}[/bold]", soft_wrap=True)
+    table = Table(title=f"blocks {result.blocks_text}, {result.portrait.points} points", box=box.SIMPLE_HEAD)
+    for heading in ("criterion", "verdict", "points", "margin", "of", "evidence"):
+        table.add_column(
+            heading, justify="right" if heading in ("points", "margin") else "left", no_wrap=heading != "of"
+        )
+    for one in result.check.verdicts:
+        share = f"{100 * one.fraction:.3g} %"
+        table.add_row(one.criterion, MARKS[one.status], share, f"{one.margin:.3g}", one.measures, one.evidence)
+    console.print(table)
+    for theorem in result.check.theorems:
+        console.print(escape(str(theorem)), soft_wrap=True)
+    if result.disentanglement is not None:
+        console.print(f"[bold]{escape(result.disentanglement.verdict)}[/bold]", soft_wrap=True)
+    for note in result.notes:
+        console.print(f"note: {escape(note)}", soft_wrap=True)

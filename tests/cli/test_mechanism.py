@@ -1,0 +1,145 @@
+"""`congruence mechanism` checks given blocks, finds blocks where none are given, and says what it cannot use."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from congruence.cli import main
+
+pytest.importorskip("torch")
+
+MODULE = """
+import torch
+
+W = torch.randn(2, 6, generator=torch.Generator().manual_seed(0)).double()
+T = torch.tensor([[1.0, 1, 0, 0], [1, -1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]).double()
+
+def disjoint():
+    def decode(s):
+        a, b = s[:, :1], s[:, 1:2]
+        return torch.cat([a, a.exp(), b, b**3 + b, (s[:, 2:].tanh() @ W)], dim=1)
+    return decode
+
+def turned():
+    decode = disjoint()
+    return lambda s: decode(s @ T)
+
+def model():
+    decode = disjoint()
+    return lambda c: decode(torch.stack([c[:, 3], 2 * c[:, 2], c[:, 0] + c[:, 1] / 2, c[:, 1]], dim=1))
+
+def square():
+    return lambda s: (s @ T).sinh()
+
+def pictures():
+    def decode(s):
+        grid = torch.linspace(-2, 2, 8).double()
+        left = torch.exp(-((grid[:4] - s[:, :1]) ** 2))[:, None, :].expand(-1, 8, 4)
+        right = torch.exp(-((grid[4:] - s[:, 1:2]) ** 2))[:, None, :].expand(-1, 8, 4)
+        return torch.cat([left, right], dim=2)[:, None] * (1 + 0 * s[:, 2:].sum())
+    return decode
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with decoders and latents."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "made.py").write_text(MODULE)
+    np.save("latents.npy", np.random.default_rng(0).uniform(0.2, 1.2, size=(20, 4)))
+    yield tmp_path
+    sys.modules.pop("made", None)
+
+
+def call(*arguments):
+    sys.argv = ["congruence", "mechanism", *map(str, arguments)]
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return stopped.value.code or 0
+
+
+def test_given_blocks_are_checked_and_everything_is_written(folder, capsys):
+    outputs = ("--json", "out.json", "--csv", "out.csv", "--report", "page.html")
+    assert call("made:disjoint", "latents.npy", "--blocks", "0,1,2-3", "--points", 6, *outputs) == 0
+    out = capsys.readouterr().out
+    assert "Theorem 2" in out
+    assert "blocks 0,1,2-3, 6 points" in out
+    result = json.loads((folder / "out.json").read_text())
+    assert result["blocks_from"] == "given"
+    assert result["discovery"] is None
+    assert result["portrait"]["points"] == 6
+    with (folder / "out.csv").open() as handle:
+        statuses = {row["criterion"]: row["status"] for row in csv.DictReader(handle)}
+    assert (statuses["D"], statuses["H2"]) == ("holds", "holds")
+    assert "Do the factors act on separate parts of the world?" in (folder / "page.html").read_text()
+
+
+def test_blocks_are_found_where_none_are_given(folder, capsys):
+    assert call("made:disjoint", "latents.npy", "--points", 4, "--json", "-", "--types", "D") == 0
+    said = capsys.readouterr()
+    result = json.loads(said.out)
+    assert result["blocks_from"] == "D"
+    assert result["blocks"] == [[0], [1], [2, 3]]
+    assert "3 parts of dimensions 1, 1, 2 at every point" in said.err
+
+
+def test_parts_that_are_not_along_the_coordinates_are_told_of(folder, capsys):
+    assert call("made:turned", "latents.npy", "--points", 4, "--types", "D") == 0
+    out = capsys.readouterr().out
+    assert "3 parts of dimensions 1, 1, 2 at every point, but not along the coordinates (0-1,2-3)" in out
+
+
+def test_a_model_of_the_generator_is_judged(folder, capsys):
+    options = ("--blocks", "0,1,2-3", "--points", 5, "--orders", "2", "--model", "made:model")
+    assert call("made:disjoint", "latents.npy", *options, "--json", "out.json", "--report", "page.html") == 0
+    assert "The codes are disentangled at 5 points" in capsys.readouterr().out
+    result = json.loads((folder / "out.json").read_text())["disentanglement"]
+    assert (result["local"], result["factor_of"], result["sparse"]) == ("holds", [2, 2, 1, 0], 1.0)
+    assert "Is the model disentangled?" in (folder / "page.html").read_text()
+    z = np.load("latents.npy")
+    np.save("codes.npy", np.stack([z[:, 2] - z[:, 3] / 2, z[:, 3], z[:, 1] / 2, z[:, 0]], axis=1))
+    assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy", "--json", "-", "-q") == 0
+    given = json.loads(capsys.readouterr().out)["disentanglement"]
+    assert (given["local"], given["factor_of"]) == ("holds", [2, 2, 1, 0])
+    np.save("codes.npy", z[:3])
+    assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy") == 2
+    assert "a row for each of 20 rows of latents, not 3" in capsys.readouterr().err
+
+
+def test_a_square_jacobian_is_noted_once(folder, capsys):
+    assert call("made:square", "latents.npy", "--points", 3, "--types", "D", "--orders", "2") == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("4 outputs for 4 latents") == 1
+
+
+def test_outputs_that_are_images_are_shown_as_images(folder):
+    page = folder / "page.html"
+    options = ("--blocks", "0,1,2-3", "--points", 3, "--orders", "2", "--report", page, "-q")
+    assert call("made:pictures", "latents.npy", *options) == 0
+    text = page.read_text()
+    assert text.count("data:image/png;base64,") == 3
+    assert "z2-3 moves 0 outputs of 64" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--blocks", "0,1"), "latent 2 is in none of"),
+        (("--blocks", "a"), "blocks must read like '0-1,2,3-4'"),
+        (("--codes", "latents.npy"), "--codes are those of a model"),
+        (("--orders", "1"), "--orders takes numbers of at least 2"),
+        (("--orders", "two"), "--orders takes numbers of at least 2"),
+        (("--types", "M"), "types must be some of D, S, H2, not M"),
+        (("--scale", "rows", "--blocks", "0-3"), "scale must be one of"),
+        (("--json", "latents.npy"), "would overwrite the input"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_sentence(arguments, message, folder, capsys):
+    assert call("made:disjoint", "latents.npy", *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
