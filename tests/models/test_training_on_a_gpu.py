@@ -42,6 +42,7 @@ def test_a_graph_does_what_eager_steps_do_also_where_the_last_batch_is_smaller(i
     same(*(trained(images, engine=engine, precision="float32") for engine in ("eager", "graph")))
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method")  # of torch 2.11, which compiling it calls itself
 def test_a_compiled_graph_learns_the_same(images):
     plain = trained(images, AutoEncoder, engine="eager", precision="float32", deterministic=False)
     fast = trained(images, AutoEncoder, engine="compiled graph", deterministic=False)
