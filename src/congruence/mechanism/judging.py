@@ -33,7 +33,7 @@ from congruence.mechanism.verdicts import (
 )
 
 RANKED_POINTS = 8  # at which separability is looked at
-RANKED_NUMBERS = 2**24  # of the derivatives at a point; past it separability is not looked at
+RANKED_NUMBERS = 2**22  # of the derivatives at a point; past it separability is not looked at
 
 
 def judge_disjoint(seen: Walk, at: Tolerance, blocks: Blocks, reach: Array | None) -> Verdict:
