@@ -30,8 +30,8 @@ from congruence.mechanism import check
 FULL = (10, 64, 64)  # latents, points, pixels to a side
 QUICK = (3, 4, 8)
 COLUMNS = (
-    "decoder", "what", "latents", "outputs", "points", "seconds", "peak_mb", "peak_without_mb", "verdicts", "machine",
-    "versions",
+    "decoder", "what", "latents", "outputs", "points", "seconds", "cpu_seconds", "peak_mb", "peak_without_mb",
+    "verdicts", "machine", "versions",
 )  # fmt: skip
 
 
@@ -56,21 +56,27 @@ DECODERS = {"dense": dense, "convolutional": convolutional}
 TASKS = {"nothing": None, "order 2": (2,), "orders 2 and 3": (2, 3)}
 
 
-def one(name, task, size):
-    """Do one task in this process and print what it took."""
+def measured(name, task, size):
+    """What one task takes in this process."""
     latents, points, side = size
     torch.manual_seed(0)
     model = DECODERS[name](latents, side).eval()
     z = np.random.default_rng(0).normal(size=(points, latents))
     with torch.no_grad():
         outputs = model(torch.as_tensor(z, dtype=torch.float32)).flatten(1).shape[1]
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     verdicts = ""
     if TASKS[task] is not None:
         verdicts = " ".join(f"{one.criterion}:{one.status}" for one in check(model, z, orders=TASKS[task]).verdicts)
-    seconds = time.perf_counter() - start
+    seconds, used = time.perf_counter() - start, time.process_time() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"outputs": outputs, "seconds": seconds, "peak": peak, "verdicts": verdicts}))
+    return {"outputs": outputs, "seconds": seconds, "cpu": used, "peak": peak, "verdicts": verdicts}
+
+
+def in_a_process(name, task):
+    """The same in a process of its own, so that the largest memory is that of the task."""
+    command = [sys.executable, __file__, "--one", name, task]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main():
@@ -81,7 +87,7 @@ def main():
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else FULL
     if arguments.one:
-        one(*arguments.one, size)
+        print(json.dumps(measured(*arguments.one, size)))
         return
     load = os.getloadavg()[0]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.0f} when started"
@@ -90,13 +96,16 @@ def main():
     for name in DECODERS:
         without = 0.0
         for task in TASKS:
-            command = [sys.executable, __file__, *(["--quick"] if arguments.quick else []), "--one", name, task]
-            told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            told = measured(name, task, size) if arguments.quick else in_a_process(name, task)
             if TASKS[task] is None:
                 without = told["peak"]
                 continue
             row = {"decoder": name, "what": task, "latents": size[0], "outputs": told["outputs"], "points": size[1]}
-            row |= {"seconds": round(told["seconds"], 2), "peak_mb": round(told["peak"])}
+            row |= {
+                "seconds": round(told["seconds"], 2),
+                "cpu_seconds": round(told["cpu"], 2),
+                "peak_mb": round(told["peak"]),
+            }
             row |= {"peak_without_mb": round(without), "verdicts": told["verdicts"]}
             rows.append(row | {"machine": machine, "versions": versions})
             print("  ".join(f"{key}={rows[-1][key]}" for key in COLUMNS[:-2]), flush=True)

@@ -119,3 +119,16 @@ def test_the_benchmark_of_training_runs_and_both_loops_learn_alike(tmp_path):
         ("curves", "bfloat16"),
     ]
     assert rows[2]["agree"] == "True"
+
+
+def test_the_benchmark_of_mechanisms_runs(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "mechanism.py", "--quick", "--out", tmp_path / "mechanism.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "mechanism.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["decoder"], row["what"]) for row in rows] == [
+        ("dense", "order 2"), ("dense", "orders 2 and 3"),
+        ("convolutional", "order 2"), ("convolutional", "orders 2 and 3"),
+    ]  # fmt: skip
+    assert all("D:fails" in row["verdicts"] for row in rows)
