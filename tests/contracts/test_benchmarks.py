@@ -128,3 +128,16 @@ def test_the_benchmark_of_deconfounding_runs(tmp_path):
     with (tmp_path / "d.csv").open() as handle:
         rows = list(csv.DictReader(handle))
     assert [int(row["fits"]) for row in rows] == [0, 0, 72]  # six genes, three folds, four conditions
+
+
+def test_the_benchmark_of_mechanisms_runs(tmp_path):
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCHMARKS / "mechanism.py", "--quick", "--out", tmp_path / "mechanism.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "mechanism.csv").open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["decoder"], row["what"]) for row in rows] == [
+        ("dense", "order 2"), ("dense", "orders 2 and 3"),
+        ("convolutional", "order 2"), ("convolutional", "orders 2 and 3"),
+    ]  # fmt: skip
+    assert all("D:fails" in row["verdicts"] for row in rows)

@@ -84,6 +84,8 @@ def nested_parts(support: Array, block: tuple[int, ...]) -> int:
 
 def disjoint_parts(j: Float, block: tuple[int, ...], tolerance: float = TOLERANCE) -> int:
     """Into how many parts with disjoint outputs a block splits, in any basis; 1 is D-irreducible, 0 moves nothing."""
+    if len(block) == 1:
+        return int(j[:, block[0]].any())
     return row_components(unit_rows(j[:, list(block)])[0], tolerance)[1]
 
 
@@ -101,18 +103,18 @@ def block_orthogonality(j: Float, blocks: Blocks, tolerance: float = TOLERANCE) 
     sum_k 1/2 log det(J_k^T J_k) - 1/2 log det(J^T J), which for single latents and as many outputs is that of
     Gresele et al. 2021. It is not changed by a change of basis inside a block. NaN where a block loses a direction.
     """
-    scaled, frames, total = _unit_columns(j), [], 0.0
-    for block in blocks:
-        frame, upper = np.linalg.qr(scaled[:, list(block)])
+    scaled, frames, total = _unit_columns(j), np.empty_like(j), 0.0
+    for block in map(list, blocks):
+        frame, upper = np.linalg.qr(scaled[:, block])
         sizes = np.linalg.svd(upper, compute_uv=False)
         if len(block) > len(scaled) or sizes[-1] <= tolerance:
             return Orthogonality(float("nan"), float("nan"))
-        frames.append(frame)
+        frames[:, block] = frame
         total += float(np.log(sizes).sum())
-    cosines = [np.linalg.norm(one.T @ two, ord=2) for one, two in combinations(frames, 2)]
+    products = frames.T @ frames
+    cosines = [np.linalg.norm(products[np.ix_(one, two)], ord=2) for one, two in combinations(blocks, 2)]
     cosine = min(float(max(cosines, default=0.0)), 1.0)
-    upper = np.asarray(np.linalg.qr(scaled, mode="r"))
-    sizes = np.linalg.svd(upper, compute_uv=False)
+    sizes = np.linalg.svd(np.asarray(np.linalg.qr(scaled, mode="r")), compute_uv=False)
     if scaled.shape[1] > len(scaled) or sizes[-1] <= tolerance:
         return Orthogonality(float("inf"), cosine)
     return Orthogonality(max(total - float(np.log(sizes).sum()), 0.0), cosine)

@@ -17,7 +17,8 @@ from congruence.errors import InputError
 CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives at a time
 FLAT, FLAT_SINGLE = 1e-9, 1e-4  # of the first derivatives, in float64 and float32: what is below is rounding
 STEP = 1.0  # of the spread of the latents: how far apart a piecewise linear decoder is looked at
-TRIED = 4  # pairs of directions that tell whether a decoder bends
+TRIED = 4  # pairs of directions that tell whether a decoder bends ...
+AT_FIRST = 8  # ... at so many points at a time, and most do at the first
 
 
 def opened(decoder: Any, z: Any, device: str = "auto") -> Probed:
@@ -181,22 +182,16 @@ def bending(probed: Probed, seed: int = 0) -> str:
     "piecewise linear": second derivatives vanish at every point and along every direction tried, while differences
     over finite steps do not. Rectifiers do that, and derivatives of order 2 and more are empty for them.
     """
-    rng = np.random.default_rng(seed)
-    drawn = rng.standard_normal((TRIED, 2, probed.dimension)) * step_lengths(probed)
-    step = max(1, _room(probed) // (32 * TRIED * probed.outputs))  # the same for all three
-    slope = bend = change = 0.0
-    for first, second, moved in zip(
-        directional_chunks(probed, drawn[:, :1], chunk=step),
-        directional_chunks(probed, drawn, chunk=step),
-        difference_chunks(probed, drawn, chunk=step),
-        strict=True,
-    ):
-        slope, bend = max(slope, float(np.abs(first).max())), max(bend, float(np.abs(second).max()))
-        change = max(change, float(np.abs(moved).max()))
-    floor = (FLAT if is_double(probed) else FLAT_SINGLE) * max(slope, 1e-300)
-    if bend > floor:
-        return "smooth"
-    return "piecewise linear" if change > floor else "affine"
+    drawn = np.random.default_rng(seed).standard_normal((TRIED, 2, probed.dimension)) * step_lengths(probed)
+    small = FLAT if is_double(probed) else FLAT_SINGLE
+    slope = 0.0
+    first, second = (directional_chunks(probed, part, chunk=AT_FIRST) for part in (drawn[:, :1], drawn))
+    for one, two in zip(first, second, strict=True):
+        slope = max(slope, float(np.abs(one).max()))
+        if float(np.abs(two).max()) > small * slope:
+            return "smooth"
+    change = max(float(np.abs(moved).max()) for moved in difference_chunks(probed, drawn, chunk=AT_FIRST))
+    return "piecewise linear" if change > small * slope else "affine"
 
 
 def step_lengths(probed: Probed) -> Float:

@@ -118,13 +118,16 @@ def _parallel(rows: Float, tolerance: float) -> tuple[Float, Array]:
     # Parallel rows have the same length along any direction, so that only neighbours in that order are compared.
     shadow = np.abs(rows @ np.random.default_rng(0).standard_normal(rows.shape[1]))
     order = np.argsort(shadow, kind="stable")
-    cuts = np.flatnonzero(np.diff(shadow[order]) > 10 * tolerance * math.sqrt(rows.shape[1])) + 1
-    kept, sizes = [], []
-    for near in np.split(order, cuts):
+    apart = np.diff(shadow[order]) > 10 * tolerance * math.sqrt(rows.shape[1])
+    alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
+    kept, sizes = [rows[order[alone]]], [1] * int(alone.sum())
+    crowd = order[~alone]
+    cuts = np.flatnonzero(np.diff(shadow[crowd]) > 10 * tolerance * math.sqrt(rows.shape[1])) + 1
+    for near in np.split(crowd, cuts):
         while near.size:
             first = rows[near[0]]
             same = np.abs(rows[near] - np.sign(rows[near] @ first)[:, None] * first).max(axis=1) <= tolerance
-            kept.append(first)
+            kept.append(first[None])
             sizes.append(int(same.sum()))
             near = near[~same]
-    return np.array(kept), np.array(sizes)
+    return np.concatenate(kept), np.array(sizes)

@@ -14,7 +14,8 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.mechanism.connectivity import null_space
 
-STARTS = 32  # random searches
+STARTS = 16  # random searches
+MOST_ROWS = 2000  # that a search looks at; what it finds is weighed on all of them
 STEPS = 30  # of reweighting in each
 MOST_COLUMNS = 15  # whose subsets are all looked at
 MOST_PAIRS = 2000  # of basis vectors
@@ -57,6 +58,8 @@ def light_vectors(rows: Float, basis: Float, owner: Array, tolerance: float, see
     rng = np.random.default_rng(seed)
     d = rows.shape[1]
     live = rows[np.abs(rows).max(axis=1) > 0]
+    if len(live) > MOST_ROWS:
+        live = live[rng.permutation(len(live))[:MOST_ROWS]]
     for k in range(STARTS):
         start = live[rng.integers(len(live))] if k % 2 else rng.standard_normal((1, d))[0]
         vector = _descended(live, start, tolerance)
@@ -84,13 +87,9 @@ def _pairs(rows: Float, basis: Float, owner: Array, tolerance: float) -> Iterato
 def _commonest(ratios: Float) -> float:
     """The value that most ratios have, up to rounding."""
     order = np.sort(ratios)
-    close = np.diff(order) <= 1e-9 * np.maximum(np.abs(order[1:]), 1e-300)
-    run, best, end = 0, 0, 0
-    for k, same in enumerate(close):
-        run = run + 1 if same else 0
-        if run > best:
-            best, end = run, k + 1
-    return float(order[end])
+    starts = np.concatenate([[True], np.diff(order) > 1e-9 * np.maximum(np.abs(order[1:]), 1e-300)])
+    runs = np.diff(np.concatenate([np.flatnonzero(starts), [len(order)]]))
+    return float(order[np.flatnonzero(starts)[runs.argmax()]])
 
 
 def _descended(rows: Float, start: Float, tolerance: float) -> Float | None:

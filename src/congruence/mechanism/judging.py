@@ -32,8 +32,8 @@ from congruence.mechanism.verdicts import (
     status_of,
 )
 
-RANKED_POINTS = 8  # at which separability is looked at
-RANKED_NUMBERS = 2**24  # of the derivatives at a point; past it separability is not looked at
+RANKED_POINTS = 8  # at most, at which separability is looked at
+RANKED_NUMBERS = 2**22  # of the derivatives at these points; past it at a single one it is not looked at
 
 
 def judge_disjoint(seen: Walk, at: Tolerance, blocks: Blocks, reach: Array | None) -> Verdict:
@@ -214,8 +214,9 @@ def judge_separability(
     ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
     parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
     flat = dict.fromkeys(ranked, 0)
-    rows = min(RANKED_POINTS, len(probed.z))
-    for derivatives in tensors(probed, step_lengths(probed), rows, max(ranked)) if ranked else ():
+    top = max(ranked, default=1)
+    rows = min(RANKED_POINTS, len(probed.z), max(1, RANKED_NUMBERS // (probed.outputs * probed.dimension**top)))
+    for derivatives in tensors(probed, step_lengths(probed), rows, top) if ranked else ():
         for n in ranked:
             ranks[n].append(separability(derivatives, blocks, n, tolerance))
             split = [bent_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]

@@ -30,7 +30,7 @@ from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition,
 from congruence.mechanism.supports import GRID, Sizes, Tolerance, relative, without_small
 
 KEPT_NUMBERS = 2**24  # of Jacobians that are kept for the sparsity gap
-BOUNDED_POINTS = 8  # looked at where there are bounds only
+BOUNDED_POINTS = 4  # looked at where there are bounds only
 FULL_POINTS = 10  # budgets spent on all points together
 
 

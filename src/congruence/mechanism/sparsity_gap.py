@@ -137,7 +137,7 @@ def sparse_decomposition(j: Float, *, budget: float = BUDGET, tolerance: float =
     """
     rows, lengths = unit_rows(j)
     d = rows.shape[1]
-    if null_space(rows, d, tolerance).shape[1]:  # adding what is lost to any vector costs nothing
+    if d == 1 or null_space(rows, d, tolerance).shape[1]:  # adding what is lost to any vector costs nothing
         return (np.eye(d),)
     found = elementary_vectors(rows, budget, tolerance)
     if found is None:
@@ -172,7 +172,7 @@ def aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float) 
     for k, block in enumerate(blocks):
         part = rows[:, list(block)]
         size = np.linalg.norm(part, axis=1, keepdims=True)
-        basis = _lightest(part / np.where(size > 0, size, 1.0), math.inf if len(block) == 1 else budget, tolerance)
+        basis = _lightest(part / np.where(size > 0, size, 1.0), budget, tolerance)
         if basis is None:
             exact = False
             basis = np.eye(len(block)), (part != 0).sum(axis=0)
@@ -187,6 +187,8 @@ def aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float) 
 def _lightest(rows: Float, budget: float, tolerance: float) -> tuple[Float, Array] | None:
     """The lightest basis, (d, d) in its columns, and its weights; what is sent to zero comes first, at no weight."""
     d = rows.shape[1]
+    if d == 1:
+        return np.ones((1, 1)), (rows != 0).sum(axis=0)
     kernel = null_space(rows, d, tolerance)
     if kernel.shape[1] == d:
         return kernel, np.zeros(d, dtype=int)
