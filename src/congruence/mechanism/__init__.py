@@ -9,14 +9,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "compositional_contrast": "congruence.mechanism.losses",
+    "cross_hessian_penalty": "congruence.mechanism.losses",
+    "decoder_jacobian": "congruence.mechanism.losses",
+    "ima_contrast": "congruence.mechanism.losses",
+    "interaction_asymmetry": "congruence.mechanism.losses",
+    "jacobian_l1": "congruence.mechanism.losses",
     "jacobians": "congruence.mechanism.derivatives",
+    "overlap_generator": "congruence.mechanism.overlap",
     "second_derivatives": "congruence.mechanism.derivatives",
 }
 
-__all__ = ["jacobians", "second_derivatives"]
+__all__ = [
+    "compositional_contrast",
+    "cross_hessian_penalty",
+    "decoder_jacobian",
+    "ima_contrast",
+    "interaction_asymmetry",
+    "jacobian_l1",
+    "jacobians",
+    "overlap_generator",
+    "second_derivatives",
+]
 
 if TYPE_CHECKING:
     from congruence.mechanism.derivatives import jacobians, second_derivatives
+    from congruence.mechanism.losses import (
+        compositional_contrast,
+        cross_hessian_penalty,
+        decoder_jacobian,
+        ima_contrast,
+        interaction_asymmetry,
+        jacobian_l1,
+    )
+    from congruence.mechanism.overlap import overlap_generator
 
 
 def __getattr__(name: str) -> Any:
