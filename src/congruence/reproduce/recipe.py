@@ -184,6 +184,13 @@ RECIPES = (
         source="Nelson et al. 2026, section 4.3, table 2 and appendix A.7.3",
         module="congruence.reproduce.disentanglement",
     ),
+    Recipe(
+        name="mechanistic-overlap",
+        question="Does the compositional contrast find slots that act on rows they share?",
+        sentence="Slots that write to rows that overlap more and more: SIS of autoencoders trained with the contrast.",
+        source="Matthes et al. 2026, the experiment on overlapping supports",
+        module="congruence.reproduce.mechanistic_overlap",
+    ),
 )
 
 
