@@ -49,9 +49,7 @@ class SlotPlan:
     rate: float = 4e-3
     hidden: int = 80
     slot_dim: int = 3
-    ramp: float = 0.3  # share of the steps over which the contrast grows to its strength
-    start: float = 0.0
-    power: float = 1.0
+    ramp: tuple[float, float] = (0.1, 0.7)  # shares of the steps: when the contrast comes in, and has its strength
     turns: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)  # after which shares of the steps latents are turned; () for never
     turning: Turns = field(default_factory=Turns)
 
@@ -130,13 +128,16 @@ class _Training:
                 order = torch.from_numpy(row_order(n, seed, step // each)).to(self.x.device)
             start = step % each * plan.batch
             self.rows.copy_(order[start : start + plan.batch])
-            self.share.fill_(
-                min(1.0, max(0.0, step / plan.steps - plan.start) / plan.ramp) ** plan.power if plan.ramp else 1.0
-            )
+            self.share.fill_(self.grown(step))
             set_rate(self.optimiser, plan.rate * (0.5 + 0.5 * math.cos(math.pi * step / plan.steps)))
             self.step()
             if progress is not None and ((step + 1) % TOLD == 0 or step + 1 == plan.steps):
                 progress(step + 1, plan.steps, float(self.last.mean()))
+
+    def grown(self, step: int) -> float:
+        """The share of its strength that the contrast has at a step: it grows with the cube, so gently at first."""
+        first, last = self.plan.ramp
+        return float(np.clip((step / self.plan.steps - first) / max(last - first, TINY), 0.0, 1.0)) ** 3
 
     def step(self) -> None:
         """One step of all members; on a GPU all of it is one CUDA graph, since its kernels are small."""

@@ -112,8 +112,9 @@ def data_seeds(parameters: Mapping[str, Any], seed: int) -> list[int]:
 
 def plan_of(parameters: Mapping[str, Any], steps: int, *, turned: bool) -> SlotPlan:
     """How members are trained; without turns as in the paper, but for the standardised latents."""
-    options = {name: parameters[name] for name in ("batch", "rate", "hidden", "ramp")}
-    return SlotPlan(steps, **options, turns=tuple(parameters["turns"]) if turned else ())
+    options = {name: parameters[name] for name in ("batch", "rate", "hidden")}
+    first, last = parameters["ramp"]
+    return SlotPlan(steps, **options, ramp=(first, last), turns=tuple(parameters["turns"]) if turned else ())
 
 
 def train_sets(

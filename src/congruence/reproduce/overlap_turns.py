@@ -42,7 +42,7 @@ def best_turns(columns: Any, slots: int, how: Turns, seed: int) -> Any:
     draw = torch.Generator(device="cpu").manual_seed(seed)
     total = torch.eye(d, device=columns.device).repeat(members, 1, 1)
     columns = columns.clone()
-    for _ in range(how.sweeps if slots > 2 else 1):
+    for _ in range(how.sweeps):
         for i, j in combinations(range(slots), 2):
             pair = [*range(i * width, (i + 1) * width), *range(j * width, (j + 1) * width)]
             norms = torch.linalg.vector_norm(columns.unflatten(2, (slots, width)), dim=3)  # (members, n, K, m)
