@@ -9,7 +9,13 @@ torch = pytest.importorskip("torch")
 from congruence.mechanism.losses import compositional_contrast, decoder_jacobian  # noqa: E402
 from congruence.mechanism.overlap import overlap_generator  # noqa: E402
 from congruence.models.threads import one_thread  # noqa: E402
-from congruence.reproduce.overlap_ensemble import SlotMember, SlotPlan, _Training, train_slots  # noqa: E402
+from congruence.reproduce.overlap_ensemble import (  # noqa: E402
+    SlotMember,
+    SlotPlan,
+    _Training,
+    allowed_strength,
+    train_slots,
+)
 from congruence.reproduce.overlap_turns import Turns, best_turns  # noqa: E402
 
 BLOCKS = [[0, 1, 2], [3, 4, 5]]
@@ -62,13 +68,15 @@ def test_losses_are_those_of_one_autoencoder_alone(training, x):
         assert float(contrast[member].detach()) == pytest.approx(float(alone.detach()), rel=1e-4)
 
 
-def test_members_end_where_they_would_have_ended_alone(x):
-    plan = SlotPlan(steps=30, turns=(0.3,), turning=Turns(points=4, steps=5))
+@pytest.mark.parametrize(("turns", "apart"), [((), 1e-4), ((0.3,), 0.03)], ids=["plain", "turned"])
+def test_members_end_where_they_would_have_ended_alone(turns, apart, x):
+    """Searching a rotation enlarges rounding a thousandfold."""
+    plan = SlotPlan(steps=30, turns=turns, turning=Turns(points=4, steps=5, sweeps=1))
     (together,) = train_slots(x[:, :200], [x[:, 200:]], OUTPUTS, MEMBERS, 2, plan, seed=5)
     (alone,) = train_slots(x[1:, :200, :30], [x[1:, 200:, :30]], [30], [SlotMember(0, 1.0, 3)], 2, plan, seed=5)
     assert together.codes.shape == (3, 100, 6)
-    assert_allclose(together.codes[2], alone.codes[0], atol=5e-3)
-    assert together.error[2] == pytest.approx(alone.error[0], rel=1e-3)
+    assert_allclose(together.codes[2], alone.codes[0], atol=apart)
+    assert together.error[2] == pytest.approx(alone.error[0], rel=apart)
     spread = x[1, 200:, :30].var(0).mean()
     assert together.unexplained[2] == pytest.approx(together.error[2] / spread, rel=1e-4)
 
@@ -81,6 +89,11 @@ def test_turning_leaves_what_is_reconstructed_and_lowers_the_contrast(training, 
         after = training.losses(rows)
     assert_allclose(after[0], before[0], rtol=1e-4)
     assert (after[1] < 0.9 * before[1]).all()
+
+
+def test_strengths_grow_by_equal_factors_and_each_stops_at_its_own():
+    found = [allowed_strength(done, 0.1, 0.5) for done in (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)]
+    assert found == pytest.approx([0, 1e-4, 1e-3, 1e-2, 1e-1, np.inf, np.inf])
 
 
 def hidden_blocks(slots, seed, outputs=8, points=6):

@@ -20,7 +20,7 @@ from congruence.reproduce.recipe import Job, Outcome
 
 EDITION = 1
 TWO, RING = [0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-_ALL = {"batch": 64, "rate": 0.004, "hidden": 80, "ramp": [0.1, 0.7], "turns": [0.1, 0.2, 0.3, 0.4]}
+_ALL = {"batch": 64, "rate": 0.004, "hidden": 80, "ramp": [0.1, 0.6], "turns": [0.1, 0.2, 0.3, 0.4]}
 # By number of slots: overlaps and steps. `plain` numbers of slots are trained without turns too. `degrees` are those
 # of the covariances of dependent latents (null: independent); none of them leaves that experiment out.
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
@@ -106,8 +106,9 @@ def _notes(parameters: Mapping[str, Any]) -> tuple[str, ...]:
         "and share up to 50 % with each neighbour, so that no row is left to one slot alone.",
         "Sizes of the networks, batches and λ are those of Brady et al. 2023. Ours are: latents are standardised, as "
         "the contrast falls for free where latents grow; the contrast comes in after "
-        f"{parameters['ramp'][0]:.0%} of the steps and has its strength after {parameters['ramp'][1]:.0%}; Adam's rate "
-        f"starts at {parameters['rate']:g} and falls along a cosine.",
+        f"{parameters['ramp'][0]:.0%} of the steps with λ = 0.0001, and λ grows by the same factor with every step, to "
+        f"1 after {parameters['ramp'][1]:.0%} where it does not stop before; Adam's rate starts at "
+        f"{parameters['rate']:g} and falls along a cosine.",
         f"After {shares} of the steps the latents are turned: of all rotations of whitened latents, that with the "
         "least contrast is looked for, two slots at a time from several starts, and the linear layers next to the "
         "latents take it in. What is reconstructed stays the same, and so does the family of models and the loss; only "

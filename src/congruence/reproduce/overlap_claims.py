@@ -139,7 +139,7 @@ def claims_of_densities(found: Densities) -> tuple[Claim, ...]:
     mine, mixture = found.share(found.selected).mean(1), found.share(found.ica_mixture).mean(1)
     observed = found.share(found.ica_observed).mean(1)
     shown = ", ".join(number(value, 2) for value in found.dependence.mean(1))
-    judged = bool(mine[0] >= KEPT)
+    judged = mine[0] >= KEPT and found.error[0].min(-1).max() <= TRAINED  # x has unit variance
     return (
         Claim(
             "Dependent latents change neither the verdict on the mechanism nor what the contrast identifies.",
@@ -210,7 +210,7 @@ def answer_of(grids: Sequence[Grid]) -> str:
     parts = []
     for grid in (grid for grid in grids if grid.turned):
         means = grid.selected(grid.sis)[:, int(np.argmin(grid.strengths))].mean(1)
-        parts.append(f"{number(means[0], 2)} to {number(means[-1], 2)} with {grid.slots} slots")
-    left = max(float(grid.selected(grid.unexplained)[0].max()) for grid in grids)
-    told = f"From no overlap to the largest, the SIS of the chosen restarts goes from {', '.join(parts)} (weaker λ)."
-    return told if left <= TRAINED else told + f" Trainings are short: up to {percent(left)} of x is left unexplained."
+        parts.append(f"{number(means[0], 2)} to {number(means[-1], 2)} ({grid.slots} slots)")
+    left = max(float(grid.selected(grid.unexplained)[0].max()) for grid in grids if grid.turned)
+    told = f"From no overlap to the most, SIS goes from {', '.join(parts)}."
+    return told if left <= TRAINED else told + f" Trainings were short: up to {percent(left)} of x is unexplained."

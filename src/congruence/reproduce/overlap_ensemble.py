@@ -26,6 +26,7 @@ from congruence.reproduce.overlap_turns import Turns, best_turns
 LEAK = 0.2  # of the LeakyReLU in both networks
 TINY = 1e-8  # added to the variance of a latent
 WHITENED = 2048  # rows that the latents are whitened by before they are turned
+FAINT = 1e-4  # the strength that a ramp begins with
 TOLD = 200  # steps between reports
 WARM_UP = 3  # steps before one is recorded as a CUDA graph
 Progress = Callable[[int, int, float], None]
@@ -49,7 +50,7 @@ class SlotPlan:
     rate: float = 4e-3
     hidden: int = 80
     slot_dim: int = 3
-    ramp: tuple[float, float] = (0.1, 0.7)  # shares of the steps: when the contrast comes in, and has its strength
+    ramp: tuple[float, float] = (0.1, 0.6)  # shares of the steps between which strengths may grow, from FAINT to 1
     turns: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)  # after which shares of the steps latents are turned; () for never
     turning: Turns = field(default_factory=Turns)
 
@@ -110,7 +111,7 @@ class _Training:
         fast = {"fused": True, "capturable": True} if self.x.is_cuda else {}
         self.optimiser = torch.optim.Adam(self.weights, lr=rate, **fast)
         self.rows = torch.zeros(plan.batch, dtype=torch.int64, device=device)
-        self.share = torch.zeros((), device=device)  # of the strength, which grows along the ramp
+        self.most = torch.zeros((), device=device)  # the largest strength, which grows along the ramp
         self.last = torch.zeros(len(members), device=device)
         self.graph: Any = None
 
@@ -128,16 +129,11 @@ class _Training:
                 order = torch.from_numpy(row_order(n, seed, step // each)).to(self.x.device)
             start = step % each * plan.batch
             self.rows.copy_(order[start : start + plan.batch])
-            self.share.fill_(self.grown(step))
+            self.most.fill_(allowed_strength(step / plan.steps, *plan.ramp))
             set_rate(self.optimiser, plan.rate * (0.5 + 0.5 * math.cos(math.pi * step / plan.steps)))
             self.step()
             if progress is not None and ((step + 1) % TOLD == 0 or step + 1 == plan.steps):
                 progress(step + 1, plan.steps, float(self.last.mean()))
-
-    def grown(self, step: int) -> float:
-        """The share of its strength that the contrast has at a step: it grows with the cube, so gently at first."""
-        first, last = self.plan.ramp
-        return float(np.clip((step / self.plan.steps - first) / max(last - first, TINY), 0.0, 1.0)) ** 3
 
     def step(self) -> None:
         """One step of all members; on a GPU all of it is one CUDA graph, since its kernels are small."""
@@ -150,7 +146,7 @@ class _Training:
 
     def _update(self) -> None:
         error, contrast = self.losses(self.x[:, self.rows][self.which])
-        losses = error + self.share * self.strength * contrast
+        losses = error + self.strength.minimum(self.most) * contrast
         self.optimiser.zero_grad()
         losses.sum().backward()
         self.optimiser.step()
@@ -254,6 +250,13 @@ def standardised(z: Any) -> Any:
     """Latents (members, n, d) with mean 0 and variance 1 over the rows."""
     centred = z - z.mean(1, keepdim=True)
     return centred * (centred.square().mean(1, keepdim=True) + TINY).rsqrt()
+
+
+def allowed_strength(done: float, first: float, last: float) -> float:
+    """The largest strength after a share of the steps: 0, then from FAINT to 1 by equal factors, then any."""
+    if done < first or done >= last:
+        return 0.0 if done < first else math.inf
+    return float(FAINT ** ((last - done) / (last - first)))
 
 
 def first_weights(seed: int, outputs: int, padded: int, hidden: int, latent: int) -> list[Array]:
