@@ -70,7 +70,7 @@ def test_losses_are_those_of_one_autoencoder_alone(training, x):
 
 @pytest.mark.parametrize(("turns", "apart"), [((), 0.005), ((0.3,), 0.03)], ids=["plain", "turned"])
 def test_members_end_where_they_would_have_ended_alone(turns, apart, x):
-    """To rounding, which Adam enlarges where a shift or a rotation changes nothing and its gradient is rounding alone."""
+    """To rounding, which Adam enlarges where shifts and rotations change nothing: gradients there are rounding."""
     plan = SlotPlan(steps=30, turns=turns, turning=Turns(points=4, steps=5, sweeps=1))
     (together,) = train_slots(x[:, :200], [x[:, 200:]], OUTPUTS, MEMBERS, 2, plan, seed=5)
     (alone,) = train_slots(x[1:, :200, :30], [x[1:, 200:, :30]], [30], [SlotMember(0, 1.0, 3)], 2, plan, seed=5)
