@@ -199,6 +199,6 @@ def find_recipe(name: str) -> Recipe:
     by_name = {recipe.name: recipe for recipe in RECIPES}
     if name in by_name:
         return by_name[name]
-    near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.4) or [n for n in by_name if name and name in n]
+    near = [n for n in by_name if name and name in n] or difflib.get_close_matches(name, by_name, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(by_name)}"
     raise InputError(f"there is no recipe {name!r}; {hint}")
