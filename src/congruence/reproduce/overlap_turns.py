@@ -67,7 +67,8 @@ def _best_of_pair(columns: Any, others: Any, starts: Any, how: Turns) -> Any:
     def rotation() -> Any:
         above = torch.nn.functional.pad(bend, (half, 0, 0, half))  # rotations inside a slot change nothing
         skew = above - above.mT
-        return starts @ torch.linalg.solve(unit + skew, unit - skew)  # (members, starts, 2 q, 2 q)
+        cayley = torch.linalg.solve_ex(unit + skew, unit - skew).result  # always there, so it need not be checked
+        return starts @ cayley  # (members, starts, 2 q, 2 q)
 
     def contrast(turned: Any) -> Any:
         parts = (turned.mT[:, :, None] @ columns[:, None]).unflatten(3, (2, -1))
