@@ -70,11 +70,11 @@ def _best_of_pair(columns: Any, others: Any, starts: Any, how: Turns) -> Any:
         cayley = torch.linalg.solve_ex(unit + skew, unit - skew).result  # always there, so it need not be checked
         return starts @ cayley  # (members, starts, 2 q, 2 q)
 
+    flat, rest = columns.movedim(1, 2).flatten(2)[:, None], others.flatten(1)[:, None]  # (members, 1, 2 q, n m)
+
     def contrast(turned: Any) -> Any:
-        parts = (turned.mT[:, :, None] @ columns[:, None]).unflatten(3, (2, -1))
-        norms = torch.linalg.vector_norm(parts, dim=4)  # (members, starts, n, 2, m)
-        both = norms[:, :, :, 0] * norms[:, :, :, 1] + norms.sum(3) * others[:, None]
-        return both.sum(-1).mean(-1)  # (members, starts)
+        norms = torch.linalg.vector_norm((turned.mT @ flat).unflatten(2, (2, half)), dim=3)  # (members, starts, 2, n m)
+        return (norms[:, :, 0] * norms[:, :, 1] + norms.sum(2) * rest).sum(-1)  # (members, starts)
 
     with torch.enable_grad():
         for step in range(how.steps):
