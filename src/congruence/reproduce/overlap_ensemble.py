@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.mechanism.losses import pair_products
+from congruence.mechanism.losses import lengths, pair_products
 from congruence.models.loop import row_order
 from congruence.models.optimisers import set_rate
 from congruence.models.threads import one_thread
@@ -199,11 +199,9 @@ class _Training:
 
     def losses(self, x: Any) -> tuple[Any, Any]:
         """The error and the contrast of each member on rows x (members, n, m), (members,) each."""
-        import torch
-
         values, columns = self.decode(standardised(self.encode(x)))
         error = (values - x).square().mean(1).sum(1) / self.outputs
-        norms = torch.linalg.vector_norm(columns.unflatten(2, (self.slots, -1)), dim=3)  # (members, n, K, m)
+        norms = lengths(columns.unflatten(2, (self.slots, -1)), 3)  # (members, n, K, m)
         return error, pair_products(norms.movedim(2, -1)).sum(-1).mean(1)
 
     def encode(self, x: Any) -> Any:

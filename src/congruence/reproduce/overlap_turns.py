@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from congruence.mechanism.losses import lengths
+
 
 @dataclass(frozen=True)
 class Turns:
@@ -45,7 +47,7 @@ def best_turns(columns: Any, slots: int, how: Turns, seed: int) -> Any:
     for _ in range(how.sweeps):
         for i, j in combinations(range(slots), 2):
             pair = [*range(i * width, (i + 1) * width), *range(j * width, (j + 1) * width)]
-            norms = torch.linalg.vector_norm(columns.unflatten(2, (slots, width)), dim=3)  # (members, n, K, m)
+            norms = lengths(columns.unflatten(2, (slots, width)), 3)  # (members, n, K, m)
             others = norms.sum(2) - norms[:, :, i] - norms[:, :, j]
             starts = torch.linalg.qr(torch.randn(how.starts, 2 * width, 2 * width, generator=draw))[0]
             starts[0] = torch.eye(2 * width)
@@ -73,7 +75,7 @@ def _best_of_pair(columns: Any, others: Any, starts: Any, how: Turns) -> Any:
     flat, rest = columns.movedim(1, 2).flatten(2)[:, None], others.flatten(1)[:, None]  # (members, 1, 2 q, n m)
 
     def contrast(turned: Any) -> Any:
-        norms = torch.linalg.vector_norm((turned.mT @ flat).unflatten(2, (2, half)), dim=3)  # (members, starts, 2, n m)
+        norms = lengths((turned.mT @ flat).unflatten(2, (2, half)), 3)  # (members, starts, 2, n m)
         return (norms[:, :, 0] * norms[:, :, 1] + norms.sum(2) * rest).sum(-1)  # (members, starts)
 
     with torch.enable_grad():
