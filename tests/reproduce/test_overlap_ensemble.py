@@ -110,7 +110,7 @@ def hidden_blocks(slots, seed, outputs=8, points=6):
 def test_turns_find_blocks_that_were_turned_away(slots):
     columns = hidden_blocks(slots, seed=slots)
     with one_thread():
-        rotation = best_turns(columns, slots, Turns(), seed=0)
+        rotation = best_turns(columns, slots, Turns(sweeps=2), seed=0)
     assert_allclose(rotation.mT @ rotation, torch.eye(3 * slots)[None], atol=1e-5)
     blocks = np.arange(3 * slots).reshape(slots, 3).tolist()
     before, after = (compositional_contrast(c.mT, blocks) for c in (columns, rotation.mT[:, None] @ columns))
