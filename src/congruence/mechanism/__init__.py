@@ -13,12 +13,19 @@ _HOMES = {
     "action_graph": "congruence.mechanism.graphs",
     "check": "congruence.mechanism.checking",
     "component_gap": "congruence.mechanism.graphs",
+    "compositional_contrast": "congruence.mechanism.losses",
+    "cross_hessian_penalty": "congruence.mechanism.losses",
+    "decoder_jacobian": "congruence.mechanism.losses",
     "discover": "congruence.mechanism.discovery",
     "disentangled": "congruence.mechanism.decomposable",
     "examine": "congruence.mechanism.examination",
     "finest_additive": "congruence.mechanism.finest_additive",
     "finest_disjoint": "congruence.mechanism.finest_disjoint",
+    "ima_contrast": "congruence.mechanism.losses",
+    "interaction_asymmetry": "congruence.mechanism.losses",
+    "jacobian_l1": "congruence.mechanism.losses",
     "jacobians": "congruence.mechanism.derivatives",
+    "overlap_generator": "congruence.mechanism.overlap",
     "portray": "congruence.mechanism.portrait",
     "second_derivatives": "congruence.mechanism.derivatives",
 }
@@ -28,12 +35,19 @@ __all__ = [
     "action_graph",
     "check",
     "component_gap",
+    "compositional_contrast",
+    "cross_hessian_penalty",
+    "decoder_jacobian",
     "discover",
     "disentangled",
     "examine",
     "finest_additive",
     "finest_disjoint",
+    "ima_contrast",
+    "interaction_asymmetry",
+    "jacobian_l1",
     "jacobians",
+    "overlap_generator",
     "portray",
     "second_derivatives",
 ]
@@ -48,6 +62,15 @@ if TYPE_CHECKING:
     from congruence.mechanism.finest_additive import finest_additive
     from congruence.mechanism.finest_disjoint import finest_disjoint
     from congruence.mechanism.graphs import action_graph, component_gap
+    from congruence.mechanism.losses import (
+        compositional_contrast,
+        cross_hessian_penalty,
+        decoder_jacobian,
+        ima_contrast,
+        interaction_asymmetry,
+        jacobian_l1,
+    )
+    from congruence.mechanism.overlap import overlap_generator
     from congruence.mechanism.portrait import portray
 
 

@@ -184,6 +184,13 @@ RECIPES = (
         source="Nelson et al. 2026, section 4.3, table 2 and appendix A.7.3",
         module="congruence.reproduce.disentanglement",
     ),
+    Recipe(
+        name="mechanistic-overlap",
+        question="Does the compositional contrast find slots that act on rows they share?",
+        sentence="Slots that write to rows that overlap more and more: SIS of autoencoders trained with the contrast.",
+        source="Matthes et al. 2026, the experiment on overlapping supports",
+        module="congruence.reproduce.mechanistic_overlap",
+    ),
 )
 
 
@@ -192,6 +199,6 @@ def find_recipe(name: str) -> Recipe:
     by_name = {recipe.name: recipe for recipe in RECIPES}
     if name in by_name:
         return by_name[name]
-    near = difflib.get_close_matches(name, by_name, n=3, cutoff=0.4) or [n for n in by_name if name and name in n]
+    near = [n for n in by_name if name and name in n] or difflib.get_close_matches(name, by_name, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(by_name)}"
     raise InputError(f"there is no recipe {name!r}; {hint}")

@@ -1,0 +1,187 @@
+"""Generators whose slots write to rows of the observation that overlap as much as one chooses.
+
+Every slot has a small network of its own (or they share one) that writes `width` rows of x. Neighbours share some of
+these rows, and what is written to a shared row is added up. Without overlap the slots act on disjoint rows (Type D);
+with overlap they still add (Type H2), unless the sums are bent by `combine="sum_then_elementwise"`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.errors import InputError
+
+LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
+DRAWS, KEPT = 400, 0.25  # matrices drawn for each layer, and the share of them, the best conditioned, to choose from
+BEND = 0.5  # of a sum t, which is bent to t + BEND sin(t)
+COMBINE = ("sum", "sum_then_elementwise")
+
+
+@dataclass(frozen=True, eq=False)
+class OverlapGenerator:
+    """x = sum over slots i of second_i @ leaky(first_i @ s_i), written to the rows of slot i."""
+
+    first: Float  # (K, hidden, q)
+    second: Float  # (K, width, hidden)
+    rows: Array  # (K, width) the rows of x that each slot writes to
+    outputs: int  # m
+    combine: str = "sum"
+
+    @property
+    def slots(self) -> int:
+        """The number of slots K."""
+        return len(self.rows)
+
+    @property
+    def dimension(self) -> int:
+        """The number of latents d = K q."""
+        return int(self.slots * self.first.shape[2])
+
+    @property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The columns of the latents that each slot holds."""
+        q = self.first.shape[2]
+        return tuple(tuple(range(i * q, (i + 1) * q)) for i in range(self.slots))
+
+    @property
+    def overlap(self) -> float:
+        """The largest share of a slot's rows that it shares with one other slot."""
+        written = self._written()
+        shared = written @ written.T - np.diag(written.sum(1))
+        return float(shared.max() / self.rows.shape[1])
+
+    def __call__(self, latents: Array) -> Float:
+        """Observations (n, m) of latents (n, d)."""
+        return self._seen(latents)[0]
+
+    def jacobian(self, latents: Array) -> Float:
+        """The Jacobian at each row of latents (n, d), shape (n, m, d), exact away from the kinks."""
+        inner, slope = self._seen(latents)[1:]
+        q = self.first.shape[2]
+        found = np.zeros((len(inner), self.outputs, self.dimension))
+        for i in range(self.slots):
+            bent = np.where(inner[:, i, :, None] > 0, 1.0, LEAK) * self.first[i]  # (n, hidden, q)
+            found[:, self.rows[i], i * q : (i + 1) * q] = self.second[i] @ bent
+        return found * slope[:, :, None]
+
+    def decoder(self) -> Any:
+        """The same map as a function of torch tensors (n, d), for all that looks at decoders."""
+        return _decoder(self)
+
+    def _seen(self, latents: Array) -> tuple[Float, Float, Float]:
+        """Observations (n, m), what goes into the LeakyReLU (n, K, hidden), and the slope of the last step (n, m)."""
+        parts = np.asarray(latents, dtype=np.float64).reshape(len(latents), self.slots, -1)
+        inner = np.einsum("nkq,khq->nkh", parts, self.first)
+        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, LEAK * inner), self.second)
+        x = np.zeros((len(parts), self.outputs))
+        for i in range(self.slots):
+            x[:, self.rows[i]] += written[:, i]
+        if self.combine == "sum":
+            return x, inner, np.ones_like(x)
+        return x + BEND * np.sin(x), inner, 1 + BEND * np.cos(x)
+
+    def _written(self) -> Float:
+        """1 where a slot writes to a row, (K, m)."""
+        written = np.zeros((self.slots, self.outputs))
+        np.put_along_axis(written, self.rows, 1.0, axis=1)
+        return written
+
+
+def overlap_generator(
+    slots: int,
+    overlap: float = 0.0,
+    *,
+    slot_dim: int = 3,
+    width: int = 20,
+    shared_net: bool = False,
+    combine: str = "sum",
+    seed: int = 0,
+) -> OverlapGenerator:
+    """Draw a generator of K slots, each with `slot_dim` latents and `width` rows, of which neighbours share some.
+
+    Two slots share round(overlap * width) rows. Three and more stand in a ring, and each shares so many rows with
+    the one before and as many others with the one after it; then the overlap is at most 0.5.
+
+    Parameters
+    ----------
+    slots : int
+        K, at least 2.
+    overlap : float
+        From 0 (disjoint rows) to below 1, or to 0.5 with more than two slots.
+    shared_net : bool
+        Whether all slots have the same network, as in Brady et al., or each its own.
+    combine : {"sum", "sum_then_elementwise"}
+        Whether rows are sums of what slots write there, or sums t bent to t + sin(t) / 2, which is no longer additive.
+    seed : int
+        Of the weights: uniform, columns of length 1, from the best conditioned quarter of 400 draws.
+
+    References
+    ----------
+    Brady et al. 2023 (without overlap); Matthes et al. 2026, whose way of making supports overlap is not known to us.
+    """
+    if slots < 2:
+        raise InputError(f"slots must be at least 2, not {slots}")
+    most = "below 1" if slots == 2 else "at most 0.5 with more than two slots"
+    if not (0 <= overlap < 1 if slots == 2 else 0 <= overlap <= 0.5):
+        raise InputError(f"overlap must be at least 0 and {most}, not {overlap}")
+    if combine not in COMBINE:
+        raise InputError(f"combine must be one of {', '.join(COMBINE)}, not {combine!r}")
+    shift = width - round(overlap * width)
+    outputs = 2 * width - (width - shift) if slots == 2 else slots * shift
+    if outputs < slots * slot_dim:
+        raise InputError(
+            f"{slots} slots with an overlap of {overlap} write {outputs} rows, fewer than their {slots * slot_dim} "
+            "latents; a smaller overlap or a larger width would do"
+        )
+    rng = np.random.default_rng([seed, slots])
+    nets = [(_layer(rng, width, slot_dim), _layer(rng, width, width)) for _ in range(1 if shared_net else slots)]
+    first, second = (np.stack([nets[i % len(nets)][k] for i in range(slots)]) for k in (0, 1))
+    rows = (shift * np.arange(slots)[:, None] + np.arange(width)) % outputs
+    return OverlapGenerator(first, second, rows, outputs, combine)
+
+
+def dependent_covariance(dimension: int, degrees: float, seed: int = 0) -> Float:
+    """A covariance with unit variances drawn from a Wishart distribution, shape (d, d).
+
+    The fewer `degrees` of freedom (at least d), the more the latents depend on each other; infinitely many give the
+    identity. Brady et al. take as many as there are latents.
+    """
+    if degrees < dimension:
+        raise InputError(f"degrees must be at least the {dimension} latents, not {degrees}")
+    if np.isinf(degrees):
+        return np.eye(dimension)
+    rng = np.random.default_rng([seed, dimension])
+    drawn = rng.normal(size=(int(degrees), dimension))
+    covariance = drawn.T @ drawn
+    spread = np.sqrt(np.diag(covariance))
+    return np.asarray(covariance / spread / spread[:, None])
+
+
+def _layer(rng: np.random.Generator, rows: int, columns: int) -> Float:
+    """One of the best conditioned of several random matrices with columns of length 1."""
+    drawn = rng.uniform(-10, 10, size=(DRAWS, rows, columns))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    order = np.argsort(np.linalg.cond(drawn))
+    return np.asarray(drawn[order[rng.integers(round(KEPT * DRAWS))]])
+
+
+def _decoder(generator: OverlapGenerator) -> Any:
+    import torch
+
+    first, second, rows = (
+        torch.from_numpy(np.array(part)) for part in (generator.first, generator.second, generator.rows)
+    )
+
+    def decode(z: Any) -> Any:
+        parts = z.reshape(len(z), generator.slots, -1)
+        inner = torch.einsum("nkq,khq->nkh", parts, first.to(z))
+        written = torch.einsum("nkh,kwh->nkw", torch.nn.functional.leaky_relu(inner, LEAK), second.to(z))
+        x = torch.zeros(len(z), generator.outputs, dtype=z.dtype, device=z.device)
+        x = x.index_add(1, rows.reshape(-1).to(z.device), written.reshape(len(z), -1))
+        return x if generator.combine == "sum" else x + BEND * torch.sin(x)
+
+    return decode

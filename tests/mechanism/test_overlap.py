@@ -1,0 +1,88 @@
+"""Generators with a chosen overlap: who writes where, derivatives, and dependent latents."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from congruence.errors import InputError
+from congruence.mechanism.overlap import dependent_covariance, overlap_generator
+
+
+@pytest.fixture
+def latents():
+    return np.random.default_rng(0).normal(size=(20, 15))
+
+
+@pytest.mark.parametrize(("slots", "overlap", "outputs"), [(2, 0, 40), (2, 0.8, 24), (3, 0.25, 45), (5, 0.5, 50)])
+def test_neighbours_share_as_many_rows_as_asked_and_others_none(slots, overlap, outputs, latents):
+    generator = overlap_generator(slots, overlap)
+    assert (generator.outputs, generator.overlap) == (outputs, overlap)
+    z = latents[:, : 3 * slots]
+    acts = np.stack([np.abs(generator.jacobian(z)[:, :, block]).max((0, 2)) > 0 for block in generator.blocks])
+    assert_array_equal(acts.sum(1), [20] * slots)
+    shared = acts.astype(int) @ acts.T
+    ring = [(i, (i + 1) % slots) for i in range(slots if slots > 2 else 1)]
+    for i, j in np.argwhere(np.triu(np.ones((slots, slots)), 1)):
+        assert shared[i, j] == (20 * overlap if (i, j) in ring or (j, i) in ring else 0)
+
+
+@pytest.mark.parametrize("combine", ["sum", "sum_then_elementwise"])
+def test_derivatives_and_the_torch_function_are_those_of_the_map(combine, latents):
+    torch = pytest.importorskip("torch")
+    from congruence.mechanism.losses import decoder_jacobian
+
+    generator = overlap_generator(3, 0.3, combine=combine, seed=4)
+    z = latents[:, :9]
+    decode, points = generator.decoder(), torch.from_numpy(z)
+    assert_allclose(decode(points), generator(z), atol=1e-12)
+    assert_allclose(decoder_jacobian(decode, points), generator.jacobian(z), atol=1e-12)
+
+
+def test_sums_are_additive_and_bent_sums_are_not(latents):
+    z = 3 * latents[:, :6]
+    alone = [np.where(np.arange(6) // 3 == k, z, 0.0) for k in (0, 1)]
+
+    def gap(combine):
+        generator = overlap_generator(2, 0.5, combine=combine)
+        return np.abs(generator(z) - generator(alone[0]) - generator(alone[1])).max()
+
+    assert gap("sum") < 1e-12
+    assert gap("sum_then_elementwise") > 0.1
+
+
+def test_slots_share_one_network_or_have_their_own_and_the_map_is_injective_near_points(latents):
+    for shared_net in (True, False):
+        generator = overlap_generator(3, 0.5, shared_net=shared_net)
+        assert np.array_equal(generator.first[0], generator.first[1]) is shared_net
+        assert (np.linalg.matrix_rank(generator.jacobian(latents[:, :9])) == 9).all()
+    assert_allclose(np.linalg.norm(generator.second, axis=1), 1)
+    again, other = (overlap_generator(3, 0.5, seed=seed).second for seed in (0, 1))
+    assert_array_equal(generator.second, again)
+    assert not np.array_equal(again, other)
+
+
+def test_the_fewer_degrees_of_freedom_the_more_latents_depend():
+    off = ~np.eye(6, dtype=bool)
+    found = [dependent_covariance(6, degrees) for degrees in (6, 60, np.inf)]
+    sizes = [np.abs(one[off]).mean() for one in found]
+    assert sizes[0] > 2 * sizes[1] > 0 == sizes[2]
+    for one in found:
+        assert_allclose(np.diag(one), 1)
+        assert np.linalg.eigvalsh(one).min() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: overlap_generator(1), "slots must be at least 2, not 1"),
+        (lambda: overlap_generator(2, 1.0), "overlap must be at least 0 and below 1, not 1.0"),
+        (lambda: overlap_generator(3, 0.6), "at most 0.5 with more than two slots, not 0.6"),
+        (lambda: overlap_generator(2, -0.1), "overlap must be at least 0"),
+        (lambda: overlap_generator(2, combine="max"), "combine must be one of sum, sum_then_elementwise, not 'max'"),
+        (lambda: overlap_generator(2, 0.9, width=4, slot_dim=3), "write 4 rows, fewer than their 6 latents"),
+        (lambda: dependent_covariance(6, 5), "degrees must be at least the 6 latents, not 5"),
+    ],
+)
+def test_generators_that_cannot_be_are_refused(call, says):
+    with pytest.raises(InputError, match=says):
+        call()
