@@ -105,8 +105,8 @@ def in_bad_minima(grids: Sequence[Grid], every: Sequence[Grid]) -> Claim:
         f"{way}, selected runs that do not identify the slots sit in a minimum that is not the best.",
         True if short >= FEW and above >= MOST * short else None,
         f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of them a "
-        f"loss is known that is clearly lower, by {percent(CLEARLY)} or more: that of the true generator, or of another "
-        "training with the same data and λ. Of the others one cannot tell.",
+        f"loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another training "
+        "with the same data and λ. Of the others one cannot tell.",
     )
 
 

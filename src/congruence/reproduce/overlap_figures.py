@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from congruence.report.scales import plain_decades
 from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.words import number
 from congruence.reproduce.overlap_claims import bootstrap
@@ -77,7 +78,7 @@ def draw_losses(grids: Sequence[Grid]) -> Figure:
     """The loss of each restart over that of the true generator, against its SIS over that of the true latents."""
 
     def paint(figure: Any) -> None:
-        panels = figure.subplots(1, len(grids), sharey=True, squeeze=False)[0]
+        panels = figure.subplots(1, len(grids), sharex=True, sharey=True, squeeze=False)[0]
         for axes, grid in zip(panels, grids, strict=True):
             for j, strength in enumerate(grid.strengths):
                 colour, marker = MARKS[j % len(MARKS)]
@@ -87,10 +88,9 @@ def draw_losses(grids: Sequence[Grid]) -> Figure:
                 axes.plot(ratio, share, marker, color=colour, markersize=4, alpha=0.5, label=f"λ = {strength:g}")
             axes.axvline(1.0, color=INK, linewidth=1.2, dashes=(3, 1.6))
             axes.set(xlabel="loss over the truth's (log)", xscale="log")
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.xaxis.set_minor_formatter(lambda value, _: "")
             axes.set_title(_title(grid), loc="left")
             axes.grid(axis="y")
+        plain_decades(panels[0].xaxis, *panels[0].get_xlim())
         panels[0].set_ylabel("SIS over the truth's")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 
