@@ -7,11 +7,11 @@ from numpy.testing import assert_allclose
 from congruence.mechanism.overlap import dependent_covariance, overlap_generator
 from congruence.reproduce import mechanistic_overlap as method
 from congruence.reproduce.overlap_claims import (
-    because_of_bad_minima,
     bootstrap,
     claims_of_densities,
     falls_with_overlap,
     identified_when_disjoint,
+    in_bad_minima,
     only_disjoint_is_type_d,
     turning_helps,
 )
@@ -55,10 +55,16 @@ def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
     assert falls_with_overlap(grid([0.9, 0.5, 0.9])).holds is None
 
 
-def test_bad_minima_are_those_above_the_loss_of_the_truth():
-    assert because_of_bad_minima([grid([0.97, 0.5, 0.1], truth=0.1)]).holds is True  # 0.02 found, 0.001 possible
-    assert because_of_bad_minima([grid([0.97, 0.5, 0.1], truth=10.0)]).holds is False
-    assert because_of_bad_minima([grid([0.97, 0.95, 0.96])]).holds is None  # nothing is bad
+def test_bad_minima_are_those_above_a_loss_that_is_known_and_others_say_nothing():
+    bad = [0.97, 0.5, 0.1]
+    for one, every, holds in (
+        (grid(bad, truth=0.1), [], True),  # 0.02 was found, and the truth has 0.001
+        (grid(bad, truth=10.0), [], None),
+        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.001)], True),  # another training found 0.011
+        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.0095)], None),  # hardly lower
+        (grid([0.97, 0.95, 0.96]), [], None),  # nothing is bad
+    ):
+        assert in_bad_minima([one], [one, *every]).holds is holds
 
 
 def test_only_disjoint_rows_are_type_d_and_turns_are_judged_over_all_restarts():
