@@ -149,16 +149,12 @@ def test_it_is_no_worse_than_scikit_learn_and_picard(mixtures):
         assert ours <= theirs * 1.001
 
 
-def test_wide_float32_rows_separate_where_scikit_learn_returns_a_random_rotation(mixtures):
-    """Nor does it separate them in its default 200 iterations: Amari 0.12, and 0.30 with whiten_solver="eigh"."""
+def test_wide_float32_rows_separate(mixtures):
+    """Where scikit-learn often returns a random rotation: benchmarks/ica.py counts how often."""
     x, mixing = mixtures.mixed(mixtures.sources(20_000, 256))
-    x = x.astype(np.float32)
-    ours = ICA(starts=1, random_state=0).fit(x)
+    ours = ICA(starts=1, random_state=0).fit(x.astype(np.float32))
     assert ours.converged_
     assert mixtures.amari(ours.components_ @ mixing) < 0.01
-    with pytest.warns(ConvergenceWarning):
-        theirs = FastICA(whiten="unit-variance", random_state=0, max_iter=100).fit(x)
-    assert mixtures.amari(theirs.components_ @ mixing) > 0.1
 
 
 def test_rows_that_are_no_mixture_converge_where_fastica_reaches_its_cap(mixtures):
