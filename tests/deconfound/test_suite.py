@@ -280,6 +280,9 @@ def test_the_embedding_to_go_on_with(wells):
         ({"rounds": 0}, "rounds must be a whole number of at least 1, not 0"),
         ({"jobs": 1.5}, "jobs must be a whole number of at least 1, not 1.5"),
         ({"concentration": [2]}, "concentration takes shares between 0 and 1"),
+        ({"concentration": 25}, "concentration takes shares between 0 and 1 such as 0.25, not 25"),
+        ({"conditions": 3}, "conditions must be some of base, .*, not 3"),
+        ({"targets": []}, "targets must name at least one perturbation; there are MTOR, PLK1"),
         ({"guides": ["a"]}, r"guides must have one label for each of 600 rows, but has shape \(1,\)"),
     ],
 )
