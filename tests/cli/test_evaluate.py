@@ -257,7 +257,7 @@ def test_components_of_codes_are_evaluated_beside_the_codes(evaluate, rng):
 def test_components_that_did_not_settle_are_noted(evaluate, rng):
     np.save("noise.npy", rng.normal(size=(200, 2)))
     quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "0", "--no-structural"]
-    code, out, err = evaluate("noise.npy", "factors.csv", "--ica", *quick, "--json", "r.json")
+    code, _, err = evaluate("noise.npy", "factors.csv", "--ica", *quick, "--json", "r.json")
     assert code == 0
     note = "noise + ICA, whitened: components did not settle, so their axes may be arbitrary."
     assert note in read_json()["notes"]
