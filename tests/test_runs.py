@@ -56,9 +56,11 @@ def test_the_environment_names_versions_and_no_host(run):
 def test_the_same_config_goes_on_and_another_is_refused(run):
     run.log(step=1)
     assert start_run(run.folder, CONFIG).metrics() == [{"step": 1}]
-    with pytest.raises(InputError, match=r"holds a run with another config \(see leak\); give another folder"):
+    with pytest.raises(
+        InputError, match=r"another config \(see leak, 0.3 there and 0.4 asked for\); give another folder"
+    ):
         start_run(run.folder, CONFIG | {"leak": 0.4})
-    with pytest.raises(InputError, match=r"\(see more\)"):
+    with pytest.raises(InputError, match=r"\(see more, null there and 1 asked for\)"):
         start_run(run.folder, CONFIG | {"more": 1})
 
 

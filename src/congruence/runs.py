@@ -138,8 +138,8 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
     if (folder / CONFIG).exists():
         found = open_run(folder)
         if found.config != wished:
-            different = sorted(k for k in {*wished, *found.config} if wished.get(k) != found.config.get(k))
-            raise InputError(f"{folder} holds a run with another config (see {different[0]}); give another folder")
+            where = _difference(found.config, wished)
+            raise InputError(f"{folder} holds a run with another config (see {where}); give another folder")
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -151,6 +151,15 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
     write_text(folder / ENVIRONMENT, json_text(describe_environment()))
     write_text(folder / CONFIG, json_text({"kind": KIND, "version": VERSION, "config": wished}))  # last: now it is one
     return Run(folder, wished)
+
+
+def _difference(found: Mapping[str, Any], wished: Mapping[str, Any]) -> str:
+    """The first setting in which two configs differ, in words."""
+    name = min(key for key in {*found, *wished} if found.get(key) != wished.get(key))
+    old, new = found.get(name), wished.get(name)
+    if isinstance(old, dict) and isinstance(new, dict):
+        return f"{name}: {_difference(old, new)}"
+    return f"{name}, {json.dumps(old)} there and {json.dumps(new)} asked for"
 
 
 def open_run(folder: str | Path) -> Run:

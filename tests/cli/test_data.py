@@ -83,6 +83,9 @@ def test_images_and_factors_are_written_for_other_programs(folder, capsys):
         (("make", "rooms", "--out", "x.zip"), "--out x.zip: images are written as .npz"),
         (("make", "rooms", "--out", "x.npz", "--factors", "x.npz"), "--factors x.npz would overwrite --out"),
         (("make", "rooms", "--n", "0", "--out", "x.npz"), "n must be a number of images, 1 or more, not 0"),
+        (("make", "rooms", "--seed", "-1", "--out", "x.npz"), "seed must be a whole number, 0 or above"),
+        (("show", "rooms", "--seed", "-1", "--out", "x.png"), "seed must be a whole number, 0 or above"),
+        (("make", "sprites", "--continuous", "--n", "3", "--seed", "-1", "--out", "x.npz"), "below 2**63, not -1"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(arguments, message, folder, capsys):

@@ -100,6 +100,32 @@ def test_columns_that_are_labels_are_no_features(deconfound):
     assert read_json()["d"] == 5
 
 
+def test_labels_and_odd_columns_among_the_features_do_not_go_unseen(deconfound):
+    table = pq.read_table("wells.parquet")
+    aside = ["--metadata", "guide,is_control"]
+    assert deconfound("wells.parquet", *GENES, *QUICK, *aside, "--json", "r.json", "-q")[0] == 0
+    said = (
+        "Taken for part of the embedding, beside 5 columns emb_0, emb_1, ...: dose, well; if that is wrong, name them"
+    )
+    assert any(said in note for note in read_json()["notes"])
+    marks = np.asarray(table["is_control"]).astype(int)
+    pq.write_table(table.append_column("mark", pa.array(marks)), "marked.parquet")
+    code, _, err = deconfound("marked.parquet", *GENES, *QUICK, *aside)
+    assert code == 2
+    assert "column 'mark' is taken for part of the embedding, but has one value in all controls" in err
+
+
+def test_controls_may_be_a_number_however_it_is_written(deconfound):
+    table = pq.read_table("wells.parquet")
+    dose = np.where(np.asarray(table["is_control"]), 0.0, 0.5)
+    pq.write_table(table.drop_columns("dose").append_column("dose", pa.array(dose)), "doses.parquet")
+    options = [*QUICK, "--features", "emb_*", "--json", "r.json", "-q"]
+    for written in ("0", "0.0", "0.00"):
+        code, _, err = deconfound("doses.parquet", "--control", f"dose={written}", *options)
+        assert code == 0, err
+        assert read_json()["controls"] == int((dose == 0).sum())
+
+
 def test_without_by_all_that_is_no_control_is_one_target(deconfound):
     code, out, _ = deconfound(
         "wells.parquet", "--control", "is_control=true", *QUICK, "--features", "emb_*", "--json", "r.json"

@@ -252,3 +252,14 @@ def test_components_of_codes_are_evaluated_beside_the_codes(evaluate, rng):
     code, _, err = evaluate("turned.npy", "f.csv", "--ica", "--discrete-codes", *quick)
     assert code == 2
     assert "--ica takes codes that are numbers, but those of turned are classes" in err
+
+
+def test_components_that_did_not_settle_are_noted(evaluate, rng):
+    np.save("noise.npy", rng.normal(size=(200, 2)))
+    quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "0", "--no-structural"]
+    code, _, err = evaluate("noise.npy", "factors.csv", "--ica", *quick, "--json", "r.json")
+    assert code == 0
+    note = "noise + ICA, whitened: components did not settle, so their axes may be arbitrary."
+    assert note in read_json()["notes"]
+    code, _, err = evaluate("noise.npy", "factors.csv", "--ica", *quick, "--seed", "-1")
+    assert (code, "seed must be at least 0 and below 2**32, not -1" in err) == (2, True)

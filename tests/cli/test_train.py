@@ -118,10 +118,10 @@ def test_a_folder_of_another_training_is_refused(call):
     assert call("train", "ae", *SMALL)[0] == 0
     code, _, err = call("train", "ae", *SMALL, "--weight-decay", "0.5")
     assert code == 2
-    assert "runs/ae-0 holds a run with another config (see training); give another folder" in err
+    assert "holds a run with another config (see training: weight_decay, 0.001 there and 0.5 asked for); give" in err
     code, _, err = call("train", "ae", *SMALL, "--latents", "4")
     assert code == 2
-    assert "another config (see model)" in err
+    assert "another config (see model: latents, 10 there and 4 asked for)" in err
     code, out, _ = call("train", "ae", *SMALL)
     assert code == 0
     assert "done" in out
@@ -198,3 +198,16 @@ def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
     assert (code, "latents.parquet; the training may not be over" in err) == (2, True)
     code, _, err = call("evaluate", "runs")
     assert (code, "runs holds no config.json, so it is no run folder" in err) == (2, True)
+
+
+def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_path, monkeypatch):
+    assert call("train", "ae", *SMALL)[0] == 0
+    monkeypatch.setattr("congruence.evaluate.suite.evaluate_codes", lambda *a, **k: pytest.fail("it was measured"))
+    weights, config = tmp_path / "runs/ae-0/weights.safetensors", tmp_path / "runs/ae-0/config.json"
+    weights.write_bytes(weights.read_bytes()[:500])
+    code, _, err = call("evaluate", "runs/ae-0", "--report", "r.html")
+    assert (code, "cannot read arrays from runs/ae-0/weights.safetensors" in err) == (2, True)
+    for data, words in (("3", "has no factors"), ('{"factors": [3]}', "factors must be a list of names, not [3]")):
+        config.write_text(f'{{"kind": "congruence run", "version": 1, "config": {{"data": {data}}}}}')
+        code, _, err = call("evaluate", "runs/ae-0")
+        assert (code, words in err) == (2, True)

@@ -219,6 +219,14 @@ def test_targets_that_cannot_be_judged_are_named_with_the_reason(wells):
     assert [one.name for one in outcome.targets] == ["MTOR", "PLK1"]
 
 
+def test_positives_without_controls_beside_them_are_told(wells):
+    gene = np.where((wells.plate == "p3") & (wells.gene == "none"), "MTOR", wells.gene)
+    found = deconfound(wells.x, gene, wells.plate, control="none", conditions="whitened", **QUICK)
+    (said,) = [note for note in found.notes if "have no controls" in note and note.startswith("MTOR")]
+    assert "MTOR: 1 of 10 batches with positives have no controls (p3), so its AUROC compares batches there" in said
+    assert not any("have no controls" in note for note in run(wells, conditions="whitened").notes)
+
+
 def test_an_experiment_without_held_out_positives_is_not_judged(wells):
     gene = wells.gene.astype(object)
     two = np.isin(wells.plate, ["p0", "p1"])
@@ -280,6 +288,9 @@ def test_the_embedding_to_go_on_with(wells):
         ({"rounds": 0}, "rounds must be a whole number of at least 1, not 0"),
         ({"jobs": 1.5}, "jobs must be a whole number of at least 1, not 1.5"),
         ({"concentration": [2]}, "concentration takes shares between 0 and 1"),
+        ({"concentration": 25}, "concentration takes shares between 0 and 1 such as 0.25, not 25"),
+        ({"conditions": 3}, "conditions must be some of base, .*, not 3"),
+        ({"targets": []}, "targets must name at least one perturbation; there are MTOR, PLK1"),
         ({"guides": ["a"]}, r"guides must have one label for each of 600 rows, but has shape \(1,\)"),
     ],
 )

@@ -265,6 +265,8 @@ def test_a_loss_that_is_not_finite_gives_back_the_last_good_model(kind, rng, tmp
         ({}, "one of epochs and steps must be given, not None and None"),
         ({"epochs": 1, "steps": 1}, "one of epochs and steps must be given, not 1 and 1"),
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"steps": 2.5}, "steps must be a whole number, not 2.5"),
+        ({"steps": 1, "seed": -1}, "seed must be a whole number, 0 or above and below 2.*, not -1"),
         ({"steps": 1, "patience": 0}, "patience must be at least 1, not 0"),
         ({"steps": 1, "optimiser": "lion"}, "optimiser must be one of adam, adamw, sgd, not 'lion'"),
         ({"steps": 1, "learning_rate": float("nan")}, "learning_rate must be above 0, not nan"),

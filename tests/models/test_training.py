@@ -113,6 +113,33 @@ def test_what_was_stopped_is_taken_up(images, tmp_path):
     assert numbers(whole) == numbers(cut)
 
 
+def test_a_training_that_died_before_its_first_checkpoint_is_logged_once(images, tmp_path):
+    def die(moment):
+        if moment.step == 3:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        train(small(), images, **SHORT, out=tmp_path / "run", progress=die)
+    assert [line["step"] for line in open_run(tmp_path / "run").metrics()] == [1]
+    run = train(small(), images, **SHORT, out=tmp_path / "run")
+    assert [line["step"] for line in run.metrics()] == [1, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "message"),
+    [
+        (torch.linspace(0, 255, 256).expand(3, 1, 16, 256)[..., ::16], "go from 0 to 1, but 0 to 240 came; divide"),
+        (torch.full((3, 1, 16, 16), -0.1), "go from 0 to 1, but -0.1 to -0.1 came"),
+        (torch.full((3, 1, 16, 16), float("nan")), "some pixels are NaN or infinite"),
+        (torch.zeros(0, 1, 16, 16), "data has no images to train on"),
+    ],
+)
+def test_pixels_that_are_none_are_refused_before_anything_is_written(pixels, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        train(small(), pixels, **SHORT, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):
     how = {"steps": 30, "batch": 16, "device": "cpu", "seed": 2}
     settings = Training(

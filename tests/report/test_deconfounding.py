@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,3 +79,11 @@ def test_the_same_outcome_makes_the_same_page_without_what_was_not_asked_for(mak
     assert page == render_deconfounding(result)
     assert "Which features carry biology" not in page
     assert '<h2 id="notes">' not in page
+
+
+def test_base_alone_is_named_once_and_features_without_a_level_of_chance_are_drawn(make_deconfounding):
+    alone = make_deconfounding(gains={})
+    assert "Mean AUROC of 2 targets: base 0.690." in further_sentences(alone)[0]
+    assert further_sentences(alone)[0].count("base") == 1
+    lost = {name: replace(one, noise=np.full(2, np.nan)) for name, one in make_deconfounding().carriers.items()}
+    assert "Biological against technical" in render_deconfounding(make_deconfounding(carriers=lost))

@@ -17,11 +17,14 @@ from congruence.cli.screen_evaluation import show_evaluation, show_metrics
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
+    from congruence.arrays import Array
     from congruence.cli.evaluated_rows import Given
     from congruence.evaluate.evaluation import Evaluation
     from congruence.models.pictures import Pictures
     from congruence.resolve.latents import LatentComponents
     from congruence.runs import Run
+
+    LookedAt = tuple[Any, Array, Array]  # a model, images and codes
 
 METRICS = "infomec,mig,modularity,mcc,regression"
 
@@ -148,6 +151,7 @@ def evaluate(
     run = open_run(codes) if codes.is_dir() and codes.suffix != ".zarr" else None
     texts = {"report": report, "json": json, "csv": csv}
     given.check_outputs(texts, [codes, *([] if factors_file is None else [factors_file])])
+    looked_at = _model_of(run) if run is not None and report is not None else None  # what is damaged ends it here
     wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
         if run is None:
@@ -167,11 +171,12 @@ def evaluate(
         ]
         result = replace(results[1], beside=(results[0], *results[2:])) if ica else results[0]
     settings = {**result.settings, "command": shlex.join(["congruence", *sys.argv[1:]])}
-    result = replace(result, notes=(*rows.notes, *result.notes), settings=settings)
+    unsettled = [note for each in turned for note in each.rows.notes]
+    result = replace(result, notes=(*rows.notes, *unsettled, *result.notes), settings=settings)
     for text in warned:
         if text not in result.notes:
             say(f"note: {text}")
-    _write(result, texts, run, turned[0].components if ica else None)
+    _write(result, texts, looked_at, turned[0].components if ica else None)
     if not quiet:
         show_evaluation(result, stderr=str(json) == "-")
 
@@ -209,26 +214,37 @@ def _kinds_of_run(run: Run, wished: str | dict[str, str], rows: Given) -> str | 
     return kinds | (wished if isinstance(wished, dict) else {})
 
 
-def _pictures(run: Run | None, components: LatentComponents | None = None) -> Pictures | None:
-    """What the model of a run makes of the images that it has kept; with components, what each of these changes."""
-    images = None if run is None else run.examples()
-    if run is None or images is None:
+def _model_of(run: Run) -> LookedAt | None:
+    """The model of a run, the images that it has kept and its codes; None where it has kept no images."""
+    images = run.examples()
+    if images is None:
         return None
     from congruence.arrays import to_numpy
-    from congruence.models.pictures import look
     from congruence.models.stored import load_model
 
-    return look(load_model(run), images, to_numpy(run.latents().values), components=components)
+    return load_model(run), images, to_numpy(run.latents().values)
+
+
+def _pictures(looked_at: LookedAt | None, components: LatentComponents | None = None) -> Pictures | None:
+    """What the model of a run makes of the images that it has kept; with components, what each of these changes."""
+    if looked_at is None:
+        return None
+    from congruence.models.pictures import look
+
+    return look(*looked_at, components=components)
 
 
 def _write(
-    result: Evaluation, outputs: dict[str, Path | None], run: Run | None, components: LatentComponents | None
+    result: Evaluation,
+    outputs: dict[str, Path | None],
+    looked_at: LookedAt | None,
+    components: LatentComponents | None,
 ) -> None:
     from congruence.report import render_evaluation, rows_to_csv
 
     render_as: dict[str, Any] = {
         "report": lambda r: render_evaluation(
-            r, _pictures(run, components), None if components is None else _pictures(run)
+            r, _pictures(looked_at, components), None if components is None else _pictures(looked_at)
         ),
         "json": lambda r: r.to_json(),
         "csv": lambda r: rows_to_csv(r.table()),

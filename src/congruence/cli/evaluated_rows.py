@@ -61,9 +61,12 @@ def read_run(run: Run, factors: Path | None, columns: str | None, *, wishes: Map
     for name, value in wishes.items():
         if value is not None:
             raise InputError(f"--{name} means nothing for a run folder such as {run.folder}")
-    known = run.config.get("data", {}).get("factors")
+    about = run.config.get("data")
+    known = about.get("factors") if isinstance(about, dict) else None
     if not known:
         raise InputError(f"the data that {run.folder} was trained on has no factors, so nothing can be evaluated")
+    if not (isinstance(known, list) and all(isinstance(one, str) for one in known)):
+        raise InputError(f"the config of {run.folder} is damaged: factors must be a list of names, not {known!r}")
     latents = run.folder / LATENTS
     if not latents.exists():
         raise InputError(f"there is no {latents}; the training may not be over")
@@ -167,5 +170,7 @@ def unmixed(rows: Given, *, discrete_codes: bool, seed: int) -> list[Unmixed]:
         one = latent_components(rows.codes, way=way, seed=seed)
         called = tuple(f"component{j}" for j in range(one.k))
         name = rows.name + NAMES[way]
-        found.append(Unmixed(replace(rows, name=name, codes=one.transform(rows.codes), code_names=called), one))
+        notes = () if one.converged else (f"{name}: components did not settle, so their axes may be arbitrary.",)
+        turned = replace(rows, name=name, codes=one.transform(rows.codes), code_names=called, notes=notes)
+        found.append(Unmixed(turned, one))
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from congruence.cli import options as given
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from congruence.arrays import Array
     from congruence.tables import Table
 
+FEWEST = 10  # controls, and other rows, from which on a column that tells them apart is no chance
+DIGITS = "0123456789"
 CONTROL, PERTURBED = "control", "perturbed"  # what rows are called where no column names them
 
 
@@ -52,7 +55,9 @@ def read_screened(
     table = _read(paths, {option: name for option, name in named.items() if name is not None}, wishes)
     found = {option: _column(table, name, option) for option, name in named.items() if name is not None}
     is_control = _is_control(found, column, value, positive)
-    return _kept(table, found, is_control, value if by is None or column == by else None, drop_missing)
+    notes = () if wishes.get("features") is not None else _doubtful(table, is_control)
+    rows = _kept(table, found, is_control, value if by is None or column == by else None, drop_missing)
+    return replace(rows, notes=(*notes, *rows.notes))
 
 
 def _control(control: str | None, by: str | None, positive: list[str]) -> tuple[str | None, str]:
@@ -127,7 +132,7 @@ def _is_control(found: Mapping[str, Array], column: str | None, value: str, posi
     import numpy as np
 
     from congruence.arrays import listing
-    from congruence.tables.labels import missing_labels
+    from congruence.tables.labels import missing_labels, same_label
 
     if column is None:
         labels = _text(found["--by"])
@@ -137,14 +142,52 @@ def _is_control(found: Mapping[str, Array], column: str | None, value: str, posi
         return np.asarray(~np.isin(labels, positive) & ~missing_labels(found["--by"]))
     marks = found["--control"]
     labels = _text(marks)
-    plain = np.char.lower(labels) if marks.dtype.kind == "b" else labels
-    is_control = np.asarray(plain == (value.lower() if marks.dtype.kind == "b" else value))
+    is_control = np.char.lower(labels) == value.lower() if marks.dtype.kind == "b" else same_label(marks, value)
     if not is_control.any():
         there = listing(np.unique(labels[~missing_labels(marks)]), 8)
         raise InputError(f"no row has {column} = {value} (--control), so there are no controls; it has {there}")
     if is_control.all():
         raise InputError(f"all rows have {column} = {value} (--control), so there is nothing to tell from them")
     return is_control
+
+
+def _doubtful(table: Table, is_control: Array) -> tuple[str, ...]:
+    """Refuse a label that was taken for part of the embedding; note columns that are called unlike all others."""
+    from congruence.arrays import listing
+
+    for name in _telling(table, is_control):
+        raise InputError(
+            f"column {name!r} is taken for part of the embedding, but has one value in all controls and others in all "
+            "other rows, so it says which rows are controls; name it with --metadata, or choose with --features"
+        )
+    names = table.features or ()
+    stems = Counter(name.rstrip(DIGITS) for name in names if _is_counted(name))
+    stem, many = stems.most_common(1)[0] if stems else ("", 0)
+    odd = [name for name in names if not (_is_counted(name) and name.rstrip(DIGITS) == stem)]
+    if not odd or 2 * many < len(names):  # features that all have names of their own are as they should be
+        return ()
+    return (
+        f"Taken for part of the embedding, beside {many} columns {stem}0, {stem}1, ...: {listing(odd, 8)}; if that is "
+        "wrong, name them with --metadata, or choose with --features.",
+    )
+
+
+def _telling(table: Table, is_control: Array) -> list[str]:
+    """Columns that hold one value in all controls, and never elsewhere; of few rows, chance might do that."""
+    import numpy as np
+
+    from congruence.arrays import to_numpy
+
+    controls, others = np.flatnonzero(is_control), np.flatnonzero(~is_control)
+    if table.features is None or min(len(controls), len(others)) < FEWEST:
+        return []
+    x = to_numpy(table.values)
+    same = np.flatnonzero((x[controls[:FEWEST]] == x[controls[0]]).all(0))  # few; all rows are looked at for these
+    return [
+        table.features[j]
+        for j in same
+        if (x[controls, j] == x[controls[0], j]).all() and (x[others, j] != x[controls[0], j]).all()
+    ]
 
 
 def _kept(

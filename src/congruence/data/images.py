@@ -83,6 +83,7 @@ class FactorImages:
 
 def draw_rows(total: int, n: int | None, seed: int, name: str = "the data set") -> Array:
     """Row numbers of n of `total` images, drawn without replacement; all of them in their own order without n."""
+    check_seed(seed)
     if n is None:
         return np.arange(total)
     check_count(n)
@@ -95,6 +96,12 @@ def check_count(n: int) -> None:
     """Refuse a number of images that is none."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise InputError(f"n must be a number of images, 1 or more, not {n!r}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that numpy and torch do not both take."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number, 0 or above and below 2**63, not {seed!r}")
 
 
 def import_torch(what: str) -> Any:

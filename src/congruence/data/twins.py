@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.data.grids import Grid
-from congruence.data.images import FactorImages, check_count, draw_rows, drawing_device
+from congruence.data.images import FactorImages, check_count, check_seed, draw_rows, drawing_device
 from congruence.errors import InputError
 
 
@@ -49,6 +49,7 @@ class Twin:
     def draw_values(self, n: int, seed: int) -> Float:
         """Draw factors uniformly from their ranges, shape (n, k)."""
         check_count(n)
+        check_seed(seed)
         rng = np.random.default_rng(seed)
         shares = rng.random((n, len(self.ranges)))
         for j, (kind, size, (low, high)) in enumerate(self._factors):

@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.data.image_set import ImageSet, OpenedImages
-from congruence.data.images import check_count
+from congruence.data.images import check_count, check_seed
 from congruence.data.registry import TWINS, find_image_set
 from congruence.data.twins import Twin, is_circular
 from congruence.errors import InputError
@@ -42,6 +42,7 @@ def vary_factors(
     """
     for given in (columns, rows):
         check_count(given)
+    check_seed(seed)
     chosen, rng = find_image_set(name), np.random.default_rng(seed)
     if not continuous:
         return _vary_levels(chosen, chosen.opened(), columns, rows, rng)

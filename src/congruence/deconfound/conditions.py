@@ -9,7 +9,7 @@ are neither trained on nor judged by, and half of the controls of each batch are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -221,6 +221,8 @@ def condition_named(name: str, components: int | float | str | None, seed: int, 
 
 def check_conditions(names: Any) -> tuple[str, ...]:
     """The conditions that are wanted, base first; refuse what is not known or not installed, before any work."""
+    if not isinstance(names, Iterable):
+        raise InputError(f"conditions must be some of {', '.join(NAMES)}, not {names!r}")
     wanted = tuple(dict.fromkeys(("base", *([names] if isinstance(names, str) else names))))
     unknown = [name for name in wanted if name not in NAMES]
     if unknown:

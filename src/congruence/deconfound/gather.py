@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Array, Float, listing
 from congruence.deconfound.classify import PAPER
 from congruence.deconfound.folds import Plan, scored_rows
 from congruence.deconfound.judge import Variant
@@ -97,6 +97,12 @@ def notes_on(
         more = f" and {len(lacking) - 8} more targets" if len(lacking) > 8 else ""
         notes.append(f"Batches without positives are trained on, but kept out of scoring: {few}{more}.")
     for one in targets:
+        bare = _without_controls(screen, one.name)
+        if len(bare):
+            notes.append(
+                f"{one.name}: {len(bare)} of {one.batches} batches with positives have no controls ({listing(bare)}), "
+                "so its AUROC compares batches there; AUROC within batches does not."
+            )
         missing = sorted({reason for reason in one.reasons if reason})
         if missing:
             many = len(one.reasons) - one.judged
@@ -116,3 +122,10 @@ def notes_on(
         for text in dict.fromkeys(line for lines in said for line in lines.split("\n") if line):
             notes.append(f"{variant.name}: {text}")
     return tuple(dict.fromkeys(notes))
+
+
+def _without_controls(screen: Screen, target: str) -> Array:
+    """The names of batches that have positives of a target, but no controls to judge them by."""
+    positive = screen.treated & (screen.perturbation.astype(str) == target)
+    bare: Array = screen.batches[np.setdiff1d(screen.batch[positive], screen.batch[screen.control])]
+    return bare

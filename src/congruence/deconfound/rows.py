@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, as_matrix, listing, to_numpy
 from congruence.errors import InputError
-from congruence.tables.labels import as_labels, missing_labels
+from congruence.tables.labels import as_labels, missing_labels, same_label
 
 FEWEST = 5  # rows of a perturbation, below which it is not taken for a target unless it is asked for
 
@@ -74,7 +74,7 @@ def screen_of(
             f"batch has one value ({batches[0]}), so no batch can be held out, and nothing can be said of batches "
             "that were never seen; give rows of at least two"
         )
-    is_control = done.astype(str) == str(control)
+    is_control = same_label(to_numpy(perturbation), str(control))
     if not is_control.any():
         raise InputError(
             f"no row of perturbation is {control!r}, so there are no controls; it has {listing(np.unique(done), 8)}"
@@ -110,6 +110,8 @@ def experiments_of(screen: Screen, targets: Any) -> tuple[list[Experiment], dict
         wanted = list(found)
     else:
         wanted = list(dict.fromkeys(map(str, [targets] if isinstance(targets, str) else targets)))
+        if not wanted:
+            raise InputError(f"targets must name at least one perturbation; there are {listing(list(found), 8)}")
         unknown = [name for name in wanted if name not in found]
         if unknown:
             raise InputError(
@@ -121,7 +123,8 @@ def experiments_of(screen: Screen, targets: Any) -> tuple[list[Experiment], dict
         positive = place.reshape(-1) == number[name]
         where = np.unique(screen.batch[positive])
         if len(where) < 2:
-            reasons[name] = f"all its {found[name]} rows are on one batch ({screen.batches[where[0]]})"
+            rows = "its only row is" if found[name] == 1 else f"all its {found[name]} rows are"
+            reasons[name] = f"{rows} on one batch ({screen.batches[where[0]]})"
         elif targets is None and found[name] < FEWEST:
             reasons[name] = f"it has {found[name]} rows, fewer than {FEWEST}"
         else:

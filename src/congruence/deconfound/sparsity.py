@@ -74,7 +74,7 @@ def concentrations(
 
 def check_shares(shares: Any) -> tuple[float, ...]:
     """Refuse shares of features that are none."""
-    given = tuple(float(share) for share in shares)
+    given = tuple(float(share) for share in np.atleast_1d(shares))
     for share in given:
         if not 0 < share < 1:
             raise InputError(f"concentration takes shares between 0 and 1 such as 0.25, not {share:g}")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from congruence.data.images import check_seed
 from congruence.errors import InputError
 from congruence.models.devices import GENERATORS
 from congruence.models.nets import in_full, make_nets
@@ -50,6 +51,9 @@ class AutoEncoder(nn.Module):  # type: ignore[misc]
         super().__init__()
         if latents < 1:
             raise InputError(f"latents must be at least 1, not {latents}")
+        if latents % 1:
+            raise InputError(f"latents must be a whole number, not {latents}")
+        check_seed(seed)
         self.latents, self.net, self.shape, self.seed = int(latents), net, tuple(int(s) for s in shape), int(seed)
         with GENERATORS, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)

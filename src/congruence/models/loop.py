@@ -128,6 +128,8 @@ class _Loop:
         found = read_checkpoint(self.run, self.about) if self.run is not None else None
         if found is None:
             self.good = self._capture()
+            if self.run is not None and self.run.metrics():  # of a training that was killed before its first checkpoint
+                self.run.rewind("step", self.step)
             return
         self.good = found
         self._go_back()

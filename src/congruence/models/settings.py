@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from congruence.data.images import check_seed
 from congruence.errors import InputError
 
 OPTIMISERS = ("adam", "adamw", "sgd")
@@ -44,6 +45,9 @@ class Training:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")
+            if value is not None and value % 1:
+                raise InputError(f"{name} must be a whole number, not {value}")
+        check_seed(self.seed)
         for name, known in (("optimiser", OPTIMISERS), ("precision", PRECISIONS), ("engine", ENGINES)):
             if getattr(self, name) not in known:
                 raise InputError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")

@@ -22,6 +22,7 @@ from congruence.models.stored import put_weights
 from congruence.runs import CHECKPOINT, Run, start_run
 
 EXAMPLES = 8  # images kept in the run folder, to look at
+CHECKED = 10_000  # images whose pixels are looked at at a time
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
         images = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
         if not hasattr(images, "shape") or len(images.shape) != 4:
             raise InputError("data must be FactorImages, or images of shape (n, channels, height, width)")
+        _check_pixels(images)
         return images, {"name": "images", "n": len(images), "checksum": fingerprint([images])[0]}, {}
     about = {
         "name": data.name,
@@ -164,6 +166,26 @@ def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
         "checksum": fingerprint([data.images])[0],
     }
     return data.images, about, {name: data.factors[:, j] for j, name in enumerate(data.factor_names)}
+
+
+def _check_pixels(images: Any) -> None:
+    """Refuse images that are none: floats from 0 to 255, above all, have a cross-entropy that falls without end."""
+    import torch
+
+    if not len(images):
+        raise InputError("data has no images to train on")
+    for start in range(0, len(images), CHECKED):
+        part = torch.as_tensor(images[start : start + CHECKED])
+        if not part.is_floating_point():  # bytes cannot be wrong, and other whole numbers are the model's to refuse
+            return
+        if not torch.isfinite(part).all():
+            raise InputError("images must be finite, but some pixels are NaN or infinite")
+        low, high = float(part.min()), float(part.max())
+        if low < 0 or high > 1:
+            raise InputError(
+                f"images that are floats go from 0 to 1, but {low:g} to {high:g} came; divide them by their largest "
+                "value, or give uint8"
+            )
 
 
 def _settings(how: Training | None, device: str, wishes: Mapping[str, Any]) -> Training:

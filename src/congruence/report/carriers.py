@@ -29,7 +29,9 @@ def carriers_figure(result: Outcome, called: Callable[[str], str]) -> str:
     names = [name for name in PANELS if name in result.carriers][:MOST_PANELS]
     if not names:
         return ""
-    noise = float(np.nanmedian(result.carriers[names[0]].noise))
+    known = result.carriers[names[0]].noise
+    known = known[np.isfinite(known)]  # no target may have controls beside it
+    noise = float(np.median(known)) if len(known) else math.nan
     points = {name: _points(result, name) for name in names}
     top = max((float(y.max()) for _, y in points.values() if len(y)), default=1.0)
     right = max((float(x.max()) for x, _ in points.values() if len(x)), default=1.0)

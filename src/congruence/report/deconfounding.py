@@ -113,9 +113,8 @@ def further_sentences(result: Outcome) -> list[str]:
     told = []
     asked = asked_condition(result)
     targets = count(len(result.targets), "target")
-    told.append(
-        f"Mean AUROC of {targets}: base {_three(result.mean('base'))}, {called(asked)} {_three(result.mean(asked))}."
-    )
+    shown = ", ".join(f"{called(name)} {_three(result.mean(name))}" for name in dict.fromkeys(("base", asked)))
+    told.append(f"Mean AUROC of {targets}: {shown}.")
     if asked == "ica":
         for other, why in (("rotated", "so the axes matter"), ("whitened", "so it is more than whitening")):
             if other in result.conditions:

@@ -78,6 +78,8 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
     """
     if way not in WAYS:
         raise InputError(f"way must be one of {', '.join(WAYS)}, not {way!r}")
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed must be at least 0 and below 2**32, not {seed}")
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
     mean, sizes = z.mean(0), _sizes(z)
     if sizes[0] == 0:

@@ -49,6 +49,18 @@ def missing_labels(column: Any) -> npt.NDArray[np.bool_]:
     return np.array([item is None or item in ("", b"") or item != item for item in column.tolist()], dtype=bool)
 
 
+def same_label(column: Any, value: str) -> npt.NDArray[np.bool_]:
+    """Tell for each label whether it is `value`: the same text or, of a column of numbers, the same number; (n,)."""
+    column = np.asarray(column)
+    found = np.asarray(as_labels(column).astype(str) == value)
+    if column.dtype.kind not in "iuf" or found.any():
+        return found
+    try:
+        return np.asarray(column == float(value))
+    except ValueError:
+        return found
+
+
 def in_one_kind(columns: Sequence[Array]) -> list[Array]:
     """Return columns of labels that can be compared: all integers if they all are, else all text."""
     if len({column.dtype.kind for column in columns}) <= 1:
