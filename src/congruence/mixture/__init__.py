@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "GaussianMixture": "congruence.mixture.gmm",
+    "affine_distance": "congruence.mixture.affine",
+    "affine_distances": "congruence.mixture.affine",
+    "l2_distance": "congruence.mixture.distance",
 }
 
 __all__ = [
     "GaussianMixture",
+    "affine_distance",
+    "affine_distances",
+    "l2_distance",
 ]
 
 if TYPE_CHECKING:
+    from congruence.mixture.affine import affine_distance, affine_distances
+    from congruence.mixture.distance import l2_distance
     from congruence.mixture.gmm import GaussianMixture
 
 
