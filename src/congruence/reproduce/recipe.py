@@ -184,6 +184,13 @@ RECIPES = (
         source="Nelson et al. 2026, section 4.3, table 2 and appendix A.7.3",
         module="congruence.reproduce.disentanglement",
     ),
+    Recipe(
+        name="mixture-likelihood",
+        question="Is the truth the only model that a mixture seen through a ReLU layer can be?",
+        sentence="Exact likelihoods of 50 random ReLU mixtures, along and across parameters; two priors |x| joins.",
+        source="Kivva et al. 2022, section 4 (maximum likelihood), figure 1 and remark 3.12",
+        module="congruence.reproduce.mixture_likelihood",
+    ),
 )
 
 
