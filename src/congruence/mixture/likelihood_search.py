@@ -21,6 +21,7 @@ from congruence.mixture.likelihood import Parameters, ReluModel, Surface
 REACHED = 1e-6  # minima that differ by less are as low as each other: a million rows would hardly tell them apart
 ALIKE = 0.02  # standardised priors that differ by less, of the largest possible L2 distance, are the same
 STEPS = 500  # of L-BFGS from each start
+NARROW = 1e-5  # of the extent of the prior: the least standard deviation
 GONE = 1e-6  # a mixture weight of less is of a component that is not there
 ORDER = ("weights", "means", "scales", "slopes", "biases")
 
@@ -180,5 +181,7 @@ def _descend(surface: Surface, start: Float) -> Minimum:
 def _unpacked(flat: Any, units: int) -> Parameters:
     components = (len(flat) - 2 * units) // 3
     logits, means, scales = (flat[i * components : (i + 1) * components] for i in range(3))
-    values = (logits.softmax(-1), means, scales.clamp(-12, 12).exp(), flat[-2 * units : -units], flat[-units:])
+    widths = scales.clamp(-12, 12).exp()
+    widths = widths + NARROW * (widths.max() + means.max() - means.min())  # no component becomes a point
+    values = (logits.softmax(-1), means, widths, flat[-2 * units : -units], flat[-units:])
     return dict(zip(ORDER, values, strict=True))
