@@ -21,7 +21,7 @@ from congruence.maps.sums import sums_of
 from congruence.mixture.affine import AffineDistance, affine_distance
 from congruence.mixture.gmm import GaussianMixture
 
-MOST = 40  # components of a prior for which an affine map is looked for
+MOST = 16  # components of a prior for which an affine map is looked for
 FEWEST = 20  # rows of a half on which a canonical map is fitted
 
 
