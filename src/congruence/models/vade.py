@@ -70,4 +70,6 @@ def start_narrow(head: Any, sigma: Any) -> None:
     half = head.out_features // 2
     with torch.no_grad():
         head.weight[half:] = 0
-        head.bias[half:] = torch.log(torch.expm1(torch.as_tensor(sigma, dtype=head.bias.dtype)))
+        head.bias[half:] = torch.log(
+            torch.expm1(torch.as_tensor(sigma, dtype=head.bias.dtype, device=head.bias.device))
+        )
