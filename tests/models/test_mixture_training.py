@@ -60,22 +60,38 @@ def test_pretraining_brings_the_autoencoder_near_and_the_mixture_where_its_codes
     pretrain(model, [arms.rows], how, 150, device="cpu")
     after = float((model.decode(model.encode(arms.rows)) - torch.from_numpy(arms.rows)).square().mean().detach())
     assert after < before / 10
+    shown = model.decode(model.encode(arms.rows)).detach()
     start_mixtures(model, [arms.rows], seed=0, device="cpu")
-    codes = model.encode(arms.rows).detach().numpy().astype(float)
-    weights, means, covariances = model.mixture_prior()
-    assert_allclose(weights @ means, codes.mean(0), atol=1e-3)
-    total = np.einsum("j,jaa->a", weights, covariances) + weights @ (means - codes.mean(0)) ** 2
-    assert_allclose(total, codes.var(0), rtol=1e-3)
-    sigma = model.posterior(torch.from_numpy(arms.rows))[1].detach()
-    assert_allclose(sigma, np.tile(0.1 * codes.std(0), (400, 1)), rtol=1e-3)
+    check_start(model, arms.rows, shown)
+    assert_allclose(model.mixture_prior()[0], 1 / 3, atol=0.1)
     with pytest.raises(InputError, match="a mixture of 3 clusters needs as many rows, but there are 2"):
         start_mixtures(model, [arms.rows[:2]], seed=0, device="cpu")
+
+
+def check_start(model, rows, shown):
+    """Codes have mean 0 and spread 1, stand for what they stood for, and the mixture has their moments."""
+    codes = model.encode(rows).detach().numpy().astype(float)
+    assert_allclose(codes.mean(0), 0, atol=1e-4)
+    assert_allclose(codes.std(0), 1, rtol=1e-4)
+    assert_allclose(model.decode(model.encode(rows)).detach(), shown, atol=1e-4)
+    weights, means, covariances = model.mixture_prior()
+    assert_allclose(weights @ means, 0, atol=1e-3)
+    assert_allclose(np.einsum("j,jaa->a", weights, covariances) + weights @ means**2, 1, rtol=1e-3)
+    assert_allclose(model.posterior(torch.from_numpy(rows))[1].detach(), 0.1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("ladder", [True, False])
+def test_every_facet_starts_where_its_codes_are(arms, ladder):
+    model = MFCVAE(3, facets=2, clusters=2, ladder=ladder, **HIDDEN)
+    shown = model.decode(model.encode(arms.rows)).detach()
+    start_mixtures(model, [arms.rows], seed=0, device="cpu")
+    check_start(model, arms.rows, shown)
 
 
 MAKE = {
     "mixvae": lambda: MixtureVAE(2, prior=None, **HIDDEN),
     "vade": lambda: VaDE(2, clusters=3, pretraining=5, **HIDDEN),
-    "mfcvae": lambda: MFCVAE(2, clusters=2, fade=5, **HIDDEN),
+    "mfcvae": lambda: MFCVAE(2, clusters=2, fade=5, pretraining=5, **HIDDEN),
     "ivae": lambda: IVAE(2, classes=3, auxiliary="arm", **HIDDEN),
 }
 

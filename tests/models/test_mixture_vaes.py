@@ -85,6 +85,16 @@ def test_the_two_divergences_weigh_components_by_their_responsibility():
     assert_allclose(states, [stats.entropy(row, prior.arrays()[0]) for row in shares], rtol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_no_responsibilities_make_the_divergences_less_than_the_best_ones_do(seed):
+    """sum_c g_c KL_c + sum_c g_c log(g_c / w_c) is least, -log sum_c w_c exp(-KL_c), at g_c ~ w_c exp(-KL_c)."""
+    prior, (mean, sigma) = learned(seed), posteriors(50, seed=seed)
+    least = -(prior.log_weights() - prior.kl(mean, sigma)).logsumexp(1).detach()
+    for z in (mean, mean + sigma, mean - 2 * sigma):
+        latents, states = mixture_divergences(prior, mean, sigma, z)
+        assert (latents + states >= least - 1e-9).all()
+
+
 def test_the_bound_is_below_the_log_likelihood_and_reaches_it_where_all_is_exact():
     """Linear decoder, J = 1: the true posterior is Gaussian, and the bound with it is the likelihood."""
     model = MixtureVAE(1, hidden=(1,), activation="leaky_relu", noise=0.5, shape=(1,))

@@ -44,7 +44,7 @@ class IVAE(MixtureVAE):
 
     def loss(self, inputs: Any, levels: Any = None) -> dict[str, Any]:
         """The loss and its parts, given the value of u of each row, int64 (n,); "kl_states" is 0, as u is known."""
-        with in_float32(inputs):
+        with in_float32(self):
             x = self.numbers(inputs)
             u = self._likeliest(x) if levels is None else self._checked(levels)
             mean, sigma = self.posterior(x, u)

@@ -106,7 +106,7 @@ def mixture_settings(model: str, *, images: bool, latents: int | None = None, cl
         settings |= {"clusters": clusters, "pretraining": 2000}
     elif model == "mfcvae":
         ladder = {"clusters": 25, "hidden": [500, 2000]} if images else {"clusters": clusters}
-        settings |= {"facets": 2, "fade": 0, "pretraining": 0} | ladder
+        settings |= {"facets": 2, "fade": 0, "pretraining": 2000} | ladder
     elif model == "ivae":
         settings |= {"classes": clusters}
     return settings

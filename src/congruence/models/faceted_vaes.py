@@ -12,7 +12,7 @@ from congruence.errors import InputError
 from congruence.models.dense_nets import LadderDecoder, LadderEncoder
 from congruence.models.mixture_priors import LearnedMixture, product
 from congruence.models.mixture_vaes import deviations, mixture_divergences
-from congruence.models.vade import VaDE, start_narrow
+from congruence.models.vade import VaDE
 
 
 class MFCVAE(VaDE):
@@ -37,7 +37,7 @@ class MFCVAE(VaDE):
         Steps over which each facet but the last is faded in, one after the other from the last to the first: its rung
         of the decoder and its divergences are multiplied by a weight that grows to 1. 0 has all from the start.
     pretraining : int
-        As of VaDE; published: none.
+        As of VaDE. Published: none; but then a facet that enters the decoder late takes long to tell anything.
 
     References
     ----------
@@ -56,7 +56,7 @@ class MFCVAE(VaDE):
         hidden: Sequence[int] = (500, 2000),
         ladder: bool = True,
         fade: int = 0,
-        pretraining: int = 0,
+        pretraining: int = 2000,
         **options: Any,
     ) -> None:
         if not 1 <= facets <= latents:
@@ -112,13 +112,12 @@ class MFCVAE(VaDE):
         ends = [sum(self.shares[: j + 1]) for j in range(self.facets)]
         return [(slice(end - m, end), prior) for end, m, prior in zip(ends, self.shares, self.prior, strict=True)]
 
-    def narrow(self, sigma: Any) -> None:
-        """Let every code start with these standard deviations (latents,), whatever the row."""
+    def ends(self) -> list[tuple[slice, Any, Any]]:
+        """Where codes leave the encoder and enter the decoder: for each facet, if it has layers of its own."""
         if not self.ladder:
-            super().narrow(sigma)
-            return
-        for head, (where, _) in zip(self.encoder.heads, self.learned_mixtures(), strict=True):
-            start_narrow(head, sigma[where])
+            return super().ends()
+        facets = zip(self.learned_mixtures(), self.encoder.heads, self.decoder.rungs, strict=True)
+        return [(where, head, rung[0]) for (where, _), head, rung in facets]
 
     def after_step(self) -> None:
         """Count a step of the optimiser, for facets that are being faded in."""

@@ -87,7 +87,7 @@ class MixtureVAE(nn.Module):  # type: ignore[misc]
 
     def loss(self, inputs: Any) -> dict[str, Any]:
         """The loss; "elbo" in nats and its terms; and "mse", the squared error of a number."""
-        with in_float32(inputs):
+        with in_float32(self):
             x = self.numbers(inputs)
             mean, sigma = self.posterior(x)
             z = mean + sigma * torch.randn_like(mean) if self.training else mean
@@ -198,7 +198,6 @@ def check_count(value: int, name: str) -> int:
     return int(value)
 
 
-def in_float32(inputs: Any) -> Any:
+def in_float32(model: Any) -> Any:
     """No bfloat16 inside: dense nets are small, and codes are compared with components to all their digits."""
-    device = inputs.device.type if hasattr(inputs, "device") else "cpu"
-    return torch.autocast(str(device), enabled=False)
+    return torch.autocast(next(model.parameters()).device.type, enabled=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from congruence.errors import InputError
 from congruence.models.mixture_priors import LearnedMixture
 from congruence.models.mixture_vaes import MixtureVAE, check_count
@@ -17,8 +15,8 @@ class VaDE(MixtureVAE):
     """Variational deep embedding: a VAE whose prior is a Gaussian mixture with diagonal covariances that is learned.
 
     The loss is that of `MixtureVAE`. Before it is minimised, `train` prepares the model: encoder and decoder are
-    trained as a plain autoencoder, scikit-learn fits the mixture to its codes, and codes start with a tenth of their
-    spread as standard deviation (this last is ours).
+    trained as a plain autoencoder, and scikit-learn fits the mixture to its codes. Codes are brought to mean 0 and
+    spread 1 before, without a change of what is decoded, and start with a standard deviation of 0.1 (both are ours).
 
     Parameters
     ----------
@@ -53,9 +51,9 @@ class VaDE(MixtureVAE):
         """Which latents each mixture of the prior is of."""
         return [(slice(0, self.latents), self.prior)]
 
-    def narrow(self, sigma: Any) -> None:
-        """Let every code start with these standard deviations (latents,), whatever the row."""
-        start_narrow(self.encoder[-1], sigma)
+    def ends(self) -> list[tuple[slice, Any, Any]]:
+        """Where codes leave the encoder and enter the decoder: some latents, the layer before and the layer after."""
+        return [(slice(0, self.latents), self.encoder[-1], self.decoder[0])]
 
     def config(self) -> dict[str, Any]:
         """All from which `build_model` makes a model of the same kind."""
@@ -63,11 +61,3 @@ class VaDE(MixtureVAE):
 
     def _make_prior(self, prior: Any) -> Any:
         return LearnedMixture(self.clusters, self.latents)
-
-
-def start_narrow(head: Any, sigma: Any) -> None:
-    """Make a linear head, whose second half of outputs becomes softplus, give these standard deviations for any row."""
-    half = head.out_features // 2
-    with torch.no_grad():
-        head.weight[half:] = 0
-        head.bias[half:] = torch.log(torch.expm1(torch.as_tensor(sigma, dtype=head.bias.dtype)))
