@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from congruence.arrays import Float
@@ -55,18 +55,6 @@ class Condition:
 
     def __str__(self) -> str:
         return f"{self.name}  {self.status:<9} ({self.basis}) {self.evidence}"
-
-
-@dataclass(frozen=True)
-class Premise:
-    """One premise of a theorem, with its status."""
-
-    name: str
-    status: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, as in the JSON contract."""
-        return asdict(self)
 
 
 def all_of(statuses: list[str]) -> str:
