@@ -40,6 +40,10 @@ class NotConvergedWarning(CongruenceWarning):
     """An iterative method stopped at its limit, so its result depends on where it started."""
 
 
+class CollapsedWarning(CongruenceWarning):
+    """Latents or components of a trained model tell nothing about the data, so nothing can be said about them."""
+
+
 class FewRowsWarning(CongruenceWarning):
     """There are too few rows for the width of the data, so a number is less certain than it looks."""
 

@@ -80,7 +80,7 @@ def test_images_and_factors_are_written_for_other_programs(folder, capsys):
         (("show", "rooms", "--out", "no/x.png"), "cannot write to no/x.png: the folder no does not exist"),
         (("show", "dsprites"), "the data set dsprites was not found"),
         (("show", "mpi3d", "--continuous"), "mpi3d has no continuous factors"),
-        (("make", "rooms", "--out", "x.zip"), "--out x.zip: images are written as .npz"),
+        (("make", "rooms", "--out", "x.zip"), "--out x.zip: data is written as .npz"),
         (("make", "rooms", "--out", "x.npz", "--factors", "x.npz"), "--factors x.npz would overwrite --out"),
         (("make", "rooms", "--n", "0", "--out", "x.npz"), "n must be a number of images, 1 or more, not 0"),
         (("make", "rooms", "--seed", "-1", "--out", "x.npz"), "seed must be a whole number, 0 or above"),
@@ -92,3 +92,15 @@ def test_what_cannot_be_done_is_one_sentence(arguments, message, folder, capsys)
     assert call(*arguments) == 2
     assert message in capsys.readouterr().err
     assert not list(folder.glob("x*"))
+
+
+def test_rows_are_listed_and_written(folder, capsys):
+    assert call("list") == 0
+    assert "rows of 2 numbers; arm 3, along, across" in capsys.readouterr().out
+    assert call("make", "pinwheel:5", "--n", 40, "--out", "p.npz", "--factors", "p.csv") == 0
+    assert "40 rows: p.npz" in capsys.readouterr().err
+    with np.load("p.npz") as file:
+        assert file["rows"].shape == (40, 2)
+        assert file["factors"][:, 0].max() <= 4
+    assert call("show", "pinwheel") == 2
+    assert "pinwheel are rows of numbers, not images" in capsys.readouterr().err

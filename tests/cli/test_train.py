@@ -150,7 +150,7 @@ def test_every_model_is_trained_with_its_own_options(model, options, found, call
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, not 'gan'"),
+        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae, not 'gan'"),
         (["ae", "--data", "room"], "there is no data set 'room'; did you mean rooms"),
         (["ae", "--beta", "3"], "--beta means nothing for ae; it has no options of its own"),
         (["bioae", "--beta", "3"], "--beta means nothing for bioae; it has --nonnegativity, --activity"),

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "mechanism": BELOW | {"evaluate", "decoder"},  # which opens decoders of any kind
     "data": BELOW,
     "models": BELOW | {"data"},
-    "mixture": BELOW | {"models"},
+    "mixture": BELOW | {"models", "decoder"},  # whose layers and linear pieces it reads
     "extract": BELOW | {"models"},
     "report": {"errors", "files"},
 }

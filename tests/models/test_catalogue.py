@@ -63,7 +63,10 @@ def test_the_defaults_of_a_model_are_those_published_for_shapes3d(model):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model": "gan"}, "must name one of ae, vae, tcvae, bioae, vqvae, qlae as its 'model', not 'gan'"),
+        (
+            {"model": "gan"},
+            "must name one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae as its 'model', not 'gan'",
+        ),
         ({"latents": 3}, "as its 'model', not None"),
         ({"model": "ae", "net": "small", "depth": 3}, "the config of a model cannot be used: .*'depth'"),
         ({"model": "tcvae", "net": "small"}, "the config of a model cannot be used: .*'dataset_size'"),

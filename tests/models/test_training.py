@@ -250,5 +250,9 @@ def test_psnr_is_the_mean_over_images_of_minus_ten_log_ten_of_the_error():
 def test_what_cannot_be_trained_is_refused(images):
     with pytest.raises(InputError, match="model must have loss, encode, decode and config, but Linear has no loss"):
         train(torch.nn.Linear(2, 2), images, steps=1)
-    with pytest.raises(InputError, match="data must be FactorImages, or images of shape"):
+    with pytest.raises(
+        InputError, match=r"the model takes inputs of shape \(1, 16, 16\), but those of rows have \(2,\)"
+    ):
         train(small(), np.zeros((3, 2)), steps=1)
+    with pytest.raises(InputError, match="data must be FactorImages or FactorRows, images of shape"):
+        train(small(), np.zeros((3, 2, 2)), steps=1)

@@ -20,6 +20,7 @@ from congruence.cli.deconfound import deconfound
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
 from congruence.cli.mechanism import mechanism
+from congruence.cli.mixture import mixture
 from congruence.cli.reproduce import reproduce
 from congruence.cli.resolve import resolve
 from congruence.cli.train import train
@@ -40,6 +41,7 @@ app.command()(evaluate)
 app.command()(train)
 app.command()(decoder)
 app.command()(mechanism)
+app.command()(mixture)
 app.add_typer(data.app, name="data")
 app.command()(deconfound)
 app.command()(reproduce)

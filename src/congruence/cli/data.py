@@ -1,9 +1,9 @@
-"""`congruence data`: images with known factors; what there is, what it looks like, and a file of it."""
+"""`congruence data`: images and rows with known factors; what there is, what it looks like, and a file of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -14,10 +14,11 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from congruence.data.image_set import ImageSet
     from congruence.data.images import FactorImages
+    from congruence.data.rows import FactorRows
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Images with known factors: drawn here without a download, or read from the files you have.",
+    help="Images and rows with known factors: drawn here without a download, or read from the files you have.",
 )
 Name = Annotated[str, typer.Argument(help="The data set; 'congruence data list' shows all.", show_default=False)]
 Continuous = Annotated[
@@ -31,18 +32,24 @@ Continuous = Annotated[
 def show_all() -> None:
     """Which data sets are there, what are their factors, and which files were found?
 
-    rooms and sprites are drawn here. The others are looked for in the folder
+    rooms, sprites and all rows are drawn here. The others are looked for in the folder
     that CONGRUENCE_DATA names, then in your cache folder; nothing is
     downloaded. Example:
 
         congruence data list
     """
     from congruence.data.registry import IMAGE_SETS
+    from congruence.data.row_sets import ROW_SETS
 
     for one in IMAGE_SETS.values():
         factors = ", ".join(f"{name} {size}" for name, size in zip(one.grid.names, one.grid.sizes, strict=True))
         shape = " x ".join(map(str, one.shape))
         typer.echo(f"{one.name}: {one.sentence}\n    {one.count:,} images of {shape}; {factors}\n    {_where(one)}")
+    for rows in ROW_SETS.values():
+        drawn = rows.make(1, rows.clusters, 0)
+        sizes = zip(drawn.factor_names, drawn.sizes, strict=True)
+        factors = ", ".join(f"{name} {size or ''}".rstrip() for name, size in sizes)
+        typer.echo(f"{rows.name}: {rows.sentence}\n    rows of {rows.observed} numbers; {factors}\n    no download")
 
 
 @app.command()
@@ -91,7 +98,7 @@ def make(
     name: Name,
     out: Annotated[
         Path,
-        typer.Option(help="Images and factors in one file (.npz).", rich_help_panel=given.OUTPUT, show_default=False),
+        typer.Option(help="Data and factors in one file (.npz).", rich_help_panel=given.OUTPUT, show_default=False),
     ],
     factors: Annotated[
         Optional[Path],
@@ -107,27 +114,27 @@ def make(
     seed: given.Seed = 0,
     device: given.Device = "auto",
 ) -> None:
-    """Write images with their factors to a file, for other programs.
+    """Write images or rows with their factors to a file, for other programs.
 
-    The .npz file holds images (n, channels, height, width) from 0 to 255,
-    factors (n, k), factor_names and kinds. The table of factors is what
+    The .npz file holds images (n, channels, height, width) from 0 to 255, or
+    rows (n, p), factors (n, k), factor_names and kinds. The table of factors is what
     'congruence evaluate' takes beside your codes. Example:
 
         congruence data make rooms --n 10000 --out rooms.npz --factors rooms.csv
     """
-    from congruence.data.registry import load_images
+    from congruence.data.registry import load_data
     from congruence.tables import Table, check_table_path, write_table
 
     if out.suffix != ".npz":
-        raise InputError(f"--out {out}: images are written as .npz")
+        raise InputError(f"--out {out}: data is written as .npz")
     check_table_path(out)
     if factors is not None:
         check_table_path(factors)
         if factors.resolve() == out.resolve():
             raise InputError(f"--factors {factors} would overwrite --out")
-    data = load_images(name, n, seed=seed, continuous=continuous, device=device)
-    _write_images(data, out)
-    say(f"{len(data):,} images: {out}")
+    data = load_data(name, n, seed=seed, continuous=continuous, device=device)
+    _write_data(data, out)
+    say(f"{len(data):,} {'images' if hasattr(data, 'images') else 'rows'}: {out}")
     if factors is not None:
         write_table(Table(data.factors, "factors", features=data.factor_names), factors)
         kinds = ",".join(f"{factor}={kind}" for factor, kind in zip(data.factor_names, data.kinds, strict=True))
@@ -144,16 +151,17 @@ def _where(one: ImageSet) -> str:
         return f"not found: {str(error).partition(' was not found: ')[2]}"
 
 
-def _write_images(data: FactorImages, path: Path) -> None:
+def _write_data(data: FactorImages | FactorRows, path: Path) -> None:
     import numpy as np
 
     from congruence.arrays import to_numpy
     from congruence.files import replacing
 
     with replacing(path) as temporary, temporary.open("wb") as handle:
+        inputs: dict[str, Any] = {"images": to_numpy(data.images)} if hasattr(data, "images") else {"rows": data.rows}
         np.savez_compressed(
             handle,
-            images=to_numpy(data.images),
+            **inputs,
             factors=data.factors,
             factor_names=np.array(data.factor_names),
             kinds=np.array(data.kinds),

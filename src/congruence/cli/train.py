@@ -1,4 +1,4 @@
-"""`congruence train`: models of images, several seeds at once."""
+"""`congruence train`: models of images and rows, several seeds at once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from congruence.cli.trainings import Plan, Told
 
-MODELS = "ae, vae, tcvae, bioae, vqvae or qlae"
+MODELS = "ae, vae, tcvae, bioae, vqvae or qlae; with a mixture as prior vade, mfcvae, mixvae or ivae"
 MODEL = "The model and its loss"
-GENERAL = ("model", "latents", "net", "shape", "seed", "dataset_size")  # in the config of every model, or by its data
+MIXTURE = "Models with a mixture as prior"
 
 
 def _weight(text: str) -> Any:
     return typer.Option(help=text, rich_help_panel=MODEL, show_default=False)
+
+
+def _mixture(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=MIXTURE, show_default=False)
 
 
 @interruptible
@@ -31,13 +35,16 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="rooms or sprites (drawn here), or shapes3d, mpi3d, falcor3d, isaac3d, dsprites, mnist (your files).",
+            help="Images: rooms or sprites (drawn here), or shapes3d, mpi3d, falcor3d, isaac3d, dsprites, mnist (your "
+            "files). Rows, for models with a mixture: pinwheel or pinwheel:5, random-relu, moons, circles.",
             rich_help_panel=given.DATA,
         ),
     ] = "rooms",
     n: Annotated[
         Optional[int],
-        typer.Option("--n", help="So many images, drawn at random; all unless given.", rich_help_panel=given.DATA),
+        typer.Option(
+            "--n", help="So many images, drawn at random; all unless given. Of rows 10,000.", rich_help_panel=given.DATA
+        ),
     ] = None,
     continuous: Annotated[
         bool,
@@ -57,6 +64,19 @@ def train(
     values: Annotated[Optional[int], _weight("Of vqvae and qlae: values that a latent may take.")] = None,
     quantisation: Annotated[Optional[float], _weight("Of vqvae and qlae: weight that moves the values.")] = None,
     commitment: Annotated[Optional[float], _weight("Of vqvae and qlae: weight that holds codes to values.")] = None,
+    clusters: Annotated[
+        Optional[int], _mixture("Components of the prior (of each facet); as the data has them.")
+    ] = None,
+    facets: Annotated[Optional[int], _mixture("Of mfcvae: parts of the code, each with a mixture.")] = None,
+    activation: Annotated[Optional[str], _mixture("relu or leaky_relu; relu unless given.")] = None,
+    hidden: Annotated[Optional[str], _mixture("Widths of layers, e.g. 50,50.")] = None,
+    noise: Annotated[Optional[float], _mixture("Of rows: standard deviation of the likelihood; 0.1.")] = None,
+    pretraining: Annotated[Optional[int], _mixture("Of vade, mfcvae: steps as a plain autoencoder first.")] = None,
+    fade: Annotated[Optional[int], _mixture("Of mfcvae: steps over which a facet is faded in.")] = None,
+    prior: Annotated[
+        Optional[Path], _mixture("Of mixvae: .npz or .json with weights, means, covariances; N(0, I) unless given.")
+    ] = None,
+    auxiliary: Annotated[Optional[str], _mixture("Of ivae: the factor that it is told; the first with levels.")] = None,
     seeds: Annotated[
         str, typer.Option(help="One training for each, e.g. 0,1,2 or 0-4.", rich_help_panel=given.METHOD)
     ] = "0",
@@ -80,7 +100,7 @@ def train(
     ] = Path("runs"),
     quiet: given.Quiet = False,
 ) -> None:
-    """Train a model on images whose true factors are known.
+    """Train a model on images or rows whose true factors are known.
 
     Each seed leaves a run folder with weights, log, and the codes of up to
     10,000 images beside their factors, which `congruence evaluate` takes.
@@ -90,17 +110,22 @@ def train(
         congruence train ae --data rooms --weight-decay 0.1 --seeds 0,1,2 --out runs/
 
         congruence train vae --data sprites --n 20000 --net small --steps 2000 --jobs 2
+
+        congruence train vade --data pinwheel --clusters 3 --seeds 0,1,2,3,4 --out runs/
     """
+    from congruence.cli.model_configs import model_config
     from congruence.cli.screen_training import show_trainings, training_bars
 
     own = {
         "beta": beta, "tc": tc, "nonnegativity": nonnegativity, "activity": activity, "values": values,
-        "quantisation": quantisation, "commitment": commitment,
+        "quantisation": quantisation, "commitment": commitment, "clusters": clusters, "facets": facets,
+        "activation": activation, "hidden": hidden, "noise": noise, "pretraining": pretraining, "fade": fade,
+        "prior": prior, "auxiliary": auxiliary,
     }  # fmt: skip
     source = {"name": data, "n": n, "continuous": continuous, "device": device}
     settings: dict[str, Any] = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "device": device}
     settings |= {"precision": precision, "deterministic": deterministic, "weight_decay": weight_decay}
-    config, decay = _config(model, data, n, latents=latents, net=_net(net, data, device), own=own)
+    config, decay = model_config(model, data, n, latents=latents, net=net, device=device, own=own)
     settings["weight_decay"] = decay if weight_decay is None else weight_decay
     folder = out if dask is None else out.absolute()  # workers have folders of their own to work in
     plans = [_plan(folder, config, source, settings, seed, jobs) for seed in _seeds(seeds)]
@@ -146,40 +171,6 @@ def _seeds(text: str) -> list[int]:
     if len(set(found)) < len(found) or not found:
         raise InputError(f"--seeds must name each seed once, not {text}")
     return found
-
-
-def _net(net: str, data: str, device: str) -> str:
-    """Turn "auto" into the published net on a GPU, where it takes the images, and the small one elsewhere."""
-    if net != "auto":
-        return net
-    from congruence.data.registry import find_image_set
-    from congruence.models.devices import training_device
-    from congruence.models.nets import SIDE
-
-    fits = find_image_set(data).shape[1:] == (SIDE, SIDE)
-    return "published" if fits and training_device(device) != "cpu" else "small"
-
-
-def _config(
-    model: str, data: str, n: int | None, *, latents: int | None, net: str, own: Mapping[str, float | None]
-) -> tuple[dict[str, Any], float]:
-    """The config of the model without its seed, and the weight decay that was published with it."""
-    from congruence.data.registry import find_image_set
-    from congruence.models.catalogue import published_settings, published_weight_decay
-
-    images = find_image_set(data)
-    settings = published_settings(model, data)
-    for name, value in own.items():
-        if value is not None and name not in settings:
-            fit = [other for other in settings if other not in GENERAL]
-            hint = f"it has {', '.join('--' + other for other in fit)}" if fit else "it has no options of its own"
-            raise InputError(f"--{name} means nothing for {model}; {hint}")
-    settings |= {name: value for name, value in own.items() if value is not None}
-    settings |= {} if latents is None else {"latents": latents}
-    if model == "tcvae":
-        settings["dataset_size"] = images.count if n is None else n
-    config = {"model": model, **settings, "net": net, "shape": list(images.shape)}
-    return config, published_weight_decay(model, data)
 
 
 def _plan(

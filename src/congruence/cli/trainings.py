@@ -30,7 +30,7 @@ class Plan:
 
     folder: Path
     model: dict[str, Any]  # the config of the model
-    data: dict[str, Any]  # what `load_images` takes
+    data: dict[str, Any]  # what `load_data` takes
     settings: dict[str, Any]  # what `train` takes
     threads: int | None = None  # of torch on a CPU; None leaves it alone
 
@@ -56,14 +56,14 @@ class Told:
 
 
 def train_here(plans: Sequence[Plan], tell: Tell, done: Done, stop: Callable[[], bool] | None = None) -> None:
-    """Train one after the other; images are read or drawn once. What comes out does not depend on the others."""
-    from congruence.data.registry import load_images
+    """Train one after the other; data is read or drawn once. What comes out does not depend on the others."""
+    from congruence.data.registry import load_data
 
     loaded: dict[str, Any] = {}
     for plan in plans:
         key = repr(plan.data)
         if key not in loaded:
-            loaded = {key: load_images(**plan.data)}
+            loaded = {key: load_data(**plan.data)}
         done(_one(plan, loaded[key], tell, stop))
 
 
@@ -136,7 +136,7 @@ def _one(plan: Plan, data: Any, tell: Tell, stop: Callable[[], bool] | None) -> 
             stop=stop,
         )
     notes = tuple(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CongruenceWarning)))
-    last = ([line for line in run.metrics() if line.get("psnr") is not None] or [{}])[-1]
+    last = ([line for line in run.metrics() if line.get("seconds") is not None] or [{}])[-1]
     done, nan = run.outcome, float("nan")
     psnr, seconds = last.get("psnr", nan), last.get("seconds", nan)
     return Told(plan.name, done.ended, plan.folder, done.steps, done.loss, psnr, seconds, notes=notes)

@@ -92,10 +92,10 @@ def draw_rows(total: int, n: int | None, seed: int, name: str = "the data set") 
     return np.random.default_rng(seed).permutation(total)[:n]
 
 
-def check_count(n: int) -> None:
+def check_count(n: int, what: str = "images") -> None:
     """Refuse a number of images that is none."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n must be a number of images, 1 or more, not {n!r}")
+        raise InputError(f"n must be a number of {what}, 1 or more, not {n!r}")
 
 
 def check_seed(seed: int) -> None:

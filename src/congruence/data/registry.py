@@ -1,4 +1,4 @@
-"""Image data with known factors by name: what is drawn here, and what is read from a user's files."""
+"""Data with known factors by name: what is drawn here, and what is read from a user's files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from congruence.data.benchmark_files import DSPRITES, FALCOR3D, ISAAC3D, MNIST, 
 from congruence.data.image_set import ImageSet
 from congruence.data.images import FactorImages, draw_rows, drawing_device, import_torch
 from congruence.data.room_images import ROOMS
+from congruence.data.row_sets import ROW_SETS, is_row_set, load_rows
+from congruence.data.rows import FactorRows
 from congruence.data.sprite_images import SPRITES
 from congruence.data.twins import Twin
 from congruence.errors import InputError, MissingDependencyError
@@ -44,12 +46,29 @@ def load_images(
     return FactorImages(name, images, opened.levels[rows], grid.names, grid.kinds, grid.sizes, chosen.note)
 
 
+def load_data(
+    name: str, n: int | None = None, *, seed: int = 0, continuous: bool = False, device: str = "auto"
+) -> FactorImages | FactorRows:
+    """Load images or rows, with their true factors, by the name of their data set; see `load_images` and `load_rows`.
+
+    Rows are numpy arrays wherever they go; a training puts them on its device.
+    """
+    if not is_row_set(name):
+        return load_images(name, n, seed=seed, continuous=continuous, device=device)
+    if continuous:
+        raise InputError(f"the factors of {name} are what they are; continuous goes with {' and '.join(TWINS)}")
+    return load_rows(name, n, seed=seed)
+
+
 def find_image_set(name: str) -> ImageSet:
     """Return the data set of that name; a name that is not there is refused with those that are near."""
     if name in IMAGE_SETS:
         return IMAGE_SETS[name]
-    near = difflib.get_close_matches(str(name).lower(), IMAGE_SETS, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(IMAGE_SETS)}"
+    if is_row_set(name):
+        raise InputError(f"{name} are rows of numbers, not images; there are images {', '.join(IMAGE_SETS)}")
+    every = (*IMAGE_SETS, *ROW_SETS)
+    near = difflib.get_close_matches(str(name).lower(), every, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(every)}"
     raise InputError(f"there is no data set {name!r}; {hint}")
 
 

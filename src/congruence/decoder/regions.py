@@ -21,7 +21,7 @@ MOST_UNITS, MOST_PIECES = 64, 5000
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
+class Piece:
     """Latents z with normals @ z <= limits, on which the network so far is z -> z @ matrix + shift."""
 
     normals: Float  # (k, d)
@@ -56,9 +56,21 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
         distance in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces
         that hold no ball of radius 1e-9 are passed over.
     """
+    pieces = linear_pieces(decoder, box)
+    d = pieces[0].matrix.shape[0]
+    values = [np.linalg.svd(piece.matrix, compute_uv=False) for piece in pieces]
+    lost = pieces[0].matrix.shape[1] < d
+    low = 0.0 if lost else min(_or_nothing(value) for value in values)
+    where = "everywhere" if box is None else f"for latents between {box[0]:g} and {box[1]:g}"
+    how = f"all {len(pieces)} linear pieces, {where}"
+    certificate = Certificate(low, float(max(value[0] for value in values)), d, how, injective=False)
+    return Regions(len(pieces), certificate, box)
+
+
+def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents: int | None = None) -> list[Piece]:
+    """The linear pieces themselves, as `linear_regions` counts them; `latents` where no linear layer tells how many."""
     parts = list(layers_of(decoder))
-    d = latent_shape_of(None, parts)[0]
-    pieces = [_start(d, box)]
+    pieces = [_start(latent_shape_of(latents, parts)[0], box)]
     units = 0
     for name, part in parts:
         slope = _slope(name, part)
@@ -71,13 +83,7 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
         if slope != 1:
             pieces = [split for piece in pieces for split in _folded(piece, slope, len(pieces))]
             _check_count(len(pieces))
-    values = [np.linalg.svd(piece.matrix, compute_uv=False) for piece in pieces]
-    lost = pieces[0].matrix.shape[1] < d
-    low = 0.0 if lost else min(_or_nothing(value) for value in values)
-    where = "everywhere" if box is None else f"for latents between {box[0]:g} and {box[1]:g}"
-    how = f"all {len(pieces)} linear pieces, {where}"
-    certificate = Certificate(low, float(max(value[0] for value in values)), d, how, injective=False)
-    return Regions(len(pieces), certificate, box)
+    return pieces
 
 
 def _or_nothing(values: Array) -> float:
@@ -85,15 +91,15 @@ def _or_nothing(values: Array) -> float:
     return float(values[-1]) if values[-1] > 1e-12 * values[0] else 0.0
 
 
-def _start(d: int, box: tuple[float, float] | None) -> _Piece:
-    nothing = _Piece(np.zeros((0, d)), np.zeros(0), np.eye(d), np.zeros(d))
+def _start(d: int, box: tuple[float, float] | None) -> Piece:
+    nothing = Piece(np.zeros((0, d)), np.zeros(0), np.eye(d), np.zeros(d))
     if box is None:
         return nothing
     low, high = box
     if not (np.isfinite([low, high]).all() and low < high):
         raise InputError(f"box must be two numbers, the smaller first, not {box!r}")
     normals = np.vstack([np.eye(d), -np.eye(d)])
-    return _Piece(normals, np.repeat([high, -low], d).astype(float), nothing.matrix, nothing.shift)
+    return Piece(normals, np.repeat([high, -low], d).astype(float), nothing.matrix, nothing.shift)
 
 
 def _slope(name: str, part: Any) -> float | None:
@@ -107,15 +113,15 @@ def _slope(name: str, part: Any) -> float | None:
     return None
 
 
-def _moved(piece: _Piece, name: str, part: Any) -> _Piece:
+def _moved(piece: Piece, name: str, part: Any) -> Piece:
     matrix, shift = layer_matrix(name, part, (piece.matrix.shape[1],))
-    return _Piece(piece.normals, piece.limits, piece.matrix @ matrix, piece.shift @ matrix + shift)
+    return Piece(piece.normals, piece.limits, piece.matrix @ matrix, piece.shift @ matrix + shift)
 
 
-def _folded(piece: _Piece, slope: float, already: int) -> list[_Piece]:
+def _folded(piece: Piece, slope: float, already: int) -> list[Piece]:
     """Split a piece along the border of every unit, then let the rectifier act on each part."""
     width = piece.matrix.shape[1]
-    parts: list[tuple[_Piece, Array]] = [(piece, np.ones(width))]
+    parts: list[tuple[Piece, Array]] = [(piece, np.ones(width))]
     for unit in range(width):
         normal, limit = piece.matrix[:, unit], -piece.shift[unit]
         if np.linalg.norm(normal) <= FLAT * np.linalg.norm(piece.matrix):  # on one side everywhere
@@ -132,13 +138,13 @@ def _folded(piece: _Piece, slope: float, already: int) -> list[_Piece]:
                     split.append((halved, chosen))
         parts = split
         _check_count(already - 1 + len(parts))
-    return [_Piece(p.normals, p.limits, p.matrix * slopes, p.shift * slopes) for p, slopes in parts]
+    return [Piece(p.normals, p.limits, p.matrix * slopes, p.shift * slopes) for p, slopes in parts]
 
 
-def _cut(piece: _Piece, normal: Float, limit: float) -> _Piece | None:
+def _cut(piece: Piece, normal: Float, limit: float) -> Piece | None:
     """The part of a piece with normal @ z <= limit, or None where nothing of it has an inside."""
     size = float(np.linalg.norm(normal))
-    cut = _Piece(
+    cut = Piece(
         np.vstack([piece.normals, normal / size]),
         np.append(piece.limits, limit / size),
         piece.matrix,
@@ -147,7 +153,7 @@ def _cut(piece: _Piece, normal: Float, limit: float) -> _Piece | None:
     return cut if _has_inside(cut) else None
 
 
-def _has_inside(piece: _Piece) -> bool:
+def _has_inside(piece: Piece) -> bool:
     """Whether a ball fits in: maximise its radius, up to 1, by a linear programme."""
     from scipy.optimize import linprog
 

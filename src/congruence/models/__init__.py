@@ -9,6 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOMES = {
+    "IVAE": "congruence.models.auxiliary_vaes",
+    "MFCVAE": "congruence.models.faceted_vaes",
+    "MixtureVAE": "congruence.models.mixture_vaes",
     "QLAE": "congruence.models.quantised",
     "TCVAE": "congruence.models.vaes",
     "VAE": "congruence.models.vaes",
@@ -16,23 +19,32 @@ _HOMES = {
     "AutoEncoder": "congruence.models.autoencoders",
     "BioAE": "congruence.models.autoencoders",
     "Training": "congruence.models.settings",
+    "VaDE": "congruence.models.vade",
     "build_model": "congruence.models.catalogue",
     "load_model": "congruence.models.stored",
+    "mixture_settings": "congruence.models.catalogue",
+    "posterior_collapse": "congruence.models.collapse",
     "published_settings": "congruence.models.catalogue",
     "published_weight_decay": "congruence.models.catalogue",
     "train": "congruence.models.training",
 }
 
 __all__ = [
+    "IVAE",
+    "MFCVAE",
     "QLAE",
     "TCVAE",
     "VAE",
     "VQVAE",
     "AutoEncoder",
     "BioAE",
+    "MixtureVAE",
     "Training",
+    "VaDE",
     "build_model",
     "load_model",
+    "mixture_settings",
+    "posterior_collapse",
     "published_settings",
     "published_weight_decay",
     "train",
@@ -40,11 +52,16 @@ __all__ = [
 
 if TYPE_CHECKING:
     from congruence.models.autoencoders import AutoEncoder, BioAE
-    from congruence.models.catalogue import build_model, published_settings, published_weight_decay
+    from congruence.models.auxiliary_vaes import IVAE
+    from congruence.models.catalogue import build_model, mixture_settings, published_settings, published_weight_decay
+    from congruence.models.collapse import posterior_collapse
+    from congruence.models.faceted_vaes import MFCVAE
+    from congruence.models.mixture_vaes import MixtureVAE
     from congruence.models.quantised import QLAE, VQVAE
     from congruence.models.settings import Training
     from congruence.models.stored import load_model
     from congruence.models.training import train
+    from congruence.models.vade import VaDE
     from congruence.models.vaes import TCVAE, VAE
 
 

@@ -15,7 +15,14 @@ HOMES = {
     "vqvae": ("quantised", "VQVAE"),
     "qlae": ("quantised", "QLAE"),
 }
-MODELS = tuple(HOMES)
+MODELS = tuple(HOMES)  # of images, with settings that were published for each data set
+MIXTURE_HOMES = {
+    "vade": ("vade", "VaDE"),
+    "mfcvae": ("faceted_vaes", "MFCVAE"),
+    "mixvae": ("mixture_vaes", "MixtureVAE"),
+    "ivae": ("auxiliary_vaes", "IVAE"),
+}
+MIXTURES = tuple(MIXTURE_HOMES)  # whose prior is a Gaussian mixture, of rows or images
 
 # Twice the number of factors.
 LATENTS = {"shapes3d": 12, "mpi3d": 14, "falcor3d": 14, "isaac3d": 18}
@@ -77,6 +84,34 @@ def published_weight_decay(model: str, data: str) -> float:
     return DECAY.get(model, {}).get(known, 0.0)
 
 
+def mixture_settings(model: str, *, images: bool, latents: int | None = None, clusters: int = 10) -> dict[str, Any]:
+    """The keyword arguments of a model of `MIXTURES` that we start from, for images or for rows.
+
+    For images the widths are those that were published for MNIST, 500-500-2000 for VaDE and 500-2000 for the ladder
+    of MFCVAE, with 10 latents; for rows the choice is ours.
+
+    Parameters
+    ----------
+    latents : int, optional
+        How many numbers tell a row; 10 for images.
+    clusters : int
+        How many the data has; for MFCVAE on images it is 25 in each facet, as published.
+    """
+    if model not in MIXTURES:
+        raise InputError(f"model must be one of {', '.join(MIXTURES)}, not {model!r}")
+    settings: dict[str, Any] = {"latents": latents or (10 if images else 2)}
+    settings["hidden"] = [500, 500, 2000] if images else [50, 50]
+    settings |= {"activation": "relu", "noise": 0.1}
+    if model == "vade":
+        settings |= {"clusters": clusters, "pretraining": 2000}
+    elif model == "mfcvae":
+        ladder = {"clusters": 25, "hidden": [500, 2000]} if images else {"clusters": clusters}
+        settings |= {"facets": 2, "fade": 0, "pretraining": 2000} | ladder
+    elif model == "ivae":
+        settings |= {"classes": clusters}
+    return settings
+
+
 def _known(model: str, data: str) -> str:
     if model not in MODELS:
         raise InputError(f"model must be one of {', '.join(MODELS)}, not {model!r}")
@@ -88,7 +123,8 @@ def _known(model: str, data: str) -> str:
 def _class(model: Any) -> Any:
     from importlib import import_module
 
-    if model not in MODELS:
-        raise InputError(f"the config of a model must name one of {', '.join(MODELS)} as its 'model', not {model!r}")
-    module, name = HOMES[model]
+    homes = HOMES | MIXTURE_HOMES
+    if model not in homes:
+        raise InputError(f"the config of a model must name one of {', '.join(homes)} as its 'model', not {model!r}")
+    module, name = homes[model]
     return getattr(import_module(f"congruence.models.{module}"), name)

@@ -1,28 +1,33 @@
-"""Training a model of images, and the run folder that it leaves."""
+"""Training a model of images or rows, and the run folder that it leaves."""
 
 from __future__ import annotations
 
 import math
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from congruence.arrays import Array, to_numpy
-from congruence.errors import InputError
+from congruence.errors import CollapsedWarning, InputError
 from congruence.models.checkpoints import fingerprint
+from congruence.models.collapse import posterior_collapse
 from congruence.models.devices import full_precision, load_torch, training_device, training_precision
 from congruence.models.loop import FREE, optimise
-from congruence.models.reconstruction import evaluated_rows, mean_psnr, through
+from congruence.models.reconstruction import evaluated_rows, mean_psnr, mean_square, through
 from congruence.models.settings import Trained, Training
 from congruence.models.stored import put_weights
 from congruence.runs import CHECKPOINT, Run, start_run
 
 EXAMPLES = 8  # images kept in the run folder, to look at
 CHECKED = 10_000  # images whose pixels are looked at at a time
+CURE = "fewer latents or clusters, less noise, more steps or another seed would do"
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ def train(
     progress: Callable[[Moment], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> TrainedRun:
-    """Train a model of images in place, and leave a run folder.
+    """Train a model of images or rows in place, and leave a run folder.
 
     The protocol is that of Hsu et al. (2023): AdamW with a learning rate of 0.001 and batches of 128; weight decay,
     and gradients cut at 1 element by element, for all weights but biases and codebooks. Loss and PSNR are logged
@@ -68,10 +73,13 @@ def train(
 
     Parameters
     ----------
-    model : AutoEncoder, VAE, TCVAE, BioAE, VQVAE or QLAE
-        Or any torch module with `loss`, `encode`, `decode` and `config`. It ends up on `device`.
-    data : FactorImages, or images
-        `rooms()`, say; or images alone, uint8 or floats from 0 to 1, shape (n, channels, height, width).
+    model : AutoEncoder, VAE, TCVAE, BioAE, VQVAE, QLAE, MixtureVAE, VaDE, MFCVAE or IVAE
+        Or any torch module with `loss`, `encode`, `decode` and `config`. It ends up on `device`. Where it has a method
+        `prepare`, that is called before the first step; where it has an `auxiliary`, `loss` and `encode` are given that
+        factor of the data beside the rows.
+    data : FactorImages, FactorRows, images or rows
+        `rooms()` or `pinwheel()`, say; or images alone, uint8 or floats from 0 to 1, shape (n, channels, height,
+        width), or rows alone, floats (n, p).
     how : Training, optional
         All settings, instead of the protocol above. Those that are given beside it come first.
     steps : int, optional
@@ -98,9 +106,10 @@ def train(
         factors), `metrics()`, `model`, and `outcome`.
     """
     load_torch()
-    _check_model(model)
     where = training_device(device)
     images, about, columns = _described(data)
+    _check_model(model, tuple(images.shape[1:]), about["name"])
+    beside = _auxiliary(model, data)
     wishes: dict[str, Any] = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
     wishes |= {"weight_decay": weight_decay, "precision": precision, "deterministic": deterministic}
     how = _settings(how, where, {name: value for name, value in wishes.items() if value is not None})
@@ -113,11 +122,14 @@ def train(
     if run.finished:
         put_weights(model.to(where), run)
         return TrainedRun(run.folder, run.config, model.eval(), _outcome(run))
-    watched = _Watched(model, images[rows], progress)
+    parts = [images, *beside]
+    if hasattr(model, "prepare") and not (run.folder / CHECKPOINT).exists():
+        model.prepare(parts, how, device=where, stop=stop)
+    watched = _Watched(model, [part[rows] for part in parts], progress)
     outcome = optimise(
-        model, [images], how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
+        model, parts, how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
     )
-    _finish(run, model.eval(), images, rows, columns, outcome)
+    _finish(run, model.eval(), parts, rows, columns, outcome)
     result = TrainedRun(run.folder, run.config, model, outcome)
     if removal is not None:
         removal.detach()
@@ -126,46 +138,79 @@ def train(
 
 
 class _Watched:
-    """A model in training, its PSNR each time a line is logged, and who is told."""
+    """A model in training, its PSNR each time a line is logged (of rows its squared error), and who is told."""
 
-    def __init__(self, model: Any, images: Any, progress: Callable[[Moment], None] | None) -> None:
-        self.model, self.images, self.progress, self.psnr = model, images, progress, math.nan
+    def __init__(self, model: Any, parts: Sequence[Any], progress: Callable[[Moment], None] | None) -> None:
+        self.model, self.parts, self.progress, self.psnr = model, parts, progress, math.nan
 
     def measure(self) -> dict[str, float]:
-        self.psnr = mean_psnr(self.model, self.images)
-        return {"psnr": self.psnr}
+        alive = posterior_collapse(self.model, *self.parts).numbers() if _is_mixture(self.model) else {}
+        if _are_rows(self.parts[0]):
+            return {"mse": mean_square(self.model, *self.parts), **alive}
+        self.psnr = mean_psnr(self.model, *self.parts)
+        return {"psnr": self.psnr, **alive}
 
     def tell(self, step: int, steps: int, loss: float) -> None:
         if self.progress is not None:
             self.progress(Moment(step, steps, loss, self.psnr))
 
 
-def _check_model(model: Any) -> None:
+def _check_model(model: Any, shape: tuple[int, ...], name: str) -> None:
     missing = [name for name in ("loss", "encode", "decode", "config") if not hasattr(model, name)]
     if missing:
         raise InputError(
             f"model must have loss, encode, decode and config, but {type(model).__name__} has no {missing[0]}; "
             "congruence.models.loop.optimise trains any module with a loss"
         )
+    if getattr(model, "shape", shape) != shape:
+        raise InputError(f"the model takes inputs of shape {model.shape}, but those of {name} have {shape}")
 
 
 def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
     """The images, what a config says about them, and the factors as columns."""
     if not hasattr(data, "factor_names"):
         images = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
-        if not hasattr(images, "shape") or len(images.shape) != 4:
-            raise InputError("data must be FactorImages, or images of shape (n, channels, height, width)")
-        _check_pixels(images)
-        return images, {"name": "images", "n": len(images), "checksum": fingerprint([images])[0]}, {}
+        if not hasattr(images, "shape") or len(images.shape) not in (2, 4):
+            raise InputError(
+                "data must be FactorImages or FactorRows, images of shape (n, channels, height, width) or rows (n, p)"
+            )
+        name = "rows" if _are_rows(images) else "images"
+        if name == "images":
+            _check_pixels(images)
+        return images, {"name": name, "n": len(images), "checksum": fingerprint([images])[0]}, {}
+    inputs = data.rows if hasattr(data, "rows") else data.images
     about = {
         "name": data.name,
-        "n": len(data.images),
+        "n": len(inputs),
         "factors": list(data.factor_names),
         "kinds": list(data.kinds),
         "note": data.note,
-        "checksum": fingerprint([data.images])[0],
+        "checksum": fingerprint([inputs])[0],
     }
-    return data.images, about, {name: data.factors[:, j] for j, name in enumerate(data.factor_names)}
+    return inputs, about, data.columns
+
+
+def _auxiliary(model: Any, data: Any) -> list[Any]:
+    """The factor that a model wants to be told beside every row, if it does, as int64 (n,)."""
+    wanted = getattr(model, "auxiliary", None)
+    if wanted is None:
+        return []
+    names = list(getattr(data, "factor_names", ()))
+    if wanted not in names:
+        raise InputError(
+            f"the model is told the factor {wanted!r}, but the data has {', '.join(names) or 'no factors'}"
+        )
+    if data.sizes[names.index(wanted)] is None:
+        raise InputError(f"the model is told levels of a factor, but {wanted} has values; one of few levels would do")
+    return [np.ascontiguousarray(data.columns[wanted], dtype=np.int64)]
+
+
+def _are_rows(inputs: Any) -> bool:
+    return len(inputs.shape) == 2
+
+
+def _is_mixture(model: Any) -> bool:
+    return hasattr(model, "mixture_prior")
 
 
 def _check_pixels(images: Any) -> None:
@@ -204,18 +249,25 @@ def _deciding(how: Training) -> dict[str, Any]:
     return {name: value for name, value in asdict(how).items() if name not in FREE}
 
 
-def _finish(run: Run, model: Any, images: Any, rows: Array, columns: Mapping[str, Array], outcome: Trained) -> None:
+def _finish(
+    run: Run, model: Any, parts: Sequence[Any], rows: Array, columns: Mapping[str, Array], outcome: Trained
+) -> None:
     """Write what a finished run has; its checkpoint, which is three times as large, goes."""
     evaluated = getattr(model, "evaluated", model.encode)
+    images, *beside = (part[rows] for part in parts)
     with full_precision():
-        codes = through(evaluated, images[rows], next(model.parameters()).device)
+        codes = through(evaluated, images, next(model.parameters()).device, *beside)
     if not any("ended" in line for line in run.metrics()[-1:]):
         told = {"loss": outcome.loss, "best": outcome.best}
         run.log(step=outcome.steps, epoch=outcome.epochs, ended=outcome.ended, **told)
-    run.write_examples(to_numpy(images[rows[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]]))
+    if not _are_rows(images):
+        run.write_examples(to_numpy(images[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]))
     run.write_weights(model.state_dict())
     run.write_latents(codes, {name: column[rows] for name, column in columns.items()}, ids=rows)
     (run.folder / CHECKPOINT).unlink(missing_ok=True)
+    dead = posterior_collapse(model, images, *beside).sentence if _is_mixture(model) else ""
+    if dead:
+        warnings.warn(f"{dead}; {CURE}", CollapsedWarning, stacklevel=3)
 
 
 def _outcome(run: Run) -> Trained:

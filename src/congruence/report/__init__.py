@@ -4,7 +4,8 @@
 a translation, `render_resolution` and `write_resolution_report` that of a resolution, `render_evaluation` and
 `write_evaluation_report` that of codes against factors, `render_decoder` and `write_decoder_report` that of a decoder,
 `render_deconfounding` and `write_deconfounding_report` that of an embedding on batches held out,
-`render_mechanism` and `write_mechanism_report` that of blocks of latents and where they act,
+`render_mechanism` and `write_mechanism_report` that of blocks of latents and where they act, `render_mixture` and
+`write_mixture_report` that of models with a mixture prior,
 `render_reproduction` and `write_reproduction_report` that of a reproduction, `to_csv` and `to_latex` the tables,
 `congruence.report.figures` the figures. Only result objects come in here. matplotlib and jinja2 are imported when a
 page is made, not before.
@@ -15,6 +16,7 @@ from congruence.report.deconfounding import render_deconfounding, write_deconfou
 from congruence.report.evaluation import render_evaluation, write_evaluation_report
 from congruence.report.html import render, write_report
 from congruence.report.mechanism import render_mechanism, write_mechanism_report
+from congruence.report.mixture import render_mixture, write_mixture_report
 from congruence.report.reproduction import render_reproduction, write_reproduction_report
 from congruence.report.resolution import render_resolution, write_resolution_report
 from congruence.report.tables import rows_to_csv, to_csv, to_latex
@@ -26,6 +28,7 @@ __all__ = [
     "render_deconfounding",
     "render_evaluation",
     "render_mechanism",
+    "render_mixture",
     "render_reproduction",
     "render_resolution",
     "render_translation",
@@ -36,6 +39,7 @@ __all__ = [
     "write_deconfounding_report",
     "write_evaluation_report",
     "write_mechanism_report",
+    "write_mixture_report",
     "write_report",
     "write_reproduction_report",
     "write_resolution_report",

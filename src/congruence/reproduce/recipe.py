@@ -191,6 +191,27 @@ RECIPES = (
         source="Matthes et al. 2026, the experiment on overlapping supports",
         module="congruence.reproduce.mechanistic_overlap",
     ),
+    Recipe(
+        name="mixture-likelihood",
+        question="Is the truth the only model that a mixture seen through a ReLU layer can be?",
+        sentence="Exact likelihoods of 50 random ReLU mixtures, along and across parameters; two priors |x| joins.",
+        source="Kivva et al. 2022, section 4 (maximum likelihood), figure 1 and remark 3.12",
+        module="congruence.reproduce.mixture_likelihood",
+    ),
+    Recipe(
+        name="mixture-pinwheel",
+        question="Do trainings with a mixture prior find the same latent space, up to an affine map?",
+        sentence="Five VaDEs on a pinwheel: affine distances of their priors, and MCC of their codes, over 20 pairs.",
+        source="Kivva et al. 2022, section 4 (simulated data) and figure 2",
+        module="congruence.reproduce.mixture_pinwheel",
+    ),
+    Recipe(
+        name="mixture-mnist",
+        question="Does a model with mixture priors find the same codes of handwritten digits every time?",
+        sentence="Multi-facet clustering VAEs on MNIST, with ReLU and with LeakyReLU: MCC of the codes of trainings.",
+        source="Kivva et al. 2022, section 4 (real data)",
+        module="congruence.reproduce.mixture_mnist",
+    ),
 )
 
 

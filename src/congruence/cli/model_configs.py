@@ -1,0 +1,144 @@
+"""The config of the model that `congruence train` was asked for: as published, unless options say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from congruence.errors import InputError
+
+GENERAL = ("model", "latents", "net", "shape", "seed", "dataset_size")  # in the config of every model, or by its data
+
+
+def model_config(
+    model: str,
+    data: str,
+    n: int | None,
+    *,
+    latents: int | None,
+    net: str,
+    device: str,
+    own: Mapping[str, Any],
+) -> tuple[dict[str, Any], float]:
+    """The config of a model without its seed, and the weight decay that was published with it.
+
+    `own` has the options by name, None for what was not given; those that mean nothing for the model are refused.
+    """
+    from congruence.data.row_sets import is_row_set
+    from congruence.models.catalogue import MIXTURES, MODELS
+
+    given = {name: value for name, value in own.items() if value is not None}
+    given |= {} if latents is None else {"latents": latents}
+    if model in MIXTURES:
+        if net != "auto":
+            raise InputError(f"--net means nothing for {model}, whose nets are dense; --hidden has their widths")
+        return _mixture_config(model, data, given), 0.0
+    if model not in MODELS:
+        raise InputError(f"model must be one of {', '.join((*MODELS, *MIXTURES))}, not {model!r}")
+    if is_row_set(data):
+        raise InputError(f"{model} is a model of images, and {data} are rows; {', '.join(MIXTURES)} take rows")
+    return _image_config(model, data, n, _net(net, data, device), given)
+
+
+def _image_config(
+    model: str, data: str, n: int | None, net: str, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], float]:
+    from congruence.data.registry import find_image_set
+    from congruence.models.catalogue import published_settings, published_weight_decay
+
+    images = find_image_set(data)
+    settings = published_settings(model, data)
+    _check_options(model, given, settings)
+    settings |= given
+    if model == "tcvae":
+        settings["dataset_size"] = images.count if n is None else n
+    config = {"model": model, **settings, "net": net, "shape": list(images.shape)}
+    return config, published_weight_decay(model, data)
+
+
+def _mixture_config(model: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    from congruence.data.registry import find_image_set
+    from congruence.data.row_sets import find_row_set, is_row_set
+    from congruence.models.catalogue import mixture_settings
+
+    known = mixture_settings(model, images=False)
+    extra = {"mixvae": ("prior",), "ivae": ("auxiliary",)}.get(model, ())
+    _check_options(model, given, (*(name for name in known if name != "classes"), *extra))
+    given = dict(given)
+    told = given.pop("auxiliary", None)
+    if is_row_set(data):
+        chosen, clusters = find_row_set(data)
+        settings = mixture_settings(model, images=False, latents=chosen.latents, clusters=clusters)
+        shape, levels = [chosen.observed], chosen.make(1, clusters, 0)
+        sizes = dict(zip(levels.factor_names, levels.sizes, strict=True))
+    else:
+        images = find_image_set(data)
+        settings, shape = mixture_settings(model, images=True), list(images.shape)
+        sizes = dict(zip(images.grid.names, images.grid.sizes, strict=True))
+    if "hidden" in given:
+        given["hidden"] = _widths(given["hidden"])
+    if "prior" in given:
+        given["prior"] = read_prior(given["prior"])
+        given.setdefault("latents", len(given["prior"]["means"][0]))
+    if model == "ivae":
+        settings |= _told(told, sizes, data)
+    return {"model": model, **settings, **given, "shape": shape}
+
+
+def read_prior(path: Path) -> dict[str, Any]:
+    """The weights, means and covariances of a .npz or .json file, as lists."""
+    import json
+
+    import numpy as np
+
+    from congruence.models.mixture_priors import PARTS
+
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as file:
+                found = {name: file[name].tolist() for name in PARTS if name in file}
+        else:
+            found = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"--prior {path} cannot be read as .npz or .json: {error}") from error
+    missing = [name for name in PARTS if name not in found]
+    if missing:
+        raise InputError(f"--prior {path} must hold weights, means and covariances, but has no {missing[0]}")
+    return {name: found[name] for name in PARTS}
+
+
+def _told(wished: str | None, sizes: Mapping[str, int | None], data: str) -> dict[str, Any]:
+    """Which factor an iVAE is told, and how many levels it has."""
+    levels = [name for name, size in sizes.items() if size is not None]
+    name = levels[0] if wished is None else wished
+    if name not in levels:
+        raise InputError(f"--auxiliary must be a factor of {data} with levels ({', '.join(levels)}), not {name!r}")
+    return {"auxiliary": name, "classes": sizes[name]}
+
+
+def _check_options(model: str, given: Mapping[str, Any], settings: Iterable[str]) -> None:
+    fit = [name for name in settings if name not in GENERAL]
+    for name in given:
+        if name not in fit and name not in GENERAL:
+            hint = f"it has {', '.join('--' + other for other in fit)}" if fit else "it has no options of its own"
+            raise InputError(f"--{name} means nothing for {model}; {hint}")
+
+
+def _widths(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"--hidden takes widths such as 50,50, not {text!r}")
+    return [int(part) for part in parts]
+
+
+def _net(net: str, data: str, device: str) -> str:
+    """Turn "auto" into the published net on a GPU, where it takes the images, and the small one elsewhere."""
+    if net != "auto":
+        return net
+    from congruence.data.registry import find_image_set
+    from congruence.models.devices import training_device
+    from congruence.models.nets import SIDE
+
+    fits = find_image_set(data).shape[1:] == (SIDE, SIDE)
+    return "published" if fits and training_device(device) != "cpu" else "small"

@@ -1,0 +1,127 @@
+"""P2 in any affine frame: axes along which latents are independent given the component."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.errors import InputError
+from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.verdicts import AMBIGUOUS, CERTIFIED, FAILS, HOLDS, NOTHING, UNKNOWN, Condition
+
+TIED = 0.02  # correlation within a component that may be rounding or estimation
+DOUBT = 10.0  # times as much is certainly more
+EQUAL, DISTINCT = 1e-6, 0.05  # gaps of log ratios of variances: below the first they are one, above the second two
+MOST_PAIRS = 3000  # of components, of which more are drawn
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalAxes:
+    """Axes z -> axes.T @ z along which every component of a mixture is nearly diagonal.
+
+    Ratios of variances do not change under affine maps. Where all of one pair of components differ, the axes are fixed
+    up to order, sign and scale.
+    """
+
+    axes: Float  # (m, m), columns
+    pair: tuple[int, int] | None  # components whose ratios are most distinct
+    ratios: Float  # (m,), of their variances along the axes
+    gap: float  # least difference of the logs of two ratios; infinite for one latent
+    correlation: float  # largest within any component along the axes
+    frame: str  # "given" where the latents themselves will do, or "found"
+    condition: Condition
+
+
+def canonical_axes(prior: GaussianMixture, *, tolerance: float = TIED, seed: int = 0) -> CanonicalAxes:
+    """Look for axes along which P2 holds.
+
+    P2 asks that latents are independent given the component, and that two components exist with all ratios of variances
+    distinct. The generalised eigenvectors V of their covariances make both diagonal; P2 holds in some affine frame
+    exactly where V^T S V is diagonal for all covariances S.
+
+    Parameters
+    ----------
+    prior : GaussianMixture
+    tolerance : float
+        Correlation within components that counts as none. For a prior estimated from n rows take about
+        4 / sqrt(n * least weight).
+    seed : int
+        Of the pairs that are looked at where there are more than 3000.
+
+    References
+    ----------
+    Kivva et al. 2022, condition P2 and Theorem 3.9 (b).
+    """
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise InputError(f"tolerance must be a number above 0, not {tolerance!r}")
+    m = prior.dimension
+    here = _correlation(prior.covariances)
+    if prior.components == 1:
+        said = "One component has no two variances to compare; P2 asks for at least two components."
+        return _nothing(prior, here, Condition("P2", FAILS, said, CERTIFIED))
+    found = _most_distinct(prior, seed)
+    if found is None:
+        said = "All components lie on subspaces, so that ratios of variances do not exist."
+        return _nothing(prior, here, Condition("P2", UNKNOWN, said, NOTHING))
+    pair, ratios, axes, gap = found
+    frame = "found"
+    if here <= tolerance:  # the latents themselves will do, and keep their names
+        variances = prior.covariances[:, range(m), range(m)]
+        frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
+        gap = float(np.diff(np.sort(np.log(ratios))).min()) if m > 1 else math.inf
+    correlation = _correlation(axes.T @ prior.covariances @ axes)
+    condition = _judged(pair, ratios, gap, correlation, frame, tolerance)
+    return CanonicalAxes(axes, pair, ratios, gap, correlation, frame, condition)
+
+
+def _nothing(prior: GaussianMixture, correlation: float, condition: Condition) -> CanonicalAxes:
+    m = prior.dimension
+    return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, correlation, "given", condition)
+
+
+def _most_distinct(prior: GaussianMixture, seed: int) -> tuple[tuple[int, int], Float, Float, float] | None:
+    """The pair of components whose ratios of variances are farthest apart, with ratios, axes and gap."""
+    from scipy.linalg import eigh
+
+    whole = [j for j in range(prior.components) if j not in prior.degenerate]
+    pairs = list(combinations(whole, 2))
+    if len(pairs) > MOST_PAIRS:
+        chosen = np.random.default_rng(seed).permutation(len(pairs))[:MOST_PAIRS]
+        pairs = [pairs[i] for i in chosen]
+    best = None
+    for i, j in pairs:
+        ratios, axes = eigh(prior.covariances[i], prior.covariances[j])
+        logs = np.log(np.maximum(ratios, np.finfo(float).tiny))
+        gap = float(np.diff(logs).min()) if len(logs) > 1 else math.inf
+        if best is None or gap > best[3]:
+            best = ((i, j), ratios, axes / np.linalg.norm(axes, axis=0), gap)
+    return best
+
+
+def _correlation(covariances: Float) -> float:
+    """The largest correlation of two latents within a component."""
+    spread = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), np.finfo(float).tiny))
+    tied = np.abs(covariances) / (spread[:, :, None] * spread[:, None])
+    return float((tied * (1 - np.eye(covariances.shape[1]))).max())
+
+
+def _judged(
+    pair: tuple[int, int], ratios: Float, gap: float, correlation: float, frame: str, tolerance: float
+) -> Condition:
+    independent = HOLDS if correlation <= tolerance else AMBIGUOUS if correlation <= DOUBT * tolerance else FAILS
+    distinct = HOLDS if gap >= DISTINCT else AMBIGUOUS if gap > EQUAL else FAILS
+    status = next((s for s in (FAILS, AMBIGUOUS) if s in (independent, distinct)), HOLDS)
+    if distinct != HOLDS and independent != HOLDS and frame == "found":
+        status = AMBIGUOUS if distinct == AMBIGUOUS else FAILS  # axes of equal ratios are arbitrary
+    which = "the latents" if frame == "given" else "axes found by generalised eigenvectors"
+    shown = ", ".join(f"{ratio:.3g}" for ratio in ratios[:8]) + (", ..." if len(ratios) > 8 else "")
+    said = (
+        f"Along {which} the largest correlation within a component is {correlation:.2g}; variances of components "
+        f"{pair[0]} and {pair[1]} have ratios {shown}, the least gap of their logs is {gap:.2g}."
+    )
+    numbers = {"pair": list(pair), "ratios": ratios.tolist(), "gap": gap, "correlation": correlation, "frame": frame}
+    return Condition("P2", status, said, NOTHING if status == AMBIGUOUS else CERTIFIED, numbers=numbers)

@@ -1,0 +1,283 @@
+"""Recover the hidden discrete variables behind a mixture: how many, their states, P(U), and latents they touch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, as_matrix, to_numpy
+from congruence.errors import InputError
+from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.peaks import Peaks, find_peaks
+from congruence.mixture.structure import MOST_LATENTS, Refusal, Structure, find_structure
+from congruence.mixture.verdicts import HOLDS, UNKNOWN
+
+HALVES = 6  # of the sample, from which it is recovered again
+SURE = 0.75  # share of recoveries that must agree
+NEAR = 4.0  # peaks nearer than this, in standard deviations, may hide others
+MISFIT = 6.0  # standard deviations by which a fit of Gaussians may be off
+LEAST = 1e-3  # share of rows: lighter cells come from rows that were given to a neighbour
+CUT = 3.0  # by how much the lightest cell must outweigh the heaviest that is left out
+TIED = 0.2  # correlation of two latents within a component of a mixture that is too much
+FLOOR, CEILING = 1e-6, 6.0  # standard deviations: components nearer are one, farther are two, whatever the tolerance
+DECADES, CLEAR = 0.5, 1.0  # of tolerances over which a structure must stay: one variable, or more of them
+NOISE = 0.5  # standard deviations: components that differ by more are not one because of estimation
+WEIGHING = 50  # rounds
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenStates:
+    """What `recover_hidden_states` found."""
+
+    status: str  # "holds" (recovered) or "unknown"
+    structure: Structure | None  # None where nothing consistent was found
+    confidence: float  # from 0 to 1: share of halves of the sample, or of a decade of tolerances, that agree
+    components: int  # J, told apart
+    separation: float  # least distance of two components on a latent that tells them apart, in standard deviations
+    reason: str
+
+    @property
+    def k(self) -> int | None:
+        """The number of hidden variables."""
+        return None if self.structure is None else len(self.structure.dims)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as in the JSON contract."""
+        return {
+            "status": self.status,
+            "k": self.k,
+            "structure": None if self.structure is None else self.structure.to_dict(),
+            "confidence": self.confidence,
+            "components": self.components,
+            "separation": self.separation,
+            "reason": self.reason,
+        }
+
+    def __str__(self) -> str:
+        if self.structure is None:
+            return f"hidden states {self.status}: {self.reason}"
+        told = "; ".join(f"{d} states on latents {list(n)}" for n, d in self.structure.key)
+        return f"hidden states {self.status} ({told}), confidence {self.confidence:.2f}: {self.reason}"
+
+
+def recover_hidden_states(
+    source: Any, *, tolerance: float | None = None, rows: int | None = None, seed: int = 0
+) -> HiddenStates:
+    """Recover (k, d_1, ..., d_k, P(U)) and the neighbourhoods from a mixture or from a sample of latents.
+
+    Parameters
+    ----------
+    source : GaussianMixture, or (n, m)
+        A fitted or known mixture; or rows of latents, which are cut into components latent by latent. Latents must be
+        independent within components (P2): turn to the canonical axes first.
+    tolerance : float, optional
+        For a mixture: components that differ by less on a latent, in standard deviations, are one there. By default
+        the structure with most variables is taken that stays the same over a decade of tolerances (P3 asks for most
+        variables), else the one that stays over the widest range.
+    rows : int, optional
+        How many rows a mixture was estimated from: differences that chance makes are then none.
+    seed : int
+        Of the halves of the sample.
+
+    Returns
+    -------
+    HiddenStates
+        With status "unknown", and the reason, where components are not told apart for sure, counts fit no structure, or
+        halves of the sample disagree. Counting is exponential in the number of latents, at most 12.
+
+    References
+    ----------
+    Kivva et al. 2022, Theorem 3.10 (c) and condition P3; Kivva et al. 2021.
+    """
+    if isinstance(source, GaussianMixture):
+        _check_width(source.dimension)
+        return _from_mixture(source, tolerance, rows)
+    if tolerance is not None or rows is not None:
+        raise InputError("tolerance and rows are for a mixture; a sample is cut where its density has valleys")
+    z = to_numpy(as_matrix(source, "source")).astype(np.float64, copy=False)
+    _check_width(z.shape[1])
+    return _from_sample(z, seed)
+
+
+def _check_width(m: int) -> None:
+    if m > MOST_LATENTS:
+        raise InputError(f"source must have at most {MOST_LATENTS} latents, since all subsets are counted, not {m}")
+
+
+def _from_sample(z: Float, seed: int) -> HiddenStates:
+    found = _cut(z)
+    if isinstance(found, _Unclear):
+        return HiddenStates(UNKNOWN, None, 0.0, found.components, found.separation, found.reason)
+    rng = np.random.default_rng(seed)
+    keys: Counter[Any] = Counter()
+    for _ in range(HALVES):
+        half = _cut(z[rng.permutation(len(z))[: len(z) // 2]])
+        keys[None if isinstance(half, _Unclear) else half.structure.key] += 1
+    agree = keys[found.structure.key] / HALVES
+    count = len(found.structure.states)
+    said = f"{keys[found.structure.key]} of {HALVES} halves of the sample give the same"
+    return HiddenStates(HOLDS if agree >= SURE else UNKNOWN, found.structure, agree, count, found.separation, said)
+
+
+@dataclass(frozen=True)
+class _Unclear:
+    reason: str
+    components: int
+    separation: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    structure: Structure
+    separation: float
+
+
+def _cut(z: Float) -> _Cut | _Unclear:
+    """Components of each latent, cells that they make together, and the structure of those cells."""
+    peaks = [find_peaks(column) for column in z.T]
+    separation = min(peak.separation for peak in peaks)
+    counts = math.prod(len(peak.means) for peak in peaks)
+    worst = int(np.argmax([peak.misfit for peak in peaks]))
+    if counts == 1:
+        return _Unclear("no latent shows more than one component", 1, separation)
+    if peaks[worst].misfit > MISFIT:
+        return _Unclear(f"latent {worst} is not a mixture of the Gaussians its peaks show", counts, separation)
+    if separation < NEAR:
+        said = f"two components of a latent are only {separation:.2g} standard deviations apart; others may be hidden"
+        return _Unclear(said, counts, separation)
+    labels, weights = _cells(z, peaks)
+    for kept in _keepable(weights):
+        found = find_structure(labels[:kept], weights[:kept])
+        if isinstance(found, Structure):
+            tied = _dependence(z, peaks, labels[:kept])
+            if tied is not None:
+                return _Unclear(tied, kept, separation)
+            return _Cut(found, separation)
+        reason = found.reason
+    return _Unclear(reason, len(weights), separation)
+
+
+def _cells(z: Float, peaks: list[Peaks]) -> tuple[Array, Float]:
+    """Cells of components of all latents that rows fall into, the heaviest first, weighed by likelihood."""
+    logs = [peak.log_likelihoods(column) for peak, column in zip(peaks, z.T, strict=True)]
+    nearest = np.column_stack([(log + np.log(peak.weights)).argmax(1) for log, peak in zip(logs, peaks, strict=True)])
+    sizes = [len(peak.means) for peak in peaks]
+    names, counts = np.unique(np.ravel_multi_index(tuple(nearest.T), sizes), return_counts=True)
+    labels = np.column_stack(np.unravel_index(names, sizes))
+    kept = counts >= max(2.0, LEAST * len(z) / 2)
+    labels, counts = labels[kept], counts[kept]
+    joint = np.sum([log[:, labels[:, t]] for t, log in enumerate(logs)], axis=0)  # (n, cells)
+    joint = np.exp(joint - joint.max(1, keepdims=True))
+    weights = counts / counts.sum()
+    for _ in range(WEIGHING):  # a row between two cells counts for both, so that cells made by chance fade
+        weights = weights * (joint.T @ (1 / (joint @ weights))) / len(z)
+    order = np.argsort(-weights, kind="stable")
+    return labels[order], weights[order]
+
+
+def _keepable(weights: Float) -> list[int]:
+    """How many of the cells, falling in weight, to keep: at the widest drops first, and never a light one."""
+    padded = np.append(weights, LEAST / CUT)
+    drops = padded[:-1] / np.maximum(padded[1:], LEAST / CUT)
+    order = np.argsort(-drops, kind="stable")
+    chosen = [int(i) + 1 for i in order if weights[i] >= LEAST and drops[i] >= CUT]
+    return chosen[:3] or [len(weights)]
+
+
+def _dependence(z: Float, peaks: list[Peaks], labels: Array) -> str | None:
+    """Whether latents depend on each other within cells: the pooled correlation, beside what chance gives."""
+    nearest = np.column_stack([peak.log_likelihoods(column).argmax(1) for peak, column in zip(peaks, z.T, strict=True)])
+    means = np.column_stack([peak.means[nearest[:, t]] for t, peak in enumerate(peaks)])
+    spread = np.column_stack([peak.deviations[nearest[:, t]] for t, peak in enumerate(peaks)])
+    white = (z - means) / spread
+    inside = (np.abs(white) < 3).all(1)
+    if z.shape[1] < 2 or inside.sum() < 10:
+        return None
+    tied = np.abs(np.corrcoef(white[inside], rowvar=False) - np.eye(z.shape[1])).max()
+    if tied <= 0.05 + 4 / math.sqrt(inside.sum()):
+        return None
+    return f"latents correlate by {tied:.2g} within components; turn to the canonical axes of P2 first"
+
+
+def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int | None) -> HiddenStates:
+    count = mixture.components
+    if count == 1:
+        alone = Structure((), (), np.zeros((1, 0), dtype=int), np.ones(()))
+        return HiddenStates(HOLDS, alone, 1.0, 1, math.inf, "one component: there is nothing hidden")
+    tied = _largest_correlation(mixture)
+    if tied > TIED:
+        said = f"latents correlate by {tied:.2g} within a component; turn to the canonical axes of P2 first"
+        return HiddenStates(UNKNOWN, None, 0.0, count, math.nan, said)
+    unlike = _unlikeness(mixture)  # (m, J, J)
+    if tolerance is not None:
+        if not (math.isfinite(tolerance) and tolerance >= 0):
+            raise InputError(f"tolerance must be a number of at least 0, not {tolerance!r}")
+        found = find_structure(_labels(unlike, tolerance), mixture.weights)
+        apart = unlike[unlike > tolerance]
+        separation = float(apart.min()) if apart.size else 0.0
+        if isinstance(found, Refusal):
+            return HiddenStates(UNKNOWN, None, 0.0, count, separation, found.reason)
+        return HiddenStates(HOLDS, found, 1.0, count, separation, f"at a tolerance of {tolerance:g}")
+    floor = FLOOR
+    if rows is not None:
+        if isinstance(rows, bool) or rows != int(rows) or rows < 1:
+            raise InputError(f"rows must be a whole number of at least 1, not {rows!r}")
+        floor = max(FLOOR, 4 * math.sqrt(2 / (rows * float(mixture.weights.min()))))
+    return _over_tolerances(mixture, unlike, min(floor, CEILING / 2))
+
+
+def _over_tolerances(mixture: GaussianMixture, unlike: Float, floor: float) -> HiddenStates:
+    """The structure with most variables that stays over a decade of tolerances, else the one that stays longest.
+
+    An estimated mixture has no two components that are equal anywhere, so that the smallest tolerances always show one
+    variable of J states; P3 asks for the structure with most variables.
+    """
+    limits = np.unique(np.concatenate([[floor], np.clip(unlike[unlike > 0], floor, CEILING), [CEILING]]))
+    widths = np.log10(limits[1:] / limits[:-1])
+    reason = "components differ by all degrees, so that no tolerance tells them apart"
+    found: list[tuple[Structure, float, int]] = []
+    for index in np.argsort(-widths, kind="stable")[:20]:
+        if widths[index] < DECADES / 2 or limits[index] > max(NOISE, floor):
+            continue
+        one = find_structure(_labels(unlike, math.sqrt(limits[index] * limits[index + 1])), mixture.weights)
+        if isinstance(one, Structure):
+            found.append((one, float(widths[index]), int(index)))
+        else:
+            reason = one.reason
+    if not found:
+        return HiddenStates(UNKNOWN, None, 0.0, mixture.components, math.nan, reason)
+    structure, width, index = max(found, key=lambda f: (f[1] >= CLEAR, len(f[0].dims), f[1]))
+    richer = any(len(other.dims) > len(structure.dims) for other, _, _ in found)
+    status = HOLDS if width >= DECADES and not richer else UNKNOWN
+    apart = float(unlike[unlike >= limits[index + 1]].min(initial=math.inf))
+    said = f"the same for tolerances from {limits[index]:.2g} to {limits[index + 1]:.2g} standard deviations"
+    said += "; others show more variables, though not clearly" if richer else ""
+    return HiddenStates(status, structure, min(1.0, width), mixture.components, apart, said)
+
+
+def _largest_correlation(mixture: GaussianMixture) -> float:
+    spread = np.sqrt(np.maximum(np.diagonal(mixture.covariances, axis1=1, axis2=2), np.finfo(float).tiny))
+    tied = np.abs(mixture.covariances / (spread[:, :, None] * spread[:, None]))
+    return float((tied * (1 - np.eye(mixture.dimension))).max())
+
+
+def _unlikeness(mixture: GaussianMixture) -> Float:
+    """How much each two components differ on each latent, (m, J, J): distance of means, or of log deviations."""
+    variances = np.diagonal(mixture.covariances, axis1=1, axis2=2).T  # (m, J)
+    whole = np.maximum(np.diag(mixture.covariance), np.finfo(float).tiny)[:, None]
+    spread = np.sqrt(np.maximum(variances, 1e-12 * whole))
+    larger = np.maximum(spread[:, :, None], spread[:, None])
+    means = mixture.means.T
+    away = np.abs(means[:, :, None] - means[:, None]) / larger
+    return np.asarray(np.maximum(away, np.abs(np.log(spread[:, :, None] / spread[:, None]))))
+
+
+def _labels(unlike: Float, tolerance: float) -> Array:
+    """Names of components that are one on each latent, (J, m): those joined by steps within the tolerance."""
+    from scipy.sparse.csgraph import connected_components
+
+    return np.column_stack([connected_components(one <= tolerance, directed=False)[1] for one in unlike])

@@ -1,0 +1,219 @@
+"""The exact likelihood of x = ReLU(a z + b) + noise, where the one latent z is a mixture of Gaussians.
+
+Between two kinks the decoder is affine, so that the density of x is a sum over components and pieces of a Gaussian
+times the share of the component's posterior that lies on the piece: nothing is sampled. Expectations over x are sums on
+a grid that is finer than the noise; for such smooth densities the error of the sum falls faster than any power.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, to_numpy
+from congruence.errors import InputError
+from congruence.mixture.gmm import LOG_2PI, GaussianMixture
+
+FAR = 1e8  # stands for infinity as the end of a piece, so that derivatives stay finite
+STEEP = 1e-12  # a slope nearer to 0 than this is taken for this, so that its kink is somewhere
+STEP = 0.75  # of the grid, in standard deviations of the noise: laws then sum to 1 up to 1e-14
+REACH = 8.0  # standard deviations within which a law is looked at
+RARE = 1e-16  # of the largest density: points of the grid with less are left out
+CELLS = 2**21  # points of the grid before rare ones are left out
+
+Parameters = dict[str, Any]  # tensors "weights", "means", "scales" (..., J) and "slopes", "biases" (..., h)
+
+
+@dataclass(frozen=True, eq=False)
+class ReluModel:
+    """The law of x = ReLU(slopes z + biases) + noise e, with z from `prior` and e standard normal.
+
+    One latent, h units and n numbers observed: every unit, n = h, or with a readout one sum of them, n = 1. Rescaling
+    and shifting z and the layer together leaves the law of x as it is.
+    """
+
+    prior: GaussianMixture  # of one latent
+    slopes: Float  # (h,), not 0
+    biases: Float  # (h,)
+    noise: float  # standard deviation, above 0, taken as known
+    readout: Float | None = None  # (h,), the weight of each unit in the sum that is observed
+
+    def __post_init__(self) -> None:
+        if self.prior.dimension != 1:
+            raise InputError(f"prior must be of one latent, not of {self.prior.dimension}")
+        if self.prior.degenerate:
+            raise InputError("prior must have components of variance above 0")
+        slopes, biases = np.array(self.slopes, dtype=float), np.array(self.biases, dtype=float)
+        if slopes.ndim != 1 or slopes.shape != biases.shape or not slopes.size:
+            raise InputError(f"slopes and biases must be lists of as many numbers, not {slopes.shape}, {biases.shape}")
+        if not slopes.all():
+            raise InputError("slopes must not be 0: such a unit does not see the latent")
+        if not (math.isfinite(self.noise) and self.noise > 0):
+            raise InputError(f"noise must be above 0, not {self.noise!r}")
+        object.__setattr__(self, "slopes", slopes)
+        object.__setattr__(self, "biases", biases)
+        if self.readout is not None:
+            readout = np.array(self.readout, dtype=float)
+            if readout.shape != slopes.shape:
+                raise InputError(f"readout must be a list of {len(slopes)} numbers, not of shape {readout.shape}")
+            object.__setattr__(self, "readout", readout)
+
+    @property
+    def observations(self) -> int:
+        """N, how many numbers make an observation."""
+        return len(self.observed)
+
+    @property
+    def observed(self) -> Float:
+        """The matrix from units to observations, (n, h)."""
+        return np.eye(len(self.slopes)) if self.readout is None else self.readout[None]
+
+    @property
+    def kinks(self) -> Float:
+        """The latents at which a unit begins or ends, (h,)."""
+        return np.asarray(-self.biases / self.slopes)
+
+    @property
+    def injective(self) -> bool:
+        """Whether no two latents decode to the same (F4), exactly.
+
+        Where all units are seen, some unit must be active on every piece; a sum of them must rise or fall throughout.
+        """
+        pieces = self._slopes_of_pieces()
+        if self.readout is None:
+            return bool(pieces.any(axis=1).all())
+        return bool((pieces > 0).all() or (pieces < 0).all())
+
+    def _slopes_of_pieces(self) -> Float:
+        """The derivative of the decoder on every piece, (pieces, n)."""
+        kinks = np.unique(self.kinks)
+        inside = np.concatenate([[kinks[0] - 1], (kinks[1:] + kinks[:-1]) / 2, [kinks[-1] + 1]])
+        active = self.slopes * inside[:, None] + self.biases > 0
+        return np.asarray((active * self.slopes) @ self.observed.T)
+
+    def decode(self, z: Any) -> Float:
+        """Observations without noise of latents (k,) or (k, 1), as (k, n)."""
+        units = np.maximum(np.asarray(z, dtype=float).reshape(-1, 1) * self.slopes + self.biases, 0)
+        return np.asarray(units @ self.observed.T)
+
+    def sample(self, n: int, *, seed: int = 0) -> Float:
+        """Draw n observations, (n, observations)."""
+        clean = self.decode(self.prior.sample(n, seed=seed))
+        return np.asarray(clean + self.noise * np.random.default_rng([seed, 1]).normal(size=clean.shape))
+
+    def parameters(self) -> Parameters:
+        """The free parameters as float64 tensors: weights, means, scales (standard deviations), slopes, biases."""
+        import torch
+
+        prior = self.prior
+        values = {"weights": prior.weights, "means": prior.means[:, 0], "scales": np.sqrt(prior.covariances[:, 0, 0])}
+        values |= {"slopes": self.slopes, "biases": self.biases}
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+    def log_density(self, x: Any) -> Float:
+        """The log density of observations, (k, n) -> (k,), exact up to rounding."""
+        import torch
+
+        x = np.asarray(to_numpy(x), dtype=float).reshape(-1, self.observations)
+        return np.asarray(log_density(torch.tensor(x), self.parameters(), self.observed, self.noise).numpy())
+
+    def surface(self, *, step: float = STEP) -> Surface:
+        """The expected negative log-likelihood when this model is the truth, as a function of the parameters.
+
+        `step` is that of the grid on which observations are summed, in standard deviations of the noise.
+        """
+        points = self._grid(step * self.noise)
+        density = np.exp(self.log_density(points))
+        kept = density > RARE * density.max()
+        weights = density[kept] * (step * self.noise) ** self.observations
+        return Surface(self, points[kept], weights)
+
+    def _grid(self, step: float) -> Array:
+        scales = np.sqrt(self.prior.covariances[:, 0, 0])
+        means = self.prior.means[:, 0]
+        ends = [(means - REACH * scales).min(), (means + REACH * scales).max()]
+        seen = self.decode(np.concatenate([ends, self.kinks]))
+        lines = [
+            np.arange(low - REACH * self.noise, high + REACH * self.noise + step, step)
+            for low, high in zip(seen.min(0), seen.max(0), strict=True)
+        ]
+        count = math.prod(len(line) for line in lines)
+        if count > CELLS:
+            raise InputError(f"a grid of {count} points is too large for {len(lines)} observations: take a larger step")
+        return np.stack([axis.ravel() for axis in np.meshgrid(*lines, indexing="ij")], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """The expected negative log-likelihood under a true model, by a sum over a grid of observations."""
+
+    truth: ReluModel
+    points: Float  # (g, n)
+    weights: Float  # (g,), probabilities: they sum to 1 up to the error of the sum
+
+    def __call__(self, parameters: Parameters) -> Any:
+        """E[-log p(x; parameters)] with derivatives; parameters may be a batch, (..., J) and (..., h), of any J."""
+        import torch
+
+        found = log_density(torch.as_tensor(self.points), parameters, self.truth.observed, self.truth.noise)
+        return -(found * torch.as_tensor(self.weights)).sum(-1)
+
+    @property
+    def least(self) -> float:
+        """The value at the truth, which no law of x can undercut: the entropy of x."""
+        return float(self(self.truth.parameters()))
+
+    def excess(self, model: ReluModel) -> float:
+        """By how much another model is worse: KL(truth, model), 0 only where both give x the same law."""
+        return float(self(model.parameters())) - self.least
+
+
+def log_density(x: Any, parameters: Parameters, observed: Float, noise: float) -> Any:
+    """Log density of observations (g, n) under one or many models, (..., g); torch, differentiable.
+
+    Per component j and piece p of the decoder, on which it is c + d z, the density is w_j N(x; c + d mu_j,
+    noise^2 I + s_j^2 d d^T) times the probability that z, given x and j, lies on p.
+    """
+    import torch
+
+    weights, means, scales, slopes, biases = (
+        parameters[name] for name in ("weights", "means", "scales", "slopes", "biases")
+    )
+    slopes = torch.where(slopes.abs() < STEEP, torch.where(slopes < 0, -STEEP, STEEP), slopes)
+    kinks = (-biases / slopes).clamp(-FAR / 2, FAR / 2).sort(-1).values  # (..., h)
+    end = torch.full_like(kinks[..., :1], FAR)
+    low, high = torch.cat([-end, kinks], -1), torch.cat([kinks, end], -1)  # (..., p)
+    inside = torch.where(low <= -FAR, high - 1, torch.where(high >= FAR, low + 1, (low + high) / 2))
+    active = (slopes[..., None, :] * inside[..., None] + biases[..., None, :] > 0).to(slopes.dtype)  # (..., p, h)
+    readout = torch.as_tensor(observed)  # (n, h)
+    d = (active * slopes[..., None, :]) @ readout.T  # (..., p, n)
+    c = (active * biases[..., None, :]) @ readout.T
+
+    # axes from here on: (..., j, p, g)
+    mu, s2 = means[..., :, None, None], (scales**2)[..., :, None, None]
+    steep = (d * d).sum(-1)[..., None, :, None] / noise**2  # (..., 1, p, 1)
+    gain = 1 + s2 * steep
+    rest = x - c[..., None, :]  # (..., p, g, n)
+    pull = (rest @ d[..., :, None]).squeeze(-1)[..., None, :, :] / noise**2  # (..., 1, p, g), d . (x - c) / noise^2
+    along = pull - steep * mu
+    size = (rest * rest).sum(-1)[..., None, :, :] / noise**2 - 2 * mu * pull + mu * mu * steep
+    n = readout.shape[0]
+    log_normal = -0.5 * (size - s2 * along * along / gain + gain.log() + n * (2 * math.log(noise) + LOG_2PI))
+
+    centre, width = (mu + s2 * pull) / gain, (s2 / gain).sqrt()  # of z given x, j and the line of p
+    low, high = ((edge[..., None, :, None] - centre) / width for edge in (low, high))
+    joint = weights.log()[..., :, None, None] + log_normal + _log_mass(low, high)
+    return joint.flatten(-3, -2).logsumexp(-2)
+
+
+def _log_mass(low: Any, high: Any) -> Any:
+    """Log of the standard normal probability between low and high, also far out in a tail."""
+    import torch
+
+    turned = low + high > 0  # by symmetry look at the left tail, where logarithms keep their digits
+    low, high = torch.where(turned, -high, low), torch.where(turned, -low, high)
+    left, right = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
+    return right + torch.log(-torch.expm1((left - right).clamp(max=-1e-15)))

@@ -1,0 +1,143 @@
+"""Gaussian mixtures as the prior of codes: learned with diagonal covariances, or given and kept as they are.
+
+Both have `kl(mean, sigma)`, the divergence of a diagonal Gaussian to every component in closed form, and
+`log_joint(z)`, log weight + log density of every component; J is the number of components, m that of latents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from congruence.arrays import Array, Float, to_numpy
+from congruence.errors import InputError
+
+LOG_2PI = math.log(2 * math.pi)
+LEAST = 1e-6  # of variances that a prior is started with
+
+
+class LearnedMixture(nn.Module):  # type: ignore[misc]
+    """A mixture whose weights, means and variances are learned; first all components are N(0, 1) in every latent."""
+
+    def __init__(self, components: int, latents: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(components))
+        self.means = nn.Parameter(torch.zeros(components, latents))
+        self.log_variances = nn.Parameter(torch.zeros(components, latents))
+
+    def log_weights(self) -> Any:
+        """The log of the weights, (J,)."""
+        return self.logits.log_softmax(0)
+
+    def kl(self, mean: Any, sigma: Any) -> Any:
+        """KL(N(mean, sigma^2) || component) in nats, (n, m) -> (n, J)."""
+        ratio = (sigma.log() * 2)[:, None] - self.log_variances  # (n, J, m)
+        away = (mean[:, None] - self.means).square() * (-self.log_variances).exp()
+        return (ratio.exp() + away - 1 - ratio).sum(2) / 2
+
+    def log_joint(self, z: Any) -> Any:
+        """Log of weight times density of every component at z, (n, m) -> (n, J)."""
+        away = (z[:, None] - self.means).square() * (-self.log_variances).exp()
+        return self.log_weights() - (away + self.log_variances + LOG_2PI).sum(2) / 2
+
+    def start_at(self, weights: Array, means: Array, variances: Array) -> None:
+        """Put all components where they are to start; variances are (J, m)."""
+        with torch.no_grad():
+            self.logits.copy_(torch.as_tensor(np.log(np.maximum(weights, LEAST))))
+            self.means.copy_(torch.as_tensor(means))
+            self.log_variances.copy_(torch.as_tensor(np.log(np.maximum(variances, LEAST))))
+
+    def arrays(self) -> tuple[Float, Float, Float]:
+        """Weights (J,), means (J, m) and covariances (J, m, m), float64."""
+        weights, means, variances = (
+            to_numpy(part.detach().double())
+            for part in (self.log_weights().exp(), self.means, self.log_variances.exp())
+        )
+        return weights / weights.sum(), means, variances[:, :, None] * np.eye(means.shape[1])
+
+
+class GivenMixture(nn.Module):  # type: ignore[misc]
+    """A mixture that is given, of any covariances, and is not learned."""
+
+    def __init__(self, weights: Array, means: Array, covariances: Array) -> None:
+        super().__init__()
+        inverses, signs = np.linalg.inv(covariances), np.linalg.slogdet(covariances)
+        named = {"weights": weights, "means": means, "covariances": covariances, "precisions": inverses}
+        for name, value in (named | {"log_determinants": signs[1]}).items():
+            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32))
+
+    def log_weights(self) -> Any:
+        """The log of the weights, (J,)."""
+        return self.weights.log()
+
+    def kl(self, mean: Any, sigma: Any) -> Any:
+        """KL(N(mean, sigma^2) || component) in nats, (n, m) -> (n, J)."""
+        spread = sigma.square() @ self.precisions.diagonal(dim1=1, dim2=2).T  # (n, J), the trace of P diag(sigma^2)
+        entropy = 2 * sigma.log().sum(1, keepdim=True)
+        return (spread + self._away(mean) - mean.shape[1] + self.log_determinants - entropy) / 2
+
+    def log_joint(self, z: Any) -> Any:
+        """Log of weight times density of every component at z, (n, m) -> (n, J)."""
+        return self.log_weights() - (self._away(z) + self.log_determinants + z.shape[1] * LOG_2PI) / 2
+
+    def arrays(self) -> tuple[Float, Float, Float]:
+        """Weights (J,), means (J, m) and covariances (J, m, m), float64."""
+        weights, means, covariances = (to_numpy(getattr(self, name).double()) for name in PARTS)
+        return weights, means, covariances
+
+    def _away(self, z: Any) -> Any:
+        """Squared Mahalanobis distances to the means, (n, J)."""
+        gaps = z[:, None] - self.means  # (n, J, m)
+        return torch.einsum("nja,jab,njb->nj", gaps, self.precisions, gaps)
+
+
+PARTS = ("weights", "means", "covariances")
+
+
+def given_mixture(prior: Any, latents: int) -> GivenMixture:
+    """A prior from a mapping or an object with `weights`, `means` and `covariances`; None is the standard Gaussian.
+
+    Weights must be above 0 and sum to 1, covariances (J, m, m) symmetric and positive definite.
+    """
+    if prior is None:
+        return GivenMixture(np.ones(1), np.zeros((1, latents)), np.eye(latents)[None])
+    weights, means, covariances = (_part(prior, name) for name in PARTS)
+    count = len(weights) if weights.ndim == 1 else 0
+    if not count or (weights <= 0).any() or abs(weights.sum() - 1) > 1e-4:
+        raise InputError(f"the weights of a prior must be numbers above 0 that sum to 1, not {weights}")
+    if means.shape != (count, latents) or covariances.shape != (count, latents, latents):
+        raise InputError(
+            f"a prior of {count} components and {latents} latents needs means {(count, latents)} and covariances "
+            f"{(count, latents, latents)}, not {means.shape} and {covariances.shape}"
+        )
+    turned = covariances.transpose(0, 2, 1)
+    if not np.allclose(covariances, turned, rtol=1e-5) or np.linalg.eigvalsh(covariances).min() <= 0:
+        raise InputError("the covariances of a prior must be symmetric and positive definite")
+    return GivenMixture(weights / weights.sum(), means, covariances)
+
+
+def product(parts: Sequence[tuple[Float, Float, Float]], most: int = 10_000) -> tuple[Float, Float, Float]:
+    """The joint law of independent mixtures: one component for each choice of one of each; at most `most`."""
+    count = math.prod(len(weights) for weights, _, _ in parts)
+    if count > most:
+        raise InputError(f"the product of {len(parts)} mixtures has {count} components; at most {most} are multiplied")
+    weights, means, covariances = parts[0]
+    for other, others, spreads in parts[1:]:
+        i, j = (index.ravel() for index in np.indices((len(weights), len(other))))
+        m, k = means.shape[1], others.shape[1]
+        joint = np.zeros((len(i), m + k, m + k))
+        joint[:, :m, :m], joint[:, m:, m:] = covariances[i], spreads[j]
+        weights, means, covariances = weights[i] * other[j], np.hstack([means[i], others[j]]), joint
+    return weights, means, covariances
+
+
+def _part(prior: Any, name: str) -> Float:
+    found = prior.get(name) if isinstance(prior, Mapping) else getattr(prior, name, None)
+    if found is None:
+        raise InputError(f"a prior must have weights, means and covariances, but {name} is missing")
+    return np.asarray(found, dtype=np.float64)

@@ -1,0 +1,104 @@
+"""`congruence train` with models whose prior is a mixture, and the commands that take their run folders."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from congruence.cli import main
+from congruence.runs import open_run
+
+pytest.importorskip("torch")
+
+SHORT = ["--n", "60", "--steps", "2", "--batch", "20", "--device", "cpu", "--deterministic"]
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Run `congruence` with arguments in a folder of its own; return exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["congruence", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "options", "found"),
+    [
+        ("vade", "pinwheel", ["--clusters", "4"], {"clusters": 4, "latents": 2, "shape": [2], "activation": "relu"}),
+        ("vade", "pinwheel:5", ["--activation", "leaky_relu"], {"clusters": 5, "activation": "leaky_relu"}),
+        ("mfcvae", "random-relu", ["--latents", "4", "--fade", "3"], {"facets": 2, "clusters": 3, "shape": [10]}),
+        ("mixvae", "circles", ["--noise", "0.2", "--hidden", "7,8"], {"prior": None, "noise": 0.2, "hidden": [7, 8]}),
+        ("ivae", "moons", [], {"classes": 2, "auxiliary": "moon"}),
+        ("vade", "sprites", ["--hidden", "8"], {"shape": [1, 64, 64], "latents": 10, "likelihood": "bernoulli"}),
+        ("ivae", "sprites", ["--hidden", "8", "--auxiliary", "scale"], {"auxiliary": "scale", "classes": 6}),
+    ],
+)
+def test_models_are_trained_with_their_own_options(model, data, options, found, call):
+    quick = ["--pretraining", "1"] if model in ("vade", "mfcvae") else []
+    code, out, _ = call("train", model, "--data", data, *SHORT, *quick, *options)
+    assert code == 0
+    assert f"runs/{model}-0" in out
+    run = open_run(f"runs/{model}-0")
+    assert found.items() <= run.config["model"].items()
+    assert run.latents().values.shape == (60, run.config["model"]["latents"])
+
+
+def test_a_prior_can_be_given_in_a_file(call, tmp_path):
+    prior = {"weights": [0.5, 0.5], "means": [[0.0] * 3, [1.0] * 3], "covariances": [np.eye(3).tolist()] * 2}
+    np.savez(tmp_path / "prior.npz", **prior)
+    (tmp_path / "prior.json").write_text(json.dumps(prior))
+    for path in ("prior.npz", "prior.json"):
+        assert call("train", "mixvae", "--data", "moons", *SHORT, "--prior", path, "--out", path[6:])[0] == 0
+        config = open_run(f"{path[6:]}/mixvae-0").config["model"]
+        assert (config["prior"], config["latents"]) == (prior, 3)
+
+
+def test_run_folders_can_be_evaluated_and_compared(call):
+    assert call("train", "vade", "--data", "pinwheel", *SHORT, "--pretraining", "1", "--seeds", "0,1")[0] == 0
+    quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
+    code, out, err = call("evaluate", "runs/vade-0", *quick, "--report", "r.html")
+    assert (code, err) == (0, "")
+    assert "60 rows, 2 codes, 3 factors" in out
+    code, out, _ = call("compare", "runs/vade-0", "runs/vade-1", "--json", "c.json", "--nulls", "2", "--bootstrap", "0")
+    assert code == 0
+    with open("c.json") as file:
+        assert json.load(file)["runs"][0] == {"name": "vade-0", "n": 60, "d": 2}
+
+
+def test_what_collapsed_is_told(call):
+    long = ["--n", "200", "--steps", "250", "--batch", "100", "--device", "cpu", "--learning-rate", "0.02"]
+    code, _, err = call("train", "mixvae", "--data", "moons", *long, "--noise", "50", "--hidden", "8")
+    assert code == 0
+    assert "note: mixvae-0: posterior collapse: 2 of 2 latents tell nothing about the data (0, 1)" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["vae", "--data", "pinwheel"], "vae is a model of images, and pinwheel are rows; vade, mfcvae, mixvae, ivae"),
+        (["vade", "--data", "pinweel"], "there is no data set 'pinweel'; did you mean pinwheel"),
+        (["vade", "--data", "pinwheel", "--facets", "2"], "--facets means nothing for vade; it has --hidden"),
+        (["ivae", "--data", "pinwheel", "--clusters", "2"], "--clusters means nothing for ivae; it has --hidden"),
+        (["vade", "--data", "pinwheel", "--beta", "2"], "--beta means nothing for vade"),
+        (["ae", "--data", "rooms", "--clusters", "2"], "--clusters means nothing for ae; it has no options of its own"),
+        (["vade", "--data", "pinwheel", "--net", "small"], "--net means nothing for vade, whose nets are dense"),
+        (["vade", "--data", "pinwheel", "--hidden", "5,x"], "--hidden takes widths such as 50,50, not '5,x'"),
+        (["vade", "--data", "pinwheel", "--continuous"], "continuous goes with rooms and sprites"),
+        (["ivae", "--data", "pinwheel", "--auxiliary", "along"], "must be a factor of pinwheel with levels (arm)"),
+        (["mixvae", "--data", "moons", "--prior", "no.npz"], "--prior no.npz cannot be read as .npz or .json"),
+        (["mixvae", "--data", "moons", "--prior", "p.json"], "weights, means and covariances, but has no means"),
+    ],
+)  # fmt: skip
+def test_what_means_nothing_is_refused(arguments, message, call, tmp_path):
+    (tmp_path / "p.json").write_text('{"weights": [1]}')
+    code, _, err = call("train", *arguments, *SHORT)
+    assert code == 2
+    assert message in err

@@ -1,0 +1,112 @@
+"""A mixture of Gaussians: its density, draws, images and what it refuses."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
+
+from congruence.errors import InputError
+from congruence.mixture import GaussianMixture
+
+
+@pytest.fixture
+def prior():
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(3, 2, 2))
+    return GaussianMixture.from_arrays([0.2, 0.3, 0.5], rng.normal(size=(3, 2)) * 3, roots @ roots.transpose(0, 2, 1))
+
+
+def test_the_density_is_that_of_scipy(prior):
+    z = np.random.default_rng(1).normal(size=(50, 2)) * 4
+    parts = [
+        w * multivariate_normal(mean, cov).pdf(z)
+        for w, mean, cov in zip(prior.weights, prior.means, prior.covariances, strict=True)
+    ]
+    assert_allclose(prior.log_density(z), np.log(np.sum(parts, 0)), rtol=1e-10)
+    assert_allclose(prior.responsibilities(z), (np.array(parts) / np.sum(parts, 0)).T, rtol=1e-8, atol=1e-300)
+
+
+def test_far_from_all_components_the_log_density_stays_finite(prior):
+    assert np.isfinite(prior.log_density([[1e5, -1e5]])).all()
+
+
+def test_draws_have_the_moments_of_the_law_and_come_back_with_the_seed(prior):
+    drawn = prior.draw(200_000, seed=3)
+    assert_allclose(drawn.latents.mean(0), prior.mean, atol=0.03)
+    assert_allclose(np.cov(drawn.latents, rowvar=False), prior.covariance, rtol=0.02, atol=0.05)
+    assert_allclose(np.bincount(drawn.states) / 200_000, prior.weights, atol=0.005)
+    assert_allclose(prior.sample(10, seed=3), prior.sample(10, seed=3))
+
+
+def test_the_image_of_a_draw_has_the_law_of_the_image(prior):
+    matrix, shift = np.array([[1.0, 2.0], [0.0, 1.0], [3.0, -1.0]]), np.array([1.0, 2.0, 3.0])
+    pushed = prior.pushed(matrix, shift)
+    assert_allclose(pushed.mean, matrix @ prior.mean + shift)
+    assert_allclose(pushed.covariance, matrix @ prior.covariance @ matrix.T, atol=1e-12)
+    assert pushed.degenerate == (0, 1, 2)  # two latents in three dimensions
+
+
+def test_marginals_keep_the_order_asked_for(prior):
+    turned = prior.marginal([1, 0])
+    assert_allclose(turned.covariances[:, 0, 0], prior.covariances[:, 1, 1])
+    assert_allclose(turned.means, prior.means[:, ::-1])
+
+
+def test_the_product_of_facets_is_their_independent_joint_law(prior):
+    other = GaussianMixture.from_arrays([0.4, 0.6], [[0.0], [5.0]], [1.0, 2.0])
+    joint = GaussianMixture.product([prior, other])
+    assert (joint.components, joint.dimension) == (6, 3)
+    z = np.random.default_rng(2).normal(size=(20, 3))
+    assert_allclose(joint.log_density(z), prior.log_density(z[:, :2]) + other.log_density(z[:, 2:]), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_mixtures_of_scikit_learn_keep_their_density(kind, prior):
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    z = prior.sample(500)
+    fitted = Fitted(3, covariance_type=kind, random_state=0).fit(z)
+    assert_allclose(GaussianMixture.from_sklearn(fitted).log_density(z), fitted.score_samples(z), rtol=1e-8)
+
+
+def test_priors_of_models_are_taken_over():
+    class Model:
+        def mixture_prior(self):
+            return np.array([0.5, 0.5, 0.0]), np.zeros((3, 2), np.float32), np.ones((3, 2))
+
+    found = GaussianMixture.from_model(Model())
+    assert found.components == 2  # a component of weight 0 is none
+    assert_allclose(found.covariances, [np.eye(2)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.5, 0.6], [[0.0], [1.0]], [1.0, 1.0]), "weights must sum to 1, not to 1.1"),
+        (([-0.5, 1.5], [[0.0], [1.0]], [1.0, 1.0]), "weights must be above 0, but -0.5"),
+        (([0.5, 0.5], [[0.0], [np.nan]], [1.0, 1.0]), "means must be finite"),
+        (([1.0], [[0.0, 0.0]], [[[1.0, 0.5], [0.0, 1.0]]]), "symmetric, but that of component 0"),
+        (([1.0], [[0.0, 0.0]], [[[1.0, 2.0], [2.0, 1.0]]]), "no negative direction, but that of component 0"),
+        (([1.0], [[0.0, 0.0]], [[1.0, 1.0, 1.0]]), r"covariances must have shape \(1, 2, 2\), not \(1, 3, 3\)"),
+        (([1.0], [[0.0, 0.0]], [1.0, 1.0]), "as many components, not 1, 1 and 2"),
+        (([1.0], [["a"]], [1.0]), "means must be an array of numbers"),
+    ],
+)
+def test_what_is_no_mixture_is_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        GaussianMixture.from_arrays(*arguments)
+
+
+def test_questions_that_make_no_sense_are_refused(prior):
+    with pytest.raises(InputError, match="z must have 2 columns"):
+        prior.log_density(np.zeros((3, 3)))
+    with pytest.raises(InputError, match="component 0 has a degenerate covariance"):
+        GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [[1.0, 0.0]]).log_density(np.zeros((3, 2)))
+    with pytest.raises(InputError, match="axes must be different numbers from 0 to 1"):
+        prior.marginal([0, 2])
+    with pytest.raises(InputError, match=r"matrix must have shape \(k, 2\)"):
+        prior.pushed(np.eye(3))
+    with pytest.raises(InputError, match=r"method mixture_prior\(\), which int has not"):
+        GaussianMixture.from_model(3)
+    with pytest.raises(InputError, match="fitted GaussianMixture of scikit-learn, not int"):
+        GaussianMixture.from_sklearn(3)

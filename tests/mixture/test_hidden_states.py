@@ -1,0 +1,123 @@
+"""Hidden variables behind a mixture, from the mixture and from samples, right or unknown."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from congruence.errors import InputError
+from congruence.mixture import GaussianMixture, recover_hidden_states
+from congruence.mixture.structure import Refusal, find_structure
+
+ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["P3_recovery"]
+
+
+def planted(neighbourhoods, dims, m, rng, separation=6.0):
+    """A mixture in which each cell of hidden states has its own place on the latents it touches."""
+    states = np.indices(dims).reshape(len(dims), -1).T
+    means, deviations = np.zeros((len(states), m)), np.zeros((len(states), m))
+    for t in range(m):
+        touching = [i for i, n in enumerate(neighbourhoods) if t in n]
+        cells, which = np.unique(states[:, touching], axis=0, return_inverse=True)
+        spread = np.exp(rng.uniform(-0.35, 0.35, len(cells)))
+        steps = separation * np.maximum(spread[1:], spread[:-1]) * rng.uniform(1, 1.5, len(cells) - 1)
+        places = np.append(0.0, np.cumsum(steps))
+        means[:, t], deviations[:, t] = places[which.ravel()], spread[which.ravel()]
+    weights = 0.01 + (1 - 0.01 * len(states)) * rng.dirichlet(np.ones(len(states)))
+    return GaussianMixture.from_arrays(weights, means, deviations**2), states
+
+
+CASES = [
+    ([(0, 1), (1, 2), (3,)], (2, 3, 2), 4),
+    ([(0,), (1,)], (2, 2), 2),
+    ([(0, 1, 2)], (5,), 3),
+    ([(0, 1, 2, 3), (2, 3, 4, 5), (0, 5)], (2, 3, 4), 6),
+]
+
+
+def test_the_structure_of_the_reference_is_recovered():
+    prior = GaussianMixture.from_arrays(ORACLE["weights"], ORACLE["means"], np.ones((12, 4)))
+    found = recover_hidden_states(prior)
+    assert (found.status, found.confidence) == ("holds", 1.0)
+    assert [list(n) for n in found.structure.neighbourhoods] == ORACLE["neighbourhoods"]
+    assert list(found.structure.dims) == ORACLE["dims"]
+    for ours, theirs in zip(found.structure.states.T, np.array(ORACLE["true_u"]).T, strict=True):
+        assert len({*zip(ours, theirs, strict=True)}) == len({*theirs})  # names of states are arbitrary
+    assert_allclose(found.structure.probabilities[tuple(found.structure.states.T)], ORACLE["weights"])
+
+
+@pytest.mark.parametrize(("neighbourhoods", "dims", "m"), CASES)
+def test_planted_structures_come_back_from_the_mixture_and_from_a_sample(neighbourhoods, dims, m):
+    prior, _ = planted(neighbourhoods, dims, m, np.random.default_rng(0))
+    expected = tuple(sorted(zip(neighbourhoods, dims, strict=True)))
+    assert recover_hidden_states(prior).structure.key == expected
+    found = recover_hidden_states(prior.sample(8000, seed=1))
+    assert (found.status, found.structure.key) == ("holds", expected)
+    sizes = np.sort(found.structure.probabilities.ravel())
+    assert_allclose(sizes, np.sort(prior.weights), atol=0.02)
+
+
+@pytest.mark.parametrize("separation", [1.0, 2.0, 3.0])
+def test_what_is_too_near_is_unknown_rather_than_wrong(separation):
+    for seed in range(3):
+        prior, _ = planted(*CASES[0], np.random.default_rng(seed), separation)
+        assert recover_hidden_states(prior.sample(4000, seed=seed)).status == "unknown"
+
+
+def test_an_estimated_mixture_is_read_with_tolerance():
+    rng = np.random.default_rng(3)
+    prior, _ = planted(*CASES[0], rng)
+    blurred = GaussianMixture(
+        prior.weights,
+        prior.means + 0.02 * rng.normal(size=prior.means.shape),
+        prior.covariances * np.exp(0.02 * rng.normal(size=(prior.components, 1, 1))),
+    )
+    found = recover_hidden_states(blurred)
+    assert (found.status, found.structure.key) == ("holds", recover_hidden_states(prior).structure.key)
+    assert recover_hidden_states(blurred, rows=50_000).structure.key == found.structure.key
+    assert recover_hidden_states(blurred, tolerance=0.3).structure.key == found.structure.key
+    assert recover_hidden_states(blurred, tolerance=1e-4).structure.key != found.structure.key
+
+
+def test_states_that_differ_in_variance_alone_are_states():
+    prior = GaussianMixture.from_arrays(np.full(4, 0.25), np.zeros((4, 2)), [[1, 1], [1, 9], [4, 1], [4, 9]])
+    assert recover_hidden_states(prior).structure.key == (((0,), 2), ((1,), 2))
+
+
+def test_counts_that_no_variables_make_are_refused_with_the_reason():
+    labels = np.array([[0, 0], [0, 1], [1, 0]])  # three of the four cells of two binary variables
+    assert isinstance(find_structure(labels, np.ones(3) / 3), Refusal)
+    nested = np.array([[0, 0], [0, 1], [1, 2], [1, 3]])  # latent 1 alone tells a variable within the other's reach
+    assert "P3 (c) excludes" in find_structure(nested, np.ones(4) / 4).reason
+    assert "same labels" in find_structure(np.zeros((2, 2), int), np.ones(2) / 2).reason
+
+
+def test_latents_that_depend_on_each_other_within_components_are_not_counted():
+    rng = np.random.default_rng(0)
+    prior, _ = planted(*CASES[1], rng)
+    turned = prior.pushed([[1.0, 1.0], [-1.0, 1.0]])
+    assert "canonical axes" in recover_hidden_states(turned).reason
+    tied = GaussianMixture(prior.weights, prior.means, prior.covariances * [[1, 0], [0, 1]] + [[0, 0.4], [0.4, 0]])
+    assert "canonical axes" in recover_hidden_states(tied.sample(4000)).reason
+
+
+def test_one_component_hides_nothing():
+    alone = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])
+    found = recover_hidden_states(alone)
+    assert (found.status, found.k) == ("holds", 0)
+    assert recover_hidden_states(alone.sample(500)).status == "unknown"  # near ones may be hidden
+    json.dumps(found.to_dict())
+
+
+def test_what_cannot_be_counted_is_refused():
+    with pytest.raises(InputError, match="at most 12 latents, since all subsets are counted, not 13"):
+        recover_hidden_states(np.zeros((5, 13)))
+    with pytest.raises(InputError, match="tolerance and rows are for a mixture"):
+        recover_hidden_states(np.zeros((5, 2)), tolerance=0.1)
+    pair = GaussianMixture.from_arrays([0.5, 0.5], [0.0, 1.0], [1.0, 1.0])
+    with pytest.raises(InputError, match="tolerance must be a number of at least 0, not -1"):
+        recover_hidden_states(pair, tolerance=-1)
+    with pytest.raises(InputError, match="rows must be a whole number of at least 1, not 0"):
+        recover_hidden_states(pair, rows=0)

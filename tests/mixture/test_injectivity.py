@@ -1,0 +1,167 @@
+"""Layers of rectifiers and whole decoders: injective or not, with the pair that shows it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from congruence.errors import InputError
+from congruence.mixture.injectivity import decoder_conditions
+from congruence.mixture.overlaps import overlaps
+from congruence.mixture.rectifiers import leaky_injective, relu_injective
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from congruence.decoder.regions import linear_pieces, linear_regions  # noqa: E402
+
+ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["relu_layer_injectivity"]
+LATENTS = np.random.default_rng(0).normal(size=(300, 2)) * 2
+
+
+def linear(weight, bias):
+    weight = torch.tensor(weight, dtype=torch.float64)
+    layer = nn.Linear(*weight.shape[::-1]).double()
+    layer.weight.data, layer.bias.data = weight, torch.tensor(bias, dtype=torch.float64)
+    return layer
+
+
+def statuses(decoder, latents=LATENTS):
+    return "".join(c.status[0] for c in decoder_conditions(decoder, latents).conditions)  # h, f or u for F1 to F4
+
+
+@pytest.mark.parametrize("case", ORACLE["tests"], ids=lambda case: case["name"])
+def test_layers_are_judged_as_in_the_reference(case):
+    weight, bias = np.array(case["W"]), np.array(case["b"])
+    found = relu_injective(weight, bias)
+    assert found.status == ("holds" if case["injective"] else "fails")
+    network = nn.Sequential(linear(weight, bias), nn.ReLU())
+    assert linear_regions(network).count == case["n_cells"]
+    assert overlaps(linear_pieces(network)).f4 == found.status
+    if found.pair is not None:
+        assert found.pair.gap < 1e-12 < found.pair.apart
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 6), st.booleans(), st.floats(-1, 1), st.integers(0, 10_000))
+def test_planes_of_rows_decide_as_all_cells_do(m, n, mirrored, bias, seed):
+    """Brute force: the rank of the rows that are on in each cell of the arrangement."""
+    rng = np.random.default_rng(seed)
+    weight = rng.normal(size=(n, m))
+    weight = np.vstack([weight, -weight]) if mirrored else weight
+    shift = bias + 0.3 * rng.normal(size=len(weight))
+    found = relu_injective(weight, shift)
+    ranks = cell_ranks(weight, shift)
+    assert found.status == ("holds" if min(ranks) == m else "fails")
+    if found.pair is not None:
+        images = [np.maximum(weight @ x + shift, 0) for x in (found.pair.first, found.pair.second)]
+        np.testing.assert_allclose(*images, atol=1e-9)
+
+
+def cell_ranks(weight, bias):
+    """Ranks of the rows that are on, over cells that many points near vertices and far away fall into."""
+    from itertools import combinations
+
+    m = weight.shape[1]
+    rng = np.random.default_rng(0)
+    points = [100 * rng.normal(size=(4000, m))]
+    for rows in combinations(range(len(weight)), m):
+        if abs(np.linalg.det(weight[list(rows)])) > 1e-9:
+            vertex = np.linalg.solve(weight[list(rows)], -bias[list(rows)])
+            points.append(vertex + 10 ** rng.uniform(-6, 0, size=(60, 1)) * rng.normal(size=(60, m)))
+    on = np.unique(np.vstack(points) @ weight.T + bias > 0, axis=0)
+    return [np.linalg.matrix_rank(weight[row]) if row.any() else 0 for row in on]
+
+
+def test_leaky_layers_ask_for_rank_alone():
+    assert leaky_injective(np.eye(3)[:, :2], 0.2).status == "holds"
+    found = leaky_injective(np.array([[1.0, 1.0], [2.0, 2.0]]), 0.2)
+    assert (found.status, found.pair.gap < 1e-12) == ("fails", True)
+    with pytest.raises(InputError, match="slope must be a number above 0, not 0"):
+        leaky_injective(np.eye(2), 0.0)
+
+
+def test_large_layers_can_be_refuted_but_not_proved():
+    rng = np.random.default_rng(0)
+    assert relu_injective(rng.normal(size=(200, 12)), np.zeros(200)).status == "unknown"
+    assert relu_injective(rng.normal(size=(20, 12)), np.zeros(20)).status == "fails"  # fewer than 2 m rows
+
+
+def test_the_examples_of_the_paper():
+    one = np.linspace(-3, 3, 50)[:, None]
+    rectifier = nn.Sequential(linear([[1.0]], [0.0]), nn.ReLU())
+    assert statuses(rectifier, one) == "hhhf"  # observably injective, not injective (Example 3.4)
+    absolute = nn.Sequential(linear([[1.0], [-1.0]], [0.0, 0.0]), nn.ReLU(), linear([[1.0, 1.0]], [0.0]))
+    assert statuses(absolute, one) == "hfff"  # not even weakly injective
+    nothing = nn.Sequential(linear([[1.0]], [0.0]), nn.ReLU(), linear([[-1.0]], [0.0]), nn.ReLU())
+    assert statuses(nothing, one) == "hfff"
+
+
+def test_a_fold_that_covers_only_a_part_is_weakly_injective():
+    # slope 1, then -1 from 0 to 1, then 1 again: outputs between -1 and 0 are met three times, others once
+    zigzag = nn.Sequential(
+        linear([[1.0], [1.0], [1.0]], [0.0, -1.0, 9.0]), nn.ReLU(), linear([[-2.0, 2.0, 1.0]], [0.0])
+    )
+    found = decoder_conditions(zigzag, np.linspace(-3, 3, 50)[:, None])
+    assert [c.status for c in found.conditions] == ["holds", "holds", "fails", "fails"]
+    assert found["F3"].pair.gap < 1e-9 < found["F3"].pair.apart
+
+
+def test_leaky_decoders_that_widen_are_injective():
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Linear(2, 20), nn.LeakyReLU(0.2), nn.Linear(20, 30), nn.LeakyReLU(0.2), nn.Linear(30, 40))
+    found = decoder_conditions(wide, LATENTS)
+    assert {c.status for c in found.conditions} == {"holds"}
+    assert {c.basis for c in found.conditions} == {"certified"}
+    narrow = nn.Sequential(nn.Linear(2, 20), nn.LeakyReLU(0.2), nn.Linear(20, 1), nn.LeakyReLU(0.2), nn.Linear(1, 9))
+    assert statuses(narrow) == "hfff"
+
+
+def test_large_networks_of_rectifiers_are_supported_at_points_and_refuted_by_a_pair():
+    torch.manual_seed(0)
+    wide = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 30), nn.Sigmoid())
+    found = decoder_conditions(wide, LATENTS)
+    assert "undone first" in found["F1"].evidence
+    assert (found["F3"].status, found["F3"].basis, found["F4"].status) == ("holds", "supported", "unknown")
+    folded = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
+    found = decoder_conditions(folded, LATENTS)
+    assert [c.status for c in found.conditions] == ["holds", "unknown", "fails", "fails"]
+    pair = found["F4"].pair
+    outputs = folded(torch.tensor(np.vstack([pair.first, pair.second]), dtype=torch.float32))
+    assert float((outputs[0] - outputs[1]).norm().detach()) < 1e-5 < pair.apart
+
+
+def test_more_latents_than_outputs_are_refused_with_the_reason():
+    torch.manual_seed(0)
+    found = decoder_conditions(nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 2)), np.ones((9, 3)))
+    assert "3 latents and 2 outputs" in found["F2"].evidence
+    assert {found[name].status for name in ("F2", "F3", "F4")} == {"fails"}
+
+
+class Written(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        self.first, self.second, self.activation = nn.Linear(2, 30), nn.Linear(30, 5), activation
+
+    def forward(self, z):
+        return self.second(self.activation(self.first(z)))
+
+
+def test_modules_that_cannot_be_read_are_tried_out():
+    assert statuses(Written(torch.relu))[0] == "h"
+    assert statuses(Written(torch.tanh)) == "fuuu"
+    assert statuses(nn.Sequential(nn.Linear(2, 9), nn.Tanh(), nn.Linear(9, 5))) == "fuuu"
+
+
+def test_what_is_no_decoder_is_refused():
+    with pytest.raises(InputError, match="decoder must be a torch module made of layers, not int"):
+        decoder_conditions(3, LATENTS)
+    with pytest.raises(InputError, match="does not take the 2 latents"):
+        decoder_conditions(nn.Sequential(nn.Linear(3, 9)), LATENTS)
+    with pytest.raises(InputError, match=r"latents must have shape \(n, m\), not \(4,\)"):
+        decoder_conditions(nn.Linear(2, 3), np.zeros(4))
+    with pytest.raises(InputError, match="weight and bias must have shapes"):
+        relu_injective(np.eye(2), np.zeros(3))

@@ -1,0 +1,79 @@
+"""The claims about trainings with a mixture prior follow the numbers, and both recipes run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from congruence.mixture import GaussianMixture
+from congruence.mixture.agreement import LatentSpace, agreement
+from congruence.reproduce import mixture_mnist, mixture_pinwheel
+from congruence.reproduce.perform import perform
+
+pytest.importorskip("torch")
+PRIOR = GaussianMixture.from_arrays([0.3, 0.3, 0.4], [[0, 0], [4, 0], [0, 4]], [[0.3, 0.2], [0.2, 0.3], [0.5, 0.1]])
+TURN = np.array([[0.8, -0.6], [0.6, 0.8]])
+
+
+def spaces(maps, noise=0.0, priors=True):
+    rng = np.random.default_rng(0)
+    z = PRIOR.sample(300)
+    return [
+        LatentSpace(f"run {i}", z @ one.T + noise * rng.normal(size=z.shape), PRIOR.pushed(one) if priors else None)
+        for i, one in enumerate(maps)
+    ]
+
+
+def test_the_pinwheel_is_recovered_up_to_affine_maps():
+    found = agreement(spaces([np.eye(2), TURN, np.diag([2.0, 0.5])]))
+    assert [claim.holds for claim in mixture_pinwheel.judge(found)] == [True, True, True]
+    assert "the same up to a linear map" in mixture_pinwheel._answer(found)
+
+
+def test_codes_that_are_not_alike_are_not_called_so():
+    rng = np.random.default_rng(1)
+    far = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [0.01])
+    one, two = LatentSpace("a", PRIOR.sample(300), PRIOR), LatentSpace("b", rng.normal(size=(300, 2)), far)
+    claims = mixture_pinwheel.judge(agreement([one, two]))
+    assert claims[0].holds is False
+    assert claims[2].holds is False
+    assert "not the same" in mixture_pinwheel._answer(agreement([one, two]))
+
+
+def test_without_a_density_the_distance_is_unknown():
+    found = agreement(spaces([np.eye(2), TURN], priors=False))
+    assert mixture_pinwheel.judge(found)[2].holds is None
+
+
+def test_claims_about_mnist_follow_the_mcc():
+    turned, same = agreement(spaces([np.eye(2), TURN], 0.3)), agreement(spaces([np.eye(2), np.eye(2)], 0.01))
+    nearer, printed, leaky = mixture_mnist.judge({"relu": turned, "leaky_relu": same})
+    assert (printed.holds, leaky.holds) == (False, True)
+    assert nearer.holds is not True  # as they are, the second pair is as near as up to a map
+    assert mixture_mnist.judge({"relu": same, "leaky_relu": turned})[2].holds is False
+
+
+def test_the_pinwheel_recipe_writes_its_result(tmp_path, monkeypatch):
+    tiny = {"rows": 200, "runs": 2, "steps": 4, "pretraining": 4, "shown": 60, "beside": ["ivae"], "arms": 3}
+    tiny |= {"hidden": [6], "noise": 0.2, "batch": 50, "learning_rate": 1e-3}
+    monkeypatch.setattr(mixture_pinwheel, "PARAMETERS", {"smoke": tiny})
+    perform("mixture-pinwheel", tmp_path / "a", scale="smoke", device="cpu")
+    result = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert len(result["ours"]["vade"]["pairs"]) == 2
+    assert len(result["ours"]["ivae"]["states"]) == 2
+    assert "swapped" in result["notes"][0]
+    assert "0.87, printed as weak" in (tmp_path / "a" / "table.md").read_text()
+    assert (tmp_path / "a" / "spaces.svg").exists()
+
+
+def test_the_mnist_recipe_runs_on_digits(tmp_path, monkeypatch):
+    tiny = {"data": "digits", "rows": 120, "test_rows": 80, "runs": 2, "hidden": [8, 8], "steps": 3, "batch": 40}
+    tiny |= {"learning_rate": 1e-3, "fade": 2, "latents": 4, "facets": 2, "clusters": 3}
+    monkeypatch.setattr(mixture_mnist, "PARAMETERS", {"smoke": tiny})
+    said = []
+    perform("mixture-mnist", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
+    result = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert said == ["4 trainings of 3 steps on digits, on cpu"]
+    assert result["paper"]["MCC"]["relu"] == {"strong": 0.7, "weak": 0.91}
+    assert [len(result["ours"][name]["active"]) for name in ("relu", "leaky_relu")] == [2, 2]
+    assert (tmp_path / "a" / "mcc.svg").exists()
