@@ -161,15 +161,21 @@ def _doubtful(table: Table, is_control: Array) -> tuple[str, ...]:
             "other rows, so it says which rows are controls; name it with --metadata, or choose with --features"
         )
     names = table.features or ()
-    stems = Counter(name.rstrip(DIGITS) for name in names if _is_counted(name))
-    stem, many = stems.most_common(1)[0] if stems else ("", 0)
-    odd = [name for name in names if not (_is_counted(name) and name.rstrip(DIGITS) == stem)]
-    if not odd or 2 * many < len(names):  # features that all have names of their own are as they should be
+    families = Counter(map(_family, names))
+    largest = max(families.values(), default=0)
+    odd = [name for name in names if families[_family(name)] <= max(1, largest // 10)]
+    if not odd or 2 * len(odd) > len(names):  # where all have names of their own, none is odd
         return ()
+    usual = next(name for name in names if name not in odd)
     return (
-        f"Taken for part of the embedding, beside {many} columns {stem}0, {stem}1, ...: {listing(odd, 8)}; if that is "
-        "wrong, name them with --metadata, or choose with --features.",
+        f"Taken for part of the embedding, beside {len(names) - len(odd)} columns such as {usual}: {listing(odd, 8)}; "
+        "if that is wrong, name them with --metadata, or choose with --features.",
     )
+
+
+def _family(name: str) -> str:
+    """What columns that belong together have in common: emb of emb_0, Cells of Cells_AreaShape_Area, e of e17."""
+    return name.partition("_")[0].rstrip(DIGITS)
 
 
 def _telling(table: Table, is_control: Array) -> list[str]:
