@@ -27,7 +27,7 @@ def spaces(maps, noise=0.0, priors=True):
 def test_the_pinwheel_is_recovered_up_to_affine_maps():
     found = agreement(spaces([np.eye(2), TURN, np.diag([2.0, 0.5])]))
     assert [claim.holds for claim in mixture_pinwheel.judge(found)] == [True, True, True]
-    assert "the same up to a linear map" in mixture_pinwheel._answer(found)
+    assert "nearly the same up to a linear map" in mixture_pinwheel._answer(found)
 
 
 def test_codes_that_are_not_alike_are_not_called_so():
