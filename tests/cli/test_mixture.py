@@ -20,12 +20,15 @@ HOW = Training(steps=30, batch=100, learning_rate=3e-3, deterministic=True)
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run folders: two VaDEs, a third on other data, and an unfinished one."""
+    """Run folders: two VaDEs, two models of facets, one on other data, and an autoencoder."""
     folder = tmp_path_factory.mktemp("runs")
     data = pinwheel(150, seed=0)
     for seed in (0, 1):
         config = {"model": "vade", "hidden": [20], "clusters": 3, "pretraining": 30, "seed": seed}
         train(build_model(config), data, HOW, out=folder / f"vade-{seed}", device="cpu")
+    facets = {"model": "mfcvae", "latents": 2, "hidden": [4, 4], "facets": 2, "pretraining": 1}
+    for name, clusters in (("few", 2), ("many", 33)):
+        train(build_model(facets | {"clusters": clusters}), data, HOW, out=folder / name, device="cpu", steps=1)
     other = {"model": "mixvae", "hidden": [5]}
     train(build_model(other), pinwheel(80, seed=5), HOW, out=folder / "other", device="cpu", steps=2)
     plain = {"model": "ae", "net": "small", "latents": 2, "shape": [1, 64, 64]}
@@ -79,6 +82,18 @@ def test_without_a_check_runs_are_only_compared(runs, call, tmp_path):
     code, out, _ = call(runs / "vade-0", runs / "vade-1", "--no-check", "--json", "-")
     assert code == 0
     assert [run["assumptions"] for run in json.loads(out)["runs"]] == [None, None]
+
+
+def test_facets_are_examined_and_a_prior_that_is_too_large_is_not(runs, call):
+    code, out, _ = call(runs / "few", runs / "many", "--rows", 60, "--json", "-")
+    assert code == 0
+    found = json.loads(out)
+    assert [run["components"] for run in found["runs"]] == [4, 1089]
+    conditions = {one["name"]: one["status"] for one in found["runs"][0]["assumptions"]["conditions"]}
+    assert conditions["F1"] == "holds"  # a ladder is a chain of layers
+    assert found["runs"][1]["assumptions"] is None
+    assert "many: assumptions were not checked: 1089 components are too many (at most 64)" in found["notes"]
+    assert found["agreement"]["pairs"][0]["distance"] is None
 
 
 @pytest.mark.parametrize(

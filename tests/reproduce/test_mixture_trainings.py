@@ -68,7 +68,7 @@ def test_the_pinwheel_recipe_writes_its_result(tmp_path, monkeypatch):
 
 def test_the_mnist_recipe_runs_on_digits(tmp_path, monkeypatch):
     tiny = {"data": "digits", "rows": 120, "test_rows": 80, "runs": 2, "hidden": [8, 8], "steps": 3, "batch": 40}
-    tiny |= {"learning_rate": 1e-3, "fade": 2, "latents": 4, "facets": 2, "clusters": 3}
+    tiny |= {"learning_rate": 1e-3, "fade": 2, "pretraining": 2, "latents": 4, "facets": 2, "clusters": 3}
     monkeypatch.setattr(mixture_mnist, "PARAMETERS", {"smoke": tiny})
     said = []
     perform("mixture-mnist", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
