@@ -165,3 +165,14 @@ def test_what_cannot_be_compared_is_refused():
         affine_distance(p, p, refined=0)
     with pytest.raises(InputError, match="at least two mixtures, not 1"):
         affine_distances([p])
+
+
+def test_a_component_that_is_nearly_a_point_does_not_make_the_distance_worse_than_without_a_map():
+    p = GaussianMixture.from_arrays([0.3, 0.2, 0.5], [[-1, -1], [0.6, 0.6], [0.4, 0.4]], [1e-6, 2.7, 0.09])
+    q = GaussianMixture.from_arrays(
+        [0.6, 0.2, 0.2], [[-0.75, 0.78], [1.6, -1.7], [0.8, -0.7]], [[0.08, 0.01], [0.01, 0.02], [0.17, 0.3]]
+    )
+    found = affine_distance(p, q)
+    assert np.isfinite(found.distance)
+    assert found.distance <= found.before.distance
+    assert_allclose(l2_distance(p.pushed(found.matrix, found.shift), q).distance, found.distance)

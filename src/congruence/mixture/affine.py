@@ -164,15 +164,19 @@ def affine_distance(
         raise InputError("a component lies on a subspace, so that densities do not exist; give a smoothing above 0")
     starts = component_starts(p, q, seed=seed)
     best, followed = _least(_Objective(p, q, noise), starts, int(refined))
-    matrix, shift = _joined(best, frame_a, frame_b)
-    return AffineDistance(
-        l2_distance(prior_a.pushed(matrix, shift), prior_b, smoothing=smoothing),
-        matrix,
-        shift,
-        l2_distance(prior_a, prior_b, smoothing=smoothing),
-        len(starts),
-        followed,
-    )
+    before = l2_distance(prior_a, prior_b, smoothing=smoothing)
+
+    def after(affine: tuple[Float, Float]) -> L2:
+        return l2_distance(prior_a.pushed(*affine), prior_b, smoothing=smoothing)
+
+    chosen = _joined(best, frame_a, frame_b)
+    if not after(chosen).log_distance <= before.log_distance:
+        # the search ran off to maps that make points of components: one of the starts, or no map at all, is better
+        plain = (np.eye(prior_a.dimension), np.zeros(prior_a.dimension))
+        chosen = min(
+            [plain, *(_joined(start, frame_a, frame_b) for start in starts)], key=lambda m: after(m).log_distance
+        )
+    return AffineDistance(after(chosen), *chosen, before, len(starts), followed)
 
 
 @dataclass(frozen=True, eq=False)

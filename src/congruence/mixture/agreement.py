@@ -86,7 +86,8 @@ class Spread:
     pairs: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g} ± {self.deviation:.2g}"
+        deviation = self.deviation if self.deviation > 1e-9 * abs(self.mean) else 0.0  # less is rounding
+        return f"{self.mean:.3g} ± {deviation:.2g}"
 
 
 @dataclass(frozen=True, eq=False)

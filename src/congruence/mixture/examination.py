@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ROWS = 2000  # of codes that are looked at
 MOST = 64  # components of a prior whose assumptions are checked
+LARGEST = 1000  # components of a prior that is written down
 COUNTED = "bernoulli"  # likelihood, whose noise is not added
 LOGITS = (
     "the decoder is looked at up to the logits of its pixels, whose noise is not added: the theorems do not cover it"
@@ -163,7 +165,15 @@ def _read(run: Run, rows: int) -> tuple[Any, LatentSpace]:
     if not hasattr(model, "mixture_prior"):
         raise InputError(f"{run.folder} holds a {getattr(model, 'name', 'model')}, which has no mixture as its prior")
     codes = np.asarray(to_numpy(run.latents().values), dtype=np.float64)
-    return model, LatentSpace(run.name, codes[_shown(len(codes), rows)], GaussianMixture.from_model(model))
+    prior = GaussianMixture.from_model(model) if _components(model) <= LARGEST else None
+    return model, LatentSpace(run.name, codes[_shown(len(codes), rows)], prior)
+
+
+def _components(model: Any) -> int:
+    """How many components the prior has; a product of facets is not multiplied out for that."""
+    if hasattr(model, "facet_priors"):
+        return math.prod(len(weights) for weights, _, _ in model.facet_priors())
+    return len(model.mixture_prior()[0])
 
 
 def _shown(n: int, rows: int) -> Array:
@@ -174,11 +184,11 @@ def _shown(n: int, rows: int) -> Array:
 
 
 def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: int) -> Examined:
-    assert space.prior is not None
     logged: list[float] = [line["active_latents"] for line in run.metrics() if line.get("active_latents") is not None]
     found, note = None, ""
-    if check and space.prior.components > MOST:
-        note = f"assumptions were not checked: {space.prior.components} components are too many (at most {MOST})"
+    components = _components(model)
+    if check and components > MOST:
+        note = f"assumptions were not checked: {components} components are too many (at most {MOST})"
     elif check:
         from congruence.mixture.hierarchy import assumptions
 
@@ -188,7 +198,7 @@ def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: in
         found = assumptions(space.prior, chain, space.codes, noise=noise, seed=seed)
         note = LOGITS if counted else ""
     name = str(run.config["model"].get("model", ""))
-    return Examined(run.name, name, space.prior.components, logged[-1] if logged else None, found, note)
+    return Examined(run.name, name, components, logged[-1] if logged else None, found, note)
 
 
 def _labels(run: Run, space: LatentSpace, rows: int) -> tuple[Array, str]:

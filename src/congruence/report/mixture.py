@@ -31,7 +31,6 @@ CONDITIONS = {  # what is asked of a model
     "F3": "it is injective but for outputs of measure 0",
     "F4": "it is injective",
 }
-BADGES = {"applies": "holds", "does not apply": "fails", "unknown": "unknown"}
 
 
 def write_mixture_report(examination: MixtureExamination, path: str | Path) -> None:
@@ -80,7 +79,9 @@ def _lead(examination: MixtureExamination) -> str:
         3: "The prior is identified up to permutation, scaling and translation",
         4: "Prior and hidden states are identified up to permutation, scaling and translation",
     }
-    text = words[min(rows)] + (" in every run" if rows and len(examination.runs) > 1 else "") if rows else ""
+    text = ""
+    if rows:
+        text = words[min(rows)] + (" in every run" if len(rows) > 1 and max(rows) > 0 else "")
     found = examination.agreement
     if found is None:
         return f"{text}." if text else "One run, whose assumptions were not checked."
@@ -174,23 +175,31 @@ def _facts(found: Agreement) -> list[tuple[str, str, str]]:
 def _conditions(checked: list[Any]) -> list[dict[str, Any]]:
     """A row for each condition: its status in every run, and the evidence of the first that is worst."""
     rows = []
+    order = ["fails", "ambiguous", "unknown", "holds"]
     for name, about in CONDITIONS.items():
         found = [one.assumptions.conditions[name] for one in checked]
         if not found:
             continue
-        order = ["fails", "ambiguous", "unknown", "holds"]
         worst = min(range(len(found)), key=lambda i: order.index(found[i].status))
         rows.append(
             {
                 "name": name,
                 "about": about,
                 "statuses": [one.status for one in found],
-                "evidence": found[worst].evidence,
+                "evidence": found[worst].evidence + _pair(found[worst].pair),
                 "basis": found[worst].basis,
                 "of": checked[worst].name if len(checked) > 1 else "",
             }
         )
     return rows
+
+
+def _pair(pair: Any) -> str:
+    """Two latents of one output, where such were found."""
+    if pair is None:
+        return ""
+    first, second = (", ".join(number(float(value)) for value in one) for one in (pair.first, pair.second))
+    return f" The latents ({first}) and ({second}) give outputs {number(pair.gap, 2)} apart."
 
 
 def _hierarchy(checked: list[Any]) -> list[dict[str, Any]]:
@@ -200,35 +209,43 @@ def _hierarchy(checked: list[Any]) -> list[dict[str, Any]]:
     rows = []
     strongest = min(one.assumptions.row for one in checked)
     for i, row in enumerate(checked[0].assumptions.rows):
-        applies = sum(one.assumptions.rows[i].prior == "applies" for one in checked)
-        statuses = {one.assumptions.rows[i].prior for one in checked}
+        status, kind = _together([one.assumptions.rows[i].prior for one in checked])
         rows.append(
             {
                 "number": row.number,
                 "asks": " + ".join(row.asks),
                 "guarantee": row.guarantee,
-                "status": statuses.pop() if len(statuses) == 1 else f"applies in {applies} of {len(checked)}",
-                "kind": "holds" if applies == len(checked) else "ambiguous" if applies else BADGES[row.prior],
+                "status": status,
+                "kind": kind,
                 "lit": row.number == strongest,
-                "note": row.note,
             }
         )
     return rows
+
+
+def _together(statuses: list[str]) -> tuple[str, str]:
+    """What to say of a statement in all runs, and the kind of badge."""
+    applies = statuses.count("applies")
+    if applies == len(statuses):
+        return "applies", "holds"
+    if applies:
+        return f"applies in {applies} of {len(statuses)}", "ambiguous"
+    return ("unknown", "unknown") if "unknown" in statuses else ("does not apply", "fails")
 
 
 def _theorems(checked: list[Any]) -> list[dict[str, Any]]:
     rows = []
     for i, theorem in enumerate(checked[0].assumptions.theorems):
         each = [one.assumptions.theorems[i] for one in checked]
-        applies = sum(one.status == "applies" for one in each)
+        status, kind = _together([one.status for one in each])
         missing = dict.fromkeys(name for one in each for name in one.missing)
         rows.append(
             {
                 "name": theorem.name,
                 "asks": " + ".join(theorem.asks),
                 "identifies": theorem.identifies,
-                "kind": "holds" if applies == len(each) else "ambiguous" if applies else BADGES[theorem.status],
-                "status": f"in {applies} of {len(each)}" if 0 < applies < len(each) else theorem.status,
+                "status": status,
+                "kind": kind,
                 "missing": ", ".join(missing),
             }
         )

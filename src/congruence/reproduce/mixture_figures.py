@@ -44,6 +44,8 @@ def draw_distances(found: Agreement) -> Figure:
     at = np.arange(len(pairs))
 
     def paint(figure: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         left, right = figure.subplots(1, 2)
         known = [pair.affine for pair in found.pairs if pair.affine is not None]
         before = sorted(one.before.distance for one in known)
@@ -59,6 +61,8 @@ def draw_distances(found: Agreement) -> Figure:
         right.set(xlabel="ordered pairs, sorted", ylabel="MCC of codes", ylim=(0, 1.25))
         right.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
         right.legend(loc="upper left")
+        for axes in (left, right):
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
     weak, strong = found.spread("weak"), found.spread("strong")
     label = f"Over {len(pairs)} ordered pairs the weak MCC is {number(weak.mean)}, the strong one {number(strong.mean)}"

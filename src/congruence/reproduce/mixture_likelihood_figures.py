@@ -23,11 +23,12 @@ def chosen_slices(cases: Sequence[Case]) -> list[tuple[Case, int]]:
     plain = [one for one in every if one[0].slices[one[1]].valleys == 1]
     found: list[tuple[Case, int]] = []
     for pool, most in ((bent, BENT), (plain, SHOWN), (every, SHOWN)):
-        names = {case.slices[i].parameter for case, i in found}
-        for one in sorted(pool, key=lambda one: one[0].slices[one[1]].parameter in names):
-            fresh = one not in found and one[0] not in [case for case, _ in found]
-            if fresh and len(found) < most:
-                found.append(one)
+        left = [one for one in pool if all(one[0] is not case for case, _ in found)]
+        while left and len(found) < most:
+            seen = [case.slices[i].parameter for case, i in found]
+            one = min(left, key=lambda one: seen.count(one[0].slices[one[1]].parameter))
+            found.append(one)
+            left = [other for other in left if other[0] is not one[0]]
     return found
 
 

@@ -139,7 +139,7 @@ def _alive(found: Mapping[tuple[str, int], Arrays], kind: str, runs: int) -> dic
 
 def _answer(found: Agreement) -> str:
     weak, strong, distance = (found.spread(name) for name in ("weak", "strong", "distance"))
-    how = "the same up to a linear map" if weak.mean >= AFFINE else "not the same, even up to a linear map"
+    how = "nearly the same up to a linear map" if weak.mean >= AFFINE else "not the same, even up to a linear map"
     return (
         f"Latent spaces of {len(found.spaces)} VaDEs are {how}: MCC {weak} after it and {strong} as they are; priors "
         f"are at most {distance} apart after the best affine map found."

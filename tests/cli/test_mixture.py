@@ -1,0 +1,121 @@
+"""`congruence mixture` takes run folders, checks, compares, writes, and says what it cannot use."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from congruence.cli import main
+from congruence.data.pinwheels import pinwheel
+from congruence.models.catalogue import build_model
+from congruence.models.settings import Training
+from congruence.models.training import train
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.CollapsedWarning")
+HOW = Training(steps=30, batch=100, learning_rate=3e-3, deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run folders: two VaDEs, two models of facets, one on other data, and an autoencoder."""
+    folder = tmp_path_factory.mktemp("runs")
+    data = pinwheel(150, seed=0)
+    for seed in (0, 1):
+        config = {"model": "vade", "hidden": [20], "clusters": 3, "pretraining": 30, "seed": seed}
+        train(build_model(config), data, HOW, out=folder / f"vade-{seed}", device="cpu")
+    facets = {"model": "mfcvae", "latents": 2, "hidden": [4, 4], "facets": 2, "pretraining": 1}
+    for name, clusters in (("few", 2), ("many", 33)):
+        train(build_model(facets | {"clusters": clusters}), data, HOW, out=folder / name, device="cpu", steps=1)
+    other = {"model": "mixvae", "hidden": [5]}
+    train(build_model(other), pinwheel(80, seed=5), HOW, out=folder / "other", device="cpu", steps=2)
+    plain = {"model": "ae", "net": "small", "latents": 2, "shape": [1, 64, 64]}
+    images = np.zeros((4, 1, 64, 64), dtype=np.uint8)
+    train(build_model(plain), images, HOW, out=folder / "ae", device="cpu", steps=1, batch=2)
+    return folder
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["congruence", "mixture", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+def test_runs_are_checked_compared_and_everything_is_written(runs, call, tmp_path):
+    outputs = [tmp_path / name for name in ("a.html", "a.json", "a.csv")]
+    options = [
+        word for name, path in zip(("report", "json", "csv"), outputs, strict=True) for word in (f"--{name}", path)
+    ]
+    code, out, _ = call(runs / "vade-*", "--rows", 100, *options)
+    assert code == 0
+    assert "2 trainings, 2 ordered pairs" in out
+    found = json.loads(outputs[1].read_text())
+    assert [run["name"] for run in found["runs"]] == ["vade-0", "vade-1"]
+    statuses = {one["name"]: one["status"] for one in found["runs"][0]["assumptions"]["conditions"]}
+    assert statuses["F1"] == "holds"
+    assert found["agreement"]["runs"][0]["n"] == 100
+    with outputs[2].open() as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["source"], row["target"]) for row in rows] == [("vade-0", "vade-1"), ("vade-1", "vade-0")]
+    assert float(rows[0]["distance"]) <= float(rows[0]["before"])
+    page = outputs[0].read_text()
+    assert "Which row of the hierarchy is reached?" in page
+    assert "marked by the factor arm" in page
+
+
+def test_one_run_is_compared_with_none(runs, call, tmp_path):
+    code, out, _ = call(runs / "vade-0", "--no-check", "--report", tmp_path / "a.html", "--csv", tmp_path / "a.csv")
+    assert code == 0
+    assert "ordered pairs" not in out
+    assert "Do the runs agree?" not in (tmp_path / "a.html").read_text()
+
+
+def test_without_a_check_runs_are_only_compared(runs, call, tmp_path):
+    code, out, _ = call(runs / "vade-0", runs / "vade-1", "--no-check", "--json", "-")
+    assert code == 0
+    assert [run["assumptions"] for run in json.loads(out)["runs"]] == [None, None]
+
+
+def test_facets_are_examined_and_a_prior_that_is_too_large_is_not(runs, call):
+    code, out, _ = call(runs / "few", runs / "many", "--rows", 60, "--json", "-")
+    assert code == 0
+    found = json.loads(out)
+    assert [run["components"] for run in found["runs"]] == [4, 1089]
+    conditions = {one["name"]: one["status"] for one in found["runs"][0]["assumptions"]["conditions"]}
+    assert conditions["F1"] == "holds"  # a ladder is a chain of layers
+    assert found["runs"][1]["assumptions"] is None
+    assert "many: assumptions were not checked: 1089 components are too many (at most 64)" in found["notes"]
+    assert found["agreement"]["pairs"][0]["distance"] is None
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["vade-0", "other"], "were trained on different data"),
+        (["vade-0", "vade-0/../vade-0"], "different names, not vade-0, vade-0"),
+        (["nothing-*"], "no folder matches"),
+        (["nothing"], "there is no run folder"),
+        (["ae"], "holds a ae, which has no mixture as its prior"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_sentence(names, said, runs, call):
+    code, _, err = call(*(runs / name if ".." not in name else f"{runs}/{name}" for name in names))
+    assert code == 2
+    assert said in err
+
+
+def test_a_training_that_is_not_over_is_refused(runs, call, tmp_path):
+    from congruence.runs import start_run
+
+    start_run(tmp_path / "begun", {"model": {}, "data": {}})
+    code, _, err = call(tmp_path / "begun")
+    assert code == 2
+    assert "is not over" in err
