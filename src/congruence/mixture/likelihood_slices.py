@@ -67,7 +67,7 @@ class Slice:
     @property
     def verdict(self) -> str:
         """Whether the truth is the only minimiser: "holds", "fails", or "ambiguous" where numbers cannot tell."""
-        if self.excess.min() < -RESOLUTION or self.margin <= -RESOLUTION:
+        if self.excess.min() < -RESOLUTION:
             return "fails"
         return "holds" if self.margin > RESOLUTION else "ambiguous"
 

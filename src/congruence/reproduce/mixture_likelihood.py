@@ -64,10 +64,11 @@ def run(job: Job) -> Outcome:
         job.progress("following likelihoods", i, total)
         wishes = {"values": job.parameters["values"], "starts": job.parameters["starts"], "seed": job.seed}
         cases.append(read_case(i, job.parts.get(f"case-{i}", partial(measure_case, i, **wishes)), job.seed))
-    remark = measure_remark(job.parameters["values"], lambda: job.progress("the counterexample", count, total))
+    job.progress("the counterexample", count, total)
+    remark = measure_remark(job.parameters["values"])
     claims = judge(cases, remark)
     return Outcome(
-        answer=_answer(cases, remark),
+        answer=_answer(cases),
         paper=PAPER,
         ours={
             "models": count,
@@ -172,7 +173,7 @@ def _searched(cases: Sequence[Case]) -> str:
     return text + "."
 
 
-def _answer(cases: Sequence[Case], remark: Counterexample) -> str:
+def _answer(cases: Sequence[Case]) -> str:
     holds, ambiguous = _count(cases, "holds"), _count(cases, "ambiguous")
     text = f"In {holds} of {len(cases)} models the truth is the only minimiser along every parameter"
     text += f", in {ambiguous} double precision cannot tell" if ambiguous else ""

@@ -7,7 +7,7 @@ uniform quantiles of the prior from 10 to 90 %, known noise of standard deviatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,9 +163,8 @@ def split_heaviest(model: ReluModel) -> ReluModel:
     return ReluModel(twice, model.slopes, model.biases, model.noise, model.readout)
 
 
-def measure_remark(values: int, tell: Callable[[], None] = lambda: None) -> Counterexample:
+def measure_remark(values: int) -> Counterexample:
     """Remark 3.12: with the absolute value, which is not weakly injective, two priors give the same law."""
-    tell()
     one, other = (GaussianMixture.from_arrays(np.full(3, 1 / 3), means, np.full(3, SPREAD**2)) for means in REMARK)
     both = {**ABSOLUTE, "readout": None}
     folded, seen = ReluModel(one, **ABSOLUTE).surface(), ReluModel(one, **both).surface()
