@@ -121,6 +121,14 @@ def test_the_benchmark_of_training_runs_and_both_loops_learn_alike(tmp_path):
     assert rows[2]["agree"] == "True"
 
 
+def test_the_benchmark_of_hidden_states_runs_and_none_is_wrong(tmp_path):
+    command = [sys.executable, BENCHMARKS / "hidden_states.py", "--quick", "--out", tmp_path / "states.csv"]
+    subprocess.run(command, check=True, capture_output=True)
+    with (tmp_path / "states.csv").open() as handle:
+        row = next(csv.DictReader(handle))
+    assert (row["structures"], row["wrong"]) == ("2", "0")
+
+
 def test_the_benchmark_of_deconfounding_runs(tmp_path):
     pytest.importorskip("lightgbm")
     command = [sys.executable, BENCHMARKS / "deconfound.py", "--quick", "--jobs", "1", "--out", tmp_path / "d.csv"]

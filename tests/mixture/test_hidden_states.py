@@ -91,6 +91,7 @@ def test_counts_that_no_variables_make_are_refused_with_the_reason():
     assert isinstance(find_structure(labels, np.ones(3) / 3), Refusal)
     nested = np.array([[0, 0], [0, 1], [1, 2], [1, 3]])  # latent 1 alone tells a variable within the other's reach
     assert "P3 (c) excludes" in find_structure(nested, np.ones(4) / 4).reason
+    assert find_structure(np.zeros((1, 2), int), np.ones(1)).dims == ()
     assert "same labels" in find_structure(np.zeros((2, 2), int), np.ones(2) / 2).reason
 
 
@@ -101,6 +102,13 @@ def test_latents_that_depend_on_each_other_within_components_are_not_counted():
     assert "canonical axes" in recover_hidden_states(turned).reason
     tied = GaussianMixture(prior.weights, prior.means, prior.covariances * [[1, 0], [0, 1]] + [[0, 0.4], [0.4, 0]])
     assert "canonical axes" in recover_hidden_states(tied.sample(4000)).reason
+
+
+def test_a_peak_that_moves_with_another_latent_is_more_than_one_component():
+    near = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [0.6, 8.0]], [1.0, 1.0])  # latent 0 shows one peak
+    assert "too near to be told apart" in recover_hidden_states(near.sample(4000)).reason
+    wider = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [0.0, 8.0]], [[1.0, 1.0], [1.6, 1.0]])
+    assert "too near to be told apart" in recover_hidden_states(wider.sample(4000)).reason
 
 
 def test_one_component_hides_nothing():

@@ -11,22 +11,20 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
+from congruence.mixture.cells import dependence, keepable, weighed_cells
 from congruence.mixture.gmm import GaussianMixture
-from congruence.mixture.peaks import Peaks, find_peaks
-from congruence.mixture.structure import MOST_LATENTS, Refusal, Structure, find_structure
+from congruence.mixture.peaks import find_peaks
+from congruence.mixture.structure import MOST_LATENTS, Refusal, Structure, find_structure, no_variables
 from congruence.mixture.verdicts import HOLDS, UNKNOWN
 
 HALVES = 6  # of the sample, from which it is recovered again
 SURE = 0.75  # share of recoveries that must agree
 NEAR = 4.0  # peaks nearer than this, in standard deviations, may hide others
 MISFIT = 6.0  # standard deviations by which a fit of Gaussians may be off
-LEAST = 1e-3  # share of rows: lighter cells come from rows that were given to a neighbour
-CUT = 3.0  # by how much the lightest cell must outweigh the heaviest that is left out
 TIED = 0.2  # correlation of two latents within a component of a mixture that is too much
 FLOOR, CEILING = 1e-6, 6.0  # standard deviations: components nearer are one, farther are two, whatever the tolerance
 DECADES, CLEAR = 0.5, 1.0  # of tolerances over which a structure must stay: one variable, or more of them
 NOISE = 0.5  # standard deviations: components that differ by more are not one because of estimation
-WEIGHING = 50  # rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +147,12 @@ def _cut(z: Float) -> _Cut | _Unclear:
     if separation < NEAR:
         said = f"two components of a latent are only {separation:.2g} standard deviations apart; others may be hidden"
         return _Unclear(said, counts, separation)
-    labels, weights = _cells(z, peaks)
-    for kept in _keepable(weights):
+    labels, weights = weighed_cells(z, peaks)
+    reason = "weights of cells fall evenly, so that those made by chance are not told from others"
+    for kept in keepable(weights):
         found = find_structure(labels[:kept], weights[:kept])
         if isinstance(found, Structure):
-            tied = _dependence(z, peaks, labels[:kept])
+            tied = dependence(z, peaks)
             if tied is not None:
                 return _Unclear(tied, kept, separation)
             return _Cut(found, separation)
@@ -161,53 +160,10 @@ def _cut(z: Float) -> _Cut | _Unclear:
     return _Unclear(reason, len(weights), separation)
 
 
-def _cells(z: Float, peaks: list[Peaks]) -> tuple[Array, Float]:
-    """Cells of components of all latents that rows fall into, the heaviest first, weighed by likelihood."""
-    logs = [peak.log_likelihoods(column) for peak, column in zip(peaks, z.T, strict=True)]
-    nearest = np.column_stack([(log + np.log(peak.weights)).argmax(1) for log, peak in zip(logs, peaks, strict=True)])
-    sizes = [len(peak.means) for peak in peaks]
-    names, counts = np.unique(np.ravel_multi_index(tuple(nearest.T), sizes), return_counts=True)
-    labels = np.column_stack(np.unravel_index(names, sizes))
-    kept = counts >= max(2.0, LEAST * len(z) / 2)
-    labels, counts = labels[kept], counts[kept]
-    joint = np.sum([log[:, labels[:, t]] for t, log in enumerate(logs)], axis=0)  # (n, cells)
-    joint = np.exp(joint - joint.max(1, keepdims=True))
-    weights = counts / counts.sum()
-    for _ in range(WEIGHING):  # a row between two cells counts for both, so that cells made by chance fade
-        weights = weights * (joint.T @ (1 / (joint @ weights))) / len(z)
-    order = np.argsort(-weights, kind="stable")
-    return labels[order], weights[order]
-
-
-def _keepable(weights: Float) -> list[int]:
-    """How many of the cells, falling in weight, to keep: at the widest drops first, and never a light one."""
-    padded = np.append(weights, LEAST / CUT)
-    drops = padded[:-1] / np.maximum(padded[1:], LEAST / CUT)
-    order = np.argsort(-drops, kind="stable")
-    chosen = [int(i) + 1 for i in order if weights[i] >= LEAST and drops[i] >= CUT]
-    return chosen[:3] or [len(weights)]
-
-
-def _dependence(z: Float, peaks: list[Peaks], labels: Array) -> str | None:
-    """Whether latents depend on each other within cells: the pooled correlation, beside what chance gives."""
-    nearest = np.column_stack([peak.log_likelihoods(column).argmax(1) for peak, column in zip(peaks, z.T, strict=True)])
-    means = np.column_stack([peak.means[nearest[:, t]] for t, peak in enumerate(peaks)])
-    spread = np.column_stack([peak.deviations[nearest[:, t]] for t, peak in enumerate(peaks)])
-    white = (z - means) / spread
-    inside = (np.abs(white) < 3).all(1)
-    if z.shape[1] < 2 or inside.sum() < 10:
-        return None
-    tied = np.abs(np.corrcoef(white[inside], rowvar=False) - np.eye(z.shape[1])).max()
-    if tied <= 0.05 + 4 / math.sqrt(inside.sum()):
-        return None
-    return f"latents correlate by {tied:.2g} within components; turn to the canonical axes of P2 first"
-
-
 def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int | None) -> HiddenStates:
     count = mixture.components
     if count == 1:
-        alone = Structure((), (), np.zeros((1, 0), dtype=int), np.ones(()))
-        return HiddenStates(HOLDS, alone, 1.0, 1, math.inf, "one component: there is nothing hidden")
+        return HiddenStates(HOLDS, no_variables(), 1.0, 1, math.inf, "one component: there is nothing hidden")
     tied = _largest_correlation(mixture)
     if tied > TIED:
         said = f"latents correlate by {tied:.2g} within a component; turn to the canonical axes of P2 first"

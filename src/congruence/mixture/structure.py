@@ -65,6 +65,8 @@ def find_structure(labels: Array, weights: Float) -> Structure | Refusal:
     neighbourhood T.
     """
     count = len(labels)
+    if count == 1:
+        return no_variables()
     if len(np.unique(labels, axis=0)) < count:
         return Refusal("two components have the same labels on all latents")
     sizes = _sizes(labels)
@@ -78,6 +80,11 @@ def find_structure(labels: Array, weights: Float) -> Structure | Refusal:
     if math.prod(dims) != count:
         return Refusal(f"{count} components are not the {math.prod(dims)} that {len(dims)} variables make")
     return _with_states(labels, weights, neighbourhoods, dims)
+
+
+def no_variables() -> Structure:
+    """The structure of one component."""
+    return Structure((), (), np.zeros((1, 0), dtype=int), np.ones(()))
 
 
 def _sizes(labels: Array) -> dict[tuple[int, ...], int] | Refusal:
