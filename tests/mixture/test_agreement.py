@@ -11,7 +11,7 @@ from congruence.errors import InputError
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, agreement
 
-ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["mcc"]
+ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["mcc"]
 PRIOR = GaussianMixture.from_arrays(
     [0.2, 0.3, 0.5], [[0, 0], [3, 1], [-1, 2]], [[[1, 0.2], [0.2, 0.5]], [[0.5, 0], [0, 0.5]], [[0.3, 0], [0, 0.4]]]
 )
