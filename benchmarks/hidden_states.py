@@ -6,7 +6,7 @@ the mass, no neighbourhood within another. On each latent the cells that it tell
 to 2; from 0.2 to 20 some are plain and others cannot be seen. Right means the number of variables, their
 neighbourhoods, their numbers of states, and P(U), whose cells are off by 0.01 + sqrt(cells / rows) of the mass at most.
 
-    python benchmarks/hidden_states.py            # writes benchmarks/results/hidden_states.csv, about half an hour
+    python benchmarks/hidden_states.py            # writes benchmarks/results/hidden_states.csv, about 15 minutes
     python benchmarks/hidden_states.py --quick    # seconds, for the test suite
 """
 
