@@ -104,8 +104,8 @@ def extract(
     sources = {"array": array, "images": images, "text": text}
     asked = {"key": key, "column": column, "id": id, "size": size, "mean": mean, "std": std}
     _check(sources, asked, layers, layer, out)
-    found, prepare = _model(model, text=text is not None)
-    inputs = _inputs(sources, **asked) if any(sources.values()) else None
+    found, prepare, wanted = _model(model, text=text is not None)
+    inputs = _inputs(sources, wanted, **asked) if any(sources.values()) else None
     if layers:
         _show_layers(list_layers(found.eval(), None if inputs is None else _few(inputs, prepare)))
         return
@@ -142,34 +142,48 @@ def _check(
     given.check_outputs({}, [path for path in sources.values() if path is not None], tables={"out": out})
 
 
-def _model(name: str, *, text: bool) -> tuple[Any, Callable[[Any], Any] | None]:
-    """Return the model, and what makes its input of rows as they are read."""
+def _model(name: str, *, text: bool) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any]]:
+    """Return the model, what makes its input of rows as they are read, and what it wants of images."""
+    if Path(name).is_dir():
+        return _from_folder(name, text)
     import torch
 
     from congruence.cli.load_decoder import load_named
 
+    if ":" not in name:
+        raise InputError(f"{name} is neither a folder with a model nor the name of a function, package.module:function")
     found = load_named(name, "model")
     model, prepare = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"{name} returned a {type(model).__name__}, which is no torch module and has no layers")
     if prepare is not None and not callable(prepare):
-        raise InputError(
-            f"{name} returned a model and a {type(prepare).__name__}; a function that prepares rows would do"
-        )
+        raise InputError(f"{name} returned a model and a {type(prepare).__name__}, but not a function of rows")
     if text and prepare is None:
         raise InputError(f"--text needs tokens: let {name} return (model, tokenize), tokenize taking a list of texts")
-    return model, prepare
+    return model, prepare, {}
 
 
-def _inputs(sources: dict[str, Path | None], **asked: Any) -> Inputs:
+def _from_folder(name: str, text: bool) -> tuple[Any, Callable[[Any], Any], dict[str, Any]]:
+    from congruence.extract.pretrained import load_pretrained
+
+    found = load_pretrained(name)
+    if not text:
+        return found.model, found.prepare, found.images
+    if found.tokenize is None:
+        raise InputError(f"--text needs tokens, but {name} has no tokenizer.json; save the tokenizer beside the model")
+    return found.model, found.tokenize, found.images
+
+
+def _inputs(sources: dict[str, Path | None], wanted: dict[str, Any], **asked: Any) -> Inputs:
     from congruence.extract import array_inputs, image_inputs, text_inputs
 
     if sources["array"] is not None:
         return array_inputs(sources["array"], key=asked["key"])
     if sources["text"] is not None:
         return text_inputs(sources["text"], column=asked["column"], id=asked["id"])
-    numbers = {name: _numbers(name, asked[name]) for name in ("mean", "std") if asked[name] is not None}
-    return image_inputs(str(sources["images"]), size=asked["size"], **numbers)
+    said = {name: _numbers(name, asked[name]) for name in ("mean", "std") if asked[name] is not None}
+    said |= {} if asked["size"] is None else {"size": asked["size"]}
+    return image_inputs(str(sources["images"]), **(wanted | said))
 
 
 def _numbers(name: str, text: str) -> list[float]:

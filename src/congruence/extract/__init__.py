@@ -8,3 +8,5 @@ from congruence.extract.inputs import image_inputs as image_inputs
 from congruence.extract.inputs import text_inputs as text_inputs
 from congruence.extract.layers import Layer as Layer
 from congruence.extract.layers import list_layers as list_layers
+from congruence.extract.pretrained import Pretrained as Pretrained
+from congruence.extract.pretrained import load_pretrained as load_pretrained
