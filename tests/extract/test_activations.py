@@ -82,6 +82,14 @@ def test_mixed_precision_is_near_and_comes_as_float32(pictures):
     assert 0 < abs(half - full).max() < 0.05
 
 
+def test_arrays_of_doubles_are_given_in_the_precision_of_the_weights(pictures):
+    pictures.eval()
+    x = np.random.default_rng(0).normal(size=(2, 3, 8, 8))
+    found = activations(pictures, x, ["head"])["head"].values
+    assert np.array_equal(found, activations(pictures, x.astype(np.float32), ["head"])["head"].values)
+    assert activations(pictures.double(), x, ["head"])["head"].values.dtype == np.float64
+
+
 @pytest.mark.parametrize(
     ("layers", "says"),
     [

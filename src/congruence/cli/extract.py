@@ -107,7 +107,7 @@ def extract(
     found, prepare, wanted = _model(model, text=text is not None)
     inputs = _inputs(sources, wanted, **asked) if any(sources.values()) else None
     if layers:
-        _show_layers(list_layers(found.eval(), None if inputs is None else _few(inputs, prepare)))
+        _show_layers(list_layers(found.eval(), None if inputs is None else _few(found, inputs, prepare)))
         return
     if inputs is None or out is None or layer is None:  # which _check has refused
         raise InputError("give --layer, --out and one of --array, --images and --text")
@@ -193,12 +193,12 @@ def _numbers(name: str, text: str) -> list[float]:
         raise InputError(f"--{name} takes three numbers such as 0.5,0.5,0.5, not {text}") from error
 
 
-def _few(inputs: Inputs, prepare: Callable[[Any], Any] | None) -> Any:
+def _few(model: Any, inputs: Inputs, prepare: Callable[[Any], Any] | None) -> Any:
     """The first rows, as the model takes them."""
-    from congruence.extract.activations import on_device
+    from congruence.extract.activations import for_model
 
     rows = inputs.read(0, min(2, inputs.n))
-    return on_device(rows if prepare is None else prepare(rows), "cpu")
+    return for_model(model, rows if prepare is None else prepare(rows), "cpu")
 
 
 def _show_layers(layers: list[Layer]) -> None:

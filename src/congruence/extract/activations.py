@@ -53,7 +53,7 @@ def activations(
     """
     import torch
 
-    prepared = on_device(batch, device)
+    prepared = for_model(model, batch, device)
     mask = prepared.get("attention_mask") if isinstance(prepared, Mapping) else None
     where = f"the batch that starts at row {start}"
     with torch.inference_mode(), autocast(device, precision), caught(model, layers, pooling, mask, start) as found:
@@ -87,13 +87,15 @@ def caught(
             handle.remove()
 
 
-def on_device(batch: Any, device: str) -> Any:
-    """Return arrays and tensors of a batch as tensors of a device; a mapping stays one."""
+def for_model(model: Any, batch: Any, device: str) -> Any:
+    """Return arrays and tensors of a batch as tensors of a device, floats in the precision of the model's weights."""
     import torch
 
     if isinstance(batch, Mapping):
-        return {name: on_device(value, device) for name, value in batch.items()}
-    return torch.as_tensor(batch).to(device)
+        return {name: for_model(model, value, device) for name, value in batch.items()}
+    tensor = torch.as_tensor(batch)
+    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), tensor.dtype)
+    return tensor.to(device, own if tensor.is_floating_point() else None)
 
 
 def autocast(device: str, precision: str) -> Any:
