@@ -79,6 +79,7 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, which is no torch module"),
         ("my_extracted:odd --array x.npy --layer 0 --out a.parquet", "a model and a int"),
         ("my_extracted:no --array x.npy --layer 0 --out a.parquet", "my_extracted has no 'no'; name a model as"),
+        ("someone/model --array x.npy --layer 0 --out a.parquet", "someone/model is neither a folder with a model nor"),
         ("my_extracted:load --array x.npy --layer 3 --out a.parquet", "the model has no layer '3'"),
         ("my_extracted:load --images . --mean a,b --layer 0 --out a.parquet", "--mean takes three numbers"),
         ("my_extracted:load --array x.npy --layer 0 --out x.npy", "--out x.npy would overwrite the input x.npy"),
@@ -90,3 +91,33 @@ def test_what_cannot_be_done_is_said_in_one_sentence(folder, capsys, arguments, 
     assert says in error
     assert error.count("\n") == 1
     assert not list(folder.glob("*.parquet"))
+
+
+def test_a_folder_that_brings_code_is_refused(folder, capsys):
+    (folder / "net").mkdir()
+    (folder / "net" / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
+    assert call("net", "--array", "x.npy", "--layer", "0", "--out", "a.parquet") == 2
+    assert "asks to run code of the model's own" in capsys.readouterr().err
+
+
+def test_a_folder_without_transformers_says_what_to_install(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    (folder / "net").mkdir()
+    (folder / "net" / "config.json").write_text("{}")
+    (folder / "net" / "model.safetensors").write_bytes(b"")
+    assert call("net", "--array", "x.npy", "--layer", "0", "--out", "a.parquet") == 2
+    assert "pip install 'congruence[extract]'" in capsys.readouterr().err
+
+
+def test_a_language_model_in_a_folder_needs_its_tokenizer(folder, capsys):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    transformers.GPTNeoXModel(transformers.GPTNeoXConfig(vocab_size=9, **size)).save_pretrained(folder / "net")
+    capsys.readouterr()
+    assert call("net", "--text", "corpus.txt", "--layer", "layers.0", "--out", "a.parquet") == 2
+    assert capsys.readouterr().err == (
+        "congruence: --text needs tokens, but net has no tokenizer.json; save the tokenizer beside the model\n"
+    )
+    np.save("tokens.npy", np.arange(18).reshape(6, 3) % 9)
+    assert call("net", "--array", "tokens.npy", "--layer", "layers.0", "--out", "a.parquet") == 0
+    assert capsys.readouterr().out == "layers.0: 18 rows x 8 dimensions in a.parquet\n"
