@@ -72,6 +72,10 @@ def extract(
     precision: Annotated[
         str, typer.Option(help="float32, bfloat16 or float16.", rich_help_panel=given.METHOD)
     ] = "float32",
+    fast: Annotated[
+        bool,
+        typer.Option("--fast", help="On a GPU, bits need not come again.", rich_help_panel=given.METHOD),
+    ] = False,
     seed: given.Seed = 0,
     device: given.Device = "auto",
     out: Annotated[
@@ -113,9 +117,8 @@ def extract(
         raise InputError("give --layer, --out and one of --array, --images and --text")
     with progress_bar(shown=not quiet) as progress:
         how: dict[str, Any] = {"pool": pool, "skip": skip, "seed": seed, "batch": batch, "device": device}
-        written = extract_layers(
-            found, inputs, layer, out, prepare=prepare, precision=precision, progress=progress, **how
-        )
+        how |= {"precision": precision, "deterministic": not fast}
+        written = extract_layers(found, inputs, layer, out, prepare=prepare, progress=progress, **how)
     if not quiet:
         _show_written(written)
 

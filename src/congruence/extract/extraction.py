@@ -17,7 +17,7 @@ from congruence.extract.inputs import Inputs
 from congruence.extract.layers import find_layers
 from congruence.extract.parts import Parts, fingerprint
 from congruence.extract.pooling import Pooling
-from congruence.models.devices import kernels, load_torch, training_device
+from congruence.models.devices import full_precision, kernels, load_torch, training_device
 from congruence.tables import Table, check_table_path
 from congruence.tables.access import suffix_of
 
@@ -48,6 +48,7 @@ def extract(
     device: str = "auto",
     precision: str = "float32",
     seed: int = 0,
+    deterministic: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Extracted]:
     """Write what layers of a model give for all inputs as embedding tables.
@@ -79,6 +80,9 @@ def extract(
         "auto" is a GPU where there is one.
     precision : {"float32", "bfloat16", "float16"}
         Other than float32 runs the model under autocast; what is written is float32 (or float64 if the layer is).
+    deterministic : bool
+        On a GPU, choose kernels that give the same bits again; a model with an operation that has none fails. On a
+        CPU the same number of threads gives the same bits anyway.
     progress : callable, optional
         Told (what, inputs done, inputs in all).
 
@@ -104,7 +108,7 @@ def extract(
     settings |= {"pooling": asdict(pooling), "device": device, "precision": precision}
     parts = Parts(paths[0].parent / f".{paths[0].name}.parts", layers)
     first = parts.open(settings)
-    with _ready(model, device):
+    with _ready(model, device, precision, deterministic):
         run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision)
         for end, tables in run.parts(first, progress):
             parts.put(end, tables)
@@ -182,13 +186,15 @@ def _joined(tables: Sequence[Table]) -> Table:
 
 
 @contextlib.contextmanager
-def _ready(model: Any, device: str) -> Iterator[None]:
+def _ready(model: Any, device: str, precision: str, deterministic: bool) -> Iterator[None]:
     """Put a model on a device and into evaluation mode, and every module back into its own mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.to(device).eval()
     try:
-        # On a CPU the same number of threads gives the same bits; one thread alone would take their time.
-        with contextlib.nullcontext() if device == "cpu" else kernels(device, deterministic=True):
+        with contextlib.ExitStack() as stack:
+            if device != "cpu":  # where one thread, which `kernels` would take, is not needed for the same bits
+                stack.enter_context(kernels(device, deterministic=deterministic))
+                stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
             yield
     finally:
         for module, mode in modes:
