@@ -58,7 +58,10 @@ def test_layers_are_listed_with_shapes_where_there_are_inputs(folder, capsys):
     assert call("my_extracted:load", "--layers") == 0
     assert "Tanh" in capsys.readouterr().out
     assert call("my_extracted:load", "--layers", "--array", "x.npy") == 0
-    assert "2 x 8" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "layer  kind    parameters  output",
+        "0      Linear          32  2 x 8",
+    ]
 
 
 def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):

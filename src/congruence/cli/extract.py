@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from congruence.cli import options as given
 from congruence.cli.screen import interruptible, progress_bar
@@ -205,13 +201,14 @@ def _few(model: Any, inputs: Inputs, prepare: Callable[[Any], Any] | None) -> An
 
 
 def _show_layers(layers: list[Layer]) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("layer", "kind", "parameters", "output"):
-        table.add_column(heading, justify="right" if heading == "parameters" else "left", overflow="fold")
+    """Print a line for every layer; names are never broken, so that they can be copied and searched."""
+    rows = [("layer", "kind", "parameters", "output")]
     for layer in layers:
         shape = "-" if layer.shape is None else " x ".join(map(str, layer.shape))
-        table.add_row(escape(layer.name), layer.kind, str(layer.parameters), shape)
-    Console(highlight=False).print(table)
+        rows.append((layer.name, layer.kind, str(layer.parameters), shape))
+    first, second, third = (max(len(row[place]) for row in rows) for place in range(3))
+    for name, kind, parameters, shape in rows:
+        typer.echo(f"{name:{first}}  {kind:{second}}  {parameters:>{third}}  {shape}")
 
 
 def _show_written(written: list[Extracted]) -> None:
