@@ -77,6 +77,17 @@ def test_parts_of_other_weights_are_not_gone_on_from(pictures, x, tmp_path, monk
     assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
 
 
+def test_what_lies_where_parts_would_go_is_left_alone(pictures, x, tmp_path):
+    (tmp_path / ".run.parquet.parts").mkdir()
+    (tmp_path / ".run.parquet.parts" / "diary.txt").write_text("mine")
+    with pytest.raises(InputError, match="something else is there; move it away"):
+        extract(pictures, array_inputs(x), "head", tmp_path / "run.parquet", device="cpu")
+    (tmp_path / ".b.parquet.parts").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="something else is there"):
+        extract(pictures, array_inputs(x), "head", tmp_path / "b.parquet", device="cpu")
+    assert (tmp_path / ".run.parquet.parts" / "diary.txt").read_text() == "mine"
+
+
 def test_the_name_of_inputs_tells_them_from_others(x, tmp_path):
     image = pytest.importorskip("PIL.Image")
     assert array_inputs(x).name == array_inputs(x.copy()).name != array_inputs(x + 1).name

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from congruence.errors import InputError
 from congruence.files import write_text
 from congruence.tables import Stream, Table, stream_parts, write_stream, write_table
 
@@ -27,6 +28,9 @@ class Parts:
         """Return the batch to go on from: 0 unless parts of the very same settings are there."""
         text = json.dumps(settings, indent=1, sort_keys=True)
         record = self.folder / SETTINGS
+        foreign = self.folder.is_dir() and any(self.folder.iterdir()) and not record.is_file()
+        if self.folder.is_symlink() or foreign or (self.folder.exists() and not self.folder.is_dir()):
+            raise InputError(f"{self.folder} is where parts would go, but something else is there; move it away")
         if not record.is_file() or record.read_text(encoding="utf-8") != text:
             self.remove()
             self.folder.mkdir()
