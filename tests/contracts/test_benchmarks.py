@@ -150,3 +150,11 @@ def test_the_benchmark_of_mechanisms_runs(tmp_path, run):
         ("convolutional", "order 2"), ("convolutional", "orders 2 and 3"),
     ]  # fmt: skip
     assert all("D:fails" in row["verdicts"] for row in rows)
+
+
+def test_the_benchmark_of_extraction_runs(tmp_path, run):
+    pytest.importorskip("torch")
+    run("extract.py", "--quick", "--out", tmp_path / "extract.csv")
+    with (tmp_path / "extract.csv").open() as handle:
+        row = next(csv.DictReader(handle))
+    assert (row["rows"], row["batch"]) == ("32", "64")

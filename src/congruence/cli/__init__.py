@@ -19,6 +19,7 @@ from congruence.cli.decoder import decoder
 from congruence.cli.deconfound import deconfound
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
+from congruence.cli.extract import extract
 from congruence.cli.mechanism import mechanism
 from congruence.cli.mixture import mixture
 from congruence.cli.reproduce import reproduce
@@ -39,6 +40,7 @@ app.command()(resolve)
 app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
 app.command()(train)
+app.command()(extract)
 app.command()(decoder)
 app.command()(mechanism)
 app.command()(mixture)

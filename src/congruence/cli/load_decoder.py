@@ -1,4 +1,4 @@
-"""Finding a decoder by its name, `mypackage.model:load_decoder`, in the folder one is in or in what is installed."""
+"""Finding a decoder or a model by its name, `mypackage.model:load`, in the folder one is in or in what is installed."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ from typing import Any
 
 from congruence.errors import CongruenceError, InputError
 
-FORM = "name a decoder as package.module:function, where the function takes no arguments and returns the decoder"
+FORM = "name a {0} as package.module:function, where the function takes no arguments and returns the {0}"
 
 
 def load_decoder(name: str) -> Any:
+    """Return the decoder of a name, which is anything that can be called."""
+    decoder = load_named(name, "decoder")
+    if not callable(decoder):
+        raise InputError(f"{name} returned a {type(decoder).__name__}, which is no decoder: it cannot be called")
+    return decoder
+
+
+def load_named(name: str, what: str) -> Any:
     """Import the module, take what the name says, and call it unless it is a torch module already."""
+    form = FORM.format(what)
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute) or module_name.endswith((".py", "/")) or "/" in module_name:
-        raise InputError(f"cannot tell what {name!r} is; {FORM}")
+        raise InputError(f"cannot tell what {name!r} is; {form}")
     found = _imported(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise InputError(f"{module_name} has no {attribute!r}; {FORM}")
+            raise InputError(f"{module_name} has no {attribute!r}; {form}")
         found = getattr(found, part)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(found, torch.nn.Module):
         return found
     if not callable(found):
-        raise InputError(f"{name} is a {type(found).__name__} and cannot be called; {FORM}")
-    decoder = _called(name, found)
-    if decoder is None:
-        raise InputError(f"{name} returned nothing; it must return the decoder")
-    if not callable(decoder):
-        raise InputError(f"{name} returned a {type(decoder).__name__}, which is no decoder: it cannot be called")
-    return decoder
+        raise InputError(f"{name} is a {type(found).__name__} and cannot be called; {form}")
+    result = _called(name, found, form)
+    if result is None:
+        raise InputError(f"{name} returned nothing; it must return the {what}")
+    return result
 
 
 def _imported(name: str) -> Any:
@@ -51,11 +58,11 @@ def _imported(name: str) -> Any:
         raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _called(name: str, function: Any) -> Any:
+def _called(name: str, function: Any, form: str) -> Any:
     try:
         return function()
     except CongruenceError:
         raise
     except Exception as error:
-        hint = f"; {FORM}" if isinstance(error, TypeError) else ""
+        hint = f"; {form}" if isinstance(error, TypeError) else ""
         raise InputError(f"{name} fails when called: {type(error).__name__}: {error}{hint}") from error

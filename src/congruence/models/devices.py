@@ -17,12 +17,12 @@ GENERATORS = threading.RLock()  # torch's are the process's: threads that set an
 AMPERE = (8, 0)  # the first GPUs that multiply bfloat16
 
 
-def load_torch() -> Any:
-    """Import torch, or say how to get it."""
+def load_torch(what: str = "training") -> Any:
+    """Import torch, or say what needs it and how to get it."""
     try:
         import torch
     except ImportError as error:
-        raise MissingDependencyError("training needs torch: pip install 'congruence[torch]'") from error
+        raise MissingDependencyError(f"{what} needs torch: pip install 'congruence[torch]'") from error
     return torch
 
 

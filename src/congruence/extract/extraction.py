@@ -1,0 +1,201 @@
+"""From a model and its inputs to embedding tables, a batch at a time; a run that was interrupted goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import listing
+from congruence.errors import InputError
+from congruence.extract.activations import Activations, activations, autocast
+from congruence.extract.inputs import Inputs
+from congruence.extract.layers import find_layers
+from congruence.extract.parts import Parts, fingerprint
+from congruence.extract.pooling import Pooling
+from congruence.models.devices import full_precision, kernels, load_torch, training_device
+from congruence.tables import Table, check_table_path
+from congruence.tables.access import suffix_of
+
+STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written as rows come, with ids
+PART_BYTES = 2**26  # of activations in memory before they are written
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The table that a layer became."""
+
+    layer: str
+    path: Path
+    n: int
+    d: int
+
+
+def extract(
+    model: Any,
+    inputs: Inputs,
+    layers: str | Sequence[str],
+    out: str | Path,
+    *,
+    pool: str = "none",
+    skip: int = 0,
+    prepare: Callable[[Any], Any] | None = None,
+    batch: int = 64,
+    device: str = "auto",
+    precision: str = "float32",
+    seed: int = 0,
+    deterministic: bool = True,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[Extracted]:
+    """Write what layers of a model give for all inputs as embedding tables.
+
+    The model runs in evaluation mode, one pass for all layers. Activations are written in parts beside the output
+    and joined in the end, so memory does not grow with the rows; called again after an interruption, with the same
+    weights, inputs and settings, it goes on after the last part. The same call on the same machine gives the same
+    bits.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Moved to the device, and left there.
+    inputs : Inputs
+        From `array_inputs`, `image_inputs` or `text_inputs`.
+    layers : str or sequence of str
+        Dotted names; see `list_layers`.
+    out : path
+        .parquet, .arrow, .feather, .csv or .zarr. With several layers it holds ``{layer}``.
+    pool, skip, seed
+        What to keep of tokens, patches or pixels; see `Pooling`. With "none" every one is a row of its own: its id
+        is that of the input, a colon and the position, which are columns beside it.
+    prepare : callable, optional
+        Makes of a batch as it is read (array, or list of texts) what the model takes: a tensor, or a mapping by
+        keyword such as a tokenizer gives.
+    batch : int
+        Inputs at a time.
+    device : str
+        "auto" is a GPU where there is one.
+    precision : {"float32", "bfloat16", "float16"}
+        Other than float32 runs the model under autocast; what is written is float32 (or float64 if the layer is).
+    deterministic : bool
+        On a GPU, choose kernels that give the same bits again; a model with an operation that has none fails. On a
+        CPU the same number of threads gives the same bits anyway.
+    progress : callable, optional
+        Told (what, inputs done, inputs in all).
+
+    Returns
+    -------
+    list of Extracted
+        One for each layer, in the order given.
+    """
+    torch = load_torch("extraction")
+    layers = (layers,) if isinstance(layers, str) else tuple(layers)
+    pooling = Pooling(pool, skip, seed)
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(f"model must be a torch module, whose layers have names, not a {type(model).__name__}")
+    find_layers(model, layers)
+    paths = output_paths(out, layers)
+    if batch < 1:
+        raise InputError(f"batch must be at least 1, not {batch}")
+    if isinstance(inputs.read(0, 1), list) and prepare is None:
+        raise InputError("texts need prepare, a function that makes tokens of a list of texts")
+    device = training_device(device)
+    autocast(device, precision)  # refuses a precision that there is not
+    settings = {"model": fingerprint(model), "inputs": inputs.name, "n": inputs.n, "layers": layers, "batch": batch}
+    settings |= {"pooling": asdict(pooling), "device": device, "precision": precision}
+    parts = Parts(paths[0].parent / f".{paths[0].name}.parts", layers)
+    first = parts.open(settings)
+    with _ready(model, device, precision, deterministic):
+        run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision)
+        for end, tables in run.parts(first, progress):
+            parts.put(end, tables)
+    written = [Extracted(layer, path, *parts.join(layer, path)) for layer, path in zip(layers, paths, strict=True)]
+    parts.remove()
+    return written
+
+
+def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
+    """Return the file of every layer, and refuse those that cannot be written."""
+    if len(layers) > 1 and "{layer}" not in Path(out).name:
+        raise InputError(f"out must hold {{layer}} for {len(layers)} layers, such as run.{{layer}}.parquet, not {out}")
+    paths = [Path(out).with_name(Path(out).name.replace("{layer}", layer)) for layer in layers]
+    for path in paths:
+        if suffix_of(path) not in STREAMED:
+            raise InputError(f"out must end in one of {listing(STREAMED, 9)}, which hold ids, but is {path}")
+        check_table_path(path)
+    return paths
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The settings of one extraction, and the walk over its batches."""
+
+    model: Any
+    inputs: Inputs
+    layers: tuple[str, ...]
+    pooling: Pooling
+    prepare: Callable[[Any], Any] | None
+    batch: int
+    device: str
+    precision: str
+
+    def parts(self, first: int, progress: Any) -> Iterator[tuple[int, list[Table]]]:
+        """Yield tables of some batches each, one for every layer, and the batch at which they end."""
+        held: list[list[Table]] = []
+        count = -(-self.inputs.n // self.batch)
+        for number in range(first, count):
+            held.append(self._tables(number * self.batch))
+            if progress is not None:
+                progress("extracting", min(self.inputs.n, (number + 1) * self.batch), self.inputs.n)
+            if number + 1 == count or sum(t.values.nbytes for tables in held for t in tables) >= PART_BYTES:
+                yield number + 1, [_joined(tables) for tables in zip(*held, strict=True)]
+                held = []
+
+    def _tables(self, start: int) -> list[Table]:
+        stop = min(self.inputs.n, start + self.batch)
+        rows = self.inputs.read(start, stop)
+        rows = rows if self.prepare is None else self.prepare(rows)
+        how: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
+        found = activations(self.model, rows, self.layers, self.pooling, **how)
+        return [_table(layer, found[layer], self.inputs.ids[start:stop]) for layer in self.layers]
+
+
+def _table(layer: str, found: Activations, ids: Any) -> Table:
+    if found.rows is None or found.positions is None:
+        if len(found.values) != len(ids):
+            raise InputError(f"the layer {layer!r} gives {len(found.values)} rows for {len(ids)} inputs")
+        return Table(found.values, layer, ids)
+    own = ids[found.rows]
+    named = np.array([f"{id}:{position}" for id, position in zip(own, found.positions, strict=True)])
+    return Table(found.values, layer, named, {"input": own, "position": found.positions})
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    first = tables[0]
+    if len({table.d for table in tables}) > 1:
+        raise InputError(f"the layer {first.name!r} gives rows of different widths; pool them (mean, cls, last)")
+    return Table(
+        np.concatenate([table.values for table in tables]),
+        first.name,
+        np.concatenate([np.asarray(table.ids) for table in tables]),
+        {name: np.concatenate([table.metadata[name] for table in tables]) for name in first.metadata},
+    )
+
+
+@contextlib.contextmanager
+def _ready(model: Any, device: str, precision: str, deterministic: bool) -> Iterator[None]:
+    """Put a model on a device and into evaluation mode, and every module back into its own mode afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.to(device).eval()
+    try:
+        with contextlib.ExitStack() as stack:
+            if device != "cpu":  # where one thread, which `kernels` would take, is not needed for the same bits
+                stack.enter_context(kernels(device, deterministic=deterministic))
+                stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -1,0 +1,109 @@
+"""One row out of many positions: what is kept of the tokens, patches or pixels of an input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array
+from congruence.errors import InputError
+
+POOLS = ("none", "mean", "cls", "last", "patch")
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """What to keep of outputs of shape (rows, positions, channels) or (rows, channels, height, width).
+
+    Parameters
+    ----------
+    kind : {"none", "mean", "cls", "last", "patch"}
+        Every position as a row of its own; their mean; the first one (the class token of most models); the last one
+        that is no padding; one drawn at random, the same for the same seed and row number whatever the batch.
+    skip : int
+        Positions at the beginning that mean, patch and none leave out, such as a class token.
+    seed : int
+        Of the drawing.
+    """
+
+    kind: str = "none"
+    skip: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in POOLS:
+            raise InputError(f"pool must be one of {', '.join(POOLS)}, not {self.kind!r}")
+        if self.skip < 0 or (self.skip and self.kind in ("cls", "last")):
+            raise InputError(f"skip must be 0 with pool {self.kind!r}, and never negative, not {self.skip}")
+        if self.seed < 0:
+            raise InputError(f"seed must not be negative, but is {self.seed}")
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Rows of activations, still on the device."""
+
+    values: Any  # (m, d)
+    rows: Any = None  # (m,), which row of the batch each comes from; None if they are the batch's own
+    positions: Any = None  # (m,), with `rows`
+
+
+def pool(output: Any, pooling: Pooling, mask: Any, start: int) -> Pooled:
+    """Pool the output of a layer for a batch whose first row has the number `start`.
+
+    `mask`, of shape (rows, positions), is 0 where there is only padding; it is used where it fits the output.
+    Values are copies: a later layer that works in place does not change them.
+    """
+    if output.ndim <= 2:  # no positions
+        return Pooled(output.reshape(len(output), -1).clone())
+    if pooling.kind == "mean" and output.ndim > 3 and not pooling.skip:
+        return Pooled(output.mean(tuple(range(2, output.ndim))))
+    tokens = output if output.ndim == 3 else output.flatten(2).transpose(1, 2)  # (b, t, d)
+    if mask is not None and (output.ndim > 3 or tuple(mask.shape) != tuple(tokens.shape[:2])):
+        mask = None
+    if pooling.skip >= tokens.shape[1]:
+        raise InputError(f"skip is {pooling.skip}, but the layer has only {tokens.shape[1]} positions")
+    if pooling.kind == "mean":
+        return Pooled(_mean(tokens[:, pooling.skip :], None if mask is None else mask[:, pooling.skip :]))
+    if pooling.kind == "none":
+        return _all(tokens, mask, pooling.skip)
+    return Pooled(_chosen(tokens, mask, pooling, start))
+
+
+def _mean(tokens: Any, mask: Any) -> Any:
+    if mask is None:
+        return tokens.mean(1)
+    weights = mask.to(tokens.dtype)[:, :, None]
+    return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def _all(tokens: Any, mask: Any, skip: int) -> Pooled:
+    import torch
+
+    kept = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask.bool()
+    rows, positions = torch.nonzero(kept[:, skip:], as_tuple=True)
+    return Pooled(tokens[rows, positions + skip], rows, positions + skip)
+
+
+def _chosen(tokens: Any, mask: Any, pooling: Pooling, start: int) -> Any:
+    import torch
+
+    n, length = tokens.shape[:2]
+    kept = np.ones((n, length), bool) if mask is None else mask.bool().cpu().numpy()
+    if pooling.kind == "cls":
+        places = kept.argmax(1)
+    elif pooling.kind == "last":
+        places = length - 1 - kept[:, ::-1].argmax(1)
+    else:
+        places = np.array([_drawn(kept[i], pooling, start + i) for i in range(n)])
+    index = torch.as_tensor(places, device=tokens.device)
+    return tokens[torch.arange(n, device=tokens.device), index]
+
+
+def _drawn(kept: Array, pooling: Pooling, row: int) -> int:
+    places = pooling.skip + np.flatnonzero(kept[pooling.skip :])
+    if not len(places):
+        raise InputError(f"row {row} has no position to draw from after the first {pooling.skip}")
+    return int(np.random.default_rng([pooling.seed, row]).choice(places))
