@@ -119,3 +119,11 @@ def test_a_training_that_is_not_over_is_refused(runs, call, tmp_path):
     code, _, err = call(tmp_path / "begun")
     assert code == 2
     assert "is not over" in err
+
+
+def test_no_output_is_written_over_the_files_of_a_run(runs, call):
+    before = (runs / "vade-0" / "config.json").read_bytes()
+    code, _, err = call(runs / "vade-0", "--json", runs / "vade-0" / "config.json")
+    assert code == 2
+    assert "would overwrite the input" in err
+    assert (runs / "vade-0" / "config.json").read_bytes() == before
