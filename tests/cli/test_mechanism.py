@@ -31,6 +31,12 @@ def model():
     decode = disjoint()
     return lambda c: decode(torch.stack([c[:, 3], 2 * c[:, 2], c[:, 0] + c[:, 1] / 2, c[:, 1]], dim=1))
 
+def ends_itself():
+    raise SystemExit("usage: made [-h]")
+
+def still():
+    return lambda s: torch.ones(len(s), 5).double() + 0 * s[:, :1]
+
 def square():
     return lambda s: (s @ T).sinh()
 
@@ -179,3 +185,17 @@ def test_whole_numbers_are_latents_and_nothing_is_told_twice(folder, capsys):
     result = json.loads(capsys.readouterr().out)
     assert [one["type"] for one in result["discovery"]["found"]] == ["D"]
     assert [one["criterion"] for one in result["check"]["verdicts"]].count("H2") == 1
+
+
+def test_a_decoder_that_moves_nothing_is_told_of(folder, capsys):
+    assert call("made:still", "latents.npy", "--blocks", "0-1,2-3", "--csv", "out.csv") == 0
+    out = capsys.readouterr().out
+    assert "no theorem is seen to apply" in out
+    assert "nan" not in out
+
+
+def test_a_script_that_ends_itself_is_told_of(folder, capsys):
+    assert call("made:ends_itself", "latents.npy") == 2
+    assert "made:ends_itself fails when called: SystemExit: usage: made [-h]" in capsys.readouterr().err
+    assert call(".made:disjoint", "latents.npy") == 2
+    assert "cannot tell what '.made:disjoint' is" in capsys.readouterr().err

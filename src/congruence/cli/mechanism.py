@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -230,8 +231,9 @@ def _show(result: Examination, *, stderr: bool) -> None:
             heading, justify="right" if heading in ("points", "margin") else "left", no_wrap=heading != "of"
         )
     for one in result.check.verdicts:
-        share = f"{100 * one.fraction:.3g} %"
-        table.add_row(one.criterion, MARKS[one.status], share, f"{one.margin:.3g}", one.measures, one.evidence)
+        share = "–" if isnan(one.fraction) else f"{100 * one.fraction:.3g} %"
+        margin = "–" if isnan(one.margin) else f"{one.margin:.3g}"
+        table.add_row(one.criterion, MARKS[one.status], share, margin, one.measures, one.evidence)
     console.print(table)
     for theorem in result.check.theorems:
         console.print(escape(str(theorem)), soft_wrap=True)
