@@ -47,7 +47,7 @@ def to_numpy(x: Any) -> Array:
         x = x.detach().cpu()
         if str(x.dtype) == "torch.bfloat16":  # numpy has no bfloat16
             x = x.float()
-        x = x.numpy()
+        x = x.numpy(force=True)  # also where torch only remembers that all is zero
     if hasattr(x, "toarray"):  # scipy sparse
         x = x.toarray()
     if isinstance(x, np.ma.MaskedArray):  # what is masked is missing

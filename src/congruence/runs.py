@@ -34,6 +34,7 @@ from congruence.tables.read import CODES
 CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl"
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
 EXAMPLES = "examples.safetensors"
+FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES)
 KIND, VERSION = "congruence run", 1
 LARGEST = 16 * 2**20  # bytes of a JSON file that are read
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")

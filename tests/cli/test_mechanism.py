@@ -31,6 +31,12 @@ def model():
     decode = disjoint()
     return lambda c: decode(torch.stack([c[:, 3], 2 * c[:, 2], c[:, 0] + c[:, 1] / 2, c[:, 1]], dim=1))
 
+def ends_itself():
+    raise SystemExit("usage: made [-h]")
+
+def still():
+    return lambda s: torch.ones(len(s), 5).double() + 0 * s[:, :1]
+
 def square():
     return lambda s: (s @ T).sinh()
 
@@ -143,3 +149,53 @@ def test_what_cannot_be_used_is_told_in_one_sentence(arguments, message, folder,
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+def test_rows_that_codes_or_latents_lack_are_left_out_of_both(folder, capsys):
+    z = np.load("latents.npy")
+    codes = np.stack([z[:, 2] - z[:, 3] / 2, z[:, 3], z[:, 1] / 2, z[:, 0]], axis=1)
+    z[3, 0] = codes[15, 1] = np.nan  # one row each: counts agree, rows would not
+    np.save("holes.npy", z)
+    np.save("codes.npy", codes)
+    options = ("--blocks", "0,1,2-3", "--model", "made:model", "--codes", "codes.npy", "--drop-missing", "-q")
+    assert call("made:disjoint", "holes.npy", *options, "--json", "-") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["check"]["points"] == 18
+    assert result["disentanglement"]["verdict"].startswith("The codes are disentangled at 18 points")
+
+
+def test_codes_are_paired_by_id(folder, capsys):
+    z = np.load("latents.npy")
+    codes = np.stack([z[:, 2] - z[:, 3] / 2, z[:, 3], z[:, 1] / 2, z[:, 0]], axis=1)
+    for name, values, order in (("z.csv", z, 1), ("codes.csv", codes, -1)):
+        rows = [f"s{i}," + ",".join(map(repr, row.tolist())) for i, row in enumerate(values)][::order]
+        (folder / name).write_text("\n".join(["sample,a,b,c,d", *rows]))
+    options = ("--id", "sample", "--blocks", "0,1,2-3", "--model", "made:model", "-q")
+    assert call("made:disjoint", "z.csv", *options, "--codes", "codes.csv", "--json", "-") == 0
+    assert "disentangled at 20 points" in json.loads(capsys.readouterr().out)["disentanglement"]["verdict"]
+
+    (folder / "codes.csv").write_text("\n".join((folder / "codes.csv").read_text().splitlines()[:-2]))
+    assert call("made:disjoint", "z.csv", *options, "--codes", "codes.csv") == 2
+    assert "2 of these have no codes" in capsys.readouterr().err
+
+
+def test_whole_numbers_are_latents_and_nothing_is_told_twice(folder, capsys):
+    np.save("whole.npy", np.arange(1, 13).reshape(3, 4) % 5)
+    assert call("made:disjoint", "whole.npy", "--types", "D,D", "--orders", "2,2", "--json", "-", "-q") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [one["type"] for one in result["discovery"]["found"]] == ["D"]
+    assert [one["criterion"] for one in result["check"]["verdicts"]].count("H2") == 1
+
+
+def test_a_decoder_that_moves_nothing_is_told_of(folder, capsys):
+    assert call("made:still", "latents.npy", "--blocks", "0-1,2-3", "--csv", "out.csv") == 0
+    out = capsys.readouterr().out
+    assert "no theorem is seen to apply" in out
+    assert "nan" not in out
+
+
+def test_a_script_that_ends_itself_is_told_of(folder, capsys):
+    assert call("made:ends_itself", "latents.npy") == 2
+    assert "made:ends_itself fails when called: SystemExit: usage: made [-h]" in capsys.readouterr().err
+    assert call(".made:disjoint", "latents.npy") == 2
+    assert "cannot tell what '.made:disjoint' is" in capsys.readouterr().err

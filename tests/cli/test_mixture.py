@@ -119,3 +119,42 @@ def test_a_training_that_is_not_over_is_refused(runs, call, tmp_path):
     code, _, err = call(tmp_path / "begun")
     assert code == 2
     assert "is not over" in err
+
+
+def test_no_output_is_written_over_the_files_of_a_run(runs, call):
+    before = (runs / "vade-0" / "config.json").read_bytes()
+    code, _, err = call(runs / "vade-0", "--json", runs / "vade-0" / "config.json")
+    assert code == 2
+    assert "would overwrite the input" in err
+    assert (runs / "vade-0" / "config.json").read_bytes() == before
+
+
+def test_few_rows_are_told_of(runs, call):
+    code, out, _ = call(runs / "vade-0", runs / "vade-1", "--rows", 3, "--no-check", "--json", "-")
+    assert code == 0
+    assert "with 3 rows the MCC is high by chance, and none could be held out" in json.loads(out)["notes"]
+
+
+def test_trainings_of_which_nothing_is_shown_do_not_differ(runs):
+    from dataclasses import replace
+    from types import SimpleNamespace
+
+    from congruence.mixture.examination import examine_runs
+
+    found = examine_runs([runs / "vade-0"], check=False)
+    said = [SimpleNamespace(verdict=f"Nothing is shown, for want of {name}.", row=0) for name in ("P1", "F2")]
+    both = replace(found, runs=tuple(replace(found.runs[0], assumptions=one) for one in said))
+    assert both.verdict == "Nothing is shown to be identified in any of 2 trainings."
+
+
+def test_a_prior_that_is_not_finite_is_refused_with_its_folder(runs, call, tmp_path):
+    import shutil
+
+    from congruence.runs import open_run
+
+    shutil.copytree(runs / "vade-0", tmp_path / "broken")
+    run = open_run(tmp_path / "broken")
+    run.write_weights({name: x * np.nan if name == "prior.means" else x for name, x in run.weights().items()})
+    code, _, err = call(tmp_path / "broken")
+    assert code == 2
+    assert f"the prior of {tmp_path / 'broken'} cannot be used: means must be finite" in err

@@ -144,6 +144,18 @@ def test_a_certificate_makes_a_certified_bound():
     assert_allclose(certificate.scale_free, 1 / 0.999)
 
 
+class Doubled(nn.Sequential):
+    """A chain that does more than its layers."""
+
+    def forward(self, z):
+        return 2 * super().forward(z)
+
+
+def hooked(layer):
+    layer.register_forward_hook(lambda module, given, out: 2 * out)
+    return layer
+
+
 class Unknown(nn.Module):
     def forward(self, x):
         return x
@@ -157,6 +169,8 @@ class Unknown(nn.Module):
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope comes down to 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(4, 3))), "it has 3 outputs for 4 inputs"),
         (lambda: certify_layers(Unknown(), 2), r"decoder \(Unknown\) is none of the layers"),
+        (lambda: certify_layers(Doubled(nn.Linear(2, 3)), 2), r"decoder \(Doubled\) is none of the layers"),
+        (lambda: certify_layers(nn.Sequential(hooked(nn.Linear(2, 3)))), r"0 \(Linear with hooks\) is none of the"),
         (lambda: certify_layers(lambda z: z), "must be a torch module made of layers, not function"),
         (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be given"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4)), 2), r"does not take inputs of shape \(2,\)"),

@@ -257,6 +257,7 @@ def test_batch_norm_that_is_at_rest_is_measured(z):
         (lambda z: z - z.mean(0), "depends on the other rows"),
         (lambda z: z.detach(), "carries no gradient"),
         (lambda z: torch.zeros(len(z), 3), "carries no gradient"),
+        (lambda z: z.detach() * torch.ones(1, requires_grad=True), "carries no gradient of the latents"),
         (lambda z: z.detach().numpy(), "must return one tensor, not ndarray; wrap it"),
         (lambda z: (z, z), "must return one tensor, not tuple"),
         (lambda z: z.sum(), "a row for each row of latents, but 3 rows gave shape ()"),

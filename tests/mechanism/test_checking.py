@@ -168,6 +168,8 @@ def test_zero_weights_certify_that_blocks_stay_apart(points):
     assert (check(net, points)["D"].status, check(net, points)["D"].evidence) == ("holds", "certified")
     net.double()
     assert check(lambda z: net(z), points)["D"].evidence == "supported"  # a function cannot be looked into
+    net.register_forward_hook(lambda module, given, out: 2 * out)
+    assert check(net, points)["D"].evidence == "supported"  # nor can a hook
 
 
 def test_what_works_in_float32_only_has_wider_tolerances(points):

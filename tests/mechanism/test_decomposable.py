@@ -162,5 +162,7 @@ def test_what_cannot_be_used_is_refused(z):
         disentangled(generator, model, z, domain=LatentDomain.box([0, 0], [1, 1]))
     with pytest.raises(InputError, match="a row for each of 40 rows"):
         disentangled(generator, model, z, codes=z[:3])
+    with pytest.raises(InputError, match="codes have NaN or infinite values"):
+        disentangled(generator, model, z, codes=z * np.nan)
     with pytest.raises(InputError, match="the decoder has 3 outputs, but the generator has 7"):
         disentangled(generator, lambda c: c, z)

@@ -17,6 +17,8 @@ from congruence.mechanism.derivatives import (  # noqa: E402
     second_derivatives,
 )
 
+DOUBLE = torch.ones(2, 3, dtype=torch.float64)
+
 
 def known(s):
     """(s1 s2^2, exp(s1), s2^3) as images of shape (3, 1)."""
@@ -88,6 +90,12 @@ def test_a_function_around_float32_weights_is_taken_in_its_own_precision(points)
     assert_allclose(jacobians(lambda s: s @ weight.T, points)[:, 0], np.tile([1.0, 2.0], (5, 1)))
 
 
+def test_a_decoder_that_moves_nothing_has_derivatives_of_zero(points):
+    still = opened(lambda s: torch.ones(len(s), 3).double() + 0 * s[:, :1], points)
+    assert bending(still) == "affine"
+    assert not directional_derivatives(still.decode, points, np.ones((1, 2, 2))).any()
+
+
 def test_whether_a_decoder_bends(points):
     torch.manual_seed(0)
     linear = [torch.nn.Linear(2, 8), torch.nn.Linear(8, 3)]
@@ -106,6 +114,8 @@ def test_whether_a_decoder_bends(points):
         (lambda z: directional_derivatives(known, z, np.ones((1, 2))), r"directions must have shape \(q, order, 2\)"),
         (lambda z: jacobians(lambda s: s.abs().sqrt(), 0 * z), "derivatives of the decoder have NaN or infinite"),
         (lambda z: jacobians(known, z.astype(int)), "z must hold floating-point latents"),
+        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE}, z), "must return one tensor, not dict"),
+        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE.float()}, z), "must return one tensor, not dict"),
         (lambda z: jacobians("g", z), "decoder must be a torch module or a function, not str"),
     ],
 )

@@ -265,6 +265,9 @@ def test_words_and_json(generators, rng):
         found["H2"]
     with pytest.raises(InputError, match="types must be some of D, S, H2, not M"):
         discover(generators["A10"], rng.normal(size=(3, 4)), types=("M",))
+    for wrong in ({"rtol": 2.0}, {"rtol": float("nan")}, {"budget": -1}):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
+            discover(generators["A10"], rng.normal(size=(3, 4)), **wrong)
     with pytest.raises(InputError, match=r"hessian must have shape \(3, 2, 2\)"):
         finest_additive(np.ones((3, 2)), np.ones((3, 2)))
     with pytest.raises(InputError, match="up to 20 latents, not 21"):

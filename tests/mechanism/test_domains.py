@@ -130,6 +130,7 @@ def test_turning_a_sample_does_not_change_whether_it_is_filled(rng):
     [
         ([([0, 0], [1, 0])], "box 0 must have low < high, but latent 1 has 0 and 0"),
         ([([0, 0], [1])], "corners must be two rows"),
+        ([([0, np.nan], [1, 1])], "corners must be numbers, but NaN is among them"),
         ([([0, 0], [1, 1]), ([0], [1])], "all with the same number of latents"),
         (3, "pairs"),
     ],

@@ -199,5 +199,7 @@ def test_what_makes_no_sense_is_refused(jacobian):
         jacobian_l1(jacobian, reduction="sum")
     with pytest.raises(InputError, match=r"not Linear; of a decoder, pass the points as z"):
         compositional_contrast(torch.nn.Linear(2, 3), [[0], [1]])
+    with pytest.raises(InputError, match=r"must be a tensor \(..., m, d\), not ndarray"):
+        compositional_contrast(jacobian.detach().numpy(), BLOCKS)
     with pytest.raises(InputError, match="at least two"):
         interaction_asymmetry(jacobian, [[0, 1, 2, 3, 4]])

@@ -97,11 +97,24 @@ def test_what_is_no_mixture_is_refused(arguments, message):
         GaussianMixture.from_arrays(*arguments)
 
 
+@pytest.mark.parametrize("name", ["weights", "means", "covariances"])
+def test_a_bare_number_is_no_list_of_components(name):
+    arrays = {"weights": [1.0], "means": [0.0], "covariances": [1.0]} | {name: 1.0}
+    with pytest.raises(InputError, match=f"{name} must have an entry for each component"):
+        GaussianMixture.from_arrays(**arrays)
+
+
 def test_questions_that_make_no_sense_are_refused(prior):
     with pytest.raises(InputError, match="z must have 2 columns"):
         prior.log_density(np.zeros((3, 3)))
     with pytest.raises(InputError, match="component 0 has a degenerate covariance"):
         GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [[1.0, 0.0]]).log_density(np.zeros((3, 2)))
+    for wrong in ([0.5], ["a"]):
+        with pytest.raises(InputError, match="axes must be different numbers from 0 to 1"):
+            prior.marginal(wrong)
+    for wrong in (0, 2.5, float("nan"), float("inf"), "a"):
+        with pytest.raises(InputError, match="n must be a whole number of at least 1"):
+            prior.draw(wrong)
     with pytest.raises(InputError, match="axes must be different numbers from 0 to 1"):
         prior.marginal([0, 2])
     with pytest.raises(InputError, match=r"matrix must have shape \(k, 2\)"):

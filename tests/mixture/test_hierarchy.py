@@ -84,6 +84,13 @@ def test_codes_are_compared_with_the_prior():
         judge_prior(PRIOR, np.zeros((5, 3)))
 
 
+def test_few_codes_can_refute_the_prior_and_not_support_it():
+    few = judge_prior(PRIOR, PRIOR.sample(20, seed=1))
+    assert (few.status, few.basis) == ("unknown", "none")
+    assert "it takes 100" in few.evidence
+    assert judge_prior(PRIOR, PRIOR.sample(20, seed=1) + 50.0).status == "fails"
+
+
 def test_data_can_only_speak_against_the_model():
     rng = np.random.default_rng(0)
     assert judge_data(rng.normal(size=(500, 3)), rng.normal(size=(400, 3))).status == "unknown"

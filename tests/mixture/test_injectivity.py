@@ -165,3 +165,38 @@ def test_what_is_no_decoder_is_refused():
         decoder_conditions(nn.Linear(2, 3), np.zeros(4))
     with pytest.raises(InputError, match="weight and bias must have shapes"):
         relu_injective(np.eye(2), np.zeros(3))
+
+
+class Squared(nn.Sequential):
+    def forward(self, z):
+        return super().forward(z) ** 2
+
+
+class ReLU(nn.Module):  # not torch's
+    def forward(self, z):
+        return z**2
+
+
+def test_a_chain_that_does_more_than_its_layers_is_not_certified():
+    torch.manual_seed(0)
+    layers = nn.Linear(2, 6), nn.LeakyReLU(0.2), nn.Linear(6, 5)
+    hooked = nn.Sequential(*layers)
+    assert {one.basis for one in decoder_conditions(hooked, LATENTS).conditions} == {"certified"}
+    hooked.register_forward_pre_hook(lambda module, given: (given[0] * torch.tensor([1.0, 0.0]),))
+    found = {one.name: (one.status, one.basis) for one in decoder_conditions(hooked, LATENTS).conditions}
+    assert found["F4"] == ("fails", "supported")
+    for decoder in (Squared(*layers), nn.Sequential(layers[0], ReLU(), layers[2])):
+        found = {one.name: one for one in decoder_conditions(decoder, LATENTS).conditions}
+        assert (found["F1"].status, found["F2"].status) == ("fails", "unknown")
+
+
+def test_a_decoder_that_cannot_be_copied_is_refused():
+    layer = nn.Linear(2, 3)
+    layer.kept = layer.weight * 2  # not a leaf, as in the old weight norm
+    with pytest.raises(InputError, match="the decoder cannot be copied"):
+        decoder_conditions(nn.Sequential(layer), LATENTS)
+
+
+def test_a_learned_slope_is_read_without_a_warning():
+    found = decoder_conditions(nn.Sequential(nn.Linear(2, 6), nn.PReLU(), nn.Linear(6, 5)), LATENTS)
+    assert found.conditions[0].status == "holds"

@@ -68,6 +68,13 @@ def test_pretraining_brings_the_autoencoder_near_and_the_mixture_where_its_codes
         start_mixtures(model, [arms.rows[:2]], seed=0, device="cpu")
 
 
+def test_more_clusters_than_rows_are_refused_before_there_is_a_folder(arms, tmp_path):
+    model = VaDE(2, clusters=3, hidden=(4,), pretraining=0)
+    with pytest.raises(InputError, match="a mixture of 3 clusters needs as many rows, but there are 2"):
+        train(model, arms.rows[:2], steps=1, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def check_start(model, rows, shown):
     """Codes have mean 0 and spread 1, stand for what they stood for, and the mixture has their moments."""
     codes = model.encode(rows).detach().numpy().astype(float)

@@ -24,7 +24,8 @@ def load_named(name: str, what: str) -> Any:
     """Import the module, take what the name says, and call it unless it is a torch module already."""
     form = FORM.format(what)
     module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute) or module_name.endswith((".py", "/")) or "/" in module_name:
+    odd = module_name.startswith(".") or module_name.endswith((".py", "/")) or "/" in module_name
+    if odd or not (module_name and colon and attribute):
         raise InputError(f"cannot tell what {name!r} is; {form}")
     found = _imported(module_name)
     for part in attribute.split("."):
@@ -54,7 +55,7 @@ def _imported(name: str) -> Any:
         raise InputError(f"the module {name} needs {error.name}, which is not installed") from error
     except CongruenceError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end itself
         raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -63,6 +64,6 @@ def _called(name: str, function: Any, form: str) -> Any:
         return function()
     except CongruenceError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end itself
         hint = f"; {form}" if isinstance(error, TypeError) else ""
         raise InputError(f"{name} fails when called: {type(error).__name__}: {error}{hint}") from error

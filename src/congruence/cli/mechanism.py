@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -11,7 +13,7 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Table as Grid
 
 from congruence.cli import options as given
 from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
@@ -19,6 +21,7 @@ from congruence.errors import InputError
 
 if TYPE_CHECKING:
     from congruence.mechanism.examination import Examination
+    from congruence.tables import Table
 
 MARKS = {"holds": "✓ holds", "fails": "✕ fails", "ambiguous": "≈ ambiguous", "unknown": "? unknown"}
 
@@ -125,8 +128,8 @@ def mechanism(
     if blocks is None:
         settings["types"] = types
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        z = _read(latents, drop_missing, id=id, features=features, metadata=metadata, key=key)
-        told = None if codes is None else _read(codes, drop_missing, id=None, features=None, metadata=None, key=None)
+        read = _table_at(latents, id=id, features=features, metadata=metadata, key=key)
+        z, told = _paired(read, None if codes is None else _codes_at(codes, id), drop_missing)
         progress("differentiating", 0, 1)
         result = examine(
             found,
@@ -134,7 +137,7 @@ def mechanism(
             blocks,
             model=second,
             codes=told,
-            types=tuple(one.strip() for one in types.split(",")),
+            types=tuple(dict.fromkeys(one.strip() for one in types.split(","))),
             points=points,
             rtol=rtol,
             atol=atol,
@@ -156,7 +159,7 @@ def mechanism(
 
 def _orders(text: str) -> tuple[int, ...]:
     try:
-        orders = tuple(int(one) for one in text.split(","))
+        orders = tuple(dict.fromkeys(int(one) for one in text.split(",")))
     except ValueError:
         orders = ()
     if not orders or min(orders) < 2:
@@ -164,10 +167,40 @@ def _orders(text: str) -> tuple[int, ...]:
     return orders
 
 
-def _read(path: str, drop_missing: bool, **wishes: str | None) -> Any:
-    from congruence.tables import expanded, finite_table
+def _table_at(path: str, **wishes: str | None) -> Table:
+    from congruence.tables import expanded
 
-    return finite_table(given.read_as_one(expanded([path]), **wishes), drop_missing=drop_missing).values
+    return given.read_as_one(expanded([path]), **wishes)
+
+
+def _codes_at(path: str, id: str | None) -> Table:
+    """The codes with the ids of the latents, where such a file can have any; else rows are paired by position."""
+    from congruence.tables import honours
+
+    return _table_at(path, id=id if honours(path, "features") else None)
+
+
+def _paired(latents: Table, codes: Table | None, drop_missing: bool) -> tuple[Any, Any]:
+    """Latents and the codes of the same rows: a row that one of them lacks, or has NaN in, is left out of both."""
+    from congruence.tables import finite_table, join_tables
+
+    if codes is None:
+        return _floats(finite_table(latents, drop_missing=drop_missing).values), None
+    if latents.n != codes.n and (latents.ids is None or codes.ids is None):
+        raise InputError(f"--codes must have a row for each of {latents.n} rows of latents, not {codes.n}")
+    both = [replace(latents, name="latents"), replace(codes, name="codes")]
+    joined = join_tables(both, drop_missing=drop_missing)
+    if any(joined.unmatched.values()):
+        raise InputError(
+            f"--codes must have the rows of the latents, but {joined.unmatched['latents']} of these have no codes and "
+            f"{joined.unmatched['codes']} codes no latents"
+        )
+    return _floats(joined.values[0]), _floats(joined.values[1])
+
+
+def _floats(values: Any) -> Any:
+    """Whole numbers as floats: a table of them may well hold latents."""
+    return values.astype(float) if values.dtype.kind in "iub" else values
 
 
 def _rendered(result: Examination, outputs: dict[str, Path | None]) -> dict[str, str]:
@@ -192,14 +225,15 @@ def _show(result: Examination, *, stderr: bool) -> None:
         for found in result.discovery.found:
             console.print(escape(found.sentence), soft_wrap=True)
     console.print(f"[bold]{escape(result.check.verdict)}[/bold]", soft_wrap=True)
-    table = Table(title=f"blocks {result.blocks_text}, {result.portrait.points} points", box=box.SIMPLE_HEAD)
+    table = Grid(title=f"blocks {result.blocks_text}, {result.portrait.points} points", box=box.SIMPLE_HEAD)
     for heading in ("criterion", "verdict", "points", "margin", "of", "evidence"):
         table.add_column(
             heading, justify="right" if heading in ("points", "margin") else "left", no_wrap=heading != "of"
         )
     for one in result.check.verdicts:
-        share = f"{100 * one.fraction:.3g} %"
-        table.add_row(one.criterion, MARKS[one.status], share, f"{one.margin:.3g}", one.measures, one.evidence)
+        share = "–" if isnan(one.fraction) else f"{100 * one.fraction:.3g} %"
+        margin = "–" if isnan(one.margin) else f"{one.margin:.3g}"
+        table.add_row(one.criterion, MARKS[one.status], share, margin, one.measures, one.evidence)
     console.print(table)
     for theorem in result.check.theorems:
         console.print(escape(str(theorem)), soft_wrap=True)

@@ -109,7 +109,7 @@ def check_outputs(
     from congruence.files import check_writable
     from congruence.tables import SUFFIXES, check_table_path
 
-    taken = {Path(path).resolve(): f"the input {path}" for path in inputs}
+    taken = {Path(path).resolve(): f"the input {path}" for path in _with_contents(inputs)}
     for name, path in {**texts, **(tables or {})}.items():
         if path is None or (name == "json" and str(path) == "-"):
             continue
@@ -123,6 +123,16 @@ def check_outputs(
             # A forgotten file name makes the next embedding file the output: never write a page over it.
             raise InputError(f"--{name} {path} would be taken for an embedding table; give a name for the {name}")
         taken[path.resolve()] = f"--{name}"
+
+
+def _with_contents(inputs: Iterable[str | Path]) -> Iterable[Path]:
+    """Every input, and of a run folder the files that make it one."""
+    from congruence.runs import FILES
+
+    for path in map(Path, inputs):
+        yield path
+        if path.is_dir():
+            yield from (path / name for name in FILES)
 
 
 def write_outputs(texts: Mapping[str, str], outputs: Mapping[str, Path | None]) -> None:

@@ -133,11 +133,15 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
 
 
 def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The layers of a `Sequential`, however deep, each with a name that can be found again."""
+    """The layers of a `Sequential`, however deep, each with a name that can be found again.
+
+    One with a `forward` of its own, or with hooks, does more than its layers say and is handed on whole.
+    """
     torch = import_torch()
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"decoder must be a torch module made of layers, not {type(module).__name__}")
-    if not isinstance(module, torch.nn.Sequential):
+    plain = isinstance(module, torch.nn.Sequential) and type(module).forward is torch.nn.Sequential.forward
+    if not plain or is_hooked(module):
         yield f"{prefix or 'decoder'} ({kind_of(module)})", module
         return
     for name, part in module.named_children():
@@ -157,8 +161,21 @@ def latent_shape_of(asked: tuple[int, ...] | int | None, parts: list[tuple[str, 
 
 
 def kind_of(part: Any) -> str:
-    """The name of a layer's class, also where torch has put a parametrization (orthogonal weights) around it."""
-    return type(part).__name__.removeprefix("Parametrized")
+    """The name of a layer's class, also where torch has put a parametrization (orthogonal weights) around it.
+
+    A class that only shares its name with one of torch, or a layer with hooks, is called something else.
+    """
+    name = type(part).__name__.removeprefix("Parametrized")
+    if is_hooked(part):
+        return f"{name} with hooks"
+    foreign = not type(part).__module__.startswith("torch.") and hasattr(import_torch().nn, name)
+    return f"{type(part).__module__}.{name}" if foreign else name
+
+
+def is_hooked(part: Any) -> bool:
+    """Whether functions that are not torch's own (such as weight norm) change what goes into a layer or comes out."""
+    hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
+    return any(not type(hook).__module__.startswith("torch.") for hook in hooks)
 
 
 def _slopes(name: str, part: Any) -> tuple[float, float] | None:

@@ -131,10 +131,10 @@ def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
     with torch.enable_grad():
         output = _call(decoder, rows.clone())  # a copy, so that layers may work in place
     _check_output(output, len(rows))
-    if not output.requires_grad:
+    if not _leads_to(output.grad_fn, rows):
         raise InputError(
-            "the output of the decoder carries no gradient; it must not detach, round, take an argmax, use no_grad or "
-            "leave torch"
+            "the output of the decoder carries no gradient of the latents; it must not detach, round, take an argmax, "
+            "use no_grad or leave torch"
         )
     output, again, alone = (
         one.detach() for one in (output, _call(decoder, rows.clone()), _call(decoder, rows[:1].clone()))
@@ -148,6 +148,20 @@ def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
             "(decoder.eval())"
         )
     return output
+
+
+def _leads_to(node: Any, leaf: Any) -> bool:
+    """Whether the graph of an output reaches the latents: weights alone make it carry a gradient, too."""
+    seen, ahead = set(), [node]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        if getattr(node, "variable", None) is leaf:
+            return True
+        seen.add(node)
+        ahead += [one for one, _ in node.next_functions]
+    return False
 
 
 def _call(decoder: Callable[[Any], Any], z: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, to_numpy
+from congruence.arrays import Array, Float, listing, to_numpy
 from congruence.decoder.probed import Probed
 from congruence.errors import InputError
 from congruence.mechanism.blocks import Blocks, block_of, read_blocks, write_blocks
@@ -195,6 +195,9 @@ def _starts(
         given = to_numpy(codes).astype(np.float64)
         if given.ndim != 2 or len(given) != len(rows):
             raise InputError(f"codes must have a row for each of {len(rows)} rows of z, not shape {given.shape}")
+        bad = np.flatnonzero(~np.isfinite(given).all(1))
+        if bad.size:
+            raise InputError(f"codes have NaN or infinite values (row {listing(bad)})")
         return [given]
     if inverse is not None:
         return [decoded(opened(inverse, targets.reshape(len(rows), *shape), device), targets)]

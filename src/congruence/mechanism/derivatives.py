@@ -31,8 +31,14 @@ def opened(decoder: Any, z: Any, device: str = "auto") -> Probed:
         if isinstance(decoder, torch.nn.Module):
             return probe(copy.deepcopy(decoder).double(), _as_floats(z, "float64"), device)
         return probe(decoder, _as_floats(z, "float64"), device)
-    except (InputError, RuntimeError):  # a function around float32 weights, or a module that casts inside
+    except (InputError, RuntimeError) as error:  # a function around float32 weights, or a module that casts inside
+        wide = error
+    try:
         return probe(decoder, _as_floats(z, "float32"), device)
+    except InputError as narrow:
+        if narrow.__cause__ is not None and isinstance(wide, InputError) and wide.__cause__ is None:
+            raise wide from None  # it ran in float64, and its answer is at fault; float32 alone made it fail
+        raise
 
 
 def _as_floats(z: Any, dtype: str) -> Any:

@@ -201,6 +201,10 @@ def discover(
         Where there are no more outputs than latents: any invertible square Jacobian falls into single directions.
     """
     wanted = _types(types)
+    if rtol is not None and not 0 <= rtol < 1:
+        raise InputError(f"rtol must be at least 0 and below 1, not {rtol!r}")
+    if not budget >= 0:
+        raise InputError(f"budget must be a number of at least 0, not {budget!r}")
     probed = opened(decoder, z, device)
     rows = to_numpy(probed.z).astype(np.float64)
     small = rtol if rtol is not None else RTOL if probed.z.dtype == import_torch().float64 else SINGLE
@@ -229,7 +233,7 @@ def _types(types: Sequence[str]) -> tuple[str, ...]:
     unknown = [one for one in wanted if one not in TYPES]
     if unknown or not wanted:
         raise InputError(f"types must be some of {', '.join(TYPES)}, not {', '.join(map(str, unknown)) or 'nothing'}")
-    return wanted
+    return tuple(dict.fromkeys(wanted))
 
 
 def _each(probed: Probed, chunk: int | None) -> Iterator[Float]:

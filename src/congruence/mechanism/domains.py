@@ -58,8 +58,10 @@ class LatentDomain:
             raise InputError(
                 "boxes must be pairs (low, high) of corners, all with the same number of latents"
             ) from error
-        if low.ndim != 2 or low.shape != high.shape or np.isnan(low).any() or np.isnan(high).any():
+        if low.ndim != 2 or low.shape != high.shape:
             raise InputError(f"corners must be two rows of d numbers each, not of shapes {low.shape} and {high.shape}")
+        if np.isnan(low).any() or np.isnan(high).any():
+            raise InputError("corners must be numbers, but NaN is among them; a box without an end has infinity there")
         flat = np.argwhere(~(low < high))
         if len(flat):
             k, a = flat[0]

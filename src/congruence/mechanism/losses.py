@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from congruence.arrays import is_tensor
 from congruence.decoder.probed import import_torch
 from congruence.errors import InputError
 from congruence.mechanism.blocks import read_blocks
@@ -269,7 +270,7 @@ def _jacobian(given: Any, z: Any) -> Any:
     """The Jacobian that was given, or that of the decoder that was given, at z."""
     if z is not None:
         return decoder_jacobian(given, z)
-    if len(getattr(given, "shape", ())) < 2:
+    if not is_tensor(given) or given.ndim < 2:
         raise InputError(
             f"jacobian must be a tensor (..., m, d), not {type(given).__name__}; of a decoder, pass the points as z"
         )

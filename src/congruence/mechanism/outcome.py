@@ -74,7 +74,7 @@ class Mechanism:
         """One sentence: which criteria hold, and which theorem identifies the blocks."""
         named = ", ".join(one.criterion for one in self.verdicts if one.status == HOLDS)
         held = f"{named} {'hold' if ',' in named else 'holds'}" if named else "no criterion holds"
-        said = f"For blocks {write_blocks(self.blocks)} at {self.points} points {held}"
+        said = f"For blocks {write_blocks(self.blocks)} at {_counted(self.points)} {held}"
         for status, words in ((APPLIES, "identify the blocks"), (CONDITIONAL, "identify them for models as sparse")):
             numbers = sorted({str(theorem.number) for theorem in self.theorems if theorem.status == status})
             if len(numbers) == 1:
@@ -116,10 +116,14 @@ class Mechanism:
     def __str__(self) -> str:
         lines = [
             f"{self.dimension} latents in blocks {write_blocks(self.blocks)} -> {self.outputs} outputs at "
-            f"{self.points} points ({self.bending})",
+            f"{_counted(self.points)} ({self.bending})",
             *(f"  {one}" for one in self.verdicts),
             *(f"  {one}" for one in self.theorems),
             f"  supports stay the same for tolerances from {self.tolerance.low:.2g} to {self.tolerance.high:.2g}",
             *(f"  {note}" for note in self.notes),
         ]
         return "\n".join(lines)
+
+
+def _counted(points: int) -> str:
+    return f"{points} point{'' if points == 1 else 's'}"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, to_numpy
+from congruence.decoder.certificates import is_hooked
 from congruence.decoder.probed import import_torch
 
 # Functions of single numbers; they hand on what their input depends on.
@@ -48,6 +49,8 @@ def reachable(decoder: Any) -> Array | None:
 def _layers(module: Any) -> list[Any] | None:
     """The layers of nested sequences in their order; None where something else is among them."""
     torch = import_torch()
+    if is_hooked(module):
+        return None
     if type(module) is torch.nn.Sequential:
         parts = [_layers(part) for part in module]
         return None if any(part is None for part in parts) else [layer for part in parts for layer in part or []]

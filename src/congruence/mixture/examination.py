@@ -74,8 +74,13 @@ class MixtureExamination:
             text = said.pop()
         elif said:
             rows = [one.assumptions.row for one in self.runs if one.assumptions is not None]
+            if not any(rows):
+                return self._with_agreement(f"Nothing is shown to be identified in any of {checked} trainings.")
             lit = ", ".join(f"row {row}: {rows.count(row)}" for row in sorted(set(rows)))
             text = f"The theorems say different things of {checked} trainings (of Table 1, {lit}; 0 is none)."
+        return self._with_agreement(text)
+
+    def _with_agreement(self, text: str) -> str:
         return text if self.agreement is None else f"{text} {self.agreement.verdict}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,6 +146,8 @@ def examine_runs(
     notes = [f"{one.name}: {one.note}" for one in examined if one.note]
     if compared is not None and any(pair.affine is None for pair in compared.pairs):
         notes.append("priors of many components, or without a density, were not carried onto each other")
+    if compared is not None and any(math.isnan(pair.weak_held_out) for pair in compared.pairs):
+        notes.append(f"with {len(spaces[0].codes)} rows the MCC is high by chance, and none could be held out")
     return MixtureExamination(
         tuple(examined), compared, tuple(spaces), labels, labels_from, tuple(notes), settings or {}
     )
@@ -165,7 +172,10 @@ def _read(run: Run, rows: int) -> tuple[Any, LatentSpace]:
     if not hasattr(model, "mixture_prior"):
         raise InputError(f"{run.folder} holds a {getattr(model, 'name', 'model')}, which has no mixture as its prior")
     codes = np.asarray(to_numpy(run.latents().values), dtype=np.float64)
-    prior = GaussianMixture.from_model(model) if _components(model) <= LARGEST else None
+    try:
+        prior = GaussianMixture.from_model(model) if _components(model) <= LARGEST else None
+    except InputError as error:
+        raise InputError(f"the prior of {run.folder} cannot be used: {error}") from error
     return model, LatentSpace(run.name, codes[_shown(len(codes), rows)], prior)
 
 

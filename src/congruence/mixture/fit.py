@@ -13,6 +13,7 @@ from congruence.mixture.gmm import GaussianMixture
 from congruence.mixture.verdicts import AMBIGUOUS, CERTIFIED, FAILS, HOLDS, NOTHING, SUPPORTED, UNKNOWN, Condition
 
 NEAR, FAR = 0.05, 0.15  # distance of two distributions, beyond chance: as good as the same, or clearly not
+FEWEST = 100  # codes: with fewer, chance alone is larger than what counts as far
 ROWS = 4000  # of codes that mixtures are fitted to, half of them held out
 TABLE = 500  # rows on each side of the test on data
 SHUFFLES = 99
@@ -22,7 +23,8 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
     """P1: the prior is a Gaussian mixture by construction; codes, (n, m), show whether the model lives up to it.
 
     Compared are the log densities of codes with those of draws from the prior, and the mean responsibilities with the
-    weights. Beside it stands the number of components that held-out likelihood asks for.
+    weights. Beside it stands the number of components that held-out likelihood asks for. Fewer than 100 codes can
+    refute the prior and not support it.
     """
     kind = f"The prior is a mixture of {prior.components} Gaussians of {prior.dimension} latents by construction"
     if prior.degenerate:
@@ -38,13 +40,17 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
     chance = 1.63 / math.sqrt(len(z)) + 1.63 / math.sqrt(10_000)
     beyond = max(away - chance, shift - chance)
     status = HOLDS if beyond <= NEAR else FAILS if beyond >= FAR else AMBIGUOUS
+    if status != FAILS and len(z) < FEWEST:
+        status = UNKNOWN
     asked = components_by_likelihood(z, prior.components, seed=seed)
     said = (
         f"{kind}. Log densities of {len(z)} codes and of draws differ by {away:.2g} (Kolmogorov-Smirnov), mean "
         f"responsibilities and weights by {shift:.2g}; held-out likelihood asks codes for {asked} components."
     )
+    if status == UNKNOWN:
+        said += f" So few codes would hardly show a difference; it takes {FEWEST}."
     numbers = {"log_density_distance": away, "weight_distance": shift, "components_by_likelihood": asked}
-    return Condition("P1", status, said, NOTHING if status == AMBIGUOUS else SUPPORTED, numbers=numbers)
+    return Condition("P1", status, said, SUPPORTED if status in (HOLDS, FAILS) else NOTHING, numbers=numbers)
 
 
 def _apart(prior: GaussianMixture, z: Float, seed: int) -> float:

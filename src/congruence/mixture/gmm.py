@@ -76,6 +76,9 @@ class GaussianMixture:
             _numbers(means, "means"),
             _numbers(covariances, "covariances"),
         )
+        for name, array in (("weights", weights), ("means", means), ("covariances", covariances)):
+            if not array.ndim:
+                raise InputError(f"{name} must have an entry for each component, not be the number {float(array)}")
         means = means[:, None] if means.ndim == 1 else means
         if covariances.ndim == 1:
             covariances = np.repeat(covariances[:, None], means.shape[-1], axis=1)
@@ -151,7 +154,7 @@ class GaussianMixture:
 
     def draw(self, n: int, *, seed: int = 0) -> Draw:
         """Draw n rows with the component of each."""
-        if isinstance(n, bool) or n != int(n) or n < 1:
+        if isinstance(n, bool) or not isinstance(n, int | float | np.number) or n % 1 != 0 or n < 1:
             raise InputError(f"n must be a whole number of at least 1, not {n!r}")
         rng = np.random.default_rng(seed)
         states = rng.choice(self.components, size=int(n), p=self.weights)
@@ -203,8 +206,14 @@ class GaussianMixture:
 
     def marginal(self, axes: Sequence[int]) -> GaussianMixture:
         """The law of some latents, in the order asked for; components that become equal are not merged."""
-        chosen = np.asarray(axes, dtype=int).ravel()
-        if not chosen.size or (chosen < 0).any() or (chosen >= self.dimension).any() or len(set(chosen)) < len(chosen):
+        chosen = np.asarray(axes).ravel()
+        if (
+            not chosen.size
+            or chosen.dtype.kind not in "iu"
+            or (chosen < 0).any()
+            or (chosen >= self.dimension).any()
+            or len(set(chosen)) < len(chosen)
+        ):
             raise InputError(f"axes must be different numbers from 0 to {self.dimension - 1}, not {list(axes)}")
         covariances = self.covariances[:, chosen[:, None], chosen]
         return GaussianMixture(self.weights, self.means[:, chosen], covariances)

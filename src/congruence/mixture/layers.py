@@ -67,7 +67,10 @@ def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> Reading:
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
         raise InputError(f"decoder must be a torch module made of layers, not {type(decoder).__name__}")
-    module = copy.deepcopy(decoder).double().cpu().eval()
+    try:
+        module = copy.deepcopy(decoder).double().cpu().eval()
+    except RuntimeError as error:  # old weight norm keeps weights that are no leaves
+        raise InputError(f"the decoder cannot be copied: {error}") from error
     parts = [(name, part) for name, part in layers_of(module) if not kind_of(part).startswith("Dropout")]
     head = kind_of(parts[-1][1]) if parts and kind_of(parts[-1][1]) in BIJECTIONS else ""
     if head:
@@ -159,7 +162,7 @@ def _slope(part: Any) -> float:
     if kind == "LeakyReLU":
         return float(part.negative_slope)
     if kind == "PReLU":
-        return float(part.weight.min())
+        return float(part.weight.detach().min())
     return math.nan
 
 

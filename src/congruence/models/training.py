@@ -109,6 +109,7 @@ def train(
     where = training_device(device)
     images, about, columns = _described(data)
     _check_model(model, tuple(images.shape[1:]), about["name"])
+    _check_clusters(model, len(images))
     beside = _auxiliary(model, data)
     wishes: dict[str, Any] = {"steps": steps, "batch": batch, "learning_rate": learning_rate, "seed": seed}
     wishes |= {"weight_decay": weight_decay, "precision": precision, "deterministic": deterministic}
@@ -164,6 +165,13 @@ def _check_model(model: Any, shape: tuple[int, ...], name: str) -> None:
         )
     if getattr(model, "shape", shape) != shape:
         raise InputError(f"the model takes inputs of shape {model.shape}, but those of {name} have {shape}")
+
+
+def _check_clusters(model: Any, rows: int) -> None:
+    """Refuse a mixture that could not be fitted before there is a folder, which would stand in the next one's way."""
+    for _, prior in model.learned_mixtures() if hasattr(model, "learned_mixtures") else ():
+        if rows < len(prior.logits):
+            raise InputError(f"a mixture of {len(prior.logits)} clusters needs as many rows, but there are {rows}")
 
 
 def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
