@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+# two processes with one thread each: with more, libraries of numbers would wait for each other
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 export CONGRUENCE_DATA
 
@@ -11,10 +13,10 @@ demo: .venv/installed ## Train three autoencoders on digits, compare them, write
 	$(BIN)/congruence demo --out demo
 
 test: .venv/developing ## Run the whole test suite
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 coverage: .venv/developing ## The same, and say which lines no test runs
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term
 
 smoke: .venv/developing ## Run every recipe of the papers at its smallest scale
 	for name in $$($(BIN)/python -c "from congruence.reproduce.recipe import RECIPES; print(*(r.name for r in RECIPES))"); do \
