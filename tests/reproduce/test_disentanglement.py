@@ -225,6 +225,6 @@ def test_data_sets_may_be_given_together_and_the_plan_knows_them(tmp_path):
         perform("disentanglement", tmp_path / "b", scale="smoke", data="rooms,cats", device="cpu")
     parts = Parts(tmp_path, {})
     paper = dict(method.PARAMETERS["paper"])
-    assert method.plan(paper, "cuda", parts).startswith("plan: 15 trainings of 12000 steps; about 13 min")
+    assert method.plan(paper, "cuda", parts).startswith("plan: 15 trainings of 12000 steps; about 19 min")
     both = method.plan(paper | {"data": "rooms,sprites"}, "cuda", parts)
     assert both.startswith("plan: 30 trainings")
