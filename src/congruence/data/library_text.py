@@ -27,6 +27,7 @@ class LibraryText:
 
     train: Array  # (n, length) int32
     held_out: Array  # (m, length) int32, of other files
+    held_out_files: Array  # (m,) the number of the file in which a window begins
     vocabulary: int
     python: str  # the version
     digest: str  # of the text
@@ -67,13 +68,12 @@ def library_text(
     train = [text for number, text in enumerate(files) if number % HELD_OUT]
     held_out = files[::HELD_OUT]
     tokenizer = _byte_pairs(train, vocabulary)
-    windows = [_windows(tokenizer, part, length) for part in (train, held_out)]
-    if not all(map(len, windows)):
+    windows, others = (_windows(tokenizer, part, length) for part in (train, held_out))
+    if not (len(windows[0]) and len(others[0])):
         raise InputError(f"{len(files)} files are too few for windows of {length} tokens to train on and to hold out")
     digest = hashlib.sha256("\0".join(files).encode()).hexdigest()
-    return LibraryText(
-        *windows, tokenizer.get_vocab_size(), platform.python_version(), digest, (len(train), len(held_out))
-    )
+    counts = (len(train), len(held_out))
+    return LibraryText(windows[0], *others, tokenizer.get_vocab_size(), platform.python_version(), digest, counts)
 
 
 def _read(paths: Sequence[Path], most_bytes: int | None) -> list[str]:
@@ -98,8 +98,11 @@ def _byte_pairs(texts: Sequence[str], vocabulary: int) -> Any:
     return tokenizer
 
 
-def _windows(tokenizer: Any, texts: Sequence[str], length: int) -> Array:
-    """One text after the other, cut into windows; what is left at the end is dropped."""
+def _windows(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[Array, Array]:
+    """One text after the other, cut into windows, and the text in which each begins; what is left over is dropped."""
     numbers = [np.array(one.ids, np.int32) for one in tokenizer.encode_batch(list(texts))]
-    joined = np.concatenate(numbers) if numbers else np.empty(0, np.int32)
-    return joined[: len(joined) // length * length].reshape(-1, length)
+    joined = np.concatenate([np.empty(0, np.int32), *numbers])
+    count = len(joined) // length
+    ends = np.cumsum([len(one) for one in numbers])
+    begun = np.searchsorted(ends, np.arange(count) * length, side="right")
+    return joined[: count * length].reshape(-1, length), begun

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -53,6 +54,17 @@ class Configured(nn.Module):  # type: ignore[misc]
     def head(self) -> tuple[Any, Any] | None:
         """Weights (classes, d) and biases of the linear layer behind the penultimate one, where there is one."""
         return None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the net as transformers does, so that `congruence extract` opens the folder."""
+        logs = load_transformers().utils.logging
+        bars = logs.is_progress_bar_enabled()
+        logs.disable_progress_bar()
+        try:
+            self.net.save_pretrained(folder)
+        finally:
+            if bars:
+                logs.enable_progress_bar()
 
     def whole(self) -> Any:
         """A context in which representations are taken of whole inputs, where training hides some of them."""

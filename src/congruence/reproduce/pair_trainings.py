@@ -36,6 +36,7 @@ RUNS, MODELS = "runs", "models"  # folders beside the parts: of trainings under 
 CHUNK = 250  # rows that a model sees at a time when it is looked at
 WRITTEN = 500  # rows whose outputs are kept
 LOOK_EVERY = 50  # steps between looks at the loss on a GPU, where looking takes time
+LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.05  # of AdamW, the same for all; nothing was searched
 FACTOR = "orientation"  # of rooms, that is told where there is no MNIST
 Tell = Callable[[int, int, float], None]
 
@@ -66,9 +67,13 @@ class Bench:
         return sorted({0, *(step for step in on_the_way if step), last})
 
     def data(self, family: str) -> Arrays:
-        """What a family is trained on, and rows held out: "train", "test", and "labels" of the first for a ResNet."""
+        """What a family is trained on, and rows held out: "train" and "test".
+
+        With "labels" and "test_labels" for a ResNet, and with "clusters", the files of the rows held out, for text.
+        """
         kind = {"gpt": "text", "wide": "text", "mae": "rooms", "resnet": self.parameters["data"]}[family]
-        return self.parts.get(f"data-{kind}-{family if kind == 'rooms' else ''}", partial(_load, self, kind, family))
+        name = f"data-{kind}-{family}" if kind == "rooms" else f"data-{kind}"
+        return self.parts.get(name, partial(_load, self, kind, family))
 
 
 def _load(bench: Bench, kind: str, family: str) -> Arrays:
@@ -76,8 +81,9 @@ def _load(bench: Bench, kind: str, family: str) -> Arrays:
     if kind == "text":
         text = library_text(parameters["vocabulary"], parameters["length"], most_bytes=parameters["text_bytes"])
         about = f"Python {text.python}, {text.files[0]} files trained on and {text.files[1]} held out, {text.digest}"
-        test = text.held_out[_chosen(len(text.held_out), some, bench.seed)]
-        return {"train": text.train, "test": test, "vocabulary": np.asarray(text.vocabulary)} | {"about": _bytes(about)}
+        chosen = _chosen(len(text.held_out), some, bench.seed)
+        found = {"train": text.train, "test": text.held_out[chosen], "clusters": text.held_out_files[chosen]}
+        return found | {"vocabulary": np.asarray(text.vocabulary), "about": _bytes(about)}
     if kind == "mnist":
         try:
             (x, y), (test, labels) = mnist("train"), mnist("test")
@@ -172,7 +178,7 @@ def _train(bench: Bench, family: str, number: int, tell: Tell | None) -> None:
     at(0, how.steps or 0, float("nan"))
     batch = [data[name] for name in ("train", "labels") if name in data]
     optimise(model, batch, how, run=run, device=bench.device, progress=at, stop=stopping)
-    model.net.save_pretrained(bench.parts.folder / MODELS / f"{family}-{number}")
+    model.save(bench.parts.folder / MODELS / f"{family}-{number}")
     (run.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
@@ -183,8 +189,8 @@ def _how(bench: Bench, family: str, number: int) -> Training:
         steps=size["steps"],
         batch=size["batch"],
         optimiser="adamw",
-        learning_rate=size["learning_rate"],
-        weight_decay=size["weight_decay"],
+        learning_rate=LEARNING_RATE,
+        weight_decay=WEIGHT_DECAY,
         clip=1.0,
         warmup=max(1, size["steps"] // 20),
         cosine=True,

@@ -1,0 +1,115 @@
+"""The tables of `model-pairs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from congruence.report.words import between, number, percent
+from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
+from congruence.reproduce.pair_scores import COLUMNS
+from congruence.reproduce.recipe import Cell, NumberTable
+
+HEAD = ("permutation", "rigid", "linear", "ICA")
+
+
+def tables_of(found: Found) -> tuple[NumberTable, ...]:
+    """All tables: beside the paper, held out, outputs and heads, by layer, by step."""
+    kinds = pairs_by_kind(found)
+    tables = [_beside(kinds), _held_out(kinds, found), _outputs(kinds)]
+    for family in ("gpt", "mae", "resnet"):
+        tables += [_layers(family, found[family]), _steps(family, found[family])]
+    return tuple(tables)
+
+
+def _beside(kinds: Mapping[str, Pairs]) -> NumberTable:
+    rows: list[tuple[Cell, ...]] = []
+    for kind, pairs in kinds.items():
+        if kind in PRINTED:
+            name, *numbers, share = PRINTED[kind]
+            rows.append((f"paper: {name}", *numbers, percent(share), 1))
+        shown = [in_sample(pairs, column) for column in COLUMNS]
+        rows.append((KINDS[kind], *shown, percent(in_sample(pairs, "efficiency")), len(pairs)))
+    note = (
+        "In sample, on rows trained on, mean over pairs. The models differ from the paper's in size and data, so that "
+        "columns can be compared and rows hardly; CheXpert is the paper's pair of two sizes."
+    )
+    return NumberTable("Table 1, beside the paper", ("pair", *HEAD, "efficiency of ICA", "pairs"), tuple(rows), note)
+
+
+def _held_out(kinds: Mapping[str, Pairs], found: Found) -> NumberTable:
+    rows: list[tuple[Cell, ...]] = []
+    for kind, pairs in kinds.items():
+        for names, one in pairs.items():
+            cells = [_interval(one["held_out"][column]) for column in COLUMNS]
+            rows.append((f"{KINDS[kind]}: {names.replace(' ', ' → ')}", *cells, _share(one["efficiency"])))
+        if len(pairs) > 1:
+            shown = [held_out(pairs, column) for column in COLUMNS]
+            rows.append((f"{KINDS[kind]}: mean", *shown, percent(held_out(pairs, "efficiency"))))
+    note = "Mean error on rows held out (95 % interval over rows, of text over files; null)."
+    return NumberTable("Held out", ("pair", *HEAD, "efficiency of ICA"), tuple(rows), note)
+
+
+def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
+    rows: list[tuple[Cell, ...]] = []
+    for kind, pairs in kinds.items():
+        for names, one in pairs.items():
+            heads = one.get("heads")
+            cells: tuple[Cell, ...] = (None,) * 5
+            if heads:
+                fixed = f"{heads['target']['rank']} of {heads['target']['dimension']}"
+                cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], percent(heads["disagreement"]))
+            apart = (one["outputs"], percent(one["outputs_of_chance"]))
+            rows.append((f"{KINDS[kind]}: {names.replace(' ', ' → ')}", *apart, *cells))
+    head = ("pair", "outputs apart", "of chance", "directions the head fixes", "error of the map from heads")
+    head += ("on these directions", "error of the fitted map", "head unexplained")
+    note = (
+        "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
+        "probabilities (graph networks), distance of pictures. The map from heads (Roeder et al. 2021) sees no data; "
+        "the fitted one is in sample."
+    )
+    return NumberTable("Outputs, and the map that heads imply", head, tuple(rows), note)
+
+
+def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
+    rows: list[tuple[Cell, ...]] = []
+    last = len(scores["layers"]) - 1
+    for k, layer in enumerate(scores["layers"]):
+        name = "penultimate" if k == last else "embedding" if k == 0 else f"block {k}"
+        rows.append((name, *(_interval(layer[column]) for column in COLUMNS[:3]), *_map(scores["maps"].get(str(k)))))
+    if "decoder" in scores["maps"]:
+        rows.append(("decoder, from the penultimate layer", None, None, None, *_map(scores["maps"]["decoder"])))
+    head = ("layer", *HEAD[:3], "largest stretch", "median", "least", "condition", "directions lost")
+    note = (
+        "Left: two seeds, the same layer of each, held out. Right: singular values of the map from the layer to the "
+        "penultimate one, medians over points of the first seed; least and condition are of what is not lost."
+    )
+    return NumberTable(f"{KINDS[family]}, by layer", head, tuple(rows), note)
+
+
+def _steps(family: str, scores: Mapping[str, Any]) -> NumberTable:
+    rows = tuple(
+        (one["step"], one["loss"], percent(one["outputs_of_chance"]), *(one[column] for column in COLUMNS[:3]))
+        for one in scores["steps"]
+    )
+    head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3])
+    return NumberTable(f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs.")
+
+
+def _map(told: Mapping[str, float] | None) -> tuple[Cell, ...]:
+    if told is None:
+        return (None,) * 5
+    lost = f"{told['lost']:.0f} of {told['directions']:.0f}"
+    return (*(number(told[name]) for name in ("largest", "median", "least", "condition")), lost)
+
+
+def _interval(told: Mapping[str, Any]) -> str:
+    one = {name: np.nan if value is None else value for name, value in told["held_out"].items()}
+    null = np.nan if told["null"] is None else told["null"]
+    return f"{number(one['mean'])} ({between(one['low'], one['high'])}; {number(null)})"
+
+
+def _share(value: float | None) -> str:
+    return percent(float("nan") if value is None else value)
