@@ -66,7 +66,9 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
     bench = Bench(parameters, 0, device, parts)
     left = [one for one in bench.trainings if not (parts.kept and _is_done(bench, *one))]
     kept = len(bench.trainings) - len(left)
-    steps = ", ".join(f"{parameters[family]['steps']} steps of {family}" for family in dict.fromkeys(f for f, _ in left))
+    steps = ", ".join(
+        f"{parameters[family]['steps']} steps of {family}" for family in dict.fromkeys(f for f, _ in left)
+    )
     return (
         f"plan: {len(left)} trainings on {device} ({steps or 'all are there'}), then comparisons"
         + (f"; {kept} are there already" if kept and left else "")

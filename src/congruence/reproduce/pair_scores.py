@@ -12,6 +12,7 @@ import numpy as np
 
 from congruence.align.compare import compare
 from congruence.align.comparison import Comparison, Pair
+from congruence.align.layers import layer_map
 from congruence.arrays import Array, Float
 from congruence.data.paths import find_files
 from congruence.decoder.heads import compare_with_fitted, roeder_map
@@ -114,7 +115,7 @@ def _rest(bench: Bench, family: str) -> Scores:
         "pairs": pairs,
         "loss": {name: float(one["loss"]) for name, one in last.items()},
         "layers": _by_layer(bench, [last[name] for name in own[:2]], cluster),
-        "map": _layer_map([last[name] for name in own[:2]]),
+        "map": _layer_map(bench, {name: last[name] for name in own[:2]}, cluster),
         "steps": _by_step(bench, family, kind, cluster),
         "maps": _spectra(last[own[0]]),
     }
@@ -204,19 +205,37 @@ def _distance(x: Float, y: Float, kind: str) -> Float:
 
 def _by_layer(bench: Bench, two: Sequence[Arrays], cluster: Array | None) -> list[Scores]:
     """The nearness of each layer of the first model to the same layer of the second, held out."""
-    count = sum(name.startswith("layer") for name in two[0])
     some = None if cluster is None else cluster[:FEW]
     found = []
-    for k in range(count):
+    for k in range(_count_layers(two[0])):
         runs = {name: one[f"layer{k}"][:FEW].astype(np.float32) for name, one in zip("ab", two, strict=True)}
         pair = _compared(bench, runs, cluster=some, groups=COLUMNS[:3], nulls=2).pairs[0]
         found.append({group: near.to_dict() for group, near in pair.groups.items()})
     return found
 
 
-def _layer_map(two: Sequence[Arrays]) -> list[list[float]]:
+def _layer_map(bench: Bench, two: Mapping[str, Arrays], cluster: Array | None) -> Scores:
     """The nearness of every layer of the first model to every layer of the second."""
-    return []
+    layers = [
+        {layer_name(k, count): one[f"layer{k}"][:FEW].astype(np.float32) for k in range(count)}
+        for one in two.values()
+        for count in [_count_layers(one)]
+    ]
+    first, second = two
+    how = {"folds": bench.parameters["folds"], "nulls": 2, "seed": bench.seed, "device": "cpu"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewRowsWarning)
+        found = layer_map(*layers, names=(first, second), cluster=None if cluster is None else cluster[:FEW], **how)
+    return found.to_dict()
+
+
+def layer_name(k: int, count: int) -> str:
+    """What layer k of so many is called."""
+    return "penultimate" if k == count - 1 else "embedding" if k == 0 else f"block {k}"
+
+
+def _count_layers(last: Arrays) -> int:
+    return sum(name.startswith("layer") for name in last)
 
 
 def _by_step(bench: Bench, family: str, kind: str, cluster: Array | None) -> list[Scores]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.words import between, number, percent
+from congruence.report.words import number, percent
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
-from congruence.reproduce.pair_scores import COLUMNS
+from congruence.reproduce.pair_scores import COLUMNS, layer_name
 from congruence.reproduce.recipe import Cell, NumberTable
 
 HEAD = ("permutation", "rigid", "linear", "ICA")
@@ -18,7 +18,7 @@ HEAD = ("permutation", "rigid", "linear", "ICA")
 def tables_of(found: Found) -> tuple[NumberTable, ...]:
     """All tables: beside the paper, held out, outputs and heads, by layer, by step."""
     kinds = pairs_by_kind(found)
-    tables = [_beside(kinds), _held_out(kinds, found), _outputs(kinds)]
+    tables = [_beside(kinds), _held_out(kinds), _outputs(kinds)]
     for family in ("gpt", "mae", "resnet"):
         tables += [_layers(family, found[family]), _steps(family, found[family])]
     return tuple(tables)
@@ -39,7 +39,7 @@ def _beside(kinds: Mapping[str, Pairs]) -> NumberTable:
     return NumberTable("Table 1, beside the paper", ("pair", *HEAD, "efficiency of ICA", "pairs"), tuple(rows), note)
 
 
-def _held_out(kinds: Mapping[str, Pairs], found: Found) -> NumberTable:
+def _held_out(kinds: Mapping[str, Pairs]) -> NumberTable:
     rows: list[tuple[Cell, ...]] = []
     for kind, pairs in kinds.items():
         for names, one in pairs.items():
@@ -75,9 +75,8 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
 
 def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
     rows: list[tuple[Cell, ...]] = []
-    last = len(scores["layers"]) - 1
     for k, layer in enumerate(scores["layers"]):
-        name = "penultimate" if k == last else "embedding" if k == 0 else f"block {k}"
+        name = layer_name(k, len(scores["layers"]))
         rows.append((name, *(_interval(layer[column]) for column in COLUMNS[:3]), *_map(scores["maps"].get(str(k)))))
     if "decoder" in scores["maps"]:
         rows.append(("decoder, from the penultimate layer", None, None, None, *_map(scores["maps"]["decoder"])))
@@ -95,7 +94,9 @@ def _steps(family: str, scores: Mapping[str, Any]) -> NumberTable:
         for one in scores["steps"]
     )
     head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3])
-    return NumberTable(f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs.")
+    return NumberTable(
+        f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs."
+    )
 
 
 def _map(told: Mapping[str, float] | None) -> tuple[Cell, ...]:
@@ -108,7 +109,7 @@ def _map(told: Mapping[str, float] | None) -> tuple[Cell, ...]:
 def _interval(told: Mapping[str, Any]) -> str:
     one = {name: np.nan if value is None else value for name, value in told["held_out"].items()}
     null = np.nan if told["null"] is None else told["null"]
-    return f"{number(one['mean'])} ({between(one['low'], one['high'])}; {number(null)})"
+    return f"{number(one['mean'])} ({number(one['low'])} to {number(one['high'])}; {number(null)})"
 
 
 def _share(value: float | None) -> str:
