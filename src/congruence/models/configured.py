@@ -196,7 +196,7 @@ class MaskedPatches(Configured):
         return {"pixel_values": pixels, "noise": order.expand(len(pixels), -1)}
 
     def outputs(self, rows: Any, layer: Any) -> Any:
-        """The patches that are painted where one in four is seen, the same ones in every model, (n, patches, pixels)."""
+        """The patches painted where few are seen, the same ones by every model, (n, patches, pixels)."""
         generator = torch.Generator().manual_seed(0)
         noise = torch.rand(len(rows), self.patches, generator=generator)
         where = next(self.net.parameters()).device

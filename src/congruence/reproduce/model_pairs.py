@@ -1,5 +1,4 @@
-"""Section 4.2 and appendix A.7.2 of Nelson et al.: pairs of trainings of a language model, a masked autoencoder and a
-classifier, up to a permutation, a rigid map, a linear map and ICA.
+"""Section 4.2 and appendix A.7.2 of Nelson et al.: how near are two trainings of the same model, up to which maps?
 
 The pairs of the paper are pretrained models of others; these are trained here, small but real, from transformers
 configurations. Five graph networks that others trained are beside them.
@@ -27,8 +26,8 @@ DATA = ("mnist", "rooms")  # what the classifier is told
 SCORED = ("gpt", "mae", "resnet", ADMET)  # "gpt" with the other width
 ON_A_GPU = 4  # tasks at a time while there are trainings; not timed against fewer
 
-# `rows` held out that pairs are compared on, `images` to train on, `points` at which Jacobians are taken, `looks` at each
-# training beside the first; `graph_units`: how many of the 300 units of the graph networks (None: all).
+# `rows` held out that pairs are compared on, `images` to train on, `points` at which Jacobians are taken, `looks` at
+# each training beside the first; `graph_units`: how many of the 300 units of the graph networks (None: all).
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"data": "rooms", "vocabulary": 300, "length": 16, "text_bytes": 200_000, "rows": 240, "images": 256}
     | {"side": 16, "points": 2, "looks": 1, "folds": 2, "nulls": 1, "bootstrap": 20, "workers": 1}
@@ -104,19 +103,20 @@ def _work(job: Job, bench: Bench) -> None:
         bench.data(family)  # a part from now on, so that processes need not make it again
     workers = job.parameters["workers"]
     at_once = workers if job.device == "cpu" else min(workers, ON_A_GPU)
-    trainings = [("train", *one) for one in bench.trainings if not _is_done(bench, *one)]
-    graphs = [("score", task) for task in tasks_of(ADMET) if has_graphs() and not is_scored(bench, task)]
+    trainings = [one for one in bench.trainings if not _is_done(bench, *one)]
+    graphs = [(task, None) for task in tasks_of(ADMET) if has_graphs() and not is_scored(bench, task)]
     tell = partial(_tell, job) if at_once < 2 else None
     do_all(_do, [(bench, tell, *one) for one in (*graphs, *trainings)], at_once, partial(job.progress, "trainings"))
     tasks = [task for family in SCORED[:-1] for task in tasks_of(family) if not is_scored(bench, task)]
-    do_all(_do, [(bench, None, "score", task) for task in tasks], workers, partial(job.progress, "comparisons"))
+    do_all(_do, [(bench, None, task, None) for task in tasks], workers, partial(job.progress, "comparisons"))
 
 
-def _do(bench: Bench, tell: Any, what: str, *which: Any) -> None:
-    if what == "train":
-        looks(bench, *which, tell)
+def _do(bench: Bench, tell: Any, which: str, number: int | None) -> None:
+    """Train the numbered member of a family or, without a number, make a part of the scores."""
+    if number is None:
+        score(bench, which)
     else:
-        score(bench, *which)
+        looks(bench, which, number, tell)
 
 
 def _is_done(bench: Bench, family: str, number: int) -> bool:

@@ -126,8 +126,8 @@ def _language(kinds: Mapping[str, Pairs]) -> Claim:
         "Language models align up to a linear map, and clearly less up to a rigid one.",
         all(clear),
         f"Held out, linear {_two(kinds['gpt'], 'linear')} against rigid {_two(kinds['gpt'], 'similarity')}; the 95 % "
-        f"intervals are apart in {sum(clear)} of {len(clear)} pairs. A rigid map gains {percent(ours)} of what a linear "
-        f"one does over a permutation, {percent(printed)} in the paper.",
+        f"intervals are apart in {sum(clear)} of {len(clear)} pairs. A rigid map gains {percent(ours)} of what a "
+        f"linear one does over a permutation, {percent(printed)} in the paper.",
     )
 
 
@@ -187,8 +187,8 @@ def _training(found: Found) -> Claim:
     steps = {family: scores["steps"] for family, scores in found.items() if scores.get("steps")}
     better = {family: one[-1]["similarity"] < one[0]["similarity"] for family, one in steps.items()}
     told = "; ".join(
-        f"{KINDS[family]} from {number(one[0]['similarity'])} before training to {number(one[-1]['similarity'])}, lowest "
-        f"{number(min(row['similarity'] for row in one))}"
+        f"{KINDS[family]} from {number(one[0]['similarity'])} before training to {number(one[-1]['similarity'])}, "
+        f"lowest {number(min(row['similarity'] for row in one))}"
         for family, one in steps.items()
     )
     return Claim(
@@ -198,7 +198,7 @@ def _training(found: Found) -> Claim:
 
 def notes_of(parameters: Mapping[str, Any], about: Mapping[str, str], found: Found) -> tuple[str, ...]:
     """What is ours and not the paper's."""
-    widths = found["gpt"]["widths"]
+    widths = ", ".join(f"{name} {width}" for name, width in found["gpt"]["widths"].items())
     notes = [
         "The pairs of the paper are pretrained models of others; ours are trained here, small, each seed on the same "
         f"data. Language models on the source of Python's standard library ({about['gpt']}); masked autoencoders on "
@@ -206,11 +206,11 @@ def notes_of(parameters: Mapping[str, Any], about: Mapping[str, str], found: Fou
         "stage where a ResNet-18 has 64. Another version of Python has another library.",
         "In sample is what the paper prints: maps fitted and scored on the same rows, which the models were trained "
         "on. Held out is for rows that neither map nor model has seen; of text, whole files.",
-        "Of a language model one token of each window is a row, taken after the final norm; of a masked autoencoder the "
-        "mean over all patches, none hidden; of a classifier the pooled features.",
+        "Of a language model one token of each window is a row, taken after the final norm; of a masked autoencoder "
+        "the mean over all patches, none hidden; of a classifier the pooled features.",
         "The paper's own numbers do not set language models apart as linear: a rigid map gains 78 % of what a linear "
         "one does for Pythia, 55 % for MAE.",
-        f"Across widths ({', '.join(f'{name} {width}' for name, width in widths.items())}) the narrower is zero-padded.",
+        f"Across widths ({widths}) the narrower is zero-padded.",
         "Maps between layers: the token or patch is moved, the others are held; of a ResNet all pixels are moved. The "
         "final norm of a transformer forgets the mean and nearly forgets the length, so that no map through it has a "
         "finite bi-Lipschitz constant, as Theorem 1 would ask.",

@@ -49,8 +49,8 @@ def draw_table(kinds: Mapping[str, Pairs]) -> Figure:
         label=f"Held-out errors by kind of map (and ICA): {said}",
     )
     caption = (
-        "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; circles: "
-        "in sample on rows trained on; diamonds: the paper's pair; lines: the null."
+        "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; "
+        "circles: in sample on rows trained on; diamonds: the paper's pair; lines: the null."
     )
     return Figure("pairs", caption, svg)
 
@@ -91,10 +91,8 @@ def draw_layers(found: Found) -> Figure:
         panels[0].set_ylabel("held-out error")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
-    said = "; ".join(
-        f"{KINDS[family]} {', '.join(number(one['similarity']['held_out']['mean'], 2) for one in found[family]['layers'])}"
-        for family in TRAINED
-    )
+    rigid = {family: [one["similarity"]["held_out"]["mean"] for one in found[family]["layers"]] for family in TRAINED}
+    said = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
     svg = draw(paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}")
     return Figure("by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", svg)
 
@@ -137,7 +135,8 @@ def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> Non
 
 def _layer_figure(family: str, told: Mapping[str, Any]) -> Figure:
     names = ("source", "target", "rows", "columns", "measure", "direction", "held_out", "n", "advice", "settings")
-    numbers = {name: np.array(told[name], dtype=float) for name in ("nearness", "null")}
-    layers = LayerMap(**{name: told[name] for name in names}, **numbers, perfect=0.0)
+    made: dict[str, Any] = {name: told[name] for name in names}
+    made |= {name: np.array(told[name], dtype=float) for name in ("nearness", "null")}
+    layers = LayerMap(**made, perfect=0.0)
     caption = f"{KINDS[family]}, every layer of one seed against every layer of another: {layers.verdict}"
     return Figure(f"layer-map-{family}", caption, layer_picture(layers))

@@ -199,8 +199,8 @@ def _probabilities(logits: Float, kind: str) -> Float:
 def _distance(x: Float, y: Float, kind: str) -> Float:
     if kind == "picture":
         return np.asarray(np.linalg.norm(x - y, axis=1))
-    apart: Float = np.abs(x - y)
-    return apart.sum(1) / 2 if kind == "softmax" else apart.mean(1)
+    apart = np.abs(x - y)
+    return np.asarray(apart.sum(1) / 2 if kind == "softmax" else apart.mean(1))
 
 
 def _by_layer(bench: Bench, two: Sequence[Arrays], cluster: Array | None) -> list[Scores]:

@@ -63,8 +63,8 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
                 cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], percent(heads["disagreement"]))
             apart = (one["outputs"], percent(one["outputs_of_chance"]))
             rows.append((f"{KINDS[kind]}: {names.replace(' ', ' → ')}", *apart, *cells))
-    head = ("pair", "outputs apart", "of chance", "directions the head fixes", "error of the map from heads")
-    head += ("on these directions", "error of the fitted map", "head unexplained")
+    of_heads = ("directions the head fixes", "error of the map from heads", "on these directions")
+    head = ("pair", "outputs apart", "of chance", *of_heads, "error of the fitted map", "head unexplained")
     note = (
         "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
         "probabilities (graph networks), distance of pictures. The map from heads (Roeder et al. 2021) sees no data; "

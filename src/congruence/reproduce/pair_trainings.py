@@ -215,7 +215,7 @@ def _look(model: Any, bench: Bench, family: str, number: int, *, last: bool) -> 
         layers = embed(model, data["test"], names if last else names[-1:], bench.seed)
         at = torch.as_tensor(layers[-1][: len(written)], device=next(model.parameters()).device)
         said = [model.outputs(written[part], at[part]).float().cpu().numpy() for part in _chunks(len(written))]
-        found = {"last": layers[-1], "outputs": np.concatenate(said).astype(np.float16)}
+        found: Arrays = {"last": layers[-1], "outputs": np.concatenate(said).astype(np.float16)}
         found["loss"] = np.asarray(_held_out_loss(model, data))
         if last:
             rows = data["train"][_chosen(len(data["train"]), len(data["test"]), bench.seed)]
