@@ -43,18 +43,19 @@ def _held_out(kinds: Mapping[str, Pairs]) -> NumberTable:
     rows: list[tuple[Cell, ...]] = []
     for kind, pairs in kinds.items():
         for names, one in pairs.items():
-            cells = [_interval(one["held_out"][column]) for column in COLUMNS]
-            rows.append((f"{KINDS[kind]}: {names.replace(' ', ' → ')}", *cells, _share(one["efficiency"])))
-        if len(pairs) > 1:
-            shown = [held_out(pairs, column) for column in COLUMNS]
-            rows.append((f"{KINDS[kind]}: mean", *shown, percent(held_out(pairs, "efficiency"))))
-    note = "Mean error on rows held out (95 % interval over rows, of text over files; null)."
+            cells = [_interval(one["held_out"][column]["held_out"]) for column in COLUMNS]
+            rows.append((_arrow(names), *cells, _share(one["efficiency"])))
+        shown = [held_out(pairs, column) for column in COLUMNS]
+        rows.append((f"{KINDS[kind]}, mean", *shown, percent(held_out(pairs, "efficiency"))))
+        nulls = [float(np.mean([_defined(one["held_out"][c]["null"]) for one in pairs.values()])) for c in COLUMNS]
+        rows.append((f"{KINDS[kind]}, null", *nulls, None))
+    note = "Mean error on rows held out, with 95 % intervals over rows (of text, over files)."
     return NumberTable("Held out", ("pair", *HEAD, "efficiency of ICA"), tuple(rows), note)
 
 
 def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
     rows: list[tuple[Cell, ...]] = []
-    for kind, pairs in kinds.items():
+    for pairs in kinds.values():
         for names, one in pairs.items():
             heads = one.get("heads")
             cells: tuple[Cell, ...] = (None,) * 5
@@ -62,13 +63,14 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
                 fixed = f"{heads['target']['rank']} of {heads['target']['dimension']}"
                 cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], percent(heads["disagreement"]))
             apart = (one["outputs"], percent(one["outputs_of_chance"]))
-            rows.append((f"{KINDS[kind]}: {names.replace(' ', ' → ')}", *apart, *cells))
-    of_heads = ("directions the head fixes", "error of the map from heads", "on these directions")
-    head = ("pair", "outputs apart", "of chance", *of_heads, "error of the fitted map", "head unexplained")
+            rows.append((_arrow(names), *apart, *cells))
+    head = ("pair", "outputs apart", "of chance", "head fixes", "from heads", "on what it fixes", "fitted")
+    head = (*head, "head unexplained")
     note = (
         "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
-        "probabilities (graph networks), distance of pictures. The map from heads (Roeder et al. 2021) sees no data; "
-        "the fitted one is in sample."
+        "probabilities (graph networks), distance of pictures. Errors of the map from the heads, which sees no data "
+        "(Roeder et al. 2021), in how many directions the target's head fixes it, and its error on these; of the map "
+        "fitted to the rows, in sample; and the share of the source's head that no linear map explains."
     )
     return NumberTable("Outputs, and the map that heads imply", head, tuple(rows), note)
 
@@ -77,12 +79,12 @@ def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
     rows: list[tuple[Cell, ...]] = []
     for k, layer in enumerate(scores["layers"]):
         name = layer_name(k, len(scores["layers"]))
-        rows.append((name, *(_interval(layer[column]) for column in COLUMNS[:3]), *_map(scores["maps"].get(str(k)))))
+        rows.append((name, *(_beside_null(layer[column]) for column in COLUMNS[:3]), *_map(scores["maps"].get(str(k)))))
     if "decoder" in scores["maps"]:
         rows.append(("decoder, from the penultimate layer", None, None, None, *_map(scores["maps"]["decoder"])))
     head = ("layer", *HEAD[:3], "largest stretch", "median", "least", "condition", "directions lost")
     note = (
-        "Left: two seeds, the same layer of each, held out. Right: singular values of the map from the layer to the "
+        "Left: two seeds, the same layer of each, held out (null). Right: singular values of the map from the layer to the "
         "penultimate one, medians over points of the first seed; least and condition are of what is not lost."
     )
     return NumberTable(f"{KINDS[family]}, by layer", head, tuple(rows), note)
@@ -107,10 +109,21 @@ def _map(told: Mapping[str, float] | None) -> tuple[Cell, ...]:
 
 
 def _interval(told: Mapping[str, Any]) -> str:
-    one = {name: np.nan if value is None else value for name, value in told["held_out"].items()}
-    null = np.nan if told["null"] is None else told["null"]
-    return f"{number(one['mean'])} ({number(one['low'])} to {number(one['high'])}; {number(null)})"
+    mean, low, high = (number(_defined(told[name])) for name in ("mean", "low", "high"))
+    return f"{mean} ({low}–{high})"
+
+
+def _beside_null(told: Mapping[str, Any]) -> str:
+    return f"{number(told['held_out']['mean'])} ({number(_defined(told['null']))})"
+
+
+def _arrow(names: str) -> str:
+    return names.replace(" ", " → ")
 
 
 def _share(value: float | None) -> str:
-    return percent(float("nan") if value is None else value)
+    return percent(_defined(value))
+
+
+def _defined(value: float | None) -> float:
+    return float("nan") if value is None else value
