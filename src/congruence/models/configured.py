@@ -16,8 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from congruence.errors import InputError, MissingDependencyError
-from congruence.models.devices import GENERATORS
+from congruence.errors import InputError
+from congruence.models.devices import GENERATORS, load_transformers
 
 ENLARGED = 2  # times that images for a ResNet are made larger: its first layers were made for large ones
 GREY, SPREAD = 0.5, 0.25  # pixels from 0 to 1 are brought to about -2 to 2
@@ -271,17 +271,6 @@ class ImageClasses(Configured):
         """The linear classifier."""
         linear = self.net.classifier[1]
         return linear.weight.detach(), linear.bias.detach()
-
-
-def load_transformers() -> Any:
-    """Import transformers, or say how to get it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingDependencyError(
-            "models built from configurations need transformers: pip install 'congruence[extract]'"
-        ) from error
-    return transformers
 
 
 def _built(kind: Any, config: Any, seed: int) -> Any:

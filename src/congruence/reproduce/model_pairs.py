@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from congruence.models.configured import load_transformers
+from congruence.models.devices import load_torch, load_transformers
 from congruence.reproduce.pair_claims import PAPER, TERMS, answer, claims_of, notes_of
 from congruence.reproduce.pair_figures import figures_of
 from congruence.reproduce.pair_scores import ADMET, has_graphs, is_scored, score, scored, tasks_of
@@ -29,9 +29,9 @@ ON_A_GPU = 4  # tasks at a time while there are trainings; not timed against few
 # `rows` held out that pairs are compared on, `images` to train on, `points` at which Jacobians are taken, `looks` at
 # each training beside the first; `graph_units`: how many of the 300 units of the graph networks (None: all).
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
-    "smoke": {"data": "rooms", "vocabulary": 300, "length": 16, "text_bytes": 200_000, "rows": 240, "images": 256}
+    "smoke": {"data": "rooms", "vocabulary": 300, "length": 16, "text_bytes": 200_000, "rows": 120, "images": 160}
     | {"side": 16, "points": 2, "looks": 1, "folds": 2, "nulls": 1, "bootstrap": 20, "workers": 1}
-    | {"graphs": 2, "graph_units": 16, "graph_nulls": 1, "graph_folds": 2}
+    | {"graphs": 2, "graph_units": 12, "graph_nulls": 1, "graph_folds": 2}
     | {"gpt": {"seeds": 2, "width": 16, "depth": 2, "heads": 2, "steps": 20, "batch": 32}}
     | {"wide": {"seeds": 1, "width": 32, "depth": 2, "heads": 2, "steps": 20, "batch": 32}}
     | {"mae": {"seeds": 2, "width": 16, "depth": 2, "heads": 2, "patch": 4, "steps": 20, "batch": 32}}
@@ -77,7 +77,8 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
 
 def run(job: Job) -> Outcome:
     """Train all models, compare all pairs and judge."""
-    load_transformers()  # where it is missing this says so before anything is done
+    load_torch()  # where one of them is missing, this says so before anything is done
+    load_transformers()
     if not job.parts.kept:
         clear(job.parts)
     bench = Bench(job.parameters, job.seed, job.device, replace(job.parts, kept=True))

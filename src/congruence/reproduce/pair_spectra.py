@@ -32,10 +32,10 @@ class Spectra:
     directions: int  # that the map starts with; those beyond the values are lost
 
     def summary(self) -> dict[str, float]:
-        """Medians over points: of the largest, the median and the least value that is not lost, and their ratio.
+        """Medians over points: of the largest, the median and the least value that is not lost, and what follows.
 
-        `lost` directions are those that the map forgets. Where there are some, the map has no bi-Lipschitz constant;
-        `condition` is then that of the map on what it keeps.
+        `constant` is max(largest, 1 / least), the bi-Lipschitz constant at a point, and `condition` their ratio, both
+        on what the map keeps. `lost` directions are those that it forgets: where there are some, it has no constant.
         """
         largest = self.values[:, :1]
         alive = self.values > LOST * largest
@@ -44,6 +44,7 @@ class Spectra:
             "largest": float(np.median(largest)),
             "median": float(np.median(np.median(self.values, axis=1))),
             "least": float(np.median(least)),
+            "constant": float(np.median(np.maximum(largest[:, 0], 1 / least))),
             "condition": float(np.median(largest[:, 0] / least)),
             "directions": float(self.directions),
             "lost": float(np.median(self.directions - alive.sum(1))),

@@ -64,8 +64,8 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
                 cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], percent(heads["disagreement"]))
             apart = (one["outputs"], percent(one["outputs_of_chance"]))
             rows.append((_arrow(names), *apart, *cells))
-    head = ("pair", "outputs apart", "of chance", "head fixes", "from heads", "on what it fixes", "fitted")
-    head = (*head, "head unexplained")
+    of_heads = ("head fixes", "from heads", "on what it fixes", "fitted", "head unexplained")
+    head = ("pair", "outputs apart", "of chance", *of_heads)
     note = (
         "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
         "probabilities (graph networks), distance of pictures. Errors of the map from the heads, which sees no data "
@@ -78,14 +78,15 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
 def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
     rows: list[tuple[Cell, ...]] = []
     for k, layer in enumerate(scores["layers"]):
-        name = layer_name(k, len(scores["layers"]))
-        rows.append((name, *(_beside_null(layer[column]) for column in COLUMNS[:3]), *_map(scores["maps"].get(str(k)))))
+        near = (_beside_null(layer[column]) for column in COLUMNS[:3])
+        rows.append((layer_name(k, len(scores["layers"])), *near, *_map(scores["maps"].get(str(k)))))
     if "decoder" in scores["maps"]:
         rows.append(("decoder, from the penultimate layer", None, None, None, *_map(scores["maps"]["decoder"])))
-    head = ("layer", *HEAD[:3], "largest stretch", "median", "least", "condition", "directions lost")
+    head = ("layer", *HEAD[:3], "stretch", "median", "Λ", "condition", "directions lost")
     note = (
-        "Left: two seeds, the same layer of each, held out (null). Right: singular values of the map from the layer to the "
-        "penultimate one, medians over points of the first seed; least and condition are of what is not lost."
+        "Left: two seeds, the same layer of each, held out (null). Right: singular values of the map from the layer to "
+        "the penultimate one, medians over points of the first seed: from the least that is not lost to the largest, "
+        "the median, the bi-Lipschitz constant and the condition on what is not lost."
     )
     return NumberTable(f"{KINDS[family]}, by layer", head, tuple(rows), note)
 
@@ -104,8 +105,9 @@ def _steps(family: str, scores: Mapping[str, Any]) -> NumberTable:
 def _map(told: Mapping[str, float] | None) -> tuple[Cell, ...]:
     if told is None:
         return (None,) * 5
+    between = f"{number(told['least'])}–{number(told['largest'])}"
     lost = f"{told['lost']:.0f} of {told['directions']:.0f}"
-    return (*(number(told[name]) for name in ("largest", "median", "least", "condition")), lost)
+    return (between, *(number(told[name]) for name in ("median", "constant", "condition")), lost)
 
 
 def _interval(told: Mapping[str, Any]) -> str:
