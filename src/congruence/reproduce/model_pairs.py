@@ -44,7 +44,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     | {"mae": {"seeds": 3, "width": 64, "depth": 4, "heads": 4, "patch": 4, "steps": 1000, "batch": 64}}
     | {"resnet": {"seeds": 3, "width": 16, "steps": 500, "batch": 64}},
     "paper": {"data": "mnist", "vocabulary": 1024, "length": 128, "text_bytes": None, "rows": 3000}
-    | {"images": 50_000, "side": 32, "points": 16, "looks": 4, "folds": 5, "nulls": 5, "bootstrap": 200}
+    | {"images": 50_000, "side": 32, "points": 16, "looks": 4, "folds": 4, "nulls": 3, "bootstrap": 200}
     | {"workers": 14, "graphs": 5, "graph_units": None, "graph_nulls": 3, "graph_folds": 3}
     | {"gpt": {"seeds": 3, "width": 256, "depth": 6, "heads": 8, "steps": 4000, "batch": 128}}
     | {"wide": {"seeds": 1, "width": 384, "depth": 6, "heads": 8, "steps": 4000, "batch": 128}}
