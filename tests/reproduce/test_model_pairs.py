@@ -128,7 +128,7 @@ def findings(**changes):
     """What the paper printed, as if it had been found here."""
     heads = {"unique": True, "heads": 0.14, "fitted": 0.131, "disagreement": 0.1}
     pairs = {kind: told(*numbers) for kind, (_, *numbers) in PRINTED.items()} | changes
-    steps = [{"step": 0, "similarity": 0.4}, {"step": 9, "similarity": 0.1}]
+    steps = [{"step": step, "similarity": near, "null": 0.5} for step, near in ((0, 0.4), (9, 0.1))]
     of_text = {"gpt-0 gpt-1": pairs["gpt"] | {"heads": heads}, "gpt-0 wide-0": pairs["wide"], "wide-0 wide-1": {}}
     return {
         "gpt": {"pairs": of_text, "steps": steps},
@@ -149,6 +149,13 @@ def test_claims_follow_the_numbers():
     assert [one.holds for one in claims_of(findings(mae=bent))[3:5]] == [False, False]
     crossed = told(0.2, 0.1, 0.15, 0.1, 0.5)
     assert claims_of(findings(resnet=crossed))[0].holds is False
+    far = findings()
+    far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"heads": 0.4}
+    assert claims_of(far)[6].holds is False
+    far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"unique": False}
+    assert claims_of(far)[6].holds is None
+    far["mae"]["steps"][-1]["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
+    assert claims_of(far)[7].holds is False
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
     assert claims_of(findings(wide=by_chance))[5].holds is False
 

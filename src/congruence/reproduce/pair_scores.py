@@ -245,10 +245,11 @@ def _by_step(bench: Bench, family: str, kind: str, cluster: Array | None) -> lis
     found = []
     for k, step in enumerate(bench.steps(family)):
         runs = {name: one[k]["last"][:FEW] for name, one in seen.items()}
-        pairs = _compared(bench, runs, cluster=some, groups=COLUMNS[:3], nulls=0, bootstrap=0).pairs
+        pairs = _compared(bench, runs, cluster=some, groups=COLUMNS[:3], nulls=2, bootstrap=0).pairs
         said = {name: one[k]["outputs"] for name, one in seen.items()}
         told = [disagreement(said[p.source], said[p.target], kind, bench.seed) for p in pairs]
         near = {group: float(np.mean([p.groups[group].held_out.mean for p in pairs])) for group in COLUMNS[:3]}
+        near["null"] = float(np.mean([p.groups["similarity"].null for p in pairs]))
         loss = float(np.mean([float(one[k]["loss"]) for one in seen.values()]))
         apart = {key: float(np.mean([one[key] for one in told])) for key in told[0]}
         found.append({"step": step, "loss": loss} | near | apart)

@@ -93,10 +93,17 @@ def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
 
 def _steps(family: str, scores: Mapping[str, Any]) -> NumberTable:
     rows = tuple(
-        (one["step"], one["loss"], percent(one["outputs_of_chance"]), *(one[column] for column in COLUMNS[:3]))
+        (
+            one["step"],
+            one["loss"],
+            percent(one["outputs_of_chance"]),
+            *(one[column] for column in COLUMNS[:3]),
+            one["null"],
+            percent(one["similarity"] / one["null"]),
+        )
         for one in scores["steps"]
     )
-    head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3])
+    head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3], "null of rigid", "rigid, of the null")
     return NumberTable(
         f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs."
     )
