@@ -68,14 +68,14 @@ def layer_spectra(model: Any, rows: Array, *, seed: int = 0) -> list[Spectra]:
     batch = {name: value.to(device) for name, value in model.inputs(rows).items()}
     with torch.enable_grad(), model.whole(), _kept(model.net, model.layers) as found:
         model.net(**batch)
-        at = _positions(found[last], model, seed)
-        outputs = found[last][torch.arange(len(rows)), at] if at is not None else found[last].flatten(1)  # (n, d)
+        own, at = torch.arange(len(rows), device=device), _positions(found[last], model, seed)
+        outputs = found[last][own, at] if at is not None else found[last].flatten(1)  # (n, d)
         layers = [found[name] for name in names]
         rows_of: list[list[Any]] = [[] for _ in layers]
         for j in range(outputs.shape[1]):
             gradients = torch.autograd.grad(outputs[:, j].sum(), layers, retain_graph=True)
             for gathered, gradient in zip(rows_of, gradients, strict=True):
-                moved = gradient.flatten(1) if at is None else gradient[torch.arange(len(rows)), at]
+                moved = gradient.flatten(1) if at is None else gradient[own, at]
                 gathered.append(moved)
     return [_singular(torch.stack(gathered, 1)) for gathered in rows_of]
 
@@ -93,12 +93,12 @@ def decoder_spectra(model: Any, rows: Array, *, seed: int = 0) -> Spectra:
     with torch.no_grad(), model.whole(), _kept(model.net, model.layers[-1:]) as found:
         model.net(**batch)
         tokens = found[model.layers[-1]].detach().double()  # (n, patches + 1, d)
-        at = _positions(tokens, model, seed)
+        own, at = torch.arange(len(rows), device=device), _positions(tokens, model, seed)
         decoder = copy.deepcopy(model.net.decoder).double()
         columns = []
         for j in range(tokens.shape[2]):
             move = torch.zeros_like(tokens)
-            move[torch.arange(len(rows)), at, j] = STEP
+            move[own, at, j] = STEP
             ahead, behind = (model.paint(tokens + sign * move, decoder) for sign in (1, -1))
             columns.append((ahead - behind).flatten(1) / (2 * STEP))
     return _singular(torch.stack(columns, 2))
