@@ -18,7 +18,13 @@ KINDS = {
     "resnet": "ResNet-18",
     "admet": "graph networks (ADMET)",
 }
-SHORT = {"gpt": "GPT", "wide": "GPT of two widths", "mae": "MAE", "resnet": "ResNet", "admet": "graph networks"}
+SHORT = {
+    "gpt": "language models",
+    "wide": "those of two widths",
+    "mae": "masked autoencoders",
+    "resnet": "classifiers",
+    "admet": "graph networks",
+}
 PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the efficiency of ICA
     "gpt": ("Pythia-160M-0, -1", 0.219, 0.150, 0.131, 0.202, 0.25),
     "mae": ("MAE-timm, -original", 0.197, 0.109, 0.036, 0.145, 0.59),
@@ -71,13 +77,12 @@ def rigid_share(permutation: float, rigid: float, linear: float) -> float:
 
 
 def answer(found: Found) -> str:
-    """How far each kind of pair is apart, in a sentence."""
-    kinds = pairs_by_kind(found)
-    rigid, linear = (
-        ", ".join(f"{SHORT[kind]} {number(held_out(pairs, column), 2)}" for kind, pairs in kinds.items())
-        for column in ("similarity", "linear")
+    """How much of what a linear map finds a rigid one finds already, for each kind of pair, in a sentence."""
+    shares = [f"{percent(_shares(pairs))} for {SHORT[kind]}" for kind, pairs in pairs_by_kind(found).items()]
+    return (
+        "Of what a linear map gains over a permutation on held-out rows, a rigid one gains already "
+        f"{', '.join(shares[:-1])} and {shares[-1]}."
     )
-    return f"Shares of the diameter left, held out: up to a rigid map {rigid}; up to a linear one {linear}."
 
 
 def claims_of(found: Found) -> tuple[Claim, ...]:
