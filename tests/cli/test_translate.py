@@ -168,7 +168,8 @@ def test_unpaired_files_are_matched_by_shape_and_said_to_be_experimental(apart, 
     assert read["status"] == "holds"
     assert f"experimental: confidence {read['confidence']:.2f} in all" in out
     assert run(capsys, "apply", "map.safetensors", "both.npy", "--out", "back.npy")[0] == 0
-    assert_allclose(np.load("back.npy"), apart, atol=0.35 * apart.std())
+    left = np.square(np.load("back.npy") - apart).sum() / np.square(apart - apart.mean(0)).sum()
+    assert left < 0.02  # variances are estimated on each half of the rows on its own
 
 
 def test_what_cannot_be_trusted_is_not_written(apart, capsys, tmp_path):
