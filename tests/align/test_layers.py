@@ -140,3 +140,14 @@ def test_few_rows_are_told_of(layers):
 def test_what_makes_no_map_is_refused_in_a_sentence(layers, change, message):
     with pytest.raises(InputError, match=message):
         layer_map(**({"a": layers, "b": layers} | change))
+
+
+def test_a_gpu_gives_the_numbers_of_a_cpu():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    x = np.random.default_rng(0).laplace(size=(3000, 256))  # wide enough for decompositions there
+    layers = {"0": x, "1": np.tanh(x)}
+    here, there = (layer_map(layers, turned(layers), nulls=1, device=device) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(here.nearness, there.nearness, atol=1e-9)
+    np.testing.assert_allclose(here.null, there.null, atol=1e-9)
