@@ -26,12 +26,7 @@ from congruence.reproduce.parts import Arrays, Parts
 from congruence.reproduce.processes import stopping
 from congruence.runs import CHECKPOINT, start_run
 
-FAMILIES = {
-    "gpt": "GPT-NeoX",
-    "wide": "GPT-NeoX, another width",
-    "mae": "ViT masked autoencoder",
-    "resnet": "ResNet-18",
-}
+FAMILIES = ("gpt", "wide", "mae", "resnet")  # "wide" is "gpt" with another width
 RUNS, MODELS = "runs", "models"  # folders beside the parts: of trainings under way, and of nets that can be opened
 CHUNK = 250  # rows that a model sees at a time when it is looked at
 WRITTEN = 500  # rows whose outputs are kept
