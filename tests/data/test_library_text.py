@@ -1,10 +1,12 @@
 """The source of the standard library becomes windows of tokens, and files that are held out stay out."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from congruence.data.library_text import library_files, library_text
-from congruence.errors import InputError
+from congruence.errors import InputError, MissingDependencyError
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
@@ -65,3 +67,9 @@ def test_what_cannot_be_cut_is_refused(library, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no Python source"):
         library_text(256, 16, root=tmp_path / "empty")
+
+
+def test_where_tokenizers_is_missing_it_is_said_how_to_get_it(library, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingDependencyError, match="byte pairs need tokenizers"):
+        library_text(256, 16, root=library)

@@ -1,12 +1,14 @@
 """Models built from transformers configurations: what they minimise, and what is taken of them."""
 
+import sys
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
-from congruence.errors import InputError  # noqa: E402
+from congruence.errors import InputError, MissingDependencyError  # noqa: E402
 from congruence.extract import load_pretrained  # noqa: E402
 from congruence.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
 from congruence.models.loop import optimise  # noqa: E402
@@ -113,3 +115,9 @@ def test_what_is_saved_opens_as_any_model_does(tmp_path):
 def test_patches_must_divide_the_side():
     with pytest.raises(InputError, match="patch must divide the side of 8 pixels, but is 3"):
         MaskedPatches(side=8, patch=3, channels=3, width=8, depth=1, heads=2)
+
+
+def test_where_transformers_is_missing_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'congruence\[extract\]'"):
+        next_token()
