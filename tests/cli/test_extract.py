@@ -82,7 +82,14 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, which is no torch module"),
         ("my_extracted:odd --array x.npy --layer 0 --out a.parquet", "a model and a int"),
         ("my_extracted:no --array x.npy --layer 0 --out a.parquet", "my_extracted has no 'no'; name a model as"),
-        ("someone/model --array x.npy --layer 0 --out a.parquet", "someone/model is neither a folder with a model nor"),
+        (
+            "a/b/model --array x.npy --layer 0 --out a.parquet",
+            "a/b/model is neither a folder with a model, the name of",
+        ),
+        (
+            "my_extracted:load --revision main --array x.npy --layer 0 --out a.parquet",
+            "--revision means nothing for my",
+        ),
         ("my_extracted:load --array x.npy --layer 3 --out a.parquet", "the model has no layer '3'"),
         ("my_extracted:load --images . --mean a,b --layer 0 --out a.parquet", "--mean takes three numbers"),
         ("my_extracted:load --array x.npy --layer 0 --out x.npy", "--out x.npy would overwrite the input x.npy"),

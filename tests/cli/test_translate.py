@@ -138,3 +138,60 @@ def test_a_zarr_store_is_replaced_by_applying_again(folder, capsys):
     run(capsys, *FIT, "--map", "up.safetensors")
     command = ["apply", "up.safetensors", "new.parquet", "--id", "doc_id", "--features", "emb_*", "--out", "back.zarr"]
     assert [run(capsys, *command)[0] for _ in range(2)] == [0, 0]
+
+
+UNPAIRED = ["fit", "here.npy", "there.npy", "--unpaired"]
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch):
+    """Two models and no common row: three shapes that can be told apart."""
+    rng = np.random.default_rng(0)
+    monkeypatch.chdir(tmp_path)
+    n = 4000
+    sources = np.column_stack([rng.exponential(size=n), rng.beta(0.3, 0.6, size=n), -rng.gamma(0.15, size=n)])
+    old = (sources / sources.std(0)) @ rng.normal(size=(3, 3))
+    new = old @ ortho_group.rvs(3, random_state=0) + 5
+    np.save("here.npy", old[::2])
+    np.save("there.npy", new[1::2])
+    np.save("both.npy", new)
+    np.save("alike.npy", rng.laplace(size=(400, 3)))
+    return old
+
+
+def test_unpaired_files_are_matched_by_shape_and_said_to_be_experimental(apart, capsys):
+    code, out, _ = run(capsys, *UNPAIRED, "--map", "map.safetensors", "--json", "map.json", "--fail")
+    assert code == 0
+    assert out.startswith("Experimental, without paired rows: all 3 components are matched with confidence")
+    with open("map.json") as file:
+        read = json.load(file)
+    assert read["status"] == "holds"
+    assert f"experimental: confidence {read['confidence']:.2f} in all" in out
+    assert run(capsys, "apply", "map.safetensors", "both.npy", "--out", "back.npy")[0] == 0
+    left = np.square(np.load("back.npy") - apart).sum() / np.square(apart - apart.mean(0)).sum()
+    assert left < 0.02  # variances are estimated on each half of the rows on its own
+
+
+def test_what_cannot_be_trusted_is_not_written(apart, capsys, tmp_path):
+    alike = ["fit", "alike.npy", "alike.npy", "--unpaired", "--components", "3"]
+    code, out, err = run(capsys, *alike, "--map", "map.safetensors")
+    assert (code, "unknown" in out) == (2, True)
+    assert "no component is trusted" in err
+    assert not (tmp_path / "map.safetensors").exists()
+    assert run(capsys, *alike, "--fail", "-q")[0] == 1
+    assert run(capsys, *alike, "--keep", "all", "--map", "map.safetensors", "-q")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([*UNPAIRED, "--labels", "topic"], "--labels needs rows that both models embedded"),
+        ([*UNPAIRED, "--report", "r.html"], "--report needs rows that both models embedded"),
+        ([*UNPAIRED, "--group", "rigid"], "--group needs rows"),
+        (["fit", "here.npy", "there.npy", "--keep", "all"], "--keep means nothing without --unpaired"),
+    ],
+)
+def test_options_that_need_pairs_and_those_that_need_none_are_told_apart(apart, capsys, arguments, message):
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert message in err

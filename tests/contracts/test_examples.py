@@ -27,7 +27,13 @@ DECODER = """
 import torch
 
 def load_decoder():
-    torch.manual_seed(0)
+    return decoder(0)
+
+def load_retrained():
+    return decoder(1)
+
+def decoder(seed):
+    torch.manual_seed(seed)
     return torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.LeakyReLU(0.5), torch.nn.Linear(16, 12)).eval()
 """
 

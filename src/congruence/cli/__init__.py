@@ -20,6 +20,7 @@ from congruence.cli.deconfound import deconfound
 from congruence.cli.demo import demo
 from congruence.cli.evaluate import evaluate
 from congruence.cli.extract import extract
+from congruence.cli.layers import layers
 from congruence.cli.mechanism import mechanism
 from congruence.cli.mixture import mixture
 from congruence.cli.reproduce import reproduce
@@ -41,6 +42,7 @@ app.add_typer(translate.app, name="translate")
 app.command()(evaluate)
 app.command()(train)
 app.command()(extract)
+app.command()(layers)
 app.command()(decoder)
 app.command()(mechanism)
 app.command()(mixture)

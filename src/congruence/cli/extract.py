@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from congruence.cli import options as given
-from congruence.cli.screen import interruptible, progress_bar
+from congruence.cli.screen import interruptible, progress_bar, say
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
     from congruence.extract import Extracted, Inputs, Layer
+
+_Found = tuple[Any, Callable[[Any], Any] | None, dict[str, Any], dict[str, str]]
 
 
 @interruptible
@@ -22,13 +24,17 @@ def extract(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="MODULE:FUNCTION that returns a torch module, or a folder that transformers wrote.",
+            help="MODULE:FUNCTION that returns a torch module, a folder of transformers, or OWNER/NAME of a hub.",
             show_default=False,
         ),
     ],
     layer: Annotated[
         Optional[list[str]],
         typer.Option(help="Dotted name of a layer; may be repeated.", rich_help_panel=given.METHOD),
+    ] = None,
+    revision: Annotated[
+        Optional[str],
+        typer.Option(help="Commit of a model of a hub, 40 hex digits.", rich_help_panel=given.METHOD),
     ] = None,
     layers: Annotated[
         bool, typer.Option("--layers", help="List the layers and stop.", rich_help_panel=given.OUTPUT)
@@ -87,14 +93,16 @@ def extract(
 
     Runs a model on arrays, images or text and writes what its layers give as
     embedding tables with ids, for compare and the other commands. Stopped and
-    called again, it goes on. The code of a MODULE is run; a folder runs no
-    code of its own. Examples:
+    called again, it goes on. The code of a MODULE is run; folders and models
+    of a hub run no code of their own. Examples:
 
         congruence extract mypackage.model:load --layers
 
         congruence extract mypackage.model:load --layer encoder.fc --images photos/ --pool mean --out run_b.parquet
 
         congruence extract ./my-model --layer layers.11 --text corpus.txt --out run_a.parquet
+
+        congruence extract EleutherAI/pythia-70m --revision COMMIT --layers
     """
     from congruence.extract import extract as extract_layers
     from congruence.extract import list_layers
@@ -104,7 +112,7 @@ def extract(
     sources = {"array": array, "images": images, "text": text}
     asked = {"key": key, "column": column, "id": id, "size": size, "mean": mean, "std": std}
     _check(sources, asked, layers, layer, out)
-    found, prepare, wanted = _model(model, text=text is not None)
+    found, prepare, wanted, about = _model(model, revision, text=text is not None)
     inputs = _inputs(sources, wanted, **asked) if any(sources.values()) else None
     if layers:
         _show_layers(list_layers(found.eval(), None if inputs is None else _few(found, inputs, prepare)))
@@ -113,7 +121,7 @@ def extract(
         raise InputError("give --layer, --out and one of --array, --images and --text")
     with progress_bar(shown=not quiet) as progress:
         how: dict[str, Any] = {"pool": pool, "skip": skip, "seed": seed, "batch": batch, "device": device}
-        how |= {"precision": precision, "deterministic": not fast}
+        how |= {"precision": precision, "deterministic": not fast, "about": about}
         written = extract_layers(found, inputs, layer, out, prepare=prepare, progress=progress, **how)
     if not quiet:
         _show_written(written)
@@ -141,16 +149,21 @@ def _check(
     given.check_outputs({}, [path for path in sources.values() if path is not None], tables={"out": out})
 
 
-def _model(name: str, *, text: bool) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any]]:
-    """Return the model, what makes its input of rows as they are read, and what it wants of images."""
-    if Path(name).is_dir():
-        return _from_folder(name, text)
+def _model(name: str, revision: str | None, *, text: bool) -> _Found:
+    """Return the model, what makes its input of rows as they are read, what it wants of images, and which it is."""
+    if Path(name).is_dir() or _is_hub_name(name):
+        return _pretrained(name, revision, text)
     import torch
 
     from congruence.cli.load_decoder import load_named
 
+    if revision is not None:
+        raise InputError(f"--revision means nothing for {name}; it is for models of a hub, owner/name")
     if ":" not in name:
-        raise InputError(f"{name} is neither a folder with a model nor the name of a function, package.module:function")
+        raise InputError(
+            f"{name} is neither a folder with a model, the name of one on a hub (owner/name) "
+            "nor the name of a function, package.module:function"
+        )
     found = load_named(name, "model")
     model, prepare = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(model, torch.nn.Module):
@@ -159,18 +172,30 @@ def _model(name: str, *, text: bool) -> tuple[Any, Callable[[Any], Any] | None, 
         raise InputError(f"{name} returned a model and a {type(prepare).__name__}, but not a function of rows")
     if text and prepare is None:
         raise InputError(f"--text needs tokens: let {name} return (model, tokenize), tokenize taking a list of texts")
-    return model, prepare, {}
+    return model, prepare, {}, {}
 
 
-def _from_folder(name: str, text: bool) -> tuple[Any, Callable[[Any], Any], dict[str, Any]]:
+def _is_hub_name(name: str) -> bool:
+    from congruence.extract.hub import is_hub_name
+
+    return is_hub_name(name)
+
+
+def _pretrained(name: str, revision: str | None, text: bool) -> _Found:
     from congruence.extract.pretrained import load_pretrained
 
-    found = load_pretrained(name)
+    found = load_pretrained(name, revision)
+    about = {} if found.hub is None else {"model": found.hub.title}
+    if found.hub is not None and revision is None:
+        say(f"note: the cache holds one commit of {name}, which is used: --revision {found.hub.commit}")
     if not text:
-        return found.model, found.prepare, found.images
+        return found.model, found.prepare, found.images, about
     if found.tokenize is None:
-        raise InputError(f"--text needs tokens, but {name} has no tokenizer.json; save the tokenizer beside the model")
-    return found.model, found.tokenize, found.images
+        way = "save the tokenizer beside the model"
+        if found.hub is not None:
+            way = f"if it has one, 'hf download {name} tokenizer.json --revision {found.hub.commit}' fetches it"
+        raise InputError(f"--text needs tokens, but {name} has no tokenizer.json; {way}")
+    return found.model, found.tokenize, found.images, about
 
 
 def _inputs(sources: dict[str, Path | None], wanted: dict[str, Any], **asked: Any) -> Inputs:

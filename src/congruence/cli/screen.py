@@ -19,6 +19,7 @@ from congruence.errors import CongruenceWarning
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
     from congruence.align.translate import Translation
+    from congruence.align.unpaired_translation import UnpairedTranslation
 
 F = TypeVar("F", bound=Callable[..., Any])
 Progress = Callable[[str, int, int], None]
@@ -168,6 +169,22 @@ def show_translation(result: Translation, *, stderr: bool = False) -> None:
     console.print(table)
     for note in result.advice:
         console.print(f"note: {_plain(note)}", soft_wrap=True)
+
+
+def show_unpaired(result: UnpairedTranslation, *, stderr: bool = False) -> None:
+    """Print the verdict and, for every component of the old model, its match and how far it is trusted."""
+    console = Console(stderr=stderr, highlight=False)
+    console.print(f"[bold]{_plain(result.verdict)}[/bold]", soft_wrap=True)
+    title = f"experimental: confidence {result.confidence:.2f} in all, by chance up to {result.chance:.2f}"
+    table = Table(title=title, box=box.SIMPLE_HEAD)
+    for heading in ("old", "new", "distance", "sampling", "next best", "confidence", "variance, %", "trusted"):
+        table.add_column(heading, justify="right")
+    for match in result.matches:
+        distances = (f"{value:.3f}" for value in (match.distance, match.sampling, match.next_best))
+        partner = f"{'-' if match.sign < 0 else ''}{match.new}"
+        numbers = (*distances, f"{match.confidence:.2f}", _percent(match.share))
+        table.add_row(str(match.old), partner, *numbers, "yes" if match.trusted else "no")
+    console.print(table)
 
 
 def _percent(share: float) -> str:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from congruence.cli import options as given
-from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_translation
+from congruence.cli.screen import (
+    collected_warnings,
+    interruptible,
+    progress_bar,
+    say,
+    show_translation,
+    show_unpaired,
+)
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +53,21 @@ def fit(
         typer.Option(help="auto, rigid, similarity, linear, permutation.", rich_help_panel=given.METHOD),
     ] = "auto",
     normalize: given.Normalize = None,
+    unpaired: Annotated[
+        bool,
+        typer.Option(
+            "--unpaired",
+            help="Experimental: the files share no rows; components are matched by their shapes.",
+            rich_help_panel=given.METHOD,
+        ),
+    ] = False,
+    components: Annotated[
+        Optional[int], typer.Option(help="With --unpaired: how many (10).", rich_help_panel=given.METHOD)
+    ] = None,
+    keep: Annotated[
+        Optional[str],
+        typer.Option(help="With --unpaired: carry 'trusted' components, or 'all'.", rich_help_panel=given.METHOD),
+    ] = None,
     require: Annotated[
         float,
         typer.Option(help="Share of true neighbours to be found for a go.", rich_help_panel=given.METHOD),
@@ -69,11 +91,23 @@ def fit(
     and a go or no-go. Example:
 
         congruence translate fit old.parquet new.parquet --id doc_id --map upgrade.safetensors
+
+    With --unpaired no row needs to be in both files. That is experimental:
+    there is nothing to certify it on, and it says how far it trusts itself.
     """
     from congruence.align.translate import translate
 
     outputs = {"report": report, "json": json}
     given.check_outputs(outputs | {"map": map}, [old, new])
+    if unpaired:
+        asked = {"labels": labels, "group-by": group_by, "report": report, "group": None if group == "auto" else group}
+        how = {"components": components, "keep": keep, "normalize": normalize, "seed": seed}
+        read = {"id": id, "features": features, "metadata": metadata, "key": key}
+        _fit_unpaired([old, new], asked, how | {"drop_missing": drop_missing}, read, map, json, fail, quiet)
+        return
+    for name, value in (("components", components), ("keep", keep)):
+        if value is not None:
+            raise InputError(f"--{name} means nothing without --unpaired")
     with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
         tables = given.read_tables([old, new], ["old", "new"], id=id, features=features, metadata=metadata, key=key)
         result = translate(
@@ -106,6 +140,37 @@ def fit(
     if not quiet:
         show_translation(result, stderr=str(json) == "-")
     if fail and result.decision != "go":
+        raise typer.Exit(1)
+
+
+def _fit_unpaired(
+    paths: list[Path],
+    asked: dict[str, Any],
+    how: dict[str, Any],
+    read: dict[str, str | None],
+    map: Path | None,
+    json: Path | None,
+    fail: bool,
+    quiet: bool,
+) -> None:
+    """Match the components of two files that share no rows, and say how far that can be trusted."""
+    from congruence.align.unpaired import translate_unpaired
+
+    for name, value in asked.items():
+        if value is not None:
+            raise InputError(f"--{name} needs rows that both models embedded, so it means nothing with --unpaired")
+    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
+        tables = given.read_tables(paths, ["old", "new"], **read)
+        wishes = {name: value for name, value in how.items() if value is not None}
+        result = translate_unpaired(*tables, **wishes, progress=progress)
+    for text in warned:
+        say(f"note: {text}")
+    if not quiet:
+        show_unpaired(result, stderr=str(json) == "-")
+    given.write_outputs({} if json is None else {"json": result.to_json()}, {"json": json})
+    if map is not None:
+        result.save(map)
+    if fail and result.status != "holds":
         raise typer.Exit(1)
 
 

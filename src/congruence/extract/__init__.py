@@ -2,6 +2,8 @@
 
 from congruence.extract.extraction import Extracted as Extracted
 from congruence.extract.extraction import extract as extract
+from congruence.extract.hub import HubModel as HubModel
+from congruence.extract.hub import find_model as find_model
 from congruence.extract.inputs import Inputs as Inputs
 from congruence.extract.inputs import array_inputs as array_inputs
 from congruence.extract.inputs import image_inputs as image_inputs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ def extract(
     precision: str = "float32",
     seed: int = 0,
     deterministic: bool = True,
+    about: Mapping[str, str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Extracted]:
     """Write what layers of a model give for all inputs as embedding tables.
@@ -83,6 +84,8 @@ def extract(
     deterministic : bool
         On a GPU, choose kernels that give the same bits again; a model with an operation that has none fails. On a
         CPU the same number of threads gives the same bits anyway.
+    about : mapping of str to str, optional
+        Metadata columns that are the same in all rows: which model this was, say.
     progress : callable, optional
         Told (what, inputs done, inputs in all).
 
@@ -105,11 +108,11 @@ def extract(
     device = training_device(device)
     autocast(device, precision)  # refuses a precision that there is not
     settings = {"model": fingerprint(model), "inputs": inputs.name, "n": inputs.n, "layers": layers, "batch": batch}
-    settings |= {"pooling": asdict(pooling), "device": device, "precision": precision}
+    settings |= {"pooling": asdict(pooling), "device": device, "precision": precision, "about": dict(about or {})}
     parts = Parts(paths[0].parent / f".{paths[0].name}.parts", layers)
     first = parts.open(settings)
     with _ready(model, device, precision, deterministic):
-        run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision)
+        run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision, dict(about or {}))
         for end, tables in run.parts(first, progress):
             parts.put(end, tables)
     written = [Extracted(layer, path, *parts.join(layer, path)) for layer, path in zip(layers, paths, strict=True)]
@@ -141,6 +144,7 @@ class _Run:
     batch: int
     device: str
     precision: str
+    about: dict[str, str]
 
     def parts(self, first: int, progress: Any) -> Iterator[tuple[int, list[Table]]]:
         """Yield tables of some batches each, one for every layer, and the batch at which they end."""
@@ -160,7 +164,12 @@ class _Run:
         rows = rows if self.prepare is None else self.prepare(rows)
         how: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
         found = activations(self.model, rows, self.layers, self.pooling, **how)
-        return [_table(layer, found[layer], self.inputs.ids[start:stop]) for layer in self.layers]
+        ids = self.inputs.ids[start:stop]
+        return [_with(self.about, _table(layer, found[layer], ids)) for layer in self.layers]
+
+
+def _with(about: Mapping[str, str], table: Table) -> Table:
+    return replace(table, metadata={**table.metadata, **{name: np.full(table.n, said) for name, said in about.items()}})
 
 
 def _table(layer: str, found: Activations, ids: Any) -> Table:

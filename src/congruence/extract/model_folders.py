@@ -18,6 +18,13 @@ PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
 def check_model_folder(folder: Path) -> dict[str, Any]:
     """Return the config of a model folder; one that asks to run code or has no safetensors weights is refused."""
+    config = check_settings(folder)
+    check_weights(folder)
+    return config
+
+
+def check_settings(folder: Path) -> dict[str, Any]:
+    """Return the config of a model folder; one that asks to run code, or is only an adapter, is refused."""
     if not (folder / CONFIG).is_file():
         raise InputError(f"{folder} has no {CONFIG}; a folder that save_pretrained of transformers wrote would do")
     for path in sorted(folder.glob("*config.json")):
@@ -25,7 +32,6 @@ def check_model_folder(folder: Path) -> dict[str, Any]:
             raise InputError(f"{path} asks to run code of the model's own (auto_map), which is never done")
     if (folder / "adapter_config.json").exists():
         raise InputError(f"{folder} holds an adapter of another model; merge them and save the whole model")
-    _check_weights(folder)
     return read_settings(folder / CONFIG)
 
 
@@ -44,7 +50,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
-def _check_weights(folder: Path) -> None:
+def check_weights(folder: Path) -> None:
+    """Refuse a folder without safetensors weights, or whose index names files elsewhere or that are not there."""
     whole, index = folder / "model.safetensors", folder / INDEX
     if whole.is_file():
         return

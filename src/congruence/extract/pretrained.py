@@ -1,4 +1,4 @@
-"""Models of transformers from a folder: safetensors weights, no code of their own, nothing unpickled, no download."""
+"""Models of transformers from a folder or a hub: safetensors weights, no code of their own, nothing unpickled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from congruence.errors import InputError, MissingDependencyError
+from congruence.extract.hub import HubModel, find_model, is_hub_name
 from congruence.extract.model_folders import PIXELS, TOKENIZER, check_model_folder, read_settings
 from congruence.models.devices import load_torch
 from congruence.tables.access import first_sentence
@@ -22,15 +23,29 @@ class Pretrained:
     prepare: Callable[[Any], Any]  # of an array: pixels, or numbers of tokens
     tokenize: Callable[[list[str]], Any] | None  # of texts; None if the folder has no tokenizer.json
     images: dict[str, Any] = field(default_factory=dict)  # size, mean and std for `image_inputs`, where they are known
+    hub: HubModel | None = None  # the name and the commit, if it is from a hub
 
 
-def load_pretrained(folder: str | Path) -> Pretrained:
-    """Open the folder of a transformers model, as `save_pretrained` writes it or a hub's copy has it.
+def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrained:
+    """Open a transformers model: a folder, as `save_pretrained` writes it, or a model of a hub at one commit.
 
     Weights are float32, of the class that the folder names, so that layers are called as in training
     (``gpt_neox.layers.11``). Masked autoencoders see all patches, in their order. Folders whose weights are not
     safetensors, or that bring code of their own, are refused.
+
+    Parameters
+    ----------
+    folder : path, or str
+        The folder; or, where there is no such folder, the name of a model on a hub, ``owner/name``.
+    revision : str, optional
+        The 40 hex digits of a commit of the hub; see `find_model`.
     """
+    hub = None
+    if not Path(folder).is_dir() and is_hub_name(str(folder)):
+        hub = find_model(str(folder), revision)
+        folder = hub.folder
+    elif revision is not None:
+        raise InputError(f"revision means nothing for the folder {folder}; it is for names of a hub, owner/name")
     folder = Path(folder)
     load_torch("extraction")
     config = check_model_folder(folder)
@@ -38,7 +53,7 @@ def load_pretrained(folder: str | Path) -> Pretrained:
     with _quiet(transformers):
         model = _model(transformers, folder, config)
         tokenize = _tokenizer(transformers, folder, model) if (folder / TOKENIZER).is_file() else None
-    return Pretrained(model, _preparer(model), tokenize, _image_settings(folder))
+    return Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub)
 
 
 def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:

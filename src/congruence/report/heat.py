@@ -36,7 +36,7 @@ def heat_map(comparison: Comparison, group: str = "similarity") -> str:
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for (row, column), value in cells.items():
-            _tint(axes, (column - 0.5, row - 0.5), 1.0, value / top if top > 0 else 0.0)
+            tint(axes, (column - 0.5, row - 0.5), 1.0, value / top if top > 0 else 0.0)
             if printed:
                 axes.text(column, row, percent(value, unit=""), ha="center", va="center", fontsize=12.5)
         axes.set(xlim=(-0.5, len(runs) - 0.5), ylim=(len(runs) - 0.5, -0.5), aspect="equal")
@@ -52,12 +52,13 @@ def heat_map(comparison: Comparison, group: str = "similarity") -> str:
     )
 
 
-def _tint(axes: Any, corner: tuple[float, float], width: float, strength: float) -> None:
+def tint(axes: Any, corner: tuple[float, float], width: float, strength: float) -> None:
+    """Colour a cell of height 1 by a strength from 0 to 1; what is undefined stays blank."""
     from matplotlib.patches import Rectangle
 
     if math.isfinite(strength):
-        tint = 0.12 + 0.78 * strength
-        axes.add_patch(Rectangle(corner, width, 1, facecolor=HEAT, alpha=tint, edgecolor="none"))
+        alpha = 0.12 + 0.78 * strength
+        axes.add_patch(Rectangle(corner, width, 1, facecolor=HEAT, alpha=alpha, edgecolor="none"))
 
 
 def _name_runs(axes: Any, runs: list[str], width: float) -> None:
@@ -81,7 +82,7 @@ def _name_runs(axes: Any, runs: list[str], width: float) -> None:
 def _heat_scale(axes: Any, top: float) -> None:
     scale = axes.inset_axes((0.25, -0.1, 0.5, 0.035))
     for step in range(20):
-        _tint(scale, (step / 20, 0), 1 / 20, step / 19)
+        tint(scale, (step / 20, 0), 1 / 20, step / 19)
     scale.set(xlim=(0, 1), ylim=(0, 1), yticks=[])
     scale.set_xticks([0, 0.5, 1], [percent(share * top) for share in (0, 0.5, 1)])
     scale.tick_params(length=0)

@@ -185,6 +185,13 @@ RECIPES = (
         module="congruence.reproduce.disentanglement",
     ),
     Recipe(
+        name="model-pairs",
+        question="Do two trainings of a language model, an autoencoder or a classifier find the same representation?",
+        sentence="Table 1: pairs of GPT-NeoX, masked autoencoders, ResNets and graph networks up to ever larger maps.",
+        source="Nelson et al. 2026, section 4.2, table 1 and appendix A.7.2",
+        module="congruence.reproduce.model_pairs",
+    ),
+    Recipe(
         name="mechanistic-overlap",
         question="Does the compositional contrast find slots that act on rows they share?",
         sentence="Slots that write to rows that overlap more and more: SIS of autoencoders trained with the contrast.",
