@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from congruence.errors import InputError
 
 torch = pytest.importorskip("torch")
-from congruence.models.nets import InstanceNorm, StyleDecoder, make_nets, normalise, published_encoder  # noqa: E402
+from congruence.models.nets import NormLeaky, StyleDecoder, make_nets, normalise, published_encoder  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def test_the_published_encoder_has_twelve_convolutions_and_three_dense_layers(pu
     kernels = [3, 3, 4] * 4
     expected = {}
     for i, (before, after, kernel) in enumerate(zip(widths, widths[1:], kernels, strict=False)):
-        expected[f"convolutions.{3 * i}.weight"] = before * after * kernel**2
-        expected |= {f"convolutions.{3 * i + 1}.{name}": after for name in ("weight", "bias")}
+        expected[f"convolutions.{2 * i}.weight"] = before * after * kernel**2
+        expected |= {f"convolutions.{2 * i + 1}.{name}": after for name in ("weight", "bias")}
     expected |= {"dense.0.weight": 4096 * 256, "dense.0.bias": 256, "dense.2.weight": 256 * 256, "dense.2.bias": 256}
     expected |= {"head.weight": 256 * 12, "head.bias": 12}
     assert sizes(encoder) == expected
@@ -73,7 +73,7 @@ def test_first_weights_are_uniform_within_one_over_the_root_of_fan_in(published)
                 assert 0.7 * limit < float(weight.detach().abs().max()) <= limit, name
             assert float(layer.weight.detach().std()) == pytest.approx(limit / math.sqrt(3), rel=0.08), name
         for layer in net.modules():
-            if isinstance(layer, InstanceNorm):
+            if isinstance(layer, NormLeaky):
                 assert (layer.weight == 1).all()
                 assert (layer.bias == 0).all()
 
@@ -93,14 +93,16 @@ def test_the_small_nets_keep_the_size_of_activations():
 def test_instance_norm_is_that_of_torch():
     torch.manual_seed(0)
     x = 3 * torch.randn(4, 5, 6, 7) + 2
-    norm = InstanceNorm(5)
+    norm, leaky = NormLeaky(5), torch.nn.LeakyReLU(0.2)
     with torch.no_grad():
         norm.weight.uniform_()
-        norm.bias.uniform_()
-        expected = torch.nn.functional.instance_norm(x, weight=norm.weight, bias=norm.bias, eps=1e-6)
-        assert_allclose(norm(x), expected, atol=2e-6)
-        assert normalise(x.bfloat16(), 1, 0).dtype == torch.bfloat16
-        assert normalise(x.double(), 1, 0).dtype == torch.float64
+        norm.bias.uniform_().sub_(0.5)
+        options = {"weight": norm.weight, "bias": norm.bias, "eps": 1e-6}
+        assert_allclose(norm(x), leaky(torch.nn.functional.instance_norm(x, **options)), atol=2e-6)
+        before = normalise(x, norm.weight, norm.bias, leaky="before")
+        assert_allclose(before, torch.nn.functional.instance_norm(leaky(x), **options), atol=2e-6)
+        for dtype in (torch.bfloat16, torch.float64):
+            assert normalise(x.to(dtype), norm.weight, norm.bias, leaky="after").dtype == dtype
 
 
 def test_the_style_decoder_is_the_published_one_written_out():

@@ -17,7 +17,7 @@ def test_a_gpu_trains_as_a_cpu_does(turns):
     generator = overlap_generator(3, 0.2, seed=1)
     x = generator(np.random.default_rng(0).normal(size=(600, 9)))[None]
     members = [SlotMember(0, 0.01, seed) for seed in range(3)]
-    plan = SlotPlan(steps=40, turns=turns, turning=Turns(points=8, steps=10))
+    plan = SlotPlan(steps=40, turns=turns, turning=Turns(points=8, steps=10), short=False)
     told = []
     cpu, gpu = (
         train_slots(x[:, :400], [x[:, 400:]], [x.shape[2]], members, 3, plan, device=device, progress=progress)[0]
@@ -25,5 +25,8 @@ def test_a_gpu_trains_as_a_cpu_does(turns):
     )
     assert_allclose(gpu.error, cpu.error, rtol=0.01)
     assert_allclose(gpu.contrast, cpu.contrast, rtol=0.02)
-    assert np.abs(gpu.codes - cpu.codes).mean() < 0.02
+    for one, other in zip(gpu.codes, cpu.codes, strict=True):
+        # Which of several equally good rotations a turn takes, such as the order of slots, is a matter of rounding.
+        near = one @ np.linalg.lstsq(one, other, rcond=None)[0] if turns else one
+        assert np.abs(near - other).mean() < 0.02
     assert told[-1][:2] == (40, 40)

@@ -81,3 +81,16 @@ def full_precision() -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def short_products() -> Iterator[None]:
+    """Let products of float32 on a GPU take factors of 10 bits (TF32), as trainings can; sums are still float32."""
+    import torch
+
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -138,7 +138,6 @@ class MFCVAE(VaDE):
         if self.fade:
             waits = torch.arange(self.facets - 1, -1, -1, device=self.steps.device)
             self.decoder.fades.copy_((self.steps / self.fade - waits + 1).clamp(0, 1))
-            self.decoder.fades[-1] = 1
 
     def _make_prior(self, prior: Any) -> Any:
         return torch.nn.ModuleList(LearnedMixture(self.clusters, m) for m in self.shares)

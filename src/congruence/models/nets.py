@@ -22,6 +22,11 @@ from torch import nn
 
 from congruence.errors import InputError
 
+try:
+    from congruence.models.joined_norm import joined_norm
+except ImportError:  # triton comes with torch where that is built for CUDA
+    joined_norm = None  # type: ignore[assignment]
+
 NETS = ("published", "small")
 LEAK, EPSILON = 0.2, 1e-6  # of LeakyReLU, and of instance norm
 WIDTHS, SIDE, DENSE = (32, 64, 128, 256), 64, 256
@@ -61,8 +66,7 @@ def published_encoder(channels: int, out: int) -> ImageEncoder:
     """
     layers: list[Any] = []
     for before, width, kernel, stride in _published_layers(channels, WIDTHS):
-        layers.append(nn.Conv2d(before, width, kernel, stride, padding=1, bias=False))
-        layers += [InstanceNorm(width), nn.LeakyReLU(LEAK)]
+        layers += [nn.Conv2d(before, width, kernel, stride, padding=1, bias=False), NormLeaky(width)]
     left = SIDE // 2 ** len(WIDTHS)
     return ImageEncoder(nn.Sequential(*layers), (WIDTHS[-1] * left * left, DENSE, DENSE), out)
 
@@ -141,16 +145,16 @@ class StyleDecoder(nn.Module):  # type: ignore[misc]
 
     def forward(self, codes: Any) -> Any:
         """Codes (n, inputs) to logits (n, channels, 64, 64)."""
-        styles = nn.functional.relu(self.style(self.dense(codes)))[:, :, None, None]
+        styles = nn.functional.relu(self.style(self.dense(codes)))
         x = self.constant[None]  # one for all codes, until the first style makes them differ
         for convolution, style in zip(self.convolutions, styles.split([2 * w for w in self.widths], 1), strict=True):
             scale, shift = style.chunk(2, 1)
-            x = normalise(nn.functional.leaky_relu(convolution(x), LEAK), scale, shift)
+            x = normalise(convolution(x), scale, shift, leaky="before")
         return self.last(x)
 
 
-class InstanceNorm(nn.Module):  # type: ignore[misc]
-    """Each channel of each image brought to mean 0 and variance 1, then to a learned scale and shift."""
+class NormLeaky(nn.Module):  # type: ignore[misc]
+    """Each channel of each image brought to mean 0 and variance 1, then to a learned scale and shift; LeakyReLU."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -158,18 +162,23 @@ class InstanceNorm(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Any) -> Any:
         """Images (n, channels, height, width) to images of the same shape."""
-        return normalise(x, self.weight[:, None, None], self.bias[:, None, None])
+        return normalise(x, self.weight, self.bias, leaky="after")
 
 
-def normalise(x: Any, scale: Any, shift: Any) -> Any:
-    """Instance norm of x (n, channels, height, width), times scale, plus shift.
+def normalise(x: Any, scale: Any, shift: Any, *, leaky: str) -> Any:
+    """Instance norm of x (n, channels, height, width), times scale, plus shift, with LeakyReLU "before" or "after" it.
 
-    Written with sums and products so that a compiler can join it with what comes before and after. Sums are float32 or
-    better, whatever x is.
+    scale and shift are (channels,) or (images, channels); one image x with many of these gives as many images. Sums are
+    float32 or better, whatever x is. In bfloat16 on a GPU, that is in trainings, one kernel does it all.
     """
-    full = in_full(x)
+    one_each = scale.ndim == 1 or len(scale) == len(x)
+    if joined_norm is not None and x.is_cuda and x.dtype == torch.bfloat16 and one_each:
+        return joined_norm(x, scale, shift, EPSILON, LEAK, before=leaky == "before", after=leaky == "after")
+    full = in_full(nn.functional.leaky_relu(x, LEAK) if leaky == "before" else x)
     variance, mean = torch.var_mean(full, dim=(2, 3), correction=0, keepdim=True)
-    return ((full - mean) * (torch.rsqrt(variance + EPSILON) * scale) + shift).to(x.dtype)
+    scale, shift = scale[..., None, None], shift[..., None, None]
+    full = ((full - mean) * (torch.rsqrt(variance + EPSILON) * scale) + shift).to(x.dtype)
+    return nn.functional.leaky_relu(full, LEAK) if leaky == "after" else full
 
 
 def in_full(x: Any) -> Any:

@@ -33,8 +33,13 @@ def training_engine(how: Training, device: str, steps: int) -> str:
         return how.engine
     if not on_gpu or steps < WORTH_A_GRAPH:
         return "eager"
-    able = importlib.util.find_spec("triton") and any(map(shutil.which, ("cc", "gcc", "clang")))
-    return "compiled graph" if able and steps >= WORTH_COMPILING and not how.deterministic else "graph"
+    worth = steps >= WORTH_COMPILING and not how.deterministic
+    return "compiled graph" if worth and can_compile() else "graph"
+
+
+def can_compile() -> bool:
+    """Whether torch.compile finds what it needs for a GPU: triton, and a compiler of C."""
+    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 class Stepper:

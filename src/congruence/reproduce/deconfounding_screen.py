@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from congruence.deconfound.outcome import Score
 from congruence.deconfound.screen import CONTROL, SimulatedScreen
 from congruence.deconfound.suite import deconfound
 from congruence.reproduce.parts import Parts
+from congruence.reproduce.processes import cores
 from congruence.reproduce.recipe import Progress
 
 Arrays = dict[str, Array]
@@ -216,8 +216,3 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
 
 def _concentration(part: str, share: int, score: Score) -> Float:
     return np.asarray(getattr(score.concentration[share], part))
-
-
-def cores() -> int:
-    """How many fits to make at a time; the result does not depend on it."""
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -16,7 +16,7 @@ from congruence.mixture.agreement import LatentSpace
 from congruence.mixture.gmm import GaussianMixture
 from congruence.models.catalogue import build_model
 from congruence.models.collapse import posterior_collapse
-from congruence.models.devices import full_precision
+from congruence.models.devices import full_precision, short_products
 from congruence.models.reconstruction import mean_square, through
 from congruence.models.settings import Training
 from congruence.models.training import train
@@ -52,7 +52,8 @@ def _train(job: Job, name: str, config: Mapping[str, Any], data: Any, looked_at:
         shutil.rmtree(folder, ignore_errors=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWarning)  # it is measured, and told with the result
-        model = train(model, data, _how(job, config), out=folder, device=job.device).model
+        with short_products():
+            model = train(model, data, _how(job, config), out=folder, device=job.device).model
     device = next(model.parameters()).device
     with full_precision():
         codes = through(model.encode, looked_at[0], device, *looked_at[1:]).numpy()
@@ -67,7 +68,10 @@ def _train(job: Job, name: str, config: Mapping[str, Any], data: Any, looked_at:
 
 
 def _how(job: Job, config: Mapping[str, Any]) -> Training:
-    """The settings of a scale; on a CPU one thread, so that the same seed gives the same bits."""
+    """The settings of a scale; on a CPU one thread, so that the same seed gives the same bits.
+
+    A GPU replays the step and compiles nothing: compiling each of many small models would take longer than they do.
+    """
     steps, on_cpu = job.parameters["steps"], job.device == "cpu"
     return Training(
         steps=steps,
@@ -78,7 +82,7 @@ def _how(job: Job, config: Mapping[str, Any]) -> Training:
         check_every=1 if on_cpu else 50,
         checkpoint_every=max(1, steps // 4),
         precision="float32",
-        engine="auto",
+        engine="eager" if on_cpu else "graph",
         deterministic=on_cpu,
         seed=config["seed"],
     )

@@ -8,6 +8,7 @@ where it would have ended alone, to rounding.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.mechanism.losses import lengths, pair_products
+from congruence.models.devices import short_products
 from congruence.models.loop import row_order
 from congruence.models.optimisers import set_rate
+from congruence.models.stepping import can_compile
 from congruence.models.threads import one_thread
 from congruence.reproduce.overlap_turns import Turns, best_turns
 
@@ -29,6 +32,7 @@ WHITENED = 2048  # rows that the latents are whitened by before they are turned
 FAINT = 1e-4  # the strength that a ramp begins with
 TOLD = 200  # steps between reports
 WARM_UP = 3  # steps before one is recorded as a CUDA graph
+WORTH_COMPILING = 5000  # steps on a GPU
 Progress = Callable[[int, int, float], None]
 
 
@@ -53,6 +57,7 @@ class SlotPlan:
     ramp: tuple[float, float] = (0.1, 0.6)  # shares of the steps between which strengths may grow, from FAINT to 1
     turns: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)  # after which shares of the steps latents are turned; () for never
     turning: Turns = field(default_factory=Turns)
+    short: bool = True  # whether products on a GPU may take factors of 10 bits (TF32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +91,8 @@ def train_slots(
 
     with one_thread():
         training = _Training(x, outputs, members, slots, plan, device)
-        training.run(seed, progress)
+        with short_products() if plan.short else contextlib.nullcontext():
+            training.run(seed, progress)
         return [training.outcome(torch.from_numpy(np.asarray(rows, dtype=np.float32)).to(device)) for rows in held_out]
 
 
@@ -114,6 +120,8 @@ class _Training:
         self.most = torch.zeros((), device=device)  # the largest strength, which grows along the ramp
         self.last = torch.zeros(len(members), device=device)
         self.graph: Any = None
+        fused = self.x.is_cuda and plan.steps >= WORTH_COMPILING and can_compile()
+        self.measure = torch.compile(self.losses) if fused else self.losses
 
     def run(self, seed: int, progress: Progress | None) -> None:
         """Make all steps, with turns in between."""
@@ -145,7 +153,7 @@ class _Training:
         self.graph.replay()
 
     def _update(self) -> None:
-        error, contrast = self.losses(self.x[:, self.rows][self.which])
+        error, contrast = self.measure(self.x[:, self.rows][self.which])
         losses = error + self.strength.minimum(self.most) * contrast
         self.optimiser.zero_grad()
         losses.sum().backward()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from congruence.arrays import Array, Float
 from congruence.evaluate.slots import sis
 from congruence.mechanism.overlap import OverlapGenerator, overlap_generator
 from congruence.reproduce.overlap_ensemble import Progress, SlotMember, SlotOutcome, SlotPlan, train_slots
+from congruence.reproduce.processes import cores
 
 Arrays = dict[str, Array]
 SAME = 1e-12  # a margin below counts as 0
-WORKERS = 8  # threads that score
+WORTH_PROCESSES = 40  # members: kernel regressions hold on to the interpreter, so threads would wait for each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +147,12 @@ def _padded(sets: Sequence[Float]) -> Array:
 
 def scored(outcome: SlotOutcome, members: Sequence[SlotMember], latents: Sequence[Float], slots: int) -> Arrays:
     """What was measured of each member, (members,) each, with the SIS of its codes."""
-    with ThreadPoolExecutor(min(WORKERS, os.cpu_count() or 1)) as pool:
-        scores = list(pool.map(lambda i: score(outcome.codes[i], latents[members[i].data], slots), range(len(members))))
+    tasks = outcome.codes, [latents[member.data] for member in members], repeat(slots)
+    if len(members) < WORTH_PROCESSES:
+        scores = list(map(score, *tasks))
+    else:
+        with ProcessPoolExecutor(cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)) as pool:
+            scores = list(pool.map(score, *tasks, chunksize=5))
     told = {name: getattr(outcome, name) for name in ("error", "contrast", "unexplained")}
     return told | {"sis": np.array(scores)}
 

@@ -17,6 +17,11 @@ PATIENCE = 0.2  # seconds between looks at processes that say nothing
 _ending: Any = None  # in a process of `do_all`: set when it is to come to an end
 
 
+def cores() -> int:
+    """How many things to do at a time; no result depends on it."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
 def do_all(work: Work, tasks: Sequence[tuple[Any, ...]], workers: int, tell: Callable[[int, int], None]) -> None:
     """Call `work` with each task, in processes where there are several workers; `tell` is told how many are done.
 

@@ -110,9 +110,9 @@ class TorchPasses:
         for rows in self._chunks():
             s = rows @ there  # (m, k)
             square = s * s
-            total[1] += (square * s).sum(0)
-            total[2] += (square * square).sum(0)
-            total[0] += self.contrast.value(s).sum(0)
+            # In float64: components come in the order of these, and float32 makes ties of what a CPU tells apart.
+            for i, values in enumerate((self.contrast.value(s), square * s, square * square)):
+                total[i] += values.sum(0, dtype=total.dtype)
         contrast, third, fourth = total.cpu().numpy() / self.n
         return Shape(contrast, third, fourth - 3)
 
