@@ -167,6 +167,8 @@ def _seeds(text: str) -> list[int]:
         low, dash, high = (piece.strip() for piece in part.partition("-"))
         if not low.isdecimal() or (dash and not high.isdecimal()):
             raise InputError(f"--seeds takes numbers such as 0,1,2 or 0-4, not {part.strip()!r}")
+        if high and int(high) < int(low):
+            raise InputError(f"--seeds has a range that ends before it begins, {part.strip()}; {high}-{low} would do")
         found += range(int(low), int(high or low) + 1)
     if len(set(found)) < len(found) or not found:
         raise InputError(f"--seeds must name each seed once, not {text}")
