@@ -25,18 +25,9 @@ MARKS = {"holds": "✓ holds", "fails": "✕ fails", "unknown": "? unknown"}
 
 @interruptible
 def decoder(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:FUNCTION",
-            help="A function without arguments that returns the decoder, or a torch module.",
-            show_default=False,
-        ),
-    ],
-    latents: Annotated[
-        str, typer.Argument(metavar="LATENTS", help="Table of latents (.npy .csv .parquet ...).", show_default=False)
-    ],
-    id: Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=given.DATA)] = None,
+    name: given.DecoderName,
+    latents: given.Latents,
+    id: given.RowId = None,
     features: given.Features = None,
     metadata: given.Metadata = None,
     key: given.Key = None,
@@ -63,7 +54,7 @@ def decoder(
         Optional[str],
         typer.Option(metavar="LATENTS", help="Its latents of the same inputs, row by row.", rich_help_panel=given.DATA),
     ] = None,
-    chunk: Annotated[Optional[int], typer.Option(help="Points at a time.", rich_help_panel=given.METHOD)] = None,
+    chunk: given.Chunk = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
     report: given.Report = None,

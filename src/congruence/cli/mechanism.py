@@ -28,17 +28,8 @@ MARKS = {"holds": "✓ holds", "fails": "✕ fails", "ambiguous": "≈ ambiguous
 
 @interruptible
 def mechanism(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:FUNCTION",
-            help="A function without arguments that returns the decoder, or a torch module.",
-            show_default=False,
-        ),
-    ],
-    latents: Annotated[
-        str, typer.Argument(metavar="LATENTS", help="Table of latents (.npy .csv .parquet ...).", show_default=False)
-    ],
+    name: given.DecoderName,
+    latents: given.Latents,
     blocks: Annotated[
         Optional[str],
         typer.Option(
@@ -63,7 +54,7 @@ def mechanism(
     types: Annotated[
         str, typer.Option(help="What to look for where no blocks are given.", rich_help_panel=given.METHOD)
     ] = "D,S,H2",
-    id: Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=given.DATA)] = None,
+    id: given.RowId = None,
     features: given.Features = None,
     metadata: given.Metadata = None,
     key: given.Key = None,
@@ -85,7 +76,7 @@ def mechanism(
     budget: Annotated[
         int, typer.Option(min=1, help="Sets of outputs tried for Type S at a point.", rich_help_panel=given.METHOD)
     ] = 200_000,
-    chunk: Annotated[Optional[int], typer.Option(help="Points at a time.", rich_help_panel=given.METHOD)] = None,
+    chunk: given.Chunk = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
     report: given.Report = None,

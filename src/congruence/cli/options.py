@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 OWN_SUFFIXES = {"map": ".safetensors", "model": ".safetensors"}  # of outputs that are not called after their option
 DATA, METHOD, OUTPUT = "Which rows and columns", "How it is done", "What to write"
 
+DecoderName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FUNCTION",
+        help="A function without arguments that returns the decoder, or a torch module.",
+        show_default=False,
+    ),
+]
+Latents = Annotated[
+    str, typer.Argument(metavar="LATENTS", help="Table of latents (.npy .csv .parquet ...).", show_default=False)
+]
 Id = Annotated[Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)]
+RowId = Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=DATA)]  # of one table
 Features = Annotated[
     Optional[str], typer.Option(help="Columns with the embedding, e.g. 'emb_*'.", rich_help_panel=DATA)
 ]
@@ -37,6 +49,7 @@ Normalize = Annotated[
 Folds = Annotated[int, typer.Option(help="Parts held out in turn.", rich_help_panel=METHOD)]
 Nulls = Annotated[int, typer.Option(help="Re-pairings that make the null.", rich_help_panel=METHOD)]
 Bootstrap = Annotated[int, typer.Option(help="Draws that make the interval.", rich_help_panel=METHOD)]
+Chunk = Annotated[Optional[int], typer.Option(help="Points at a time.", rich_help_panel=METHOD)]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=METHOD)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=METHOD)]
 Dask = Annotated[
