@@ -79,7 +79,7 @@ def deconfound(
             rich_help_panel=given.DATA,
         ),
     ] = None,
-    id: Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=given.DATA)] = None,
+    id: given.RowId = None,
     features: given.Features = None,
     metadata: given.Metadata = None,
     key: Annotated[

@@ -65,7 +65,7 @@ def resolve(
         bool,
         typer.Option("--inverse", help="With --apply: from components to embeddings.", rich_help_panel=given.METHOD),
     ] = False,
-    id: Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=given.DATA)] = None,
+    id: given.RowId = None,
     features: given.Features = None,
     metadata: given.Metadata = None,
     key: given.Key = None,
