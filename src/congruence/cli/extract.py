@@ -146,7 +146,12 @@ def _check(
         raise InputError("name a layer with --layer; --layers lists them")
     if out is None:
         raise InputError("say with --out which table to write, such as run.parquet")
-    given.check_outputs({}, [path for path in sources.values() if path is not None], tables={"out": out})
+    from congruence.extract.extraction import output_paths
+
+    inputs = [path for path in sources.values() if path is not None]
+    given.check_outputs({}, inputs, tables={"out": out})
+    for path in output_paths(out, layer):  # {layer} may make an input's name of it
+        given.check_outputs({}, inputs, tables={"out": path})
 
 
 def _model(name: str, revision: str | None, *, text: bool) -> _Found:
