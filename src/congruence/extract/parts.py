@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -36,6 +37,16 @@ class Parts:
             self.folder.mkdir()
             write_text(record, text)
         return max(self._ends(), default=0)
+
+    @contextlib.contextmanager
+    def left_only_with_rows(self) -> Iterator[None]:
+        """Where the block fails before the first part is written, leave no folder behind."""
+        try:
+            yield
+        except BaseException:
+            if not self._ends():
+                self.remove()
+            raise
 
     def put(self, end: int, tables: Sequence[Table]) -> None:
         """Write a part that ends before the batch `end`, a table for each layer."""
