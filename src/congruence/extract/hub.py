@@ -78,9 +78,8 @@ def _pinned(name: str, revision: str | None, home: Path) -> str:
     said = f"not {revision!r}, which can be moved" if revision is not None else "since what a name stands for changes"
     there = f"; the cache holds {listing(cached, 4)}" if cached else ""
     raise InputError(
-        f"{name} is no folder here, and as the name of a model on a hub it needs --revision with the 40 hex digits of a "
-        f"commit, {said}: "
-        f"{HUB}/{name}/commits/main lists them{there}"
+        f"{name} is no folder here, and as the name of a model on a hub it needs --revision with the 40 hex digits of "
+        f"a commit, {said}: {HUB}/{name}/commits/main lists them{there}"
     )
 
 
