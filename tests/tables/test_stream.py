@@ -116,7 +116,7 @@ def test_the_schema_is_asked_for_once_however_many_columns_there_are(tmp_path):
 
     names = [f"emb_{i}" for i in range(30)]
     words = {f"Metadata_{i}": ["a", "b"] for i in range(5)}
-    pq.write_table(pa.table(dict.fromkeys(names, [1.0, 2.0]) | words), tmp_path / "in.parquet")
+    pq.write_table(pa.table({name: [1.0, 2.0] for name in names} | words), tmp_path / "in.parquet")
     with Counting(tmp_path / "in.parquet") as file:
         (block,) = parquet_batches(tmp_path / "in.parquet", file, [*names, *words], 10)
         assert (block.num_columns, file.asked) == (35, 1)
