@@ -54,6 +54,14 @@ def test_layers_are_written_and_told(folder, capsys):
     assert np.array_equal(read_table("r1.parquet").values, torch.tanh(torch.tensor(read_table("r0.parquet").values)))
 
 
+def test_rows_that_are_not_finite_are_written_and_told_of(folder, capsys):
+    x = np.ones((4, 3), np.float32)
+    x[1, 0], x[2, 2] = np.nan, np.inf
+    np.save("odd.npy", x)
+    assert call("my_extracted:load", "--array", "odd.npy", "--device", "cpu", "--layer", 0, "--out", "a.parquet") == 0
+    assert capsys.readouterr().err == "note: 2 of 4 rows of 0 have NaN or infinity; compare refuses them\n"
+
+
 def test_layers_are_listed_with_shapes_where_there_are_inputs(folder, capsys):
     assert call("my_extracted:load", "--layers") == 0
     assert "Tanh" in capsys.readouterr().out

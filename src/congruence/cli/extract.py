@@ -244,3 +244,6 @@ def _show_layers(layers: list[Layer]) -> None:
 def _show_written(written: list[Extracted]) -> None:
     for found in written:
         typer.echo(f"{found.layer}: {found.n} rows x {found.d} dimensions in {found.path}")
+        if found.not_finite:
+            rows = f"{found.not_finite} of {found.n} rows of {found.layer}"
+            say(f"note: {rows} have NaN or infinity; compare refuses them")

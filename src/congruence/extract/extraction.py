@@ -33,6 +33,7 @@ class Extracted:
     path: Path
     n: int
     d: int
+    not_finite: int  # rows with NaN or infinity, which other commands refuse
 
 
 def extract(

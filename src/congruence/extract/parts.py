@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from congruence.arrays import finite_rows
 from congruence.errors import InputError
 from congruence.files import write_text
 from congruence.tables import Stream, Table, stream_parts, write_stream, write_table
@@ -53,18 +54,19 @@ class Parts:
         for place, table in enumerate(tables):
             write_table(table, self._file(end, place))
 
-    def join(self, layer: str, out: Path) -> tuple[int, int]:
-        """Write the rows of a layer as one table, a chunk at a time, and return its shape."""
-        place, widths = self.layers.index(layer), set()
+    def join(self, layer: str, out: Path) -> tuple[int, int, int]:
+        """Write the rows of a layer as one table, a chunk at a time; return its shape and how many are not finite."""
+        place, widths, odd = self.layers.index(layer), set(), []
         stream = stream_parts([self._file(end, place) for end in self._ends()])
 
         def chunks() -> Iterator[Table]:
             for table in stream.chunks:
                 widths.add(table.d)
+                odd.append(int((~finite_rows(table.values)).sum()))
                 yield table
 
         write_stream(Stream(stream.n, chunks()), out)
-        return stream.n, max(widths)
+        return stream.n, max(widths), sum(odd)
 
     def remove(self) -> None:
         """Remove the folder with all parts."""
