@@ -125,12 +125,20 @@ def test_few_rows_are_told_of(layers):
         assert "40 rows for 8 dimensions" in layer_map(few, few).advice[0]
 
 
+def test_a_null_of_few_rows_is_told_to_be_blurred(layers):
+    few, enough = ({name: x[:n] for name, x in layers.items()} for n in (199, 200))
+    assert "199 rows blur the null" in layer_map(few, few).advice[-1]
+    assert not layer_map(few, few, nulls=0).advice
+    assert not layer_map(enough, enough).advice
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"measure": "ica"}, "measure must be one of identity, .*, cka, .*; 'ica' is not"),
         ({"a": []}, "a must map names of layers to their rows, not be a list"),
         ({"b": {}}, "b has no layers"),
+        ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the layers of a must have texts for names, not 1, '1'"),
         ({"names": ("x", "x")}, "names must be two different names"),
         ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
         ({"b": {"short": np.zeros((3, 2))}}, "short of b has 3"),

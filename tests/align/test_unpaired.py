@@ -120,6 +120,8 @@ def test_a_shape_is_matched_up_to_its_sign_one_to_one():
         ({"components": 0}, "components must be a whole number of at least 1, not 0"),
         ({"splits": 1.5}, "splits must be a whole number"),
         ({"trust": 0}, "trust must be above 0 and at most 1"),
+        ({"trust": "high"}, "trust must be above 0 and at most 1, such as 0.9, not .high."),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
         ({"keep": "some"}, "keep must be 'trusted' or 'all', not 'some'"),
         ({"normalize": "l1"}, "normalize must be None or 'cosine'"),
         ({"new": np.eye(30, 4)}, "new has 30 rows, but halves of 4 components take at least 160"),

@@ -54,6 +54,14 @@ def test_layers_are_written_and_told(folder, capsys):
     assert np.array_equal(read_table("r1.parquet").values, torch.tanh(torch.tensor(read_table("r0.parquet").values)))
 
 
+def test_rows_that_are_not_finite_are_written_and_told_of(folder, capsys):
+    x = np.ones((4, 3), np.float32)
+    x[1, 0], x[2, 2] = np.nan, np.inf
+    np.save("odd.npy", x)
+    assert call("my_extracted:load", "--array", "odd.npy", "--device", "cpu", "--layer", 0, "--out", "a.parquet") == 0
+    assert capsys.readouterr().err == "note: 2 of 4 rows of 0 have NaN or infinity; compare refuses them\n"
+
+
 def test_layers_are_listed_with_shapes_where_there_are_inputs(folder, capsys):
     assert call("my_extracted:load", "--layers") == 0
     assert "Tanh" in capsys.readouterr().out
@@ -93,6 +101,10 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ("my_extracted:load --array x.npy --layer 3 --out a.parquet", "the model has no layer '3'"),
         ("my_extracted:load --images . --mean a,b --layer 0 --out a.parquet", "--mean takes three numbers"),
         ("my_extracted:load --array x.npy --layer 0 --out x.npy", "--out x.npy would overwrite the input x.npy"),
+        (
+            "no/folder --array x.npy --layer 0 --out a.parquet",
+            "no/folder is no folder here, and as the name of a model",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(folder, capsys, arguments, says):
@@ -131,3 +143,9 @@ def test_a_language_model_in_a_folder_needs_its_tokenizer(folder, capsys):
     np.save("tokens.npy", np.arange(18).reshape(6, 3) % 9)
     assert call("net", "--array", "tokens.npy", "--layer", "layers.0", "--out", "a.parquet") == 0
     assert capsys.readouterr().out == "layers.0: 18 rows x 8 dimensions in a.parquet\n"
+
+
+def test_a_layer_does_not_overwrite_the_input_whose_name_it_makes(folder, capsys):
+    assert call("my_extracted:load", "--array", "x.npy", "--layer", "0", "--out", "r0.parquet", "-q") == 0
+    assert call("my_extracted:load", "--array", "r0.parquet", "--layer", "0", "--out", "r{layer}.parquet") == 2
+    assert "--out r0.parquet would overwrite the input r0.parquet" in capsys.readouterr().err

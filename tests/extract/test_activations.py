@@ -132,8 +132,15 @@ def test_poolings_that_there_are_not_are_refused(how, says):
 def test_no_position_left_is_refused():
     with pytest.raises(InputError, match="skip is 5, but the layer has only 5 positions"):
         pool(torch.zeros(1, 5, 2), Pooling("mean", skip=5), None, 0)
-    with pytest.raises(InputError, match="row 3 has no position to draw from after the first 1"):
+    with pytest.raises(InputError, match="row 3 has no position that is no padding after the first 1"):
         pool(torch.zeros(1, 2, 2), Pooling("patch", skip=1), torch.tensor([[1, 0]]), 3)
+
+
+@pytest.mark.parametrize("how", [{"kind": "mean", "skip": 1}, {"kind": "mean"}, {"kind": "cls"}, {"kind": "last"}])
+def test_a_row_of_padding_alone_is_refused_and_not_made_a_row_of_zeros(how):
+    mask = torch.tensor([[1, 1], [0, 0]])
+    with pytest.raises(InputError, match="row 6 has no position that is no padding.*nothing for pool"):
+        pool(torch.ones(2, 2, 3), Pooling(**how), mask, 5)
 
 
 def test_layers_are_listed_with_the_shapes_that_come_out(pictures, words, tokenize):

@@ -213,3 +213,55 @@ def test_texts_without_a_tokenizer_are_refused(words, tmp_path):
         text_inputs(tmp_path / "e.txt")
     with pytest.raises(InputError, match="leave out column"):
         text_inputs(tmp_path / "c.txt", column="words")
+
+
+class Turned(torch.nn.Module):
+    """Layers that give no row for each input: positions first, a spectrum, and a name that no file can have."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.spectrum, self.inner = (torch.nn.Identity() for _ in range(3))
+        self.named = torch.nn.ModuleDict({"a/b": torch.nn.Identity()})
+
+    def forward(self, x):
+        self.spectrum(torch.fft.fft(x))
+        self.first(torch.stack([x, x]))  # (2, rows, channels)
+        return self.named["a/b"](x)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("pool", ["none", "mean", "last"])
+def test_a_layer_whose_first_axis_is_not_the_inputs_is_refused(pool, n, tmp_path):
+    inputs = array_inputs(np.ones((n, 4), np.float32))
+    with pytest.raises(InputError, match=f"'first' gives 2 rows for {n} inputs"):
+        extract(Turned(), inputs, "first", tmp_path / "a.parquet", pool=pool, device="cpu")
+    assert not list(tmp_path.iterdir())  # nor parts, of which there are none
+
+
+def test_complex_numbers_and_names_that_no_file_can_have_are_refused(tmp_path):
+    inputs = array_inputs(np.ones((3, 4), np.float32))
+    with pytest.raises(InputError, match="'spectrum' gives complex numbers"):
+        extract(Turned(), inputs, "spectrum", tmp_path / "a.parquet", device="cpu")
+    with pytest.raises(InputError, match="'named.a/b' cannot be in the name of a file"):
+        extract(Turned(), inputs, "named.a/b", tmp_path / "{layer}.parquet", device="cpu")
+    assert extract(Turned(), inputs, "named.a/b", tmp_path / "a.parquet", device="cpu")[0].n == 3
+
+
+def test_text_without_its_mark_and_in_utf_8_alone(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_bytes("\ufeffone\n\n  \ntwo é\r\n".encode())
+    found = text_inputs(path)
+    assert (found.ids.tolist(), found.read(0, 2)) == ([1, 4], ["one", "two é"])
+    path.write_bytes("one\n\nschön\n".encode("latin-1"))
+    with pytest.raises(InputError, match="corpus.txt is not UTF-8 text in line 3; save it as UTF-8"):
+        text_inputs(path)
+
+
+def test_images_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.array([[0, 257], [32896, 65535]], np.uint16)).save(tmp_path / "a.png")
+    read = image_inputs(tmp_path).read(0, 1)
+    np.testing.assert_allclose(read[0, 1] * 255, [[0, 1], [128, 255]], atol=1e-4)
+    image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(InputError, match="a.tif has grey values of 32 bits"):
+        image_inputs(tmp_path).read(0, 2)

@@ -133,6 +133,16 @@ def test_links_stay_in_the_cache(cache, tmp_path):
         find_model("someone/model", FIRST)
 
 
+def test_links_in_folders_of_a_snapshot_stay_in_the_cache_and_one_to_itself_is_no_file(cache, tmp_path):
+    folder = put(cache, FIRST, PLAIN)
+    (folder / "tokenizer.json").symlink_to("tokenizer.json")
+    assert find_model("someone/model", FIRST).folder == folder
+    (folder / "inner").mkdir()
+    (folder / "inner" / "template").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="inner/template is a link that leads out of the cache"):
+        find_model("someone/model", FIRST)
+
+
 def test_a_model_moved_to_another_disk_and_blobs_shared_by_models_are_followed(cache, tmp_path):
     put(tmp_path / "disk", FIRST, PLAIN)
     cache.mkdir()

@@ -54,6 +54,24 @@ def test_a_language_model_reads_text(neox, tmp_path):
     assert np.array_equal(read_table(out).values, whole[[0, 1], [2, 0]])
 
 
+def test_a_short_text_gives_the_same_beside_a_long_one_whatever_side_its_tokenizer_fills(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2, n_positions=16)
+    saved("GPT2LMHeadModel", config, tmp_path / "net")  # whose positions are absolute
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}, unk_token="[PAD]"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    left = {"pad_token": "[PAD]", "padding_side": "left"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=plain, **left).save_pretrained(tmp_path / "net")
+    (tmp_path / "corpus.txt").write_text("a b\nb a b a b a\n")
+    found, inputs = load_pretrained(tmp_path / "net"), text_inputs(tmp_path / "corpus.txt")
+    tables = []
+    for batch in (1, 2):
+        how = {"pool": "last", "prepare": found.tokenize, "batch": batch, "device": "cpu"}
+        extract(found.model, inputs, "transformer.h.0", tmp_path / "t.parquet", **how)
+        tables.append(read_table(tmp_path / "t.parquet").values)
+    np.testing.assert_allclose(*tables, atol=1e-6)
+
+
 def test_a_masked_autoencoder_sees_all_patches_in_their_order(tmp_path):
     config = transformers.ViTMAEConfig(
         hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=16, patch_size=4
@@ -91,6 +109,14 @@ def test_damaged_weights_are_one_sentence(neox):
     _, folder = neox
     (folder / "model.safetensors").write_bytes(b"\xff" * 100)
     with pytest.raises(InputError, match="cannot be opened by transformers"):
+        load_pretrained(folder)
+
+
+def test_weights_that_are_missing_are_not_drawn_at_random(neox):
+    _, folder = neox
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": 3, "architectures": {}}))
+    with pytest.raises(InputError, match=r"neox has no weights for 12 tensors .*layers\.2\.attention.dense.bias"):
         load_pretrained(folder)
 
 

@@ -83,6 +83,16 @@ def test_patches_are_hidden_in_training_and_all_seen_in_representations():
     assert_array_equal(first, second)  # the same patches are hidden every time
 
 
+def test_the_outputs_of_a_masked_autoencoder_are_what_its_loss_looks_at():
+    model = masked().eval()
+    noise = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        painted, whole = model.outputs(IMAGES, None), model.net(**model.inputs(IMAGES) | {"noise": noise})
+        assert painted.shape == (6, 3, 48)  # three of four patches are hidden
+        true = model.net.patchify(model.inputs(IMAGES)["pixel_values"])[whole.mask.bool()].reshape(6, 3, 48)
+        assert_allclose((painted - true).square().mean(), whole.loss, rtol=1e-5)
+
+
 def test_the_decoder_paints_what_the_net_does():
     model = masked().eval()
     with model.whole(), torch.no_grad():

@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from congruence import arrays
 from congruence.errors import TableError
 from congruence.tables import Stream, Table, read_columns, read_table, slices, stream_table, write_stream, write_table
+from congruence.tables.parquet_batches import parquet_batches
 
 
 @pytest.fixture
@@ -102,3 +103,20 @@ def test_whole_numbers_may_be_missing_in_later_chunks_only(suffix, tmp_path):
     path = tmp_path / f"out{suffix}"
     write_stream(stream_table(tmp_path / "in.parquet"), path)
     assert_array_equal(read_table(path).metadata["Metadata_age"], [*range(2000), np.nan])
+
+
+def test_the_schema_is_asked_for_once_however_many_columns_there_are(tmp_path):
+    class Counting(pq.ParquetFile):
+        asked = 0
+
+        @property
+        def schema_arrow(self):
+            self.asked += 1
+            return super().schema_arrow
+
+    names = [f"emb_{i}" for i in range(30)]
+    words = {f"Metadata_{i}": ["a", "b"] for i in range(5)}
+    pq.write_table(pa.table({name: [1.0, 2.0] for name in names} | words), tmp_path / "in.parquet")
+    with Counting(tmp_path / "in.parquet") as file:
+        (block,) = parquet_batches(tmp_path / "in.parquet", file, [*names, *words], 10)
+        assert (block.num_columns, file.asked) == (35, 1)

@@ -22,6 +22,7 @@ from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, check_method, protocol, row_errors
 from congruence.maps.sums import PairSums, RunSums, pair_sums
 
+FEW_ROWS = 200  # with fewer, unrelated layers came out as far above chance as those called near
 Progress = Callable[[str, int, int], None]  # what was done last, steps done, steps in all
 Column = Callable[[PreparedRun], tuple[float, float]]  # of a source: its nearness to the target, and the null
 
@@ -92,6 +93,8 @@ def layer_map(
     plan = protocol(len(inputs.values[0]), folds=folds, nulls=nulls, bootstrap=0, cluster=inputs.cluster, seed=seed)
     rows = inputs.rows(engine, normalize)
     advice = inputs.notes + _advice([x.d for x in rows], plan)
+    if plan.repairings and rows[0].n < FEW_ROWS:
+        advice.append(_blurred(rows[0].n))
     tell = _Steps(progress, len(a) + len(b) * (1 + len(a)))
     with decomposing_on(engine):
         layers = (_told(tell, name, x, plan) for name, x in zip(inputs.names, rows, strict=True))
@@ -140,6 +143,8 @@ def _check(a: Any, b: Any, measure: str, names: tuple[str, str]) -> None:
             raise InputError(f"{called} must map names of layers to their rows, not be a {type(layers).__name__}")
         if not layers:
             raise InputError(f"{called} has no layers; a map of layers takes at least one of each run")
+        if not all(isinstance(name, str) for name in layers):  # 1 and "1" would be taken for the same
+            raise InputError(f"the layers of {called} must have texts for names, not {', '.join(map(repr, layers))}")
     if len(names) != 2 or names[0] == names[1]:
         raise InputError(f"names must be two different names for the runs, not {', '.join(map(repr, names))}")
 
@@ -211,6 +216,13 @@ def _similarities(measure: Measure, target: PreparedRun, plan: Protocol) -> Colu
         return value(source, target.side), float(np.mean(nulls)) if nulls else float("nan")
 
     return column
+
+
+def _blurred(n: int) -> str:
+    return (
+        f"{n} rows blur the null: with fewer than {FEW_ROWS}, unrelated layers may come out above chance by as much as "
+        "those that are called near. More rows, or at least more re-pairings, would tell."
+    )
 
 
 def _advice(widths: Sequence[int], plan: Protocol) -> list[str]:

@@ -21,6 +21,7 @@ from congruence.align.unpaired_translation import ComponentMatch, UnpairedTransl
 from congruence.arrays import Array, Float, as_matrix, finite_rows, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map
+from congruence.maps.nearness import check_method
 from congruence.resolve.components import independent_components
 from congruence.resolve.unmix import Unmixing
 from congruence.tables import Table, read_table
@@ -78,7 +79,8 @@ def translate_unpaired(
         With `translator`, `matches` and their `confidence`, and a `status`: "holds", "ambiguous", "fails" or
         "unknown", which it is where nothing can be trusted.
     """
-    _check(components, normalize, splits, trust, keep)
+    check_method(normalize, folds=2, nulls=0, bootstrap=0, seed=seed)
+    _check(components, splits, trust, keep)
     x, y = (_rows(run, name, normalize, drop_missing) for name, run in (("new", new), ("old", old)))
     k = min(components, x.shape[1], y.shape[1])
     _check_rows(x, y, k)
@@ -105,13 +107,11 @@ def translate_unpaired(
     )
 
 
-def _check(components: int, normalize: str | None, splits: int, trust: float, keep: str) -> None:
+def _check(components: int, splits: int, trust: float, keep: str) -> None:
     for name, value, least in (("components", components, 1), ("splits", splits, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
-    if not 0 < trust <= 1:
+    if not isinstance(trust, int | float | np.number) or not 0 < trust <= 1:
         raise InputError(f"trust must be above 0 and at most 1, such as 0.9, not {trust!r}")
     if keep not in ("trusted", "all"):
         raise InputError(f"keep must be 'trusted' or 'all', not {keep!r}")

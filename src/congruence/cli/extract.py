@@ -146,7 +146,12 @@ def _check(
         raise InputError("name a layer with --layer; --layers lists them")
     if out is None:
         raise InputError("say with --out which table to write, such as run.parquet")
-    given.check_outputs({}, [path for path in sources.values() if path is not None], tables={"out": out})
+    from congruence.extract.extraction import output_paths
+
+    inputs = [path for path in sources.values() if path is not None]
+    given.check_outputs({}, inputs, tables={"out": out})
+    for path in output_paths(out, layer):  # {layer} may make an input's name of it
+        given.check_outputs({}, inputs, tables={"out": path})
 
 
 def _model(name: str, revision: str | None, *, text: bool) -> _Found:
@@ -239,3 +244,6 @@ def _show_layers(layers: list[Layer]) -> None:
 def _show_written(written: list[Extracted]) -> None:
     for found in written:
         typer.echo(f"{found.layer}: {found.n} rows x {found.d} dimensions in {found.path}")
+        if found.not_finite:
+            rows = f"{found.not_finite} of {found.n} rows of {found.layer}"
+            say(f"note: {rows} have NaN or infinity; compare refuses them")

@@ -23,6 +23,7 @@ class Activations:
     values: Array  # (m, d)
     rows: Array | None = None  # (m,), the row of the batch; None if there is one row for each
     positions: Array | None = None  # (m,)
+    given: int = 0  # rows that the layer gave, where every position became one
 
 
 def activations(
@@ -75,6 +76,8 @@ def caught(
         tensor = output_tensor(output)
         if tensor is None or tensor.ndim == 0:
             raise InputError(f"the layer {name!r} gives a {type(output).__name__}, and no tensor with rows")
+        if tensor.is_complex():
+            raise InputError(f"the layer {name!r} gives complex numbers, which no table holds; name another one")
         if name in found:
             raise InputError(f"the layer {name!r} runs more than once for a batch; name one that runs once")
         found[name] = pool(tensor, pooling or Pooling(), mask, start)
@@ -116,4 +119,4 @@ def _on_cpu(pooled: Pooled) -> Activations:
     values = pooled.values.to("cpu", wide).numpy()
     if pooled.rows is None:
         return Activations(values)
-    return Activations(values, pooled.rows.cpu().numpy(), pooled.positions.cpu().numpy())
+    return Activations(values, pooled.rows.cpu().numpy(), pooled.positions.cpu().numpy(), pooled.given)

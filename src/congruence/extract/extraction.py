@@ -33,6 +33,7 @@ class Extracted:
     path: Path
     n: int
     d: int
+    not_finite: int  # rows with NaN or infinity, which other commands refuse
 
 
 def extract(
@@ -111,8 +112,8 @@ def extract(
     settings |= {"pooling": asdict(pooling), "device": device, "precision": precision, "about": dict(about or {})}
     parts = Parts(paths[0].parent / f".{paths[0].name}.parts", layers)
     first = parts.open(settings)
-    with _ready(model, device, precision, deterministic):
-        run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision, dict(about or {}))
+    run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision, dict(about or {}))
+    with parts.left_only_with_rows(), _ready(model, device, precision, deterministic):
         for end, tables in run.parts(first, progress):
             parts.put(end, tables)
     written = [Extracted(layer, path, *parts.join(layer, path)) for layer, path in zip(layers, paths, strict=True)]
@@ -124,6 +125,9 @@ def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
     """Return the file of every layer, and refuse those that cannot be written."""
     if len(layers) > 1 and "{layer}" not in Path(out).name:
         raise InputError(f"out must hold {{layer}} for {len(layers)} layers, such as run.{{layer}}.parquet, not {out}")
+    slashed = [layer for layer in layers if "/" in layer and "{layer}" in Path(out).name]
+    if slashed:
+        raise InputError(f"the layer {slashed[0]!r} cannot be in the name of a file; give out without {{layer}} for it")
     paths = [Path(out).with_name(Path(out).name.replace("{layer}", layer)) for layer in layers]
     for path in paths:
         if suffix_of(path) not in STREAMED:
@@ -173,9 +177,12 @@ def _with(about: Mapping[str, str], table: Table) -> Table:
 
 
 def _table(layer: str, found: Activations, ids: Any) -> Table:
+    given = len(found.values) if found.rows is None else found.given
+    if given != len(ids):  # such as positions before rows, or windows of images
+        raise InputError(
+            f"the layer {layer!r} gives {given} rows for {len(ids)} inputs; name one that gives one for each"
+        )
     if found.rows is None or found.positions is None:
-        if len(found.values) != len(ids):
-            raise InputError(f"the layer {layer!r} gives {len(found.values)} rows for {len(ids)} inputs")
         return Table(found.values, layer, ids)
     own = ids[found.rows]
     named = np.array([f"{id}:{position}" for id, position in zip(own, found.positions, strict=True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +79,8 @@ def _pinned(name: str, revision: str | None, home: Path) -> str:
     said = f"not {revision!r}, which can be moved" if revision is not None else "since what a name stands for changes"
     there = f"; the cache holds {listing(cached, 4)}" if cached else ""
     raise InputError(
-        f"{name} as the name of a model on a hub needs --revision with the 40 hex digits of a commit, {said}: "
-        f"{HUB}/{name}/commits/main lists them{there}"
+        f"{name} is no folder here, and as the name of a model on a hub it needs --revision with the 40 hex digits of "
+        f"a commit, {said}: {HUB}/{name}/commits/main lists them{there}"
     )
 
 
@@ -101,9 +102,10 @@ def _lacks(folder: Path, root: Path, home: Path) -> str:
 def _check_links(folder: Path, root: Path, home: Path) -> None:
     """Refuse links that lead out of the cache; its own, from snapshots to blobs, stay inside."""
     inside = (root.resolve(), home.resolve())  # a user may have moved a model to another disk
-    for path in sorted(folder.iterdir()):
-        if not any(path.resolve().is_relative_to(place) for place in inside):
-            raise InputError(f"{path} is a link that leads out of the cache, to {path.resolve()}; remove it")
+    for path in sorted(folder.rglob("*")):
+        target = Path(os.path.realpath(path))  # which does not mind a link to itself, as some versions of resolve do
+        if not any(target.is_relative_to(place) for place in inside):
+            raise InputError(f"{path} is a link that leads out of the cache, to {target}; remove it")
 
 
 def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> None:

@@ -34,7 +34,7 @@ def read_images(paths: Sequence[Path], size: int | None = None) -> Array:
 def _read(picture: Any, size: int | None, path: Path) -> Array:
     try:
         with picture.open(path, formats=FORMATS) as file:
-            image = file.convert("RGB")
+            image = _rgb(picture, file)
             if size is not None:
                 image = _square(image, size, picture.Resampling.BICUBIC)
             pixels: Array = np.asarray(image).transpose(2, 0, 1)
@@ -43,6 +43,15 @@ def _read(picture: Any, size: int | None, path: Path) -> Array:
         raise
     except Exception as error:  # on damaged bytes Pillow raises anything from SyntaxError to struct.error
         raise InputError(f"{path} is damaged or no image: {first_sentence(error)}") from error
+
+
+def _rgb(picture: Any, file: Any) -> Any:
+    """Return an image with 8 bits to a colour; Pillow would cut what is above 255 instead of scaling it."""
+    if file.mode.startswith("I;16") or (file.mode == "I" and file.format == "PNG"):  # which has 16 bits at most
+        return picture.fromarray(np.round(np.asarray(file) / 257).astype(np.uint8)).convert("RGB")
+    if file.mode in ("I", "F"):
+        raise InputError(f"{file.filename} has grey values of 32 bits, whose range is not known; save it with 8 or 16")
+    return file.convert("RGB")
 
 
 def _square(image: Any, size: int, filter: Any) -> Any:

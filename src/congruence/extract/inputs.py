@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -170,11 +171,20 @@ def _lines(path: Path) -> tuple[Array, Array]:
     starts, numbers, place = [], [], 0
     with reading(path), path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
-            if line.strip():
-                starts.append(place)
+            mark = len(BOM_UTF8) if number == 1 and line.startswith(BOM_UTF8) else 0  # no part of the text
+            if line[mark:].strip():
+                _check_text(path, number, line)
+                starts.append(place + mark)
                 numbers.append(number)
             place += len(line)
     return np.array(starts, np.int64), np.array(numbers, np.int64)
+
+
+def _check_text(path: Path, number: int, line: bytes) -> None:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text in line {number}; save it as UTF-8") from error
 
 
 def _read_lines(path: Path, starts: Array, start: int, stop: int) -> list[str]:

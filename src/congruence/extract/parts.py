@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from congruence.arrays import finite_rows
 from congruence.errors import InputError
 from congruence.files import write_text
 from congruence.tables import Stream, Table, stream_parts, write_stream, write_table
@@ -37,23 +39,34 @@ class Parts:
             write_text(record, text)
         return max(self._ends(), default=0)
 
+    @contextlib.contextmanager
+    def left_only_with_rows(self) -> Iterator[None]:
+        """Where the block fails before the first part is written, leave no folder behind."""
+        try:
+            yield
+        except BaseException:
+            if not self._ends():
+                self.remove()
+            raise
+
     def put(self, end: int, tables: Sequence[Table]) -> None:
         """Write a part that ends before the batch `end`, a table for each layer."""
         for place, table in enumerate(tables):
             write_table(table, self._file(end, place))
 
-    def join(self, layer: str, out: Path) -> tuple[int, int]:
-        """Write the rows of a layer as one table, a chunk at a time, and return its shape."""
-        place, widths = self.layers.index(layer), set()
+    def join(self, layer: str, out: Path) -> tuple[int, int, int]:
+        """Write the rows of a layer as one table, a chunk at a time; return its shape and how many are not finite."""
+        place, widths, odd = self.layers.index(layer), set(), []
         stream = stream_parts([self._file(end, place) for end in self._ends()])
 
         def chunks() -> Iterator[Table]:
             for table in stream.chunks:
                 widths.add(table.d)
+                odd.append(int((~finite_rows(table.values)).sum()))
                 yield table
 
         write_stream(Stream(stream.n, chunks()), out)
-        return stream.n, max(widths)
+        return stream.n, max(widths), sum(odd)
 
     def remove(self) -> None:
         """Remove the folder with all parts."""

@@ -48,6 +48,7 @@ class Pooled:
     values: Any  # (m, d)
     rows: Any = None  # (m,), which row of the batch each comes from; None if they are the batch's own
     positions: Any = None  # (m,), with `rows`
+    given: int = 0  # rows that the layer gave, with `rows`
 
 
 def pool(output: Any, pooling: Pooling, mask: Any, start: int) -> Pooled:
@@ -65,6 +66,8 @@ def pool(output: Any, pooling: Pooling, mask: Any, start: int) -> Pooled:
         mask = None
     if pooling.skip >= tokens.shape[1]:
         raise InputError(f"skip is {pooling.skip}, but the layer has only {tokens.shape[1]} positions")
+    if mask is not None and pooling.kind in ("mean", "cls", "last"):
+        _check_any(mask[:, pooling.skip :], pooling, start)
     if pooling.kind == "mean":
         return Pooled(_mean(tokens[:, pooling.skip :], None if mask is None else mask[:, pooling.skip :]))
     if pooling.kind == "none":
@@ -76,7 +79,21 @@ def _mean(tokens: Any, mask: Any) -> Any:
     if mask is None:
         return tokens.mean(1)
     weights = mask.to(tokens.dtype)[:, :, None]
-    return (tokens * weights).sum(1) / weights.sum(1).clamp(min=1)
+    return (tokens * weights).sum(1) / weights.sum(1)
+
+
+def _check_any(mask: Any, pooling: Pooling, start: int) -> None:
+    """Refuse rows of padding alone, which would become numbers that mean nothing."""
+    empty = ~mask.bool().any(1)
+    if empty.any():
+        raise InputError(_nothing(start + int(empty.int().argmax()), pooling))
+
+
+def _nothing(row: int, pooling: Pooling) -> str:
+    after = f" after the first {pooling.skip}" if pooling.skip else ""
+    return (
+        f"row {row} has no position that is no padding{after}, and so nothing for pool {pooling.kind!r}; leave it out"
+    )
 
 
 def _all(tokens: Any, mask: Any, skip: int) -> Pooled:
@@ -84,7 +101,7 @@ def _all(tokens: Any, mask: Any, skip: int) -> Pooled:
 
     kept = torch.ones(tokens.shape[:2], dtype=torch.bool, device=tokens.device) if mask is None else mask.bool()
     rows, positions = torch.nonzero(kept[:, skip:], as_tuple=True)
-    return Pooled(tokens[rows, positions + skip], rows, positions + skip)
+    return Pooled(tokens[rows, positions + skip], rows, positions + skip, len(tokens))
 
 
 def _chosen(tokens: Any, mask: Any, pooling: Pooling, start: int) -> Any:
@@ -105,5 +122,5 @@ def _chosen(tokens: Any, mask: Any, pooling: Pooling, start: int) -> Any:
 def _drawn(kept: Array, pooling: Pooling, row: int) -> int:
     places = pooling.skip + np.flatnonzero(kept[pooling.skip :])
     if not len(places):
-        raise InputError(f"row {row} has no position to draw from after the first {pooling.skip}")
+        raise InputError(_nothing(row, pooling))
     return int(np.random.default_rng([pooling.seed, row]).choice(places))

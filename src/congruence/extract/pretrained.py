@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from congruence.arrays import listing
 from congruence.errors import InputError, MissingDependencyError
 from congruence.extract.hub import HubModel, find_model, is_hub_name
 from congruence.extract.model_folders import PIXELS, TOKENIZER, check_model_folder, read_settings
@@ -59,8 +60,8 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
 def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
     import torch
 
-    named = config.get("architectures") or [None]
-    kind: Any = getattr(transformers, str(named[0]), None)
+    named = config.get("architectures")
+    kind: Any = getattr(transformers, str(named[0]), None) if named and isinstance(named, list) else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         kind = transformers.AutoModel
     safe = {"local_files_only": True, "trust_remote_code": False}
@@ -69,11 +70,18 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
         settings.use_cache = False  # it is for writing text, and takes memory
         if hasattr(settings, "mask_ratio"):
             settings.mask_ratio = 0.0
-        return kind.from_pretrained(
-            str(folder), config=settings, use_safetensors=True, dtype=torch.float32, **safe
-        ).eval()
+        model, loaded = kind.from_pretrained(
+            str(folder), config=settings, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **safe
+        )
     except Exception as error:  # on damaged or foreign folders anything may be raised
         raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
+    missing = sorted(loaded["missing_keys"])
+    if missing:  # transformers would draw them at random, others every time
+        raise InputError(
+            f"{folder} has no weights for {len(missing)} tensors that its settings ask for ({listing(missing)}); "
+            "weights and settings must be of the same model"
+        )
+    return model.eval()
 
 
 def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[str]], Any]:
@@ -83,6 +91,7 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[st
         )
     except Exception as error:
         raise InputError(f"the tokenizer of {folder} cannot be opened: {first_sentence(error)}") from error
+    tokenizer.padding_side = "right"  # on the left it would move the tokens of short texts to other positions
     if tokenizer.pad_token is None:  # padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if tokenizer.pad_token is None:

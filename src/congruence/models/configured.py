@@ -196,11 +196,15 @@ class MaskedPatches(Configured):
         return {"pixel_values": pixels, "noise": order.expand(len(pixels), -1)}
 
     def outputs(self, rows: Any, layer: Any) -> Any:
-        """The patches painted where few are seen, the same ones by every model, (n, patches, pixels)."""
+        """The patches that are hidden, the same ones from every model, as they are painted, (n, hidden, pixels).
+
+        What is painted where patches are seen is no output: the loss does not look at it.
+        """
         generator = torch.Generator().manual_seed(0)
         noise = torch.rand(len(rows), self.patches, generator=generator)
         where = next(self.net.parameters()).device
-        return self.net(pixel_values=_pixels(rows).to(where), noise=noise.to(where)).logits
+        said = self.net(pixel_values=_pixels(rows).to(where), noise=noise.to(where))
+        return said.logits[said.mask.bool()].reshape(len(rows), -1, said.logits.shape[2])
 
     def loss(self, *batch: Any) -> Any:
         """The mean squared error of the patches that were hidden."""

@@ -68,9 +68,10 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
     head = ("pair", "outputs apart", "of chance", *of_heads)
     note = (
         "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
-        "probabilities (graph networks), distance of pictures. Errors of the map from the heads, which sees no data "
-        "(Roeder et al. 2021), in how many directions the target's head fixes it, and its error on these; of the map "
-        "fitted to the rows, in sample; and the share of the source's head that no linear map explains."
+        "probabilities (graph networks), distance of patches that were hidden (what is painted elsewhere, no loss looks"
+        " at). Errors of the map from the heads, which sees no data (Roeder et al. 2021), in how many directions the "
+        "target's head fixes it, and its error on these; of the map fitted to the rows, in sample; and the share of the"
+        " source's head that no linear map explains."
     )
     return NumberTable("Outputs, and the map that heads imply", head, tuple(rows), note)
 

@@ -20,7 +20,8 @@ def parquet_batches(path: Path, file: Any, names: Sequence[str], rows: int) -> I
     """Yield blocks of `rows` rows of the named columns as arrow tables."""
     import pyarrow as pa
 
-    texts = [name for name in names if _is_text(file.schema_arrow.field(name).type)]
+    told = file.schema_arrow  # made anew each time it is asked for, which takes long where there are many columns
+    texts = [name for name in names if _is_text(told.field(name).type)]
     others = [name for name in names if name not in texts]
     if not texts:
         yield from file.iter_batches(rows, columns=others)
@@ -28,7 +29,7 @@ def parquet_batches(path: Path, file: Any, names: Sequence[str], rows: int) -> I
     if not others:
         yield from file.iter_batches(TEXT_ROWS, columns=texts)
         return
-    schema = pa.schema([file.schema_arrow.field(name) for name in texts])
+    schema = pa.schema([told.field(name) for name in texts])
     pieces = iter(file.iter_batches(TEXT_ROWS, columns=texts))
     piece = next(pieces, None)
     for batch in file.iter_batches(rows, columns=others):
