@@ -189,6 +189,7 @@ def test_what_cannot_be_trusted_is_not_written(apart, capsys, tmp_path):
         ([*UNPAIRED, "--report", "r.html"], "--report needs rows that both models embedded"),
         ([*UNPAIRED, "--group", "rigid"], "--group needs rows"),
         (["fit", "here.npy", "there.npy", "--keep", "all"], "--keep means nothing without --unpaired"),
+        ([*UNPAIRED, "--folds", "5"], "--folds needs rows that both models embedded"),
     ],
 )
 def test_options_that_need_pairs_and_those_that_need_none_are_told_apart(apart, capsys, arguments, message):

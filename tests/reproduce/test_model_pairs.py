@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from congruence.reproduce.pair_claims import PRINTED, claims_of, pairs_by_kind, 
 from congruence.reproduce.pair_scores import disagreement, has_graphs  # noqa: E402
 from congruence.reproduce.pair_spectra import Spectra, decoder_spectra, layer_spectra  # noqa: E402
 from congruence.reproduce.pair_tables import tables_of  # noqa: E402
+from congruence.reproduce.pair_trainings import Bench, _chosen, _how, _seed  # noqa: E402
+from congruence.reproduce.parts import Parts  # noqa: E402
 from congruence.reproduce.perform import perform  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -158,6 +161,15 @@ def test_claims_follow_the_numbers():
     assert claims_of(far)[7].holds is False
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
     assert claims_of(findings(wide=by_chance))[5].holds is False
+
+
+def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_from_everywhere():
+    bench = Bench(model_pairs.PARAMETERS["paper"], 0, "cpu", Parts(Path(), {}))
+    for draws in (_seed, lambda *one: _how(*one).seed):
+        assert len({draws(bench, *one) for one in bench.trainings if one[0] in ("gpt", "wide")}) == 4
+    first = _chosen(10_000, 3000, 0)[:16]
+    assert len(set(first)) == 16
+    assert first.max() > 5000
 
 
 def test_pairs_across_widths_are_a_kind_of_their_own():

@@ -106,6 +106,12 @@ def read_as_one(paths: Sequence[str], lazily: bool = False, /, **wishes: str | N
     return (lazy_parts if lazily else read_parts)(paths, **asked)
 
 
+def was_given(ctx: typer.Context, name: str) -> bool:
+    """Whether a parameter was given on the command line, and not left at its default."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def check_honoured(paths: Sequence[str | Path], wishes: Iterable[str]) -> None:
     """Refuse an option that means nothing for any of the files."""
     from congruence.tables import honours

@@ -194,8 +194,7 @@ def resolve(
 def _refuse_options_of_a_fit(ctx: typer.Context, model: Path) -> None:
     """An option that --apply would ignore is a misunderstanding, better told than kept silent about."""
     for name in ctx.params:
-        source = ctx.get_parameter_source(name)
-        if name not in APPLYING and source is not None and source.name == "COMMANDLINE":
+        if name not in APPLYING and given.was_given(ctx, name):
             option = "--" + name.replace("_", "-")
             raise InputError(f"{option} has no meaning with --apply: nothing is fitted, {model} decides")
 

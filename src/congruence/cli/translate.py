@@ -33,6 +33,7 @@ app = typer.Typer(
 @app.command()
 @interruptible
 def fit(
+    ctx: typer.Context,
     old: Annotated[Path, typer.Argument(help="Rows embedded by the old model.", show_default=False)],
     new: Annotated[Path, typer.Argument(help="The same rows embedded by the new model.", show_default=False)],
     map: Annotated[
@@ -101,6 +102,8 @@ def fit(
     given.check_outputs(outputs | {"map": map}, [old, new])
     if unpaired:
         asked = {"labels": labels, "group-by": group_by, "report": report, "group": None if group == "auto" else group}
+        judged = ("require", "folds", "nulls", "bootstrap")
+        asked |= dict.fromkeys([name for name in judged if given.was_given(ctx, name)], "given")
         how = {"components": components, "keep": keep, "normalize": normalize, "seed": seed}
         read = {"id": id, "features": features, "metadata": metadata, "key": key}
         _fit_unpaired([old, new], asked, how | {"drop_missing": drop_missing}, read, map, json, fail, quiet)

@@ -96,7 +96,13 @@ def _load(bench: Bench, kind: str, family: str) -> Arrays:
 
 
 def _chosen(n: int, most: int, seed: int) -> Array:
-    return np.sort(np.random.default_rng([seed, n]).permutation(n)[:most])
+    """Some rows, in no order: the first of them, which dearer things are measured at, come from everywhere."""
+    return np.random.default_rng([seed, n]).permutation(n)[:most]
+
+
+def _seed(bench: Bench, family: str, number: int) -> int:
+    """Of first weights and of the order of batches, which no two trainings share."""
+    return 1000 * bench.seed + number + (500 if family == "wide" else 0)
 
 
 def _grey(rows: Float) -> Array:
@@ -116,8 +122,7 @@ def build(bench: Bench, family: str, number: int) -> Any:
     """A model with its first weights."""
     from congruence.models.configured import ImageClasses, MaskedPatches, NextToken
 
-    data, size = bench.data(family), bench.parameters[family]
-    seed = 1000 * bench.seed + number + (500 if family == "wide" else 0)
+    data, size, seed = bench.data(family), bench.parameters[family], _seed(bench, family, number)
     if family in ("gpt", "wide"):
         some = {name: size[name] for name in ("width", "depth", "heads")}
         return NextToken(vocabulary=int(data["vocabulary"]), length=data["train"].shape[1], seed=seed, **some)
@@ -195,7 +200,7 @@ def _how(bench: Bench, family: str, number: int) -> Training:
         precision="auto",
         engine="eager" if on_cpu else "graph",
         deterministic=on_cpu,
-        seed=1000 * bench.seed + number,
+        seed=_seed(bench, family, number),
     )
 
 
