@@ -78,6 +78,17 @@ def test_one_run_is_compared_with_none(runs, call, tmp_path):
     assert "Do the runs agree?" not in (tmp_path / "a.html").read_text()
 
 
+def test_run_folders_of_one_name_are_told_apart_by_their_parents(runs, call, tmp_path):
+    import shutil
+
+    for parent, run in (("first", "vade-0"), ("second", "vade-1")):
+        shutil.copytree(runs / run, tmp_path / parent / "vade-0")
+    written = tmp_path / "a.json"
+    code, _, _ = call(tmp_path / "first/vade-0", tmp_path / "second/vade-0", "--no-check", "--json", written)
+    assert code == 0
+    assert {one["name"] for one in json.loads(written.read_text())["runs"]} == {"first/vade-0", "second/vade-0"}
+
+
 def test_without_a_check_runs_are_only_compared(runs, call, tmp_path):
     code, out, _ = call(runs / "vade-0", runs / "vade-1", "--no-check", "--json", "-")
     assert code == 0
@@ -100,7 +111,7 @@ def test_facets_are_examined_and_a_prior_that_is_too_large_is_not(runs, call):
     ("names", "said"),
     [
         (["vade-0", "other"], "were trained on different data"),
-        (["vade-0", "vade-0/../vade-0"], "different names, not vade-0, vade-0"),
+        (["vade-0", "vade-0/../vade-0"], "is given twice"),
         (["nothing-*"], "no folder matches"),
         (["nothing"], "there is no run folder"),
         (["ae"], "holds a ae, which has no mixture as its prior"),

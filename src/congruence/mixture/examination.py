@@ -16,6 +16,7 @@ from congruence.mixture.agreement import Agreement, LatentSpace, agreement
 from congruence.mixture.gmm import GaussianMixture
 from congruence.results import json_text
 from congruence.runs import Run, open_run
+from congruence.tables import unique_names
 
 if TYPE_CHECKING:
     from congruence.mixture.hierarchy import Assumptions
@@ -131,10 +132,11 @@ def examine_runs(
         raise InputError("at least one run folder must be given")
     tell = progress or (lambda what, done, total: None)
     _check_same_data(opened)
+    names = unique_names([run.folder for run in opened])
     spaces, models = [], []
-    for i, run in enumerate(opened):
+    for i, (run, name) in enumerate(zip(opened, names, strict=True)):
         tell("reading runs", i, len(opened))
-        model, space = _read(run, rows)
+        model, space = _read(run, name, rows)
         models.append(model)
         spaces.append(space)
     examined = []
@@ -154,10 +156,9 @@ def examine_runs(
 
 
 def _check_same_data(runs: Sequence[Run]) -> None:
-    names = [run.name for run in runs]
-    if len(set(names)) < len(names):
-        raise InputError(f"run folders must have different names, not {', '.join(names)}")
-    for run in runs:
+    for i, run in enumerate(runs):
+        if run.folder.resolve() in {other.folder.resolve() for other in runs[:i]}:
+            raise InputError(f"the run folder {run.folder} is given twice")
         if not run.finished:
             raise InputError(f"the training in {run.folder} is not over")
         for other in runs[:1]:
@@ -165,7 +166,7 @@ def _check_same_data(runs: Sequence[Run]) -> None:
                 raise InputError(f"{run.folder} and {other.folder} were trained on different data")
 
 
-def _read(run: Run, rows: int) -> tuple[Any, LatentSpace]:
+def _read(run: Run, name: str, rows: int) -> tuple[Any, LatentSpace]:
     from congruence.models.stored import load_model
 
     model = load_model(run)
@@ -176,7 +177,7 @@ def _read(run: Run, rows: int) -> tuple[Any, LatentSpace]:
         prior = GaussianMixture.from_model(model) if _components(model) <= LARGEST else None
     except InputError as error:
         raise InputError(f"the prior of {run.folder} cannot be used: {error}") from error
-    return model, LatentSpace(run.name, codes[_shown(len(codes), rows)], prior)
+    return model, LatentSpace(name, codes[_shown(len(codes), rows)], prior)
 
 
 def _components(model: Any) -> int:
@@ -207,8 +208,8 @@ def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: in
         noise = "unknown" if counted else float(getattr(model, "noise", 0.0))
         found = assumptions(space.prior, chain, space.codes, noise=noise, seed=seed)
         note = LOGITS if counted else ""
-    name = str(run.config["model"].get("model", ""))
-    return Examined(run.name, name, components, logged[-1] if logged else None, found, note)
+    kind = str(run.config["model"].get("model", ""))
+    return Examined(space.name, kind, components, logged[-1] if logged else None, found, note)
 
 
 def _labels(run: Run, space: LatentSpace, rows: int) -> tuple[Array, str]:
