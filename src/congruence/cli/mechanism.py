@@ -66,9 +66,16 @@ def mechanism(
         Optional[float],
         typer.Option(help="What counts as zero, of the largest derivative; 1e-6.", rich_help_panel=given.METHOD),
     ] = None,
-    atol: Annotated[float, typer.Option(help="The same, as it is.", rich_help_panel=given.METHOD)] = 0.0,
+    atol: Annotated[
+        float,
+        typer.Option(help="The same, as it is. Blocks are found by --rtol alone.", rich_help_panel=given.METHOD),
+    ] = 0.0,
     scale: Annotated[
-        str, typer.Option(help="global, or column: latents have units of their own.", rich_help_panel=given.METHOD)
+        str,
+        typer.Option(
+            help="global, or column: latents have units of their own. Blocks are found by --rtol alone.",
+            rich_help_panel=given.METHOD,
+        ),
     ] = "global",
     orders: Annotated[
         str, typer.Option(help="Orders of derivatives that must not mix blocks.", rich_help_panel=given.METHOD)

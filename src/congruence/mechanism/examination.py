@@ -120,7 +120,7 @@ def examine(
     points : int, optional
         How many rows of z to look at, drawn with `seed`; None for all.
     rtol, atol, scale, orders, budget, seed
-        As in `check`.
+        As in `check`. Blocks are found by `rtol` alone.
     settings : mapping, optional
         What to write beside the result.
     """
