@@ -203,3 +203,11 @@ def test_what_makes_no_sense_is_refused(jacobian):
         compositional_contrast(jacobian.detach().numpy(), BLOCKS)
     with pytest.raises(InputError, match="at least two"):
         interaction_asymmetry(jacobian, [[0, 1, 2, 3, 4]])
+
+
+@pytest.mark.parametrize("kind", ["raw", "weighted", "scale_safe"])
+def test_a_decoder_that_does_nothing_has_no_contrast(kind):
+    jacobian = torch.zeros(2, 5, 4, requires_grad=True)
+    found = compositional_contrast(jacobian, "0-1,2-3", kind=kind)
+    assert 0 <= found.item() < 1e-10
+    assert torch.isfinite(torch.autograd.grad(found, jacobian)[0]).all()

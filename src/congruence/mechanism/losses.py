@@ -62,7 +62,8 @@ def compositional_contrast(
         return _reduced(pair_products(norms).sum(-1), reduction)
     if kind == "weighted":
         mean = norms.mean(-1, keepdim=True)  # (..., m, 1)
-        weight = mean[..., 0] / mean[..., 0].amax(-1, keepdim=True)
+        most = mean[..., 0].amax(-1, keepdim=True)
+        weight = (mean[..., 0] / most) * (most > 2 * LEAST)  # where no output moves at all, none has two blocks
         return _reduced((pair_products(norms / mean) * weight).sum(-1), reduction)
     most = (norms.shape[-1] - 1) / 2 * norms.square().sum((-2, -1))
     return _reduced(pair_products(norms).sum(-1) / (most + LEAST), reduction)
