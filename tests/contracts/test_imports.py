@@ -14,12 +14,13 @@ HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndat
 HEAVY |= {"distributed", "lightgbm", "triton"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `reproduce` or `cli`.
-BASE = {"errors", "files", "results", "arrays"}
+BASE = {"errors", "files", "results", "arrays", "progress"}
 BELOW = {*BASE, "tables", "runs", "maps"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "results": set(),
+    "progress": set(),
     "arrays": {"errors"},
     "tables": BASE,
     "runs": BASE | {"tables"},

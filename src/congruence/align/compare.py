@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -24,11 +24,11 @@ from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
 from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.progress import Progress, Steps
 
 ROUTES = (*GROUPS, "ica")
 ROWS_FOR_CCA = 10  # a held-out correlation over fewer rows says nothing
 PLANE_ROWS = 300
-Progress = Callable[[str, int, int], None]  # what was done last, steps done, steps in all
 
 
 def compare(
@@ -108,7 +108,8 @@ def compare(
         seed=seed,
     )
     among = _pairs(len(inputs.names), directions) if steps is None else _series(steps, inputs.names, directions)
-    tell = _Steps(progress, len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds))), len(among), nulls)
+    preparations = len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds)))
+    tell = Steps(progress, preparations + len(among) * (1 + nulls))
     prepared = []
     for name, rows in zip(inputs.names, inputs.rows(engine, normalize), strict=True):
         prepared.append(prepare(name, rows, plan))
@@ -172,25 +173,13 @@ def _series(steps: Sequence[float], names: Sequence[str], directions: str) -> li
     return sorted({(k, k + 1) for k in range(last)} | {(k, last) for k in range(last)})
 
 
-class _Steps:
-    """Counts the steps of a comparison and passes them to the caller's progress function."""
-
-    def __init__(self, progress: Progress | None, preparations: int, pairs: int, nulls: int):
-        self.progress, self.done, self.total = progress, 0, preparations + pairs * (1 + nulls)
-
-    def __call__(self, what: str) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(what, self.done, self.total)
-
-
 def _compare_pair(
     source: PreparedRun,
     target: PreparedRun,
     groups: Sequence[str],
     measures: Sequence[str],
     plan: Protocol,
-    tell: _Steps,
+    tell: Steps,
 ) -> Pair:
     sums = pair_sums(source.sums, target.sums)
     both = Both(source.side, target.side, sums.outside(None))

@@ -21,9 +21,9 @@ from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, check_method, protocol, row_errors
 from congruence.maps.sums import PairSums, RunSums, pair_sums
+from congruence.progress import Progress, Steps
 
 FEW_ROWS = 200  # with fewer, unrelated layers came out as far above chance as those called near
-Progress = Callable[[str, int, int], None]  # what was done last, steps done, steps in all
 Column = Callable[[PreparedRun], tuple[float, float]]  # of a source: its nearness to the target, and the null
 
 
@@ -95,7 +95,7 @@ def layer_map(
     advice = inputs.notes + _advice([x.d for x in rows], plan)
     if plan.repairings and rows[0].n < FEW_ROWS:
         advice.append(_blurred(rows[0].n))
-    tell = _Steps(progress, len(a) + len(b) * (1 + len(a)))
+    tell = Steps(progress, len(a) + len(b) * (1 + len(a)))
     with decomposing_on(engine):
         layers = (_told(tell, name, x, plan) for name, x in zip(inputs.names, rows, strict=True))
         sources = list(islice(layers, len(a)))
@@ -149,19 +149,7 @@ def _check(a: Any, b: Any, measure: str, names: tuple[str, str]) -> None:
         raise InputError(f"names must be two different names for the runs, not {', '.join(map(repr, names))}")
 
 
-class _Steps:
-    """Counts the steps of a map and passes them to the caller's progress function."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self.progress, self.done, self.total = progress, 0, total
-
-    def __call__(self, what: str) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(what, self.done, self.total)
-
-
-def _told(tell: _Steps, name: str, rows: Rows, plan: Protocol) -> PreparedRun:
+def _told(tell: Steps, name: str, rows: Rows, plan: Protocol) -> PreparedRun:
     prepared = prepare(name, rows, plan)
     tell(f"preparing {name}")
     return prepared

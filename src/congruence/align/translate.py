@@ -31,6 +31,7 @@ from congruence.maps.groups import Map, fit_group, load_map, read_about
 from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.pair_bounds import library
 from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.progress import Progress, Steps
 from congruence.results import json_text
 
 CANDIDATES = ("rigid", "similarity", "linear")
@@ -159,7 +160,7 @@ def translate(
     seed: int = 0,
     device: str = "auto",
     drop_missing: bool = False,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Translation:
     """Fit the map from a new model's vectors to the old model's, and certify it on held-out rows.
 
@@ -198,7 +199,7 @@ def translate(
     plan = protocol(y.n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)
     target, source = prepare("old", y, plan), prepare("new", x, plan)
     diameter = target.diameter
-    step = _Counter(progress, 1 + nulls + 4)
+    step = Steps(progress, 1 + nulls + 4)
     sums = pair_sums(source.sums, target.sums)
     tried = CANDIDATES if group == "auto" else (group,)
     fits = {name: partial(_fit, name) for name in tried}
@@ -215,16 +216,6 @@ def translate(
     notes = inputs.notes + [note for note in advice if note]
     settings = {"group": group, "normalize": normalize, "require": require, "folds": len(plan.folds), "seed": seed}
     return Translation(translator, chosen, x.n, diameter.value, near, certificate, decision, verdict, notes, settings)
-
-
-class _Counter:
-    def __init__(self, progress: Callable[[str, int, int], None] | None, total: int):
-        self.progress, self.done, self.total = progress, 0, total
-
-    def __call__(self, what: str) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(what, self.done, self.total)
 
 
 def _fit(group: str, paired: Paired, fold: int | None) -> Map:

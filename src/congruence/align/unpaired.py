@@ -8,7 +8,6 @@ trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from congruence.arrays import Array, Float, as_matrix, finite_rows, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import check_method
+from congruence.progress import Progress
 from congruence.resolve.components import independent_components
 from congruence.resolve.unmix import Unmixing
 from congruence.tables import Table, read_table
@@ -29,7 +29,6 @@ from congruence.tables import Table, read_table
 ROWS_PER_COMPONENT = 20  # in every half, so that it can be unmixed at all
 NULLS = 200
 FITS = 2.25  # times what sampling leaves open: shapes that differ by more are not those of one component
-Progress = Callable[[str, int, int], None]
 
 
 def translate_unpaired(

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from congruence.cli import options as given
-from congruence.cli.screen import Progress, progress_bar, say
+from congruence.cli.screen import progress_bar, say
 from congruence.errors import InputError
+from congruence.progress import Progress
 
 if TYPE_CHECKING:
     from congruence.resolve.ica import ICA

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from congruence.cli.screen import Progress, collected_warnings, interruptible, progress_bar, say, show_comparison
+from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_comparison
+from congruence.progress import Progress
 
 
 @interruptible

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from congruence.errors import CongruenceWarning
+from congruence.progress import Progress
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from congruence.align.unpaired_translation import UnpairedTranslation
 
 F = TypeVar("F", bound=Callable[..., Any])
-Progress = Callable[[str, int, int], None]
 SHOWN_PAIRS = 4  # with their similarities side by side; the report and the JSON have all
 
 

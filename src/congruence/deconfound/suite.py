@@ -19,12 +19,11 @@ from congruence.deconfound.outcome import Outcome, compare_folds
 from congruence.deconfound.rows import Experiment, experiments_of, screen_of
 from congruence.deconfound.sparsity import SHARES, check_shares
 from congruence.errors import InputError
+from congruence.progress import Progress, Steps
 
 DEFAULT = ("base", "whitened", "ica", "rotated")
 ROTATIONS = 3
 ON_ALL = ", fitted on all"  # what the name of a condition ends in where it saw the batches it is judged on
-
-Progress = Callable[[str, int, int], None]
 
 
 class Keeper(Protocol):
@@ -132,7 +131,7 @@ def deconfound(
     variants = _variants(wanted, strict, rotations)
     work = Work(components, rounds, shares, seed, device, leakage, retrieval)
 
-    told = _Steps(progress, len(plan.folds) * len(variants) * len(experiments) + len(variants) * portraits)
+    told = Steps(progress, len(plan.folds) * len(variants) * len(experiments) + len(variants) * portraits)
     embeddings = Embeddings(screen, work)
     found = _judged(embeddings, plan, variants, experiments, jobs, told, parts)
     shown = _portraits(embeddings, variants, experiments, told, parts) if portraits else {}
@@ -218,25 +217,13 @@ def _variants(wanted: tuple[str, ...], strict: bool | str, rotations: int) -> li
 _MODES: dict[bool | str, list[bool]] = {True: [True], False: [False], "both": [True, False]}
 
 
-class _Steps:
-    """Counts fits for a progress bar; workers call it at any time."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-
-    def tick(self, what: str, by: int = 1) -> None:
-        self.done += by
-        if self.progress is not None:
-            self.progress(what, min(self.done, self.total), self.total)
-
-
 def _judged(
     embeddings: Embeddings,
     plan: Plan,
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
     jobs: int,
-    told: _Steps,
+    told: Steps,
     parts: Keeper | None,
 ) -> Judged:
     """Judge every variant in every fold, `jobs` at a time; trees leave Python's lock, so threads do."""
@@ -246,7 +233,7 @@ def _judged(
 
         def tick() -> None:
             ticks[0] += 1
-            told.tick(f"fold {number + 1} of {len(plan.folds)}: {variant.name}")
+            told(f"fold {number + 1} of {len(plan.folds)}: {variant.name}")
 
         def compute() -> Mapping[str, Any]:
             return judge(embeddings, plan.folds[number], variant, experiments, tick)
@@ -254,7 +241,7 @@ def _judged(
         if parts is None:
             return {key: np.asarray(value) for key, value in compute().items()}
         found = parts.get(f"{variant.key}-fold{number}", compute)
-        told.tick(f"fold {number + 1}: kept", len(experiments) - ticks[0])
+        told(f"fold {number + 1}: kept", len(experiments) - ticks[0])
         return found
 
     places = [(variant, number) for number in range(len(plan.folds)) for variant in variants]
@@ -274,13 +261,13 @@ def _portraits(
     embeddings: Embeddings,
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
-    told: _Steps,
+    told: Steps,
     parts: Keeper | None,
 ) -> dict[str, Carriers]:
     """What each feature carries, of each condition fitted on all rows; of random rotations, the first."""
     shown = {}
     for variant in variants:
-        told.tick(f"features of {variant.kind}")
+        told(f"features of {variant.kind}")
         if variant.kind in shown or variant.draw:
             continue
 

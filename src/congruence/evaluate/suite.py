@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,11 @@ from congruence.evaluate.telling import (
 )
 from congruence.evaluate.trees import check_model
 from congruence.evaluate.varying import varying
+from congruence.progress import Progress, Steps
 
 DEFAULT = ("infomec", "mig", "modularity", "mcc", "regression")
 SAMPLE = 2000  # rows kept for plots
 BINS = (10, 20, 50)  # of the table of sensitivity
-
-Progress = Callable[[str, int, int], None]
 
 
 def evaluate_codes(
@@ -122,11 +122,11 @@ def evaluate_codes(
         key: value for key, value in (("blocks", blocks), ("factor_blocks", factor_blocks)) if value is not None
     }
 
-    steps = _Steps(progress, sum(1 + effort.parts + effort.repairings for effort in efforts.values()))
+    steps = Steps(progress, sum(1 + effort.parts + effort.repairings for effort in efforts.values()))
     measured = {}
     for one, effort in efforts.items():
         strict = one in ("sis", "block_score") and (blocks is not None or factor_blocks is not None)
-        tick = steps.of(one.replace("_", " "))
+        tick = partial(steps, one.replace("_", " "))
         measured[one] = score_by(METRICS[one], pairing, options, effort, seed=seed, strict=strict, tick=tick)
     table = _sensitivity(pairing, sensitivity)
 
@@ -198,21 +198,6 @@ def _effort(name: str, resamples: int, nulls: int, slow_resamples: int, slow_nul
     slow = METRICS[name].cost != "fast"
     repairings = (slow_nulls if slow else nulls) if METRICS[name].supervised else 0
     return Effort(slow_resamples if slow else resamples, repairings)
-
-
-class _Steps:
-    """Counts measurements for a progress bar."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-
-    def of(self, what: str) -> Callable[[], None]:
-        def tick() -> None:
-            self.done += 1
-            if self.progress is not None:
-                self.progress(what, min(self.done, self.total), self.total)
-
-        return tick
 
 
 def _code_names(given: Sequence[str] | None, codes: Any, width: int) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from congruence.deconfound.conditions import condition_named
 from congruence.deconfound.outcome import Score
 from congruence.deconfound.screen import CONTROL, SimulatedScreen
 from congruence.deconfound.suite import deconfound
+from congruence.progress import Progress
 from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import cores
-from congruence.reproduce.recipe import Progress
 
 Arrays = dict[str, Array]
 CONDITIONS = ("base", "whitened", "ica", "rotated")

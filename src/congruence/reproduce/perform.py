@@ -12,8 +12,9 @@ from typing import Any
 from congruence.arrays import resolve_device
 from congruence.errors import InputError
 from congruence.files import check_writable, system_reason, write_text
+from congruence.progress import Progress
 from congruence.reproduce.parts import Parts
-from congruence.reproduce.recipe import SCALES, Job, Method, Progress, Recipe, Reproduction, find_recipe
+from congruence.reproduce.recipe import SCALES, Job, Method, Recipe, Reproduction, find_recipe
 from congruence.reproduce.write import FILES, RESULT, write_reproduction
 from congruence.results import json_text
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from congruence.errors import InputError
+from congruence.progress import Progress
 
 if TYPE_CHECKING:
     from congruence.reproduce.parts import Parts
@@ -19,7 +20,6 @@ SCALES = {
     "paper": "minutes on one large GPU",
     "full": "the published budget, or as near to it as we know; documented, not run by us",
 }
-Progress = Callable[[str, int, int], None]
 Cell = str | float | int | None  # of a table; None where there is nothing to say
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, is_tensor
 from congruence.errors import InputError
+from congruence.progress import Progress, Steps
 from congruence.resolve.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.resolve.components import Components, components_of, first_components
 from congruence.resolve.drawing import Units, cluster_labels, units_of
@@ -27,8 +28,6 @@ from congruence.tables import Table, read_table
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve
 FEW_CLUSTERS = 10  # below this a bootstrap over clusters draws from too few cases
 RESTART, DRAW = 0, 1  # what a stream of random numbers is for
-
-Progress = Callable[[str, int, int], None]
 
 
 def component_stability(
@@ -108,7 +107,7 @@ def component_stability(
     steps = (
         1 + restarts + bootstrap + len(numbers) * (1 + min(restarts, CURVE_RESTARTS) + min(bootstrap, CURVE_BOOTSTRAP))
     )
-    tell = _Steps(progress, steps)
+    tell = Steps(progress, steps)
 
     if found is None:
         found = components_of(prepared, rows=rows, tol=tol, max_iter=max_iter, seed=seed)
@@ -161,19 +160,7 @@ class _Plan:
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, i)))
 
 
-class _Steps:
-    """Counts the fits and passes them to the caller's progress function."""
-
-    def __init__(self, progress: Progress | None, total: int):
-        self.progress, self.done, self.total = progress, 0, total
-
-    def __call__(self, what: str) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(what, self.done, self.total)
-
-
-def _fits(prepared: PreparedRows, plan: _Plan, k: int, restarts: int, bootstrap: int, tell: _Steps) -> list[Unmixing]:
+def _fits(prepared: PreparedRows, plan: _Plan, k: int, restarts: int, bootstrap: int, tell: Steps) -> list[Unmixing]:
     """The fits from other starts, then those of rows drawn anew."""
     fits = []
     same = prepared.subset(plan.rows)
@@ -192,9 +179,7 @@ def _agreement(base: Float, others: Sequence[Float], restarts: int) -> Agreement
     return Agreement(matched[:restarts], matched[restarts:])
 
 
-def _point(
-    prepared: PreparedRows, plan: _Plan, space: Float, restarts: int, bootstrap: int, tell: _Steps
-) -> CurvePoint:
+def _point(prepared: PreparedRows, plan: _Plan, space: Float, restarts: int, bootstrap: int, tell: Steps) -> CurvePoint:
     """One point of the curve; every point has the same starts and the same rows drawn."""
     base = prepared.subset(plan.rows).unmix(seed=plan.seed, **plan.options)
     white, few = prepared.whitening, min(restarts, CURVE_RESTARTS)
