@@ -2,15 +2,18 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from congruence.deconfound.screen import GENES, simulate_screen
+from congruence.reproduce.deconfounding import _parts
 from congruence.reproduce.deconfounding_claims import claims_of
 from congruence.reproduce.deconfounding_screen import CONDITIONS, UNUSED, Measured, Task, interval_of, measure_axes
 from congruence.reproduce.deconfounding_tables import Findings, tables_of
+from congruence.reproduce.parts import Parts
 from congruence.reproduce.perform import perform
 
 GUIDES = tuple(f"{gene}_guide_1" for gene in GENES)
@@ -131,3 +134,16 @@ def test_the_recipe_writes_its_result(tmp_path):
     assert "Base, paper" in (tmp_path / "a" / "table.md").read_text()
     assert "simulated" in done.result["answer"]
     assert "simulated" in result["notes"][0]
+
+
+def test_a_part_is_kept_for_other_dials_or_devices_and_not_for_another_screen(tmp_path):
+    settings = {"n": 100, "dials": [0.0, 1.5], "device": "cuda", "guides": 6, "rounds": 10}
+
+    def parts(shares=(), **changes):
+        return _parts(SimpleNamespace(parts=Parts(tmp_path, settings | changes)), shares)
+
+    parts().put("dial0-guides1-axes", {"found": np.ones(1)})
+    for kept in (parts(), parts(dials=[0.0]), parts(device="cpu"), parts(guides=1)):
+        assert kept.find("dial0-guides1-axes") is not None
+    for other in (parts(n=200), parts(rounds=20), parts((0.5,))):
+        assert other.find("dial0-guides1-axes") is None

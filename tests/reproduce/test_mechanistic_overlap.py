@@ -16,7 +16,8 @@ from congruence.reproduce.overlap_claims import (
     turning_helps,
 )
 from congruence.reproduce.overlap_densities import Densities, between_slots, symmetric_root, unmixed_score
-from congruence.reproduce.overlap_runs import Grid, disjoint_margin, draw_data, true_contrast
+from congruence.reproduce.overlap_ensemble import SlotMember, SlotOutcome
+from congruence.reproduce.overlap_runs import Grid, disjoint_margin, draw_data, scored, true_contrast
 from congruence.reproduce.perform import perform
 
 OVERLAPS = (0.0, 0.4, 0.8)
@@ -124,6 +125,19 @@ def test_the_truth_has_no_contrast_without_overlap_and_data_have_unit_variance()
         assert one.x.std() == pytest.approx(1)
         found = (true_contrast(one, 2) > 0, disjoint_margin(one, 2) > 0)
         assert found == (overlap > 0, overlap > 0)
+
+
+def test_processes_score_as_this_one_does(rng, monkeypatch):
+    latents = [rng.normal(size=(60, 4)) for _ in range(2)]
+    codes = np.stack([latents[i % 2] + 0.3 * rng.normal(size=(60, 4)) for i in range(3)])
+    codes[1] = np.nan  # a training that diverged
+    members = [SlotMember(i % 2, 0.1, i) for i in range(3)]
+    outcome = SlotOutcome(*(np.zeros(3),) * 3, codes)
+    here = scored(outcome, members, latents, 2)["sis"]
+    monkeypatch.setattr("congruence.reproduce.overlap_runs.WORTH_PROCESSES", 1)
+    assert_allclose(scored(outcome, members, latents, 2)["sis"], here, rtol=1e-12)
+    assert here[1] == -1
+    assert here[0] > 0.5
 
 
 def test_intervals_hold_the_mean():

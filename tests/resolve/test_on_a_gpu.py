@@ -30,6 +30,14 @@ def test_passes_go_on_without_a_compiler_for_kernels(monkeypatch):
     assert_allclose(found[1].power.numpy(), found[0].power.numpy())
 
 
+def test_shapes_are_summed_in_float64():
+    x = np.random.default_rng(0).uniform(-1.7, 1.7, size=(400_000, 3)).astype(np.float32)
+    found = TorchPasses(x, np.zeros(3), np.eye(3), contrast_named("logcosh"), device="cpu").shape(np.eye(3))
+    wide = x.astype(np.float64)
+    assert_allclose(found.contrast, np.log(np.cosh(wide)).mean(0), atol=1e-8)  # float32 sums are off by 8e-8
+    assert_allclose(found.kurtosis, (wide**4).mean(0) - 3, atol=1e-8)
+
+
 @on_a_gpu
 @pytest.mark.parametrize("shape", [(1, 1), (1023, 5), (1025, 64), (70_001, 384)])
 def test_the_kernel_does_what_torch_does(shape):
