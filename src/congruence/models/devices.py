@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import shutil
 import threading
 import warnings
 from collections.abc import Iterator
@@ -50,6 +52,11 @@ def training_precision(precision: str, device: str) -> str:
         return precision
     able = device.startswith("cuda") and load_torch().cuda.get_device_capability(device) >= AMPERE
     return "bfloat16" if able else "float32"
+
+
+def can_compile() -> bool:
+    """Whether kernels can be made for a GPU: that takes triton, and a compiler of C for it to call."""
+    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 @contextlib.contextmanager

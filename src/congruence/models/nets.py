@@ -21,13 +21,13 @@ import torch
 from torch import nn
 
 from congruence.errors import InputError
+from congruence.models.devices import can_compile
 
-try:
+if can_compile():
     from congruence.models.joined_norm import joined_norm
-except ImportError:  # triton comes with torch where that is built for CUDA
-    joined_norm = None  # type: ignore[assignment]
 
 NETS = ("published", "small")
+JOINED = can_compile()  # whether norms of trainings on a GPU have a kernel of their own
 LEAK, EPSILON = 0.2, 1e-6  # of LeakyReLU, and of instance norm
 WIDTHS, SIDE, DENSE = (32, 64, 128, 256), 64, 256
 LAYERS = ((3, 1), (3, 1), (4, 2))  # kernel and stride of the three convolutions of each width
@@ -172,7 +172,7 @@ def normalise(x: Any, scale: Any, shift: Any, *, leaky: str) -> Any:
     float32 or better, whatever x is. In bfloat16 on a GPU, that is in trainings, one kernel does it all.
     """
     one_each = scale.ndim == 1 or len(scale) == len(x)
-    if joined_norm is not None and x.is_cuda and x.dtype == torch.bfloat16 and one_each:
+    if JOINED and x.is_cuda and x.dtype == torch.bfloat16 and one_each:
         return joined_norm(x, scale, shift, EPSILON, LEAK, before=leaky == "before", after=leaky == "after")
     full = in_full(nn.functional.leaky_relu(x, LEAK) if leaky == "before" else x)
     variance, mean = torch.var_mean(full, dim=(2, 3), correction=0, keepdim=True)

@@ -10,13 +10,12 @@ timing them, not where the same bits are wanted again).
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from congruence.errors import InputError
+from congruence.models.devices import can_compile
 from congruence.models.optimisers import clip_elements, make_optimiser, parameter_groups, set_rate
 from congruence.models.settings import Training
 
@@ -35,11 +34,6 @@ def training_engine(how: Training, device: str, steps: int) -> str:
         return "eager"
     worth = steps >= WORTH_COMPILING and not how.deterministic
     return "compiled graph" if worth and can_compile() else "graph"
-
-
-def can_compile() -> bool:
-    """Whether torch.compile finds what it needs for a GPU: triton, and a compiler of C."""
-    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
 
 
 class Stepper:

@@ -19,10 +19,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.mechanism.losses import lengths, pair_products
-from congruence.models.devices import short_products
+from congruence.models.devices import can_compile, short_products
 from congruence.models.loop import row_order
 from congruence.models.optimisers import set_rate
-from congruence.models.stepping import can_compile
 from congruence.models.threads import one_thread
 from congruence.reproduce.overlap_turns import Turns, best_turns
 
