@@ -47,10 +47,26 @@ def test_without_a_density_the_distance_is_unknown():
 
 def test_claims_about_mnist_follow_the_mcc():
     turned, same = agreement(spaces([np.eye(2), TURN], 0.3)), agreement(spaces([np.eye(2), np.eye(2)], 0.01))
-    nearer, printed, leaky = mixture_mnist.judge({"relu": turned, "leaky_relu": same})
+    nearer, printed, leaky, _ = judged(turned, same)
     assert (printed.holds, leaky.holds) == (False, True)
     assert nearer.holds is not True  # as they are, the second pair is as near as up to a map
-    assert mixture_mnist.judge({"relu": same, "leaky_relu": turned})[2].holds is False
+    assert judged(same, turned)[2].holds is False
+
+
+def judged(relu, leaky_relu, facets=(), states=()):
+    """The claims about MNIST where both activations have these facets, whose codes tell so many states apart."""
+    names = "relu", "leaky_relu"
+    counts = np.array([states, states], dtype=float)
+    return mixture_mnist.judge(
+        dict(zip(names, (relu, leaky_relu), strict=True)), dict.fromkeys(names, facets), dict.fromkeys(names, counts)
+    )
+
+
+def test_the_facet_with_the_richer_mixture_should_be_the_more_stable_one():
+    rough, fine = (agreement(spaces([np.eye(2), TURN], noise)) for noise in (3.0, 0.1))
+    claims = [judged(fine, fine, (rough, fine), states)[3] for states in ((1.0, 15.0), (15.0, 1.0))]
+    assert [claim.holds for claim in claims] == [True, False]
+    assert "1.00 components told apart, weak MCC held out" in claims[0].evidence
 
 
 def test_the_pinwheel_recipe_writes_its_result(tmp_path, monkeypatch):
@@ -76,4 +92,6 @@ def test_the_mnist_recipe_runs_on_digits(tmp_path, monkeypatch):
     assert said == ["4 trainings of 3 steps on digits, on cpu"]
     assert result["paper"]["MCC"]["relu"] == {"strong": 0.7, "weak": 0.91}
     assert [len(result["ours"][name]["active"]) for name in ("relu", "leaky_relu")] == [2, 2]
+    assert [len(result["ours"][name]["weak_by_facet"]) for name in ("relu", "leaky_relu")] == [2, 2]
+    assert "Each facet alone" in (tmp_path / "a" / "table.md").read_text()
     assert (tmp_path / "a" / "mcc.svg").exists()
