@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 
 import torch
+import torch._dynamo
+import torch._inductor.config
 
 from congruence.data import rooms, sprites
 from congruence.models import AutoEncoder, Training
@@ -54,7 +56,9 @@ def wait(device):
 
 
 def prepare(net, images, device, precision, engine, batch):
-    """A stepper that has made its first steps, and how long those took."""
+    """A stepper that has made its first steps, and how long those took; nothing has been compiled before."""
+    torch._dynamo.reset()
+    torch._inductor.config.force_disable_caches = True
     model = AutoEncoder(12, net=net, shape=images.shape[1:]).to(device).train()
     start = time.perf_counter()
     stepper = Stepper(model, [images], settings(precision, engine, steps=1, batch=batch), engine)

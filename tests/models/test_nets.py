@@ -7,7 +7,16 @@ from numpy.testing import assert_allclose
 from congruence.errors import InputError
 
 torch = pytest.importorskip("torch")
-from congruence.models.nets import NormLeaky, StyleDecoder, make_nets, normalise, published_encoder  # noqa: E402
+from congruence.models.nets import (  # noqa: E402
+    Few,
+    NormLeaky,
+    StyleDecoder,
+    from_neighbours,
+    make_nets,
+    normalise,
+    published_encoder,
+    to_neighbours,
+)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +112,27 @@ def test_instance_norm_is_that_of_torch():
         assert_allclose(before, torch.nn.functional.instance_norm(leaky(x), **options), atol=2e-6)
         for dtype in (torch.bfloat16, torch.float64):
             assert normalise(x.to(dtype), norm.weight, norm.bias, leaky="after").dtype == dtype
+
+
+@pytest.mark.parametrize(("product", "before", "after"), [(from_neighbours, 3, 8), (from_neighbours, 1, 4),
+                                                         (to_neighbours, 8, 3), (to_neighbours, 4, 1)])  # fmt: skip
+def test_a_convolution_of_few_channels_is_a_matrix_product(product, before, after):
+    torch.manual_seed(before)
+    x = torch.randn(2, before, 6, 5, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(after, before, 3, 3, dtype=torch.float64, requires_grad=True)
+    found, expected = product(x, weight), torch.nn.functional.conv2d(x, weight, padding=1)
+    torch.testing.assert_close(found, expected)
+    slope = torch.randn_like(expected)
+    for one, other in zip(*(torch.autograd.grad(y, (x, weight), slope) for y in (found, expected)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_layers_of_few_channels_are_those_at_the_ends(published):
+    encoder, decoder = published
+    ends = [layer for layer in (*encoder.modules(), *decoder.modules()) if isinstance(layer, Few)]
+    assert ends == [encoder.convolutions[0], decoder.last]
+    x = torch.randn(1, 3, 4, 4)
+    torch.testing.assert_close(ends[0](x), torch.nn.functional.conv2d(x, ends[0].weight, padding=1))
 
 
 def test_the_style_decoder_is_the_published_one_written_out():

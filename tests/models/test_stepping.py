@@ -1,5 +1,7 @@
 """Weights in groups, losses looked at from time to time, and settings of a step."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -7,7 +9,7 @@ from numpy.testing import assert_array_equal
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.models.checkpoints import Checkpoint, restore
 from congruence.models.loop import optimise
-from congruence.models.optimisers import make_optimiser
+from congruence.models.optimisers import compiled_move, make_optimiser, move
 from congruence.models.settings import Training
 from congruence.models.stepping import training_engine
 from congruence.runs import read_arrays, start_run
@@ -161,6 +163,26 @@ def test_averages_come_back_in_the_order_in_memory_that_their_weights_have(tmp_p
 def read_arrays_of(run):
     arrays, _ = read_arrays(run.folder / "checkpoint.safetensors")
     return arrays, {}, {}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method")  # of torch, which compiling it calls itself
+def test_a_compiled_move_clips_and_steps_as_a_plain_one(monkeypatch):
+    # Traced as ever, and not made C++ of, which takes a compiler and half a minute.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager", fullgraph=True))
+    ends = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, how = torch.nn.Linear(3, 2), Training(steps=1, optimiser="adamw", weight_decay=0.1, clip_value=0.01)
+        optimiser, weights = make_optimiser(model, how), list(model.parameters())
+        plain = partial(move, optimiser, weights, how.clip_value)
+        for one in (plain, *[compiled_move(optimiser, weights, how.clip_value) if compiled else plain] * 3):
+            optimiser.zero_grad()
+            model(torch.ones(4, 3)).square().mean().backward()
+            one()
+        assert max(float(weight.grad.abs().max()) for weight in weights) == pytest.approx(0.01)
+        ends.append([weight.detach().clone() for weight in weights])
+    for one, other in zip(*ends, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_lines_are_logged_at_the_published_steps():

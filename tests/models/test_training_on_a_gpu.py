@@ -1,5 +1,7 @@
 """Trainings on a GPU: the same again, the same when resumed, the same as a graph, and at home on a CPU."""
 
+from functools import partial
+
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -8,6 +10,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch see
 
 from congruence.data import rooms  # noqa: E402
 from congruence.models import VAE, AutoEncoder, Training, load_model, train  # noqa: E402
+from congruence.models.optimisers import compiled_move, make_optimiser, move, set_rate  # noqa: E402
 
 BASE = {"optimiser": "adamw", "clip_value": 1.0, "weight_decay": 0.1, "log_every": 20, "check_every": 10}
 
@@ -47,6 +50,40 @@ def test_a_compiled_graph_learns_the_same(images):
     plain = trained(images, AutoEncoder, engine="eager", precision="float32", deterministic=False)
     fast = trained(images, AutoEncoder, engine="compiled graph", deterministic=False)
     assert_allclose(fast.outcome.loss, plain.outcome.loss, rtol=0.02)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method")
+def test_a_compiled_loss_has_the_gradients_of_a_plain_one(images):
+    model = AutoEncoder(6, seed=0).to("cuda", memory_format=torch.channels_last)
+    batch = images.images[:32].contiguous(memory_format=torch.channels_last)
+    found = []
+    for loss in (model.loss, torch.compile(model.loss)):
+        model.zero_grad()
+        loss(batch)["loss"].backward()
+        found.append({name: weight.grad.double() for name, weight in model.named_parameters()})
+    for name, plain in found[0].items():
+        assert (found[1][name] - plain).norm() <= 1e-3 * plain.norm(), name
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method")
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
+def test_a_compiled_move_is_the_plain_one(optimiser):
+    ends = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(64, 64).to("cuda")
+        how = Training(optimiser=optimiser, weight_decay=0.1, clip_value=0.01, steps=1)
+        made = make_optimiser(model, how, on_device=True, compiled=compiled)
+        plain = partial(move, made, list(model.parameters()), how.clip_value)
+        moves = [plain, *[compiled_move(made, list(model.parameters()), how.clip_value) if compiled else plain] * 5]
+        for k, one in enumerate(moves):
+            made.zero_grad()
+            set_rate(made, 1e-3 * (k + 1))
+            model(torch.ones(8, 64, device="cuda") * (k + 1)).square().mean().backward()
+            one()
+        ends.append([weight.detach().clone() for weight in model.parameters()])
+    for one, other in zip(*ends, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_a_model_trained_on_a_gpu_is_the_same_on_a_cpu(images, tmp_path):

@@ -66,7 +66,8 @@ def published_encoder(channels: int, out: int) -> ImageEncoder:
     """
     layers: list[Any] = []
     for before, width, kernel, stride in _published_layers(channels, WIDTHS):
-        layers += [nn.Conv2d(before, width, kernel, stride, padding=1, bias=False), NormLeaky(width)]
+        convolution = nn.Conv2d(before, width, kernel, stride, padding=1, bias=False) if layers else Few(before, width)
+        layers += [convolution, NormLeaky(width)]
     left = SIDE // 2 ** len(WIDTHS)
     return ImageEncoder(nn.Sequential(*layers), (WIDTHS[-1] * left * left, DENSE, DENSE), out)
 
@@ -141,7 +142,7 @@ class StyleDecoder(nn.Module):  # type: ignore[misc]
             nn.Conv2d(before, width, kernel, padding=1, bias=False) if stride == 1 else transposed(before, width)
             for before, width, kernel, stride in plan
         )
-        self.last = nn.Conv2d(self.widths[-1], channels, 3, padding=1, bias=False)
+        self.last = Few(self.widths[-1], channels)
 
     def forward(self, codes: Any) -> Any:
         """Codes (n, inputs) to logits (n, channels, 64, 64)."""
@@ -151,6 +152,49 @@ class StyleDecoder(nn.Module):  # type: ignore[misc]
             scale, shift = style.chunk(2, 1)
             x = normalise(convolution(x), scale, shift, leaky="before")
         return self.last(x)
+
+
+class Few(nn.Conv2d):  # type: ignore[misc]
+    """A convolution (3 x 3, no bias) that goes from or to as few channels as an image has.
+
+    Compiled for a GPU it is one matrix product. A library of convolutions is slow there: it has no kernels for few
+    channels, or pads them first.
+    """
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__(before, after, 3, padding=1, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Images (n, before, height, width) to images (n, after, height, width)."""
+        if not (torch.compiler.is_compiling() and x.is_cuda):
+            return super().forward(x)
+        return (
+            from_neighbours(x, self.weight) if self.in_channels < self.out_channels else to_neighbours(x, self.weight)
+        )
+
+
+def from_neighbours(x: Any, weight: Any) -> Any:
+    """The convolution of x (n, c, height, width) with `weight` (out, c, 3, 3): pixels gather their neighbours first."""
+    few = 9 * x.shape[1]
+    near = nn.functional.pad(x, (1, 1, 1, 1)).permute(0, 2, 3, 1)
+    near = torch.cat([near[:, i : i + x.shape[2], j : j + x.shape[3]] for i in range(3) for j in range(3)], 3)
+    matrix = weight.permute(2, 3, 1, 0).reshape(few, -1)
+    product = nn.functional.pad(near, (0, -few % 8)) @ nn.functional.pad(matrix, (0, 0, 0, -few % 8))
+    return product.permute(0, 3, 1, 2)
+
+
+def to_neighbours(x: Any, weight: Any) -> Any:
+    """The convolution of x (n, c, height, width) with `weight` (out, c, 3, 3): products go to the neighbours after."""
+    few = len(weight)
+    matrix = weight.permute(1, 2, 3, 0).reshape(x.shape[1], -1)
+    product = x.permute(0, 2, 3, 1) @ nn.functional.pad(matrix, (0, -matrix.shape[1] % 8))
+    near = in_full(nn.functional.pad(product, (0, 0, 1, 1, 1, 1)))
+    parts = [
+        near[:, i : i + x.shape[2], j : j + x.shape[3], (3 * i + j) * few : (3 * i + j + 1) * few]
+        for i in range(3)
+        for j in range(3)
+    ]
+    return sum(parts[1:], parts[0]).to(product.dtype).permute(0, 3, 1, 2)
 
 
 class NormLeaky(nn.Module):  # type: ignore[misc]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from congruence.errors import InputError
 from congruence.models.settings import Training
@@ -28,11 +29,11 @@ def parameter_groups(model: Any) -> tuple[list[Any], list[Any]]:
     return decayed, rest
 
 
-def make_optimiser(model: Any, how: Training, *, on_device: bool = False) -> Any:
+def make_optimiser(model: Any, how: Training, *, on_device: bool = False, compiled: bool = False) -> Any:
     """Adam, AdamW or SGD with momentum over the groups of `parameter_groups`; only the first has the weight decay.
 
     Without weight decay AdamW is Adam. With `on_device` the learning rate and the counts of steps are tensors of the
-    GPU, so that a step can be recorded in a CUDA graph.
+    GPU, so that a step can be recorded in a CUDA graph. With `compiled` it is one that `compiled_move` makes fast.
     """
     import torch
 
@@ -45,8 +46,32 @@ def make_optimiser(model: Any, how: Training, *, on_device: bool = False) -> Any
     if how.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=rate, momentum=0.9)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[how.optimiser]
-    fast = {"fused": True, "capturable": on_device} if device.type == "cuda" else {}
+    fast = {"foreach" if compiled else "fused": True, "capturable": on_device} if device.type == "cuda" else {}
     return kind(groups, lr=rate, **fast)
+
+
+def move(optimiser: Any, clipped: Sequence[Any], limit: float | None) -> None:
+    """Clip the elements of some gradients and make the optimiser's step."""
+    clip_elements(clipped, limit)
+    optimiser.step()
+
+
+def compiled_move(optimiser: Any, clipped: Sequence[Any], limit: float | None) -> Callable[[], None]:
+    """Compile what `move` does. The optimiser must have made a step before, since its averages are made in that.
+
+    On an H200 torch's fused AdamW and the clipping before it take five times as long as it takes to read and write the
+    weights; compiled they take less than half of that.
+    """
+    import torch
+
+    step = inspect.unwrap(type(optimiser).step)  # without its hooks for profilers, which cannot be compiled
+
+    def both() -> None:
+        clip_elements(clipped, limit)
+        with torch.no_grad():
+            step(optimiser)
+
+    return cast("Callable[[], None]", torch.compile(both))
 
 
 def set_rate(optimiser: Any, rate: float) -> None:

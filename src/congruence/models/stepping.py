@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from congruence.errors import InputError
 from congruence.models.devices import can_compile
-from congruence.models.optimisers import clip_elements, make_optimiser, parameter_groups, set_rate
+from congruence.models.optimisers import compiled_move, make_optimiser, move, parameter_groups, set_rate
 from congruence.models.settings import Training
 
 WORTH_A_GRAPH, WORTH_COMPILING = 100, 5000  # steps: compiling takes half a minute, and saves 7 ms a step on an H200
@@ -45,10 +46,12 @@ class Stepper:
         self.model, self.data, self.how, self.device = model, data, how, data[0].device
         if self.device.type == "cuda":
             model.to(memory_format=torch.channels_last)  # what its convolutions are fast with
-        self.graphed = "graph" in engine
-        self.optimiser = make_optimiser(model, how, on_device=self.graphed)
-        self.decayed = parameter_groups(model)[0]
-        self.loss = torch.compile(model.loss) if "compiled" in engine else model.loss
+        self.graphed, self.compiled = "graph" in engine, "compiled" in engine
+        self.optimiser = make_optimiser(model, how, on_device=self.graphed, compiled=self.graphed and self.compiled)
+        self.loss = torch.compile(model.loss) if self.compiled else model.loss
+        self._moved = (self.optimiser, parameter_groups(model)[0], how.clip_value)
+        self._plain_move = partial(move, *self._moved)
+        self.move: Callable[[], None] = self._plain_move
         self.careful = how.check_every == 1 and not self.graphed
         self.names: tuple[str, ...] = ()
         self._sums = torch.zeros(0, dtype=torch.float64, device=self.device)  # one for each name
@@ -101,15 +104,15 @@ class Stepper:
         batch = self.how.batch
         rows = self._order[place * batch : (place + 1) * batch]
         if len(rows) < batch:  # another shape than was compiled or recorded
-            return self._update(rows, self.model.loss)
+            return self._update(rows, self.model.loss, self._plain_move)
         if not self.graphed:
-            return self._update(rows, self.loss)
+            return self._update(rows, self.loss, self.move)
         if self._graph is None:
             self._record()
         self._graph.replay()
         return True
 
-    def _update(self, rows: Any, loss: Callable[..., Any]) -> bool:
+    def _update(self, rows: Any, loss: Callable[..., Any], move: Callable[[], None]) -> bool:
         import torch
 
         self.optimiser.zero_grad()
@@ -121,8 +124,7 @@ class Stepper:
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
             if self.careful and not (math.isfinite(float(norm)) and math.isfinite(float(parts["loss"].detach()))):
                 return False
-        clip_elements(self.decayed, self.how.clip_value)
-        self.optimiser.step()
+        move()
         if hasattr(self.model, "after_step"):
             with torch.no_grad():
                 self.model.after_step()
@@ -162,6 +164,8 @@ class Stepper:
             for _ in range(WARM_UP):
                 self._recorded()
                 self._start -= self.how.batch
+                if self.compiled and self.move is self._plain_move:
+                    self.move = compiled_move(*self._moved)
         torch.cuda.current_stream(self.device).wait_stream(side)
         self.optimiser.zero_grad()
         graph = torch.cuda.CUDAGraph()
@@ -175,7 +179,7 @@ class Stepper:
         self._graph = graph
 
     def _recorded(self) -> None:
-        self._update(self._order[self._start + self._places], self.loss)
+        self._update(self._order[self._start + self._places], self.loss, self.move)
         self._start += self.how.batch
 
     @contextlib.contextmanager
