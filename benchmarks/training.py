@@ -173,6 +173,7 @@ def main():
         if "profile" in arguments.parts:
             profiled(stepper, device, arguments.out.with_name(f"{arguments.out.stem}_profile.txt"))
     stepper = None  # its memory is wanted
+    torch._inductor.config.force_disable_caches = False  # here compiling is not timed
     if "curves" not in arguments.parts:
         return
     import tempfile

@@ -176,11 +176,9 @@ class Few(nn.Conv2d):  # type: ignore[misc]
 def from_neighbours(x: Any, weight: Any) -> Any:
     """The convolution of x (n, c, height, width) with `weight` (out, c, 3, 3): pixels gather their neighbours first."""
     few = 9 * x.shape[1]
-    near = nn.functional.pad(x, (1, 1, 1, 1)).permute(0, 2, 3, 1)
-    near = torch.cat([near[:, i : i + x.shape[2], j : j + x.shape[3]] for i in range(3) for j in range(3)], 3)
-    matrix = weight.permute(2, 3, 1, 0).reshape(few, -1)
-    product = nn.functional.pad(near, (0, -few % 8)) @ nn.functional.pad(matrix, (0, 0, 0, -few % 8))
-    return product.permute(0, 3, 1, 2)
+    near = nn.functional.pad(x, (1, 1, 1, 1)).unfold(2, 3, 1).unfold(3, 3, 1).permute(0, 2, 3, 1, 4, 5).flatten(3)
+    matrix = nn.functional.pad(weight.flatten(1).T, (0, 0, 0, -few % 8))  # products are fast in multiples of 8
+    return (nn.functional.pad(near, (0, -few % 8)) @ matrix).permute(0, 3, 1, 2)
 
 
 def to_neighbours(x: Any, weight: Any) -> Any:

@@ -48,7 +48,7 @@ class Stepper:
             model.to(memory_format=torch.channels_last)  # what its convolutions are fast with
         self.graphed, self.compiled = "graph" in engine, "compiled" in engine
         self.optimiser = make_optimiser(model, how, on_device=self.graphed, compiled=self.graphed and self.compiled)
-        self.loss = torch.compile(model.loss) if self.compiled else model.loss
+        self.loss = torch.compile(model.loss, options=self._options()) if self.compiled else model.loss
         self._moved = (self.optimiser, parameter_groups(model)[0], how.clip_value)
         self._plain_move = partial(move, *self._moved)
         self.move: Callable[[], None] = self._plain_move
@@ -60,6 +60,13 @@ class Stepper:
         self._start = torch.zeros((), dtype=torch.int64, device=self.device)  # of the next batch, for the graph
         self._places = torch.arange(how.batch, device=self.device)
         self._graph: Any = None
+
+    def _options(self) -> dict[str, Any]:
+        """Those of the compiler: on a GPU kernels that do not need each other are one, where the compiler can do so."""
+        import torch
+
+        able = self.device.type == "cuda" and "combo_kernels" in torch._inductor.list_options()
+        return {"combo_kernels": True} if able else {}
 
     @property
     def sums(self) -> dict[str, float]:
