@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.models import stepping
 from congruence.models.checkpoints import Checkpoint, restore
 from congruence.models.loop import optimise
 from congruence.models.optimisers import compiled_move, make_optimiser, move
@@ -238,14 +239,18 @@ def test_deterministic_takes_one_thread_and_leaves_torch_as_it_was(rows):
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_engines_are_chosen_by_what_pays():
+def test_engines_are_chosen_by_what_pays(monkeypatch):
     def engine(device, steps, **settings):
         return training_engine(Training(steps=steps, **{"engine": "auto"} | settings), device, steps)
 
     assert engine("cpu", 10_000) == "eager"
     assert engine("cuda", 50) == "eager"
-    assert engine("cuda", 1000) == "graph"
-    assert engine("cuda:1", 10_000, deterministic=True) == "graph"
+    assert engine("cuda", 1000) == engine("cuda", 20_000) == "graph"
+    assert engine("cuda:1", 200_000, deterministic=True) == "graph"
+    monkeypatch.setattr(stepping, "can_compile", lambda: True)
+    assert engine("cuda", 200_000) == "compiled graph"
+    monkeypatch.setattr(stepping, "can_compile", lambda: False)
+    assert engine("cuda", 200_000) == "graph"
     assert engine("cuda", 10_000, engine="eager") == "eager"
     with pytest.raises(InputError, match="engine 'graph' needs a CUDA device, not cpu; eager would do"):
         engine("cpu", 100, engine="graph")

@@ -54,16 +54,15 @@ def test_a_compiled_graph_learns_the_same(images):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method")
 def test_a_compiled_loss_has_the_gradients_of_a_plain_one(images):
-    model = AutoEncoder(6, seed=0).to("cuda", memory_format=torch.channels_last)
-    batch = images.images[:32].contiguous(memory_format=torch.channels_last)
+    # In float64: at first the gradients of early layers are so fine a balance that float32 has two to three digits.
+    model = AutoEncoder(6, seed=0).to("cuda", torch.float64)
     found = []
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        for loss in (model.loss, torch.compile(model.loss)):
-            model.zero_grad()
-            loss(batch)["loss"].backward()
-            found.append({name: weight.grad.double() for name, weight in model.named_parameters()})
+    for loss in (model.loss, torch.compile(model.loss)):
+        model.zero_grad()
+        loss(images.images[:8])["loss"].backward()
+        found.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
     for name, plain in found[0].items():
-        assert (found[1][name] - plain).norm() <= 1e-3 * plain.norm(), name
+        assert (found[1][name] - plain).norm() <= 1e-8 * plain.norm(), name
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method")
