@@ -53,7 +53,7 @@ def test_identified_components_are_counted_and_the_others_explained(result):
     assert result.status == "partly"
     assert result.verdict == (
         "3 of 5 components are identified: they come back from every start and can be told from noise; the other 2 are "
-        "as good as Gaussian, and their axes are arbitrary."
+        "as good as Gaussian, and their axes may be arbitrary."
     )
     assert [row["lost_to"] for row in result.table()] == [None, None, None, "noise", "noise"]
     assert result.advice == []
@@ -65,11 +65,11 @@ def test_the_verdict_has_the_right_grammar_for_every_count(result):
 
     assert verdict(1, 1, 1, 1, 1).startswith("All 5 components are identified: they come back from every start")
     assert "1 of 5 components is identified: it comes back" in verdict(1, 0, 0, 0, 0)
-    assert "the other 1 depends on where the solver starts, and its axis is arbitrary" in verdict(1, 1, 1, 1, 0)
+    assert "the other 1 depends on where the solver starts, and its axis may be arbitrary" in verdict(1, 1, 1, 1, 0)
     mixed = verdict(1, 1, 0, 0, 0, noise=(0, 0, 0, 1, 1))
     assert "of the other 3, 2 are as good as Gaussian and 1 depends on where the solver starts" in mixed
     none = verdict(0, 0, 0, 0, 0, noise=(1,) * 5)
-    assert none == "No component is identified: all 5 are as good as Gaussian, and their axes are arbitrary."
+    assert none == "No component is identified: all 5 are as good as Gaussian, and their axes may be arbitrary."
     assert "identified: they can be told from noise" in verdict(1, 1, 1, 1, 1, agreement=None)
     unjudged = verdict(1, 1, 1, 1, 1, sampling_error=np.full(5, np.nan))
     assert unjudged == "All 5 components are identified: they come back from every start."

@@ -64,8 +64,8 @@ def _what_is_wrong(result: Resolution, which: str) -> str:
         )
         why.append(f"{moving} {settled}")
     if len(why) == 2:
-        return f"of {which} {noise + moving}, {why[0]} and {why[1]}, and their axes are arbitrary"
-    return f"{which} {why[0]}, and {'its axis is' if noise + moving == 1 else 'their axes are'} arbitrary"
+        return f"of {which} {noise + moving}, {why[0]} and {why[1]}, and their axes may be arbitrary"
+    return f"{which} {why[0]}, and {'its axis' if noise + moving == 1 else 'their axes'} may be arbitrary"
 
 
 def _judged(found: Unmixing) -> bool:

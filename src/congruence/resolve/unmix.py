@@ -208,7 +208,7 @@ def advice(found: Unmixing) -> str:
     )
     if found.reason == "gaussian":
         return (
-            f"no component can be told from Gaussian noise, so their axes are arbitrary: {few}use more rows, fewer "
+            f"no component can be told from Gaussian noise, so their axes may be arbitrary: {few}use more rows, fewer "
             "components, or keep the whitened rows"
         )
     noise = int(found.noise.sum())
