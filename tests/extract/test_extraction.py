@@ -257,6 +257,12 @@ def test_text_without_its_mark_and_in_utf_8_alone(tmp_path):
         text_inputs(path)
 
 
+@pytest.mark.parametrize("mean", [0.5, None, [0.5], ["a"] * 3, [float("nan")] * 3])
+def test_a_mean_of_colours_that_is_not_three_numbers_is_refused_whatever_it_is(tmp_path, mean):
+    with pytest.raises(InputError, match="mean and std take three numbers each"):
+        image_inputs(tmp_path, mean=mean)
+
+
 def test_images_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
     image = pytest.importorskip("PIL.Image")
     image.fromarray(np.array([[0, 257], [32896, 65535]], np.uint16)).save(tmp_path / "a.png")

@@ -8,6 +8,7 @@ import pytest
 
 from congruence.errors import InputError
 from congruence.extract import array_inputs, extract, load_pretrained, text_inputs
+from congruence.extract.pretrained import _image_settings
 from congruence.tables import read_table
 
 torch = pytest.importorskip("torch")
@@ -85,6 +86,15 @@ def test_a_masked_autoencoder_sees_all_patches_in_their_order(tmp_path):
     noise = torch.arange(16.0).expand(3, 16)
     whole = caught(model, "layernorm", pixel_values=torch.tensor(x), noise=noise)
     assert np.array_equal(read_table(out).values, whole.reshape(3 * 17, 16))
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [({"height": 8, "width": 16}, {}), ({"shortest_edge": 8}, {"size": 8}), (8, {"size": 8}), (True, {}), ("8", {})],
+)
+def test_only_a_side_of_a_square_is_taken_for_the_size_of_images(tmp_path, size, wanted):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": size}))
+    assert _image_settings(tmp_path) == wanted
 
 
 def test_a_residual_network_opens_and_tells_what_images_it_wants(tmp_path):

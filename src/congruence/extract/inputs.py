@@ -74,13 +74,11 @@ def image_inputs(
         raise InputError(f"{folder} is not a folder; give one that holds images ({', '.join(IMAGES)})")
     if size is not None and size < 1:
         raise InputError(f"size must be at least 1 pixel, not {size}")
-    if len(mean) != 3 or len(std) != 3 or not all(s > 0 for s in std):
-        raise InputError(f"mean and std take three numbers each, std positive ones, not {mean} and {std}")
+    shift, scale = _of_colours(mean, std)
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
     if not paths:
         raise InputError(f"{folder} holds no images ({', '.join(IMAGES)})")
     ids = np.array([path.relative_to(folder).as_posix() for path in paths])
-    shift, scale = (np.array(numbers, np.float32)[:, None, None] for numbers in (mean, std))
 
     def read(start: int, stop: int) -> Array:
         pixels: Array = (read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
@@ -88,6 +86,18 @@ def image_inputs(
 
     stamps = (f"{path} {path.stat().st_mtime_ns}".encode() for path in paths)
     return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {size} {list(mean)} {list(std)}")
+
+
+def _of_colours(mean: Any, std: Any) -> tuple[Array, Array]:
+    """Mean and std as arrays of shape (3, 1, 1); they may come from the settings of a folder, all is checked."""
+    try:
+        shift, scale = (np.array(numbers, np.float32) for numbers in (mean, std))
+        right = shift.shape == scale.shape == (3,) and bool(np.isfinite([shift, scale]).all() and (scale > 0).all())
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise InputError(f"mean and std take three numbers each, std positive ones, not {mean} and {std}")
+    return shift[:, None, None], scale[:, None, None]
 
 
 def text_inputs(path: str | Path, *, column: str | None = None, id: str | None = None) -> Inputs:

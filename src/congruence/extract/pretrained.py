@@ -131,9 +131,10 @@ def _image_settings(folder: Path) -> dict[str, Any]:
         return {}
     said = read_settings(folder / PIXELS)
     size = said.get("crop_size") if said.get("do_center_crop") else said.get("size")
-    if isinstance(size, dict):
-        size = size.get("height", size.get("shortest_edge"))
-    found = {"size": size} if isinstance(size, int) and said.get("do_resize", True) else {}
+    if isinstance(size, dict):  # only squares are cut, so that of other sides nothing is said
+        high = size.get("height", size.get("shortest_edge"))
+        size = high if size.get("width", high) == high else None
+    found = {"size": size} if type(size) is int and said.get("do_resize", True) else {}
     if said.get("do_normalize", True) and "image_mean" in said and "image_std" in said:
         found |= {"mean": said["image_mean"], "std": said["image_std"]}
     return found
