@@ -48,12 +48,14 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
     """
     if isinstance(source, str | Path):
         array, found = _read_array(Path(source), key)
-        name = _stamped(Path(source))
+        called, name = str(source), _stamped(Path(source))
     else:
-        array, found, name = source, None, f"array {_digest(_bytes(to_numpy(source)))}"
+        array, found, called, name = source, None, "the array", f"array {_digest(_bytes(to_numpy(source)))}"
     if getattr(array, "ndim", 0) < 2 or not len(array):
-        raise InputError(f"{name} must have rows and at least one more axis, but has shape {np.shape(array)}")
-    return Inputs(len(array), _ids(ids if ids is not None else found, len(array), name), _slicer(array), name)
+        raise InputError(f"{called} must have rows and at least one more axis, but has shape {np.shape(array)}")
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
+        raise InputError(f"{called} must hold numbers, but holds {array.dtype}; of texts make a text file or a table")
+    return Inputs(len(array), _ids(ids if ids is not None else found, len(array), called), _slicer(array), name)
 
 
 def image_inputs(
