@@ -77,6 +77,26 @@ def test_parts_of_other_weights_are_not_gone_on_from(pictures, x, tmp_path, monk
     assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
 
 
+@pytest.mark.parametrize("damage", [lambda part: part.write_bytes(part.read_bytes()[:100]), lambda part: part.unlink()])
+def test_a_part_that_is_damaged_or_gone_is_made_again_and_what_comes_after_it(
+    pictures, x, tmp_path, monkeypatch, damage
+):
+    monkeypatch.setattr(module, "PART_BYTES", 1)
+    seen = []
+
+    def stop(what, done, n):
+        if done == 20:
+            raise KeyboardInterrupt
+
+    inputs, out = array_inputs(x), tmp_path / "run.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        extract(pictures, inputs, "head", out, batch=5, device="cpu", progress=stop)
+    damage(sorted((tmp_path / ".run.parquet.parts").glob("*.parquet"))[1])
+    extract(pictures, inputs, "head", out, batch=5, device="cpu", progress=lambda what, done, n: seen.append(done))
+    assert seen == [10, 15, 20, 23]
+    assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
+
+
 def test_what_lies_where_parts_would_go_is_left_alone(pictures, x, tmp_path):
     (tmp_path / ".run.parquet.parts").mkdir()
     (tmp_path / ".run.parquet.parts" / "diary.txt").write_text("mine")
