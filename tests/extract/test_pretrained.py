@@ -138,3 +138,13 @@ def test_code_in_the_folder_is_not_run(neox):
     with pytest.raises(InputError, match="auto_map"):
         load_pretrained(folder)
     assert "evil_was_run" not in sys.modules
+
+
+def test_weights_of_other_sizes_than_the_settings_are_named_and_refused(neox):
+    _, folder = neox
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 11}))
+    with pytest.raises(
+        InputError, match=r"neox has weights of other sizes .*2 tensors .*gpt_neox.embed_in.weight"
+    ):
+        load_pretrained(folder)
