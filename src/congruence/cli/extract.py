@@ -236,10 +236,9 @@ def _numbers(name: str, text: str) -> list[float]:
 
 def _few(model: Any, inputs: Inputs, prepare: Callable[[Any], Any] | None) -> Any:
     """The first rows, as the model takes them."""
-    from congruence.extract.activations import for_model
+    from congruence.extract.activations import for_model, prepare_rows
 
-    rows = inputs.read(0, min(2, inputs.n))
-    return for_model(model, rows if prepare is None else prepare(rows), "cpu")
+    return for_model(model, prepare_rows(prepare, inputs.read(0, min(2, inputs.n))), "cpu")
 
 
 def _show_layers(layers: list[Layer]) -> None:
