@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from congruence.errors import InputError
+from congruence.errors import CongruenceError, InputError
 from congruence.extract import array_inputs, extract, image_inputs, text_inputs
 from congruence.extract import extraction as module
 from congruence.tables import read_table
@@ -291,3 +291,12 @@ def test_images_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
     image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "a.tif")
     with pytest.raises(InputError, match="a.tif has grey values of 32 bits"):
         image_inputs(tmp_path).read(0, 2)
+
+
+def test_a_table_without_text_and_a_folder_are_no_texts(tmp_path):
+    (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="numbers.csv has no column of text; it has a, b"):
+        text_inputs(tmp_path / "numbers.csv")
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(CongruenceError, match="corpus is a folder, but what is wanted is a file"):
+        text_inputs(tmp_path / "corpus")

@@ -166,7 +166,9 @@ def _ids(ids: Any, n: int, name: str) -> Array:
 def _column(path: Path, column: str | None, id: str | None) -> Inputs:
     found = read_row_columns(path, id=id)
     words = [name for name, values in found.columns.items() if values.dtype.kind in "OUT"]
-    if column is None and len(words) != 1:
+    if column is None and not words:
+        raise InputError(f"{path} has no column of text; it has {listing(list(found.columns), 10)}")
+    if column is None and len(words) > 1:
         raise InputError(f"{path} has {len(words)} columns of text ({listing(words, 10)}); choose one with column")
     name = words[0] if column is None else column
     if name not in found.columns:
