@@ -165,6 +165,7 @@ def test_rows_of_one_cluster_say_nothing_about_chance(layers):
         found = layer_map(layers, turned(layers), cluster=np.arange(400) // 200, nulls=1)
     assert np.isinf(found.standard_error).all()
     assert not found.related.any()
+    assert found.verdict.endswith("than unrelated layers would be. Of 4 too few rows leave it open.")
 
 
 def test_one_repairing_of_a_similarity_is_told_of(layers):

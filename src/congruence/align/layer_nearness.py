@@ -74,12 +74,20 @@ class LayerMap:
 
         Nearer is at least 5 % above chance and, where it is known, farther from the null than `BEYOND` standard errors.
         """
+        return self._above & ~self._blurred
+
+    @property
+    def _above(self) -> Array:
         best = np.arange(len(self.rows)), self.nearest
-        found = (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
+        return (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
+
+    @property
+    def _blurred(self) -> Array:
+        """Whether chance alone may move a row as far from its null; not where that is unknown."""
+        best = np.arange(len(self.rows)), self.nearest
         if self.standard_error is None:
-            return found
-        blurred = abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]  # not where it is NaN
-        return found & ~blurred
+            return np.zeros(len(self.rows), bool)
+        return abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]
 
     @property
     def verdict(self) -> str:
@@ -90,15 +98,17 @@ class LayerMap:
         if not np.isfinite(self.above_chance).any():
             return f"{self._in_place(known)} There is no null to judge by: ask for at least one re-pairing."
         related = self.related
+        undecided = int((self._above & self._blurred).sum())
+        rest = f" Of {undecided} too few rows leave it open." if undecided else ""
         if not related.any():
-            return f"No layer of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+            said = f"No layer of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+            return f"{said}{rest}"
         who = "All" if related.all() else f"{related.sum()} of"
         many = f"{who} {len(self.rows)} layers of {self.source} are nearer"
         if len(self.rows) == 1:
             many = f"The layer of {self.source} is nearer"
-        return (
-            f"{many} to some layer of {self.target} than unrelated layers would be. {self._in_place(related)}".strip()
-        )
+        said = f"{many} to some layer of {self.target} than unrelated layers would be. {self._in_place(related)}"
+        return f"{said.strip()}{rest}"
 
     def _in_place(self, judged: Array) -> str:
         """How many of the judged rows are nearest to the column in their place; nothing where places differ."""
