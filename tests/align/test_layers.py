@@ -108,15 +108,33 @@ def test_clusters_stay_together(layers):
 
 
 def test_it_is_written_as_json_with_what_is_undefined_as_null(layers):
-    constant = {"flat": np.ones((400, 3))}
-    found = layer_map(layers, constant, measure="cka")
+    found = layer_map(layers, {"flat": np.ones((400, 3)), "in": layers["in"]}, measure="cka")
     read = json.loads(found.to_json())
-    assert read["nearness"] == [[None]] * 4
-    assert read["nearest"] == [None] * 4
-    assert read["verdict"] == "No pair of layers has a defined value."
-    assert "flat" not in str(found)
+    assert [row[0] for row in read["nearness"]] == [row[0] for row in read["standard_error"]] == [None] * 4
+    assert read["nearest"] == ["in"] * 4
     line = next(layer_map(layers, turned(layers), nulls=1).table())
     assert (line["source"], line["target"], line["nearest"]) == ("in", "in", True)
+
+
+@pytest.mark.parametrize("measure", ["identity", "similarity", "linear", "cka", "neighbour_overlap"])
+def test_a_constant_layer_is_left_out_and_named_and_the_others_are_as_without_it(layers, measure):
+    flat = {"flat": np.full((400, 3), 0.1)}
+    whole, found = (layer_map(a, b, measure=measure) for a, b in ((layers, layers), (flat | layers, layers | flat)))
+    np.testing.assert_array_equal(found.nearness[1:, :4], whole.nearness)
+    np.testing.assert_array_equal(found.null[1:, :4], whole.null)
+    assert np.isnan(found.nearness[0]).all()
+    assert np.isnan(found.nearness[:, 4]).all()
+    assert found.nearest.tolist() == [-1, 0, 1, 2, 3]
+    assert found.verdict.startswith("4 of 5 layers of a are nearer")
+    assert found.advice == [f"A layer is left out of the map: all rows of flat of {run} are equal." for run in "ab"]
+
+
+def test_a_layer_with_a_row_of_no_direction_is_left_out_on_the_unit_sphere(layers):
+    dead = {"dead": layers["in"].copy()}
+    dead["dead"][7] = 0.0
+    found = layer_map(layers, turned(layers) | dead, normalize="cosine")
+    assert np.isnan(found.nearness[:, 4]).all()
+    assert "dead of b has rows that are all zero and so have no direction (row 7)" in found.advice[-1]
 
 
 def test_few_rows_are_told_of(layers):
@@ -125,11 +143,38 @@ def test_few_rows_are_told_of(layers):
         assert "40 rows for 8 dimensions" in layer_map(few, few).advice[0]
 
 
-def test_a_null_of_few_rows_is_told_to_be_blurred(layers):
-    few, enough = ({name: x[:n] for name, x in layers.items()} for n in (199, 200))
-    assert "199 rows blur the null" in layer_map(few, few).advice[-1]
-    assert not layer_map(few, few, nulls=0).advice
-    assert not layer_map(enough, enough).advice
+@pytest.mark.parametrize("measure", ["identity", "similarity", "linear", "rsa", "svcca"])
+def test_of_few_rows_related_layers_are_called_near_and_unrelated_ones_are_not(measure):
+    rng = np.random.default_rng(0)
+    a, b = ({str(i): rng.laplace(size=(60, 6)) for i in range(6)} for _ in "ab")
+    assert layer_map(a, b, measure=measure).related.sum() == 0
+    noisy = {name: x + 0.5 * rng.normal(size=x.shape) for name, x in a.items()}
+    assert layer_map(a, noisy, measure=measure).related.all()
+
+
+def test_the_standard_error_is_how_far_the_gap_moves_from_rows_to_rows():
+    rng = np.random.default_rng(0)
+    draws = [rng.normal(size=(2, 100, 4)) for _ in range(60)]
+    found = [layer_map({"x": x}, {"y": y}, measure="identity", nulls=5, seed=k) for k, (x, y) in enumerate(draws)]
+    gaps = [one.null[0, 0] - one.nearness[0, 0] for one in found]
+    assert np.std(gaps) == pytest.approx(np.mean([one.standard_error[0, 0] for one in found]), rel=0.2)
+
+
+def test_rows_of_one_cluster_say_nothing_about_chance(layers):
+    with pytest.warns(FewRowsWarning, match="only 2 clusters"):
+        found = layer_map(layers, turned(layers), cluster=np.arange(400) // 200, nulls=1)
+    assert np.isinf(found.standard_error).all()
+    assert not found.related.any()
+    assert found.verdict.endswith("than unrelated layers would be. Of 4 too few rows leave it open.")
+
+
+def test_one_repairing_of_a_similarity_is_told_of(layers):
+    assert (
+        "One re-pairing does not say how far chance reaches"
+        in layer_map(layers, layers, measure="cka", nulls=1).advice[-1]
+    )
+    assert not layer_map(layers, layers, measure="cka").advice
+    assert not layer_map(layers, layers, nulls=1).advice
 
 
 @pytest.mark.parametrize(
@@ -142,7 +187,8 @@ def test_a_null_of_few_rows_is_told_to_be_blurred(layers):
         ({"names": ("x", "x")}, "names must be two different names"),
         ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
         ({"b": {"short": np.zeros((3, 2))}}, "short of b has 3"),
-        ({"b": {"flat": np.ones((400, 2))}}, "all rows of flat of b are equal"),
+        ({"b": {"flat": np.ones((400, 2))}}, "no layer of a run is left to measure: all rows of flat of b are equal"),
+        ({"a": {"flat": np.ones((400, 2))}, "measure": "cka"}, "all rows of flat of a are equal"),
     ],
 )
 def test_what_makes_no_map_is_refused_in_a_sentence(layers, change, message):

@@ -54,6 +54,22 @@ def test_layers_are_written_and_told(folder, capsys):
     assert np.array_equal(read_table("r1.parquet").values, torch.tanh(torch.tensor(read_table("r0.parquet").values)))
 
 
+def test_ids_that_occur_more_than_once_are_told_of(folder, capsys):
+    np.savez("x.npz", x=np.ones((4, 3), np.float32), ids=np.array(["a", "b", "a", "c"]))
+    assert call("my_extracted:load", "--array", "x.npz", "--layer", 0, "--device", "cpu", "--out", "r.parquet") == 0
+    assert "note: ids occur more than once (a); compare and layers refuse such tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [(np.array([["a", "b"]]), "odd.npy must hold numbers"), (np.ones((0, 3)), "odd.npy must have rows")],
+)
+def test_an_array_that_has_no_rows_of_numbers_is_named_and_refused(folder, capsys, array, message):
+    np.save("odd.npy", array)
+    assert call("my_extracted:load", "--array", "odd.npy", "--layer", 0, "--out", "r.parquet") == 2
+    assert message in capsys.readouterr().err
+
+
 def test_rows_that_are_not_finite_are_written_and_told_of(folder, capsys):
     x = np.ones((4, 3), np.float32)
     x[1, 0], x[2, 2] = np.nan, np.inf

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from congruence.errors import InputError
-from congruence.extract import list_layers
+from congruence.extract import array_inputs, extract, list_layers
 from congruence.extract.activations import activations
 from congruence.extract.pooling import Pooling, pool
 
@@ -150,3 +150,17 @@ def test_layers_are_listed_with_the_shapes_that_come_out(pictures, words, tokeni
     assert list_layers(pictures)[0].shape is None
     shapes = {layer.name: layer.shape for layer in list_layers(words, tokenize(["abc"]))}
     assert shapes == {"embed": (1, 3, 6), "recur": (1, 3, 7), "unused": None}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda rows: 1 / 0, "the function that prepares rows fails: ZeroDivisionError: division by zero"),
+        (lambda rows: None, "and not hold a NoneType"),
+        (lambda rows: {"x": ["a"]}, "and not hold a list"),
+    ],
+)
+def test_a_function_that_prepares_nothing_a_model_takes_is_told_of(tmp_path, prepare, message):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    with pytest.raises(InputError, match=message):
+        extract(model, array_inputs(np.ones((4, 3))), "0", tmp_path / "a.parquet", prepare=prepare)

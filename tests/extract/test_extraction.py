@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from congruence.errors import InputError
+from congruence.errors import CongruenceError, InputError
 from congruence.extract import array_inputs, extract, image_inputs, text_inputs
 from congruence.extract import extraction as module
 from congruence.tables import read_table
@@ -74,6 +74,26 @@ def test_parts_of_other_weights_are_not_gone_on_from(pictures, x, tmp_path, monk
     with torch.no_grad():
         pictures.head[1].bias += 1
     extract(pictures, array_inputs(x), "head", out, batch=5, device="cpu")
+    assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
+
+
+@pytest.mark.parametrize("damage", [lambda part: part.write_bytes(part.read_bytes()[:100]), lambda part: part.unlink()])
+def test_a_part_that_is_damaged_or_gone_is_made_again_and_what_comes_after_it(
+    pictures, x, tmp_path, monkeypatch, damage
+):
+    monkeypatch.setattr(module, "PART_BYTES", 1)
+    seen = []
+
+    def stop(what, done, n):
+        if done == 20:
+            raise KeyboardInterrupt
+
+    inputs, out = array_inputs(x), tmp_path / "run.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        extract(pictures, inputs, "head", out, batch=5, device="cpu", progress=stop)
+    damage(sorted((tmp_path / ".run.parquet.parts").glob("*.parquet"))[1])
+    extract(pictures, inputs, "head", out, batch=5, device="cpu", progress=lambda what, done, n: seen.append(done))
+    assert seen == [10, 15, 20, 23]
     assert np.array_equal(read_table(out).values, bare(pictures, x, 5))
 
 
@@ -257,6 +277,12 @@ def test_text_without_its_mark_and_in_utf_8_alone(tmp_path):
         text_inputs(path)
 
 
+@pytest.mark.parametrize("mean", [0.5, None, [0.5], ["a"] * 3, [float("nan")] * 3])
+def test_a_mean_of_colours_that_is_not_three_numbers_is_refused_whatever_it_is(tmp_path, mean):
+    with pytest.raises(InputError, match="mean and std take three numbers each"):
+        image_inputs(tmp_path, mean=mean)
+
+
 def test_images_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
     image = pytest.importorskip("PIL.Image")
     image.fromarray(np.array([[0, 257], [32896, 65535]], np.uint16)).save(tmp_path / "a.png")
@@ -265,3 +291,12 @@ def test_images_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
     image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "a.tif")
     with pytest.raises(InputError, match="a.tif has grey values of 32 bits"):
         image_inputs(tmp_path).read(0, 2)
+
+
+def test_a_table_without_text_and_a_folder_are_no_texts(tmp_path):
+    (tmp_path / "numbers.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="numbers.csv has no column of text; it has a, b"):
+        text_inputs(tmp_path / "numbers.csv")
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(CongruenceError, match="corpus is a folder, but what is wanted is a file"):
+        text_inputs(tmp_path / "corpus")

@@ -4,7 +4,9 @@ import fnmatch
 import hashlib
 import json
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -54,6 +56,7 @@ def far(monkeypatch):
         put(folder, revision, {f: c for f, c in wanted.items() if not (there / f).exists()}, name)
 
     monkeypatch.setattr(hub, "snapshot_download", download)
+    monkeypatch.setattr(hub, "get_session", lambda: SimpleNamespace(head=lambda url, timeout: None))
     return files, asked
 
 
@@ -82,9 +85,20 @@ def test_what_can_be_moved_is_refused_with_the_way_to_find_a_commit(cache, revis
 
 
 def test_without_a_network_it_is_said_and_what_to_do(cache):
-    with pytest.raises(InputError, match=r"is not in the cache .*could not be fetched \(.*outgoing traffic") as error:
+    with pytest.raises(
+        InputError, match=r"is not in the cache .*could not be fetched \(.*offline mode is enabled"
+    ) as error:
         find_model("someone/model", FIRST)
     assert f"'hf download someone/model --revision {FIRST}' fetches it" in str(error.value)
+
+
+def test_a_hub_that_cannot_be_reached_is_not_asked_again_and_again(cache, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # where nobody answers
+    started = time.monotonic()
+    with pytest.raises(InputError, match=r"could not be fetched \(.*[Cc]onnection"):
+        find_model("someone/model", FIRST)
+    assert time.monotonic() - started < 5
 
 
 def test_only_what_is_needed_is_fetched(cache, far):

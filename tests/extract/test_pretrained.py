@@ -8,6 +8,7 @@ import pytest
 
 from congruence.errors import InputError
 from congruence.extract import array_inputs, extract, load_pretrained, text_inputs
+from congruence.extract.pretrained import _image_settings
 from congruence.tables import read_table
 
 torch = pytest.importorskip("torch")
@@ -87,6 +88,15 @@ def test_a_masked_autoencoder_sees_all_patches_in_their_order(tmp_path):
     assert np.array_equal(read_table(out).values, whole.reshape(3 * 17, 16))
 
 
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [({"height": 8, "width": 16}, {}), ({"shortest_edge": 8}, {"size": 8}), (8, {"size": 8}), (True, {}), ("8", {})],
+)
+def test_only_a_side_of_a_square_is_taken_for_the_size_of_images(tmp_path, size, wanted):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": size}))
+    assert _image_settings(tmp_path) == wanted
+
+
 def test_a_residual_network_opens_and_tells_what_images_it_wants(tmp_path):
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
     model = saved("ResNetForImageClassification", config, tmp_path / "net")
@@ -128,3 +138,11 @@ def test_code_in_the_folder_is_not_run(neox):
     with pytest.raises(InputError, match="auto_map"):
         load_pretrained(folder)
     assert "evil_was_run" not in sys.modules
+
+
+def test_weights_of_other_sizes_than_the_settings_are_named_and_refused(neox):
+    _, folder = neox
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 11}))
+    with pytest.raises(InputError, match=r"neox has weights of other sizes .*2 tensors .*gpt_neox.embed_in.weight"):
+        load_pretrained(folder)

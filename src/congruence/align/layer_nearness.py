@@ -13,6 +13,7 @@ from congruence.align.verdict import RELATED
 from congruence.arrays import Array, Float
 from congruence.results import json_text
 
+BEYOND = 3.0  # standard errors; of 37 unrelated columns, the farthest goes beyond them in one row of twenty
 NOTHING = 1e-9  # a null this near to perfect leaves no room above chance
 
 
@@ -23,7 +24,10 @@ class LayerMap:
     `nearness` and `null` have shape (len(rows), len(columns)) and are read in `direction`. For a group of maps they are
     held-out errors over the diameter of the target layer: 0 is a perfect match, lower is closer. For a similarity they
     are its values in sample. `null` is the same number after the pairing of rows was destroyed, averaged over
-    re-pairings; NaN where there were none. `perfect` is the number of a layer beside itself.
+    re-pairings; NaN where there were none. Both are NaN for layers that have no number. `perfect` is the number of a
+    layer beside itself. `standard_error`, of the same shape, says how far chance alone moves the gap between the two:
+    from row to row (or cluster to cluster) for a group of maps, from re-pairing to re-pairing for a similarity; NaN
+    where it is unknown.
     """
 
     source: str
@@ -39,6 +43,7 @@ class LayerMap:
     n: int
     advice: list[str]
     settings: dict[str, Any]
+    standard_error: Float | None = None
 
     @cached_property
     def above_chance(self) -> Float:
@@ -65,9 +70,24 @@ class LayerMap:
 
     @property
     def related(self) -> Array:
-        """Whether each row is nearer to its nearest column than chance, shape (len(rows),); never without a null."""
-        best = self.above_chance[np.arange(len(self.rows)), self.nearest]
-        return (self.nearest >= 0) & (best > 1 - RELATED)
+        """Whether each row is nearer to its nearest column than chance, shape (len(rows),); never without a null.
+
+        Nearer is at least 5 % above chance and, where it is known, farther from the null than `BEYOND` standard errors.
+        """
+        return self._above & ~self._blurred
+
+    @property
+    def _above(self) -> Array:
+        best = np.arange(len(self.rows)), self.nearest
+        return (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
+
+    @property
+    def _blurred(self) -> Array:
+        """Whether chance alone may move a row as far from its null; not where that is unknown."""
+        best = np.arange(len(self.rows)), self.nearest
+        if self.standard_error is None:
+            return np.zeros(len(self.rows), bool)
+        return abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]
 
     @property
     def verdict(self) -> str:
@@ -78,15 +98,17 @@ class LayerMap:
         if not np.isfinite(self.above_chance).any():
             return f"{self._in_place(known)} There is no null to judge by: ask for at least one re-pairing."
         related = self.related
+        undecided = int((self._above & self._blurred).sum())
+        rest = f" Of {undecided} too few rows leave it open." if undecided else ""
         if not related.any():
-            return f"No layer of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+            said = f"No layer of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+            return f"{said}{rest}"
         who = "All" if related.all() else f"{related.sum()} of"
         many = f"{who} {len(self.rows)} layers of {self.source} are nearer"
         if len(self.rows) == 1:
             many = f"The layer of {self.source} is nearer"
-        return (
-            f"{many} to some layer of {self.target} than unrelated layers would be. {self._in_place(related)}".strip()
-        )
+        said = f"{many} to some layer of {self.target} than unrelated layers would be. {self._in_place(related)}"
+        return f"{said.strip()}{rest}"
 
     def _in_place(self, judged: Array) -> str:
         """How many of the judged rows are nearest to the column in their place; nothing where places differ."""
@@ -105,6 +127,7 @@ class LayerMap:
                     "nearness": float(self.nearness[i, j]),
                     "null": float(self.null[i, j]),
                     "above_chance": float(self.above_chance[i, j]),
+                    "standard_error": float("nan") if self.standard_error is None else float(self.standard_error[i, j]),
                     "nearest": bool(self.nearest[i] == j),
                 }
 
@@ -122,6 +145,7 @@ class LayerMap:
             "nearness": self.nearness.tolist(),
             "null": self.null.tolist(),
             "above_chance": self.above_chance.tolist(),
+            "standard_error": None if self.standard_error is None else self.standard_error.tolist(),
             "nearest": [self.columns[j] if j >= 0 else None for j in self.nearest],
             "verdict": self.verdict,
             "advice": list(self.advice),

@@ -15,7 +15,7 @@ from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import LOWER, MEASURES, Measure
 from congruence.align.similarities.sides import Both, Side
 from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows
-from congruence.arrays import Rows, resolve_device
+from congruence.arrays import Float, Rows, resolve_device
 from congruence.errors import FewRowsWarning, InputError
 from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
@@ -23,8 +23,8 @@ from congruence.maps.nearness import Protocol, check_method, protocol, row_error
 from congruence.maps.sums import PairSums, RunSums, pair_sums
 from congruence.progress import Progress, Steps
 
-FEW_ROWS = 200  # with fewer, unrelated layers came out as far above chance as those called near
-Column = Callable[[PreparedRun], tuple[float, float]]  # of a source: its nearness to the target, and the null
+Cell = tuple[float, float, float]  # the nearness of a pair of layers, its null, and the standard error of their gap
+Column = Callable[[PreparedRun], Cell]  # of a source, beside one target
 
 
 def layer_map(
@@ -45,7 +45,9 @@ def layer_map(
     """Measure how near every layer of one run is to every layer of another, on the same rows.
 
     What belongs to one layer (sums over folds, decompositions, distances between rows) is worked out once; a pair
-    costs one product of the two layers and, where a rotation is sought, one small decomposition for each fold.
+    costs one product of the two layers and, where a rotation is sought, one small decomposition for each fold. A layer
+    that has no number (all its rows are equal, or, on the unit sphere, some are zero) is left out: NaN in the map, and
+    a note that names it.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ def layer_map(
     Returns
     -------
     LayerMap
-        With `rows`, `columns`, `nearness` and `null`, both (len(a), len(b)).
+        With `rows`, `columns`, `nearness`, `null` and `standard_error`, all (len(a), len(b)).
 
     References
     ----------
@@ -93,20 +95,30 @@ def layer_map(
     plan = protocol(len(inputs.values[0]), folds=folds, nulls=nulls, bootstrap=0, cluster=inputs.cluster, seed=seed)
     rows = inputs.rows(engine, normalize)
     advice = inputs.notes + _advice([x.d for x in rows], plan)
-    if plan.repairings and rows[0].n < FEW_ROWS:
-        advice.append(_blurred(rows[0].n))
+    if nulls == 1 and measure in MEASURES:
+        advice.append(
+            "One re-pairing does not say how far chance reaches: with two or more, layers are judged by that."
+        )
     tell = Steps(progress, len(a) + len(b) * (1 + len(a)))
+    left_out: list[str] = []
+    nearness, null, error = (np.full((len(a), len(b)), np.nan) for _ in range(3))
     with decomposing_on(engine):
-        layers = (_told(tell, name, x, plan) for name, x in zip(inputs.names, rows, strict=True))
+        layers = (_usable(tell, name, x, plan, left_out) for name, x in zip(inputs.names, rows, strict=True))
         sources = list(islice(layers, len(a)))
-        nearness, null = np.empty((len(a), len(b))), np.empty((len(a), len(b)))
+        _check_any(a, left_out)
         for j, target in enumerate(layers):  # one at a time: only the sums of the sources are kept for all
+            if target is None:
+                continue
             near = _column(measure, target, plan)
             for i, source in enumerate(sources):
-                nearness[i, j], null[i, j] = near(source)
-                tell(f"{source.name} -> {target.name}")
+                if source is not None:
+                    nearness[i, j], null[i, j], error[i, j] = near(source)
+                    tell(f"{source.name} -> {target.name}")
             if "diameter" in target.__dict__ and (note := advice_on_diameter(target.name, target.diameter)):
                 advice.append(note)
+    _check_any(b, left_out[sum(source is None for source in sources) :])
+    if measure in MEASURES:
+        error[:] = _pooled(error)
     found = MEASURES.get(measure)
     return LayerMap(
         source=names[0],
@@ -119,8 +131,9 @@ def layer_map(
         held_out=found is None,
         nearness=nearness,
         null=null,
+        standard_error=error,
         n=rows[0].n,
-        advice=advice,
+        advice=[*advice, *(f"A layer is left out of the map: {reason}." for reason in left_out)],
         settings={
             "measure": measure,
             "normalize": normalize,
@@ -149,10 +162,23 @@ def _check(a: Any, b: Any, measure: str, names: tuple[str, str]) -> None:
         raise InputError(f"names must be two different names for the runs, not {', '.join(map(repr, names))}")
 
 
-def _told(tell: Steps, name: str, rows: Rows, plan: Protocol) -> PreparedRun:
-    prepared = prepare(name, rows, plan)
+def _usable(tell: Steps, name: str, rows: Rows, plan: Protocol, left_out: list[str]) -> PreparedRun | None:
+    """A layer with its sums; or nothing, and why, where no number can be had of it."""
     tell(f"preparing {name}")
+    try:
+        prepared = prepare(name, rows, plan)
+    except InputError as error:
+        left_out.append(str(error))
+        return None
+    if prepared.dead == rows.d:
+        left_out.append(f"all rows of {name} are equal")
+        return None
     return prepared
+
+
+def _check_any(layers: Mapping[str, Any], left_out: Sequence[str]) -> None:
+    if len(left_out) == len(layers):
+        raise InputError(f"no layer of a run is left to measure: {'; '.join(left_out)}")
 
 
 def _column(measure: str, target: PreparedRun, plan: Protocol) -> Column:
@@ -168,28 +194,46 @@ def _repaired(target: PreparedRun, plan: Protocol) -> list[RunSums]:
 def _errors(group: str, target: PreparedRun, plan: Protocol) -> Column:
     """The held-out error of the best map onto one layer, over its diameter."""
     repaired, diameter = _repaired(target, plan), target.diameter.value
-    sizes = [len(fold) for fold in plan.folds]
 
-    def column(source: PreparedRun) -> tuple[float, float]:
+    def column(source: PreparedRun) -> Cell:
         sums = pair_sums(source.sums, target.sums)
-        errors = [_held_out(group, sums, plan, k) for k in range(len(plan.folds))]
-        near = float(np.average(errors, weights=sizes))
+        errors = [_held_out(group, sums, plan, k) for k in range(len(plan.folds))]  # each of shape (rows of the fold,)
+        near = float(np.concatenate(errors).mean())
         # Some folds have farther rows than others, so a re-pairing is set beside the true pairing of its own fold.
         beyond = [
-            _held_out(group, pair_sums(source.sums, y), plan, k % len(sizes)) - errors[k % len(sizes)]
+            _held_out(group, pair_sums(source.sums, y), plan, k % len(errors)) - errors[k % len(errors)]
             for k, y in enumerate(repaired)
         ]
-        return near / diameter, (near + float(np.mean(beyond))) / diameter if beyond else float("nan")
+        if not beyond:
+            return near / diameter, float("nan"), float("nan")
+        gap = float(np.mean([rows.mean() for rows in beyond]))
+        return near / diameter, (near + gap) / diameter, _standard_error(beyond, gap, plan) / diameter
 
     return column
 
 
-def _held_out(group: str, sums: PairSums, plan: Protocol, fold: int) -> float:
-    """The mean error of the rows of one fold under the best map fitted without it."""
+def _standard_error(beyond: Sequence[Float], gap: float, plan: Protocol) -> float:
+    """How far the gap of re-pairings to the true pairing is from what other rows (or clusters) would give.
+
+    `beyond` has the gaps of the rows of one fold for each re-pairing, the next on the next. Infinite where all are of
+    one cluster.
+    """
+    total = np.zeros(len(plan.unit))
+    for k, rows in enumerate(beyond):
+        total[plan.folds[k % len(plan.folds)]] += rows - gap
+    scored = np.unique(plan.unit[np.concatenate(plan.folds[: len(beyond)])])
+    if len(scored) < 2:
+        return float("inf")
+    spread = np.bincount(plan.unit, weights=total)[scored]
+    return float(np.sqrt((spread**2).sum() * len(scored) / (len(scored) - 1)) / sum(map(len, beyond)))
+
+
+def _held_out(group: str, sums: PairSums, plan: Protocol, fold: int) -> Float:
+    """The error of every row of one fold under the best map fitted without it."""
     paired = sums.outside(fold)
     with one_thread(paired.width):
         best = fit_group(paired, group)
-    return float(row_errors({group: best}, sums.source.rows, sums.target.rows, plan.folds[fold])[group].mean())
+    return row_errors({group: best}, sums.source.rows, sums.target.rows, plan.folds[fold])[group]
 
 
 def _similarities(measure: Measure, target: PreparedRun, plan: Protocol) -> Column:
@@ -199,18 +243,20 @@ def _similarities(measure: Measure, target: PreparedRun, plan: Protocol) -> Colu
     def value(source: PreparedRun, side: Side) -> float:
         return measure.of(Both(source.side, side, pair_sums(source.sums, side.sums).outside(None)))
 
-    def column(source: PreparedRun) -> tuple[float, float]:
+    def column(source: PreparedRun) -> Cell:
         nulls = [value(source, side) for side in others]
-        return value(source, target.side), float(np.mean(nulls)) if nulls else float("nan")
+        spread = float(np.std(nulls, ddof=1) * np.sqrt(1 + 1 / len(nulls))) if len(nulls) > 1 else float("nan")
+        return value(source, target.side), float(np.mean(nulls)) if nulls else float("nan"), spread
 
     return column
 
 
-def _blurred(n: int) -> str:
-    return (
-        f"{n} rows blur the null: with fewer than {FEW_ROWS}, unrelated layers may come out above chance by as much as "
-        "those that are called near. More rows, or at least more re-pairings, would tell."
-    )
+def _pooled(error: Float) -> Float:
+    """The standard error of a column or of the whole map, the larger: a few re-pairings of one pair tell little."""
+    known = np.isfinite(error)
+    squares = np.where(known, error, 0.0) ** 2
+    of_column, of_all = squares.sum(0) / np.maximum(known.sum(0), 1), squares.sum() / max(known.sum(), 1)
+    return np.where(known, np.sqrt(np.maximum(of_column, of_all)), np.nan)
 
 
 def _advice(widths: Sequence[int], plan: Protocol) -> list[str]:

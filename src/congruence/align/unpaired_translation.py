@@ -118,5 +118,7 @@ class UnpairedTranslation:
     def save(self, path: str | Path) -> None:
         """Write the translator, with its verdict in the header; one that carries nothing is refused."""
         if self.settings["keep"] == "trusted" and not self.trusted:
-            raise InputError("no component is trusted, so there is nothing to carry over; keep='all' carries all")
+            raise InputError(
+                "no component is trusted, so there is nothing to carry over; keep='all' (--keep all) carries all"
+            )
         self.translator.save(path, experimental=True, status=self.status, verdict=self.verdict)

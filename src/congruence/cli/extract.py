@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from congruence.arrays import listing
 from congruence.cli import options as given
 from congruence.cli.screen import interruptible, progress_bar, say
 from congruence.errors import InputError
@@ -119,6 +120,7 @@ def extract(
         return
     if inputs is None or out is None or layer is None:  # which _check has refused
         raise InputError("give --layer, --out and one of --array, --images and --text")
+    _tell_of_repeated(inputs)
     with progress_bar(shown=not quiet) as progress:
         how: dict[str, Any] = {"pool": pool, "skip": skip, "seed": seed, "batch": batch, "device": device}
         how |= {"precision": precision, "deterministic": not fast, "about": about}
@@ -215,6 +217,16 @@ def _inputs(sources: dict[str, Path | None], wanted: dict[str, Any], **asked: An
     return image_inputs(str(sources["images"]), **(wanted | said))
 
 
+def _tell_of_repeated(inputs: Inputs) -> None:
+    """Say before the work, and not after it, that rows cannot be told apart."""
+    import numpy as np
+
+    ids = inputs.ids.astype(str) if inputs.ids.dtype == object else inputs.ids  # which may be of kinds without an order
+    found, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        say(f"note: ids occur more than once ({listing(found[counts > 1])}); compare and layers refuse such tables")
+
+
 def _numbers(name: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
@@ -224,10 +236,9 @@ def _numbers(name: str, text: str) -> list[float]:
 
 def _few(model: Any, inputs: Inputs, prepare: Callable[[Any], Any] | None) -> Any:
     """The first rows, as the model takes them."""
-    from congruence.extract.activations import for_model
+    from congruence.extract.activations import for_model, prepare_rows
 
-    rows = inputs.read(0, min(2, inputs.n))
-    return for_model(model, rows if prepare is None else prepare(rows), "cpu")
+    return for_model(model, prepare_rows(prepare, inputs.read(0, min(2, inputs.n))), "cpu")
 
 
 def _show_layers(layers: list[Layer]) -> None:

@@ -176,8 +176,8 @@ def show_unpaired(result: UnpairedTranslation, *, stderr: bool = False) -> None:
     console = Console(stderr=stderr, highlight=False)
     console.print(f"[bold]{_plain(result.verdict)}[/bold]", soft_wrap=True)
     title = f"experimental: confidence {result.confidence:.2f} in all, by chance up to {result.chance:.2f}"
-    table = Table(title=title, box=box.SIMPLE_HEAD)
-    for heading in ("old", "new", "distance", "sampling", "next best", "confidence", "variance, %", "trusted"):
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("old", "new", "distance", "sampling", "next best", "confidence", "variance %", "trusted"):
         table.add_column(heading, justify="right")
     for match in result.matches:
         distances = (f"{value:.3f}" for value in (match.distance, match.sampling, match.next_best))

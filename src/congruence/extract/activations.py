@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from congruence.arrays import Array
-from congruence.errors import InputError
+from congruence.errors import CongruenceError, InputError
 from congruence.extract.layers import find_layers, output_tensor, run_model
 from congruence.extract.pooling import Pooled, Pooling, pool
+from congruence.tables.access import first_sentence
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -90,13 +91,31 @@ def caught(
             handle.remove()
 
 
+def prepare_rows(prepare: Callable[[Any], Any] | None, rows: Any) -> Any:
+    """Make of rows as they are read what the model takes; what a function of the user's raises becomes one sentence."""
+    if prepare is None:
+        return rows
+    try:
+        return prepare(rows)
+    except CongruenceError:
+        raise
+    except Exception as error:
+        raise InputError(f"the function that prepares rows fails: {type(error).__name__}: {error}") from error
+
+
 def for_model(model: Any, batch: Any, device: str) -> Any:
     """Return arrays and tensors of a batch as tensors of a device, floats in the precision of the model's weights."""
     import torch
 
     if isinstance(batch, Mapping):
         return {name: for_model(model, value, device) for name, value in batch.items()}
-    tensor = torch.as_tensor(batch)
+    try:
+        tensor = torch.as_tensor(batch)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"a batch must be an array, a tensor or a mapping of these, and not hold a {type(batch).__name__} "
+            f"({first_sentence(error)})"
+        ) from error
     own = next((p.dtype for p in model.parameters() if p.is_floating_point()), tensor.dtype)
     return tensor.to(device, own if tensor.is_floating_point() else None)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from congruence.arrays import listing
 from congruence.errors import InputError
-from congruence.extract.activations import Activations, activations, autocast
+from congruence.extract.activations import Activations, activations, autocast, prepare_rows
 from congruence.extract.inputs import Inputs
 from congruence.extract.layers import find_layers
 from congruence.extract.parts import Parts, fingerprint
@@ -164,8 +164,7 @@ class _Run:
 
     def _tables(self, start: int) -> list[Table]:
         stop = min(self.inputs.n, start + self.batch)
-        rows = self.inputs.read(start, stop)
-        rows = rows if self.prepare is None else self.prepare(rows)
+        rows = prepare_rows(self.prepare, self.inputs.read(start, stop))
         how: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
         found = activations(self.model, rows, self.layers, self.pooling, **how)
         ids = self.inputs.ids[start:stop]

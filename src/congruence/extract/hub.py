@@ -112,6 +112,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> Non
     """Fetch settings, look at them, and then fetch weights."""
     for wanted in ((*SETTINGS, *WORDS), WEIGHTS):
         try:
+            _knock(hub)
             hub.snapshot_download(model.name, revision=model.commit, cache_dir=str(root), allow_patterns=list(wanted))
         except Exception as error:  # of the network, of the hub, of the disk: each has its own kinds
             raise InputError(
@@ -121,6 +122,11 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> Non
         _check_links(model.folder, root, home)
         check_settings(model.folder)
     check_weights(model.folder)
+
+
+def _knock(hub: Any) -> None:
+    """Send one request, which fails at once where there is no network; a download would try for half a minute."""
+    hub.get_session().head(hub.constants.ENDPOINT, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
 
 
 def _huggingface_hub() -> Any:

@@ -48,12 +48,14 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
     """
     if isinstance(source, str | Path):
         array, found = _read_array(Path(source), key)
-        name = _stamped(Path(source))
+        called, name = str(source), _stamped(Path(source))
     else:
-        array, found, name = source, None, f"array {_digest(_bytes(to_numpy(source)))}"
+        array, found, called, name = source, None, "the array", f"array {_digest(_bytes(to_numpy(source)))}"
     if getattr(array, "ndim", 0) < 2 or not len(array):
-        raise InputError(f"{name} must have rows and at least one more axis, but has shape {np.shape(array)}")
-    return Inputs(len(array), _ids(ids if ids is not None else found, len(array), name), _slicer(array), name)
+        raise InputError(f"{called} must have rows and at least one more axis, but has shape {np.shape(array)}")
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
+        raise InputError(f"{called} must hold numbers, but holds {array.dtype}; of texts make a text file or a table")
+    return Inputs(len(array), _ids(ids if ids is not None else found, len(array), called), _slicer(array), name)
 
 
 def image_inputs(
@@ -74,13 +76,11 @@ def image_inputs(
         raise InputError(f"{folder} is not a folder; give one that holds images ({', '.join(IMAGES)})")
     if size is not None and size < 1:
         raise InputError(f"size must be at least 1 pixel, not {size}")
-    if len(mean) != 3 or len(std) != 3 or not all(s > 0 for s in std):
-        raise InputError(f"mean and std take three numbers each, std positive ones, not {mean} and {std}")
+    shift, scale = _of_colours(mean, std)
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
     if not paths:
         raise InputError(f"{folder} holds no images ({', '.join(IMAGES)})")
     ids = np.array([path.relative_to(folder).as_posix() for path in paths])
-    shift, scale = (np.array(numbers, np.float32)[:, None, None] for numbers in (mean, std))
 
     def read(start: int, stop: int) -> Array:
         pixels: Array = (read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
@@ -88,6 +88,18 @@ def image_inputs(
 
     stamps = (f"{path} {path.stat().st_mtime_ns}".encode() for path in paths)
     return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {size} {list(mean)} {list(std)}")
+
+
+def _of_colours(mean: Any, std: Any) -> tuple[Array, Array]:
+    """Mean and std as arrays of shape (3, 1, 1); they may come from the settings of a folder, all is checked."""
+    try:
+        shift, scale = (np.array(numbers, np.float32) for numbers in (mean, std))
+        right = shift.shape == scale.shape == (3,) and bool(np.isfinite([shift, scale]).all() and (scale > 0).all())
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise InputError(f"mean and std take three numbers each, std positive ones, not {mean} and {std}")
+    return shift[:, None, None], scale[:, None, None]
 
 
 def text_inputs(path: str | Path, *, column: str | None = None, id: str | None = None) -> Inputs:
@@ -154,7 +166,9 @@ def _ids(ids: Any, n: int, name: str) -> Array:
 def _column(path: Path, column: str | None, id: str | None) -> Inputs:
     found = read_row_columns(path, id=id)
     words = [name for name, values in found.columns.items() if values.dtype.kind in "OUT"]
-    if column is None and len(words) != 1:
+    if column is None and not words:
+        raise InputError(f"{path} has no column of text; it has {listing(list(found.columns), 10)}")
+    if column is None and len(words) > 1:
         raise InputError(f"{path} has {len(words)} columns of text ({listing(words, 10)}); choose one with column")
     name = words[0] if column is None else column
     if name not in found.columns:

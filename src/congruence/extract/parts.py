@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ SETTINGS = "settings.json"
 
 @dataclass(frozen=True)
 class Parts:
-    """A folder beside the output: a file for every layer and part, called after the batch at which the part ends."""
+    """A folder beside the output: a file for every layer and part, called after the batches between which it lies."""
 
     folder: Path
     layers: tuple[str, ...]
@@ -37,7 +38,9 @@ class Parts:
             self.remove()
             self.folder.mkdir()
             write_text(record, text)
-        return max(self._ends(), default=0)
+        for path in self.folder.glob("*.parquet"):
+            _remove_damaged(path)
+        return self._ends()[-1]
 
     @contextlib.contextmanager
     def left_only_with_rows(self) -> Iterator[None]:
@@ -45,19 +48,20 @@ class Parts:
         try:
             yield
         except BaseException:
-            if not self._ends():
+            if not self._ends()[-1]:
                 self.remove()
             raise
 
     def put(self, end: int, tables: Sequence[Table]) -> None:
-        """Write a part that ends before the batch `end`, a table for each layer."""
+        """Write the next part, which ends before the batch `end`, a table for each layer."""
+        start = self._ends()[-1]
         for place, table in enumerate(tables):
-            write_table(table, self._file(end, place))
+            write_table(table, self._file(start, end, place))
 
     def join(self, layer: str, out: Path) -> tuple[int, int, int]:
         """Write the rows of a layer as one table, a chunk at a time; return its shape and how many are not finite."""
         place, widths, odd = self.layers.index(layer), set(), []
-        stream = stream_parts([self._file(end, place) for end in self._ends()])
+        stream = stream_parts([self._file(start, end, place) for start, end in pairwise(self._ends())])
 
         def chunks() -> Iterator[Table]:
             for table in stream.chunks:
@@ -73,13 +77,30 @@ class Parts:
         if self.folder.is_dir():
             shutil.rmtree(self.folder)
 
-    def _file(self, end: int, place: int) -> Path:
-        return self.folder / f"{end:09d}-{place}.parquet"
+    def _file(self, start: int, end: int, place: int) -> Path:
+        return self.folder / f"{start:09d}-{end:09d}-{place}.parquet"
 
     def _ends(self) -> list[int]:
-        """The ends of parts that all layers have: the layers of a part are written one after the other."""
-        ends = sorted(int(path.name[:9]) for path in self.folder.glob("*-0.parquet"))
-        return [end for end in ends if all(self._file(end, place).is_file() for place in range(len(self.layers)))]
+        """0 and the ends of the parts that follow each other from there and that all layers have.
+
+        The layers of a part are written one after the other, so that the last part may lack some.
+        """
+        names = (path.name.split("-") for path in self.folder.glob("[0-9]*-[0-9]*-0.parquet"))
+        after = {int(start): int(end) for start, end, _ in names if start < end}
+        ends = [0]
+        while (end := after.get(ends[-1])) and all(
+            self._file(ends[-1], end, place).is_file() for place in range(len(self.layers))
+        ):
+            ends.append(end)
+        return ends
+
+
+def _remove_damaged(path: Path) -> None:
+    """Remove a part that cannot be opened, as one cut off when the machine went down; it is made again."""
+    try:
+        stream_parts([path])
+    except InputError:
+        path.unlink()
 
 
 def fingerprint(model: Any) -> str:

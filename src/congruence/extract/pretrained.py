@@ -70,15 +70,21 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
         settings.use_cache = False  # it is for writing text, and takes memory
         if hasattr(settings, "mask_ratio"):
             settings.mask_ratio = 0.0
-        model, loaded = kind.from_pretrained(
-            str(folder), config=settings, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **safe
-        )
+        how = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+        how["ignore_mismatched_sizes"] = True  # they are refused below, by name
+        model, loaded = kind.from_pretrained(str(folder), config=settings, **how, **safe)
     except Exception as error:  # on damaged or foreign folders anything may be raised
         raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
     missing = sorted(loaded["missing_keys"])
     if missing:  # transformers would draw them at random, others every time
         raise InputError(
             f"{folder} has no weights for {len(missing)} tensors that its settings ask for ({listing(missing)}); "
+            "weights and settings must be of the same model"
+        )
+    odd = sorted(str(found[0]) for found in loaded["mismatched_keys"])
+    if odd:
+        raise InputError(
+            f"{folder} has weights of other sizes than its settings ask for, of {len(odd)} tensors ({listing(odd)}); "
             "weights and settings must be of the same model"
         )
     return model.eval()
@@ -131,9 +137,10 @@ def _image_settings(folder: Path) -> dict[str, Any]:
         return {}
     said = read_settings(folder / PIXELS)
     size = said.get("crop_size") if said.get("do_center_crop") else said.get("size")
-    if isinstance(size, dict):
-        size = size.get("height", size.get("shortest_edge"))
-    found = {"size": size} if isinstance(size, int) and said.get("do_resize", True) else {}
+    if isinstance(size, dict):  # only squares are cut, so that of other sides nothing is said
+        high = size.get("height", size.get("shortest_edge"))
+        size = high if size.get("width", high) == high else None
+    found = {"size": size} if type(size) is int and said.get("do_resize", True) else {}
     if said.get("do_normalize", True) and "image_mean" in said and "image_std" in said:
         found |= {"mean": said["image_mean"], "std": said["image_std"]}
     return found

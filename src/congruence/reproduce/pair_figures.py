@@ -136,7 +136,8 @@ def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> Non
 def _layer_figure(family: str, told: Mapping[str, Any]) -> Figure:
     names = ("source", "target", "rows", "columns", "measure", "direction", "held_out", "n", "advice", "settings")
     made: dict[str, Any] = {name: told[name] for name in names}
-    made |= {name: np.array(told[name], dtype=float) for name in ("nearness", "null")}
+    numbers = [name for name in ("nearness", "null", "standard_error") if told.get(name) is not None]
+    made |= {name: np.array(told[name], dtype=float) for name in numbers}
     layers = LayerMap(**made, perfect=0.0)
     caption = f"{KINDS[family]}, every layer of one seed against every layer of another: {layers.verdict}"
     return Figure(f"layer-map-{family}", caption, layer_picture(layers))

@@ -36,7 +36,8 @@ def check_readable(path: Path, *, folder: bool) -> None:
     if folder and not stat.S_ISDIR(mode):
         raise TableError(f"{path} is a file, but a {suffix_of(path)} store is a folder")
     if not folder and stat.S_ISDIR(mode):
-        raise TableError(f"{path} is a folder, but a {suffix_of(path)} table is a file")
+        kind = f"a {suffix_of(path)} table" if suffix_of(path) else "what is wanted"
+        raise TableError(f"{path} is a folder, but {kind} is a file")
     if not folder and not stat.S_ISREG(mode):  # reading a pipe or a device may never end
         raise TableError(f"{path} is not a regular file, but a pipe or a device")
     if not os.access(path, os.R_OK):
