@@ -45,6 +45,13 @@ def test_layers_are_judged_as_in_the_reference(case):
         assert found.pair.gap < 1e-12 < found.pair.apart
 
 
+@pytest.mark.parametrize("bias", [-9.0, 0.0, 1.0])
+def test_a_row_of_zeros_changes_nothing(bias):
+    kept, lost = np.array([[1.0], [-1.0]]), np.array([[1.0], [2.0]])
+    for weight, status in ((kept, "holds"), (lost, "fails")):
+        assert relu_injective(np.vstack([weight, [[0.0]]]), np.array([0.5, 0.5, bias])).status == status
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 6), st.booleans(), st.floats(-1, 1), st.integers(0, 10_000))
 def test_planes_of_rows_decide_as_all_cells_do(m, n, mirrored, bias, seed):
