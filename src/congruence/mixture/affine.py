@@ -14,7 +14,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import InputError
-from congruence.mixture.distance import L2, l2_distance, log_normal
+from congruence.mixture.distance import L2, check_smoothing, l2_distance, log_normal
 from congruence.mixture.gmm import FLAT, GaussianMixture
 from congruence.mixture.starts import Start, component_starts
 
@@ -150,8 +150,9 @@ def affine_distance(
         raise InputError(
             f"prior_a and prior_b must have as many latents, not {prior_a.dimension} and {prior_b.dimension}"
         )
-    if isinstance(refined, bool) or refined != int(refined) or refined < 1:
+    if isinstance(refined, bool) or not isinstance(refined, int | np.integer) or refined < 1:
         raise InputError(f"refined must be a whole number of at least 1, not {refined!r}")
+    check_smoothing(smoothing)
     frame_a, frame_b = _frame(prior_a), _frame(prior_b)
     if len(frame_a.white) != len(frame_b.white):
         raise InputError(
