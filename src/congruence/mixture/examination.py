@@ -201,11 +201,13 @@ def _shown(n: int, rows: int) -> Array:
 
 
 def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: int) -> Examined:
-    logged: list[float] = [line["active_latents"] for line in run.metrics() if line.get("active_latents") is not None]
-    found, note = None, ""
+    lines = run.metrics()
+    logged: list[float] = [line["active_latents"] for line in lines if line.get("active_latents") is not None]
+    notes = [f"the training diverged, so this is its step {line['step']}" for line in lines if _diverged(line)]
+    found = None
     components = _components(model)
     if check and components > MOST:
-        note = f"assumptions were not checked: {components} components are too many (at most {MOST})"
+        notes.append(f"assumptions were not checked: {components} components are too many (at most {MOST})")
     elif check:
         from congruence.mixture.hierarchy import assumptions
 
@@ -213,9 +215,13 @@ def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: in
         chain = model.decoder.as_chain() if hasattr(model.decoder, "as_chain") else model.decoder
         noise = "unknown" if counted else float(getattr(model, "noise", 0.0))
         found = assumptions(space.prior, chain, space.codes, noise=noise, seed=seed)
-        note = LOGITS if counted else ""
+        notes += [LOGITS] if counted else []
     kind = str(run.config["model"].get("model", ""))
-    return Examined(space.name, kind, components, logged[-1] if logged else None, found, note)
+    return Examined(space.name, kind, components, logged[-1] if logged else None, found, "; ".join(notes))
+
+
+def _diverged(line: Mapping[str, Any]) -> bool:
+    return line.get("ended") == "diverged"
 
 
 def _labels(run: Run, space: LatentSpace, rows: int) -> tuple[Array, str]:
