@@ -24,7 +24,8 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
 
     Compared are the log densities of codes with those of draws from the prior, and the mean responsibilities with the
     weights. Beside it stands the number of components that held-out likelihood asks for. Fewer than 100 codes can
-    refute the prior and not support it.
+    refute the prior and not support it. Of a model that fits, draws of the posterior follow the prior; its means, which
+    `encode` gives, spread less where posteriors are wide, and can then refute a prior that is right.
     """
     kind = f"The prior is a mixture of {prior.components} Gaussians of {prior.dimension} latents by construction"
     if prior.degenerate:
