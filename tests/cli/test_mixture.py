@@ -76,6 +76,38 @@ def test_one_run_is_compared_with_none(runs, call, tmp_path):
     assert code == 0
     assert "ordered pairs" not in out
     assert "Do the runs agree?" not in (tmp_path / "a.html").read_text()
+    assert (tmp_path / "a.csv").read_text() == "source,target,distance,relative,before,strong,weak,weak_held_out\n"
+
+
+def test_codes_that_do_not_vary_have_no_mcc_and_that_is_said(runs, call, tmp_path):
+    import shutil
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name, still in (("all", ("emb_0", "emb_1")), ("one", ("emb_1",))):
+        shutil.copytree(runs / "vade-1", tmp_path / name)
+        table = pq.read_table(tmp_path / name / "latents.parquet")
+        for column in still:
+            place = table.schema.names.index(column)
+            table = table.set_column(place, column, pa.array(np.full(len(table), 0.25, dtype=np.float32)))
+        pq.write_table(table, tmp_path / name / "latents.parquet")
+    code, out, _ = call(tmp_path / "all", tmp_path / "one", "--no-check")
+    assert code == 0
+    assert "no MCC, since codes do not vary." in out
+    assert "all: 2 of 2 latents are the same in all rows" in out
+    assert "one: 1 of 2 latents are the same in all rows" in out
+    assert "high by chance" not in out
+
+
+def test_a_training_that_diverged_is_told_of(runs, call, tmp_path):
+    import shutil
+
+    shutil.copytree(runs / "vade-0", tmp_path / "wild")
+    with (tmp_path / "wild" / "metrics.jsonl").open("a") as handle:
+        handle.write('{"step": 7, "ended": "diverged"}\n')
+    _, out, _ = call(tmp_path / "wild", "--no-check")
+    assert "wild: the training diverged, so this is its step 7" in out
 
 
 def test_run_folders_of_one_name_are_told_apart_by_their_parents(runs, call, tmp_path):

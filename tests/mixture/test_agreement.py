@@ -66,6 +66,13 @@ def test_without_priors_codes_are_aligned_by_their_rows(moved):
     assert not plain.spaces[0].states.any()
 
 
+def test_pairs_without_an_mcc_are_not_counted_with_the_others():
+    z = PRIOR.sample(60)
+    found = agreement([LatentSpace("a", z), LatentSpace("b", z[:, ::-1]), LatentSpace("c", np.ones((60, 2)))])
+    assert "and 1 ± 0 up to a linear map (weak), over the 2 pairs whose codes vary." in found.verdict
+    assert found.spread("strong").pairs == 2
+
+
 def test_states_are_the_most_likely_components():
     drawn = PRIOR.draw(300, seed=0)
     assert np.mean(LatentSpace("one", drawn.latents, PRIOR).states == drawn.states) > 0.9

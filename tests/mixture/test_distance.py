@@ -163,6 +163,10 @@ def test_what_cannot_be_compared_is_refused():
         l2_distance(p, p, smoothing=-1)
     with pytest.raises(InputError, match="refined must be a whole number"):
         affine_distance(p, p, refined=0)
+    with pytest.raises(InputError, match="refined must be a whole number of at least 1, not nan"):
+        affine_distance(p, p, refined=math.nan)
+    with pytest.raises(InputError, match="smoothing must be a number of at least 0, not nan"):
+        affine_distance(p, p, smoothing=math.nan)
     with pytest.raises(InputError, match="at least two mixtures, not 1"):
         affine_distances([p])
 

@@ -111,6 +111,15 @@ def test_a_peak_that_moves_with_another_latent_is_more_than_one_component():
     assert "too near to be told apart" in recover_hidden_states(wider.sample(4000)).reason
 
 
+def test_a_latent_that_does_not_vary_is_no_obstacle():
+    prior = GaussianMixture.from_arrays([0.5, 0.5], [0.0, 8.0], [1.0, 1.0])
+    found = recover_hidden_states(np.column_stack([prior.sample(1000), np.full(1000, 3.0)]))
+    assert (found.status, found.structure.key) == ("holds", (((0,), 2),))
+    flat = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 3.0], [8.0, 3.0]], [[1.0, 0.0], [1.0, 0.0]])
+    tied = GaussianMixture(flat.weights, flat.means, flat.covariances + 1e-17)  # rounding beside a variance of 0
+    assert recover_hidden_states(tied).structure.key == (((0,), 2),)
+
+
 def test_one_component_hides_nothing():
     alone = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])
     found = recover_hidden_states(alone)
@@ -129,3 +138,5 @@ def test_what_cannot_be_counted_is_refused():
         recover_hidden_states(pair, tolerance=-1)
     with pytest.raises(InputError, match="rows must be a whole number of at least 1, not 0"):
         recover_hidden_states(pair, rows=0)
+    with pytest.raises(InputError, match="rows must be a whole number of at least 1, not 'many'"):
+        recover_hidden_states(pair, rows="many")

@@ -11,7 +11,7 @@ from scipy.stats import special_ortho_group
 
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture, assumptions, canonical_axes
-from congruence.mixture.fit import judge_data, judge_prior
+from congruence.mixture.fit import components_by_likelihood, judge_data, judge_prior
 from congruence.mixture.theorems import rows, theorems
 from congruence.mixture.verdicts import Condition
 
@@ -71,6 +71,22 @@ def test_p2_fails_where_ratios_are_equal_or_components_turn():
     assert canonical_axes(flat).condition.status == "unknown"
     with pytest.raises(InputError, match="tolerance must be a number above 0"):
         canonical_axes(equal, tolerance=0)
+
+
+def test_a_component_that_is_flat_does_not_hide_the_axes_of_the_others():
+    variances = [[1.0, 2.0, 3.0], [3.0, 1.0, 0.5], [1.0, 0.0, 0.0]]
+    prior = GaussianMixture.from_arrays([0.3, 0.3, 0.4], [[0.0, 0.0, 0.0], [5.0, 0.0, 1.0], [0.0, 5.0, 2.0]], variances)
+    matrix = np.random.default_rng(0).normal(size=(3, 3))
+    found = canonical_axes(prior.pushed(matrix))
+    assert found.condition.status == "holds"
+    assert found.correlation < 1e-6
+    assert is_scaled_permutation(found.axes.T @ matrix, 1e-6)
+
+
+def test_codes_that_do_not_vary_are_one_component():
+    assert judge_prior(PRIOR, np.full((200, 2), 0.25)).numbers["components_by_likelihood"] == 1
+    far = PRIOR.sample(2000, seed=1) * [1.0, 1e-4] + [0.0, 1e3]  # neither scale nor place matters
+    assert components_by_likelihood(np.column_stack([far, np.ones(2000)]), 3) == 3
 
 
 def test_codes_are_compared_with_the_prior():

@@ -45,6 +45,13 @@ def test_layers_are_judged_as_in_the_reference(case):
         assert found.pair.gap < 1e-12 < found.pair.apart
 
 
+@pytest.mark.parametrize("bias", [-9.0, 0.0, 1.0])
+def test_a_row_of_zeros_changes_nothing(bias):
+    kept, lost = np.array([[1.0], [-1.0]]), np.array([[1.0], [2.0]])
+    for weight, status in ((kept, "holds"), (lost, "fails")):
+        assert relu_injective(np.vstack([weight, [[0.0]]]), np.array([0.5, 0.5, bias])).status == status
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 6), st.booleans(), st.floats(-1, 1), st.integers(0, 10_000))
 def test_planes_of_rows_decide_as_all_cells_do(m, n, mirrored, bias, seed):
@@ -200,3 +207,16 @@ def test_a_decoder_that_cannot_be_copied_is_refused():
 def test_a_learned_slope_is_read_without_a_warning():
     found = decoder_conditions(nn.Sequential(nn.Linear(2, 6), nn.PReLU(), nn.Linear(6, 5)), LATENTS)
     assert found.conditions[0].status == "holds"
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0])
+def test_pieces_are_judged_alike_whatever_the_scale_of_weights(scale):
+    torch.manual_seed(9)
+    leaky = nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.1), nn.Linear(3, 3)).double()  # injective layer by layer
+    bent = nn.Sequential(linear([[1.0], [-1.0]], [0.0, 0.0]), nn.ReLU(), linear([[1.0, 1.0]], [0.0]))  # |z|
+    for network, expected in ((leaky, ("holds",) * 3), (bent, ("fails",) * 3)):
+        with torch.no_grad():
+            for weight in network.parameters():
+                weight *= scale
+        found = overlaps(linear_pieces(network))
+        assert (found.f2, found.f3, found.f4) == expected

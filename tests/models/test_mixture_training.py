@@ -72,6 +72,8 @@ def test_more_clusters_than_rows_are_refused_before_there_is_a_folder(arms, tmp_
     model = VaDE(2, clusters=3, hidden=(4,), pretraining=0)
     with pytest.raises(InputError, match="a mixture of 3 clusters needs as many rows, but there are 2"):
         train(model, arms.rows[:2], steps=1, out=tmp_path / "run")
+    with pytest.raises(InputError, match="cannot be fitted to a single row"):
+        train(VaDE(2, clusters=1, hidden=(4,), pretraining=0), arms.rows[:1], steps=1, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -23,11 +23,11 @@ def assumed(**statuses):
     return Assumptions(found, theorems(found), rows(found), None, None, None, "known", "", ("Noted.",))
 
 
-def examination(*found, matrix=((2.0, 0.3), (0.0, 1.0))):
+def examination(*found, matrix=((2.0, 0.3), (0.0, 1.0)), priors=True):
     z = PRIOR.sample(80)
     matrix = np.array(matrix)
     moved = [np.linalg.matrix_power(matrix, i) for i in range(len(found))]
-    spaces = [LatentSpace(f"run<{i}>", z @ one.T, PRIOR.pushed(one)) for i, one in enumerate(moved)]
+    spaces = [LatentSpace(f"run<{i}>", z @ one.T, PRIOR.pushed(one) if priors else None) for i, one in enumerate(moved)]
     runs = tuple(Examined(one.name, "vade", 2, 2.0, a) for one, a in zip(spaces, found, strict=True))
     together = agreement(spaces) if len(spaces) > 1 else None
     return MixtureExamination(
@@ -60,6 +60,16 @@ def test_runs_that_differ_are_told_apart():
     assert "No theorem is shown to apply in every run" in page
     assert 'class="lit"' not in page
     assert "row 0: 1, row 4: 1" in page
+
+
+def test_what_every_run_reaches_is_not_the_least_of_what_each_does():
+    page = render_mixture(examination(assumed(P2="fails", P3="unknown"), assumed(F4="fails")))  # rows 2 and 4
+    assert "The prior is identified up to an affine map in every run; codes" in page
+    assert '<th scope="row">1' in page[page.index('class="lit"') :][:80]
+    page = render_mixture(examination(assumed(P2="fails", P3="unknown"), None))
+    assert "Prior and decoder are identified up to an affine map in every run that was checked; codes" in page
+    page = render_mixture(examination(assumed(), assumed(), matrix=((0.0, 0.0), (0.0, 0.0)), priors=False))
+    assert "codes do not vary, so that there is no MCC" in page
 
 
 def test_nothing_is_promised_where_nothing_is_known():

@@ -93,12 +93,13 @@ def _expanded(patterns: list[str]) -> list[str]:
 
 
 def _rendered(result: MixtureExamination, outputs: dict[str, Path | None]) -> dict[str, str]:
+    from congruence.mixture.examination import COLUMNS
     from congruence.report import render_mixture, rows_to_csv
 
     render_as: dict[str, Any] = {
         "report": render_mixture,
         "json": lambda r: r.to_json(),
-        "csv": lambda r: rows_to_csv(r.table()),
+        "csv": lambda r: rows_to_csv(r.table()) or ",".join(COLUMNS) + "\n",  # of one run the heading alone
     }
     return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import InputError
-from congruence.mixture.distance import L2, l2_distance, log_normal
+from congruence.mixture.distance import L2, check_smoothing, l2_distance, log_normal
 from congruence.mixture.gmm import FLAT, GaussianMixture
 from congruence.mixture.starts import Start, component_starts
 
@@ -150,8 +150,9 @@ def affine_distance(
         raise InputError(
             f"prior_a and prior_b must have as many latents, not {prior_a.dimension} and {prior_b.dimension}"
         )
-    if isinstance(refined, bool) or refined != int(refined) or refined < 1:
+    if isinstance(refined, bool) or not isinstance(refined, int | np.integer) or refined < 1:
         raise InputError(f"refined must be a whole number of at least 1, not {refined!r}")
+    check_smoothing(smoothing)
     frame_a, frame_b = _frame(prior_a), _frame(prior_b)
     if len(frame_a.white) != len(frame_b.white):
         raise InputError(
@@ -212,9 +213,10 @@ class _Objective:
     def __init__(self, p: GaussianMixture, q: GaussianMixture, noise: Float) -> None:
         self.m = p.dimension
         i, j = (g.ravel() for g in np.indices((p.components, q.components)))
-        k, h = (g.ravel() for g in np.indices((p.components, p.components)))
+        k, h = np.triu_indices(p.components)  # the order of two components of p does not matter
+        twice = np.where(k == h, 1.0, 2.0)
         # every term is weight * N(A u + o + moved * b; 0, A s A^T + e)
-        self.weights = np.concatenate([-2 * p.weights[i] * q.weights[j], p.weights[k] * p.weights[h]])
+        self.weights = np.concatenate([-2 * p.weights[i] * q.weights[j], twice * p.weights[k] * p.weights[h]])
         self.u = np.vstack([p.means[i], p.means[k] - p.means[h]])
         self.o = np.vstack([-q.means[j], np.zeros((len(k), self.m))])
         self.moved = np.repeat([1.0, 0.0], [len(i), len(k)])
@@ -226,28 +228,45 @@ class _Objective:
         self.scale = float(np.logaddexp.reduce(logs + np.log(q.weights[a] * q.weights[b])))
 
     def __call__(self, theta: Float) -> tuple[float, Float]:
-        matrix, shift = theta[: self.m**2].reshape(self.m, self.m), theta[self.m**2 :]
-        moved = matrix @ self.s
-        covariances = moved @ matrix.T + self.e
-        away = self.u @ matrix.T + self.o + self.moved[:, None] * shift
-        logs = log_normal(away, covariances)
-        if not np.isfinite(logs).all():  # the map has lost a direction
+        found = self._terms(theta)
+        if found is None:
             return 1e6, np.zeros_like(theta)
-        with np.errstate(over="ignore"):
-            values = self.weights * np.exp(np.minimum(logs - self.scale, 100.0))
+        m, (values, away, turned, covariances) = self.m, found
         inverse = np.linalg.inv(covariances)
         pull = (inverse @ away[..., None])[..., 0]
-        bend = pull[:, :, None] * pull[:, None] - inverse  # twice the slope along the covariance
-        slope = bend @ moved - pull[:, :, None] * self.u[:, None]
-        gradient = np.concatenate([np.tensordot(values, slope, 1).ravel(), -(values * self.moved) @ pull])
-        return 1.0 + float(values.sum()), gradient
+        pushed = values[:, None] * pull
+        # the sum over terms of value * ((pull pull^T - inverse) A s - pull u^T), as products of tall matrices
+        slope = pushed.T @ ((pull[:, None] @ turned)[:, 0] - self.u)
+        slope -= (values[:, None, None] * inverse).reshape(-1, m).T @ turned.reshape(-1, m)
+        return 1.0 + float(values.sum()), np.concatenate([slope.ravel(), -(self.moved @ pushed)])
+
+    def value(self, theta: Float) -> float:
+        """The same without the gradient."""
+        found = self._terms(theta)
+        return 1e6 if found is None else 1.0 + float(found[0].sum())
+
+    def _terms(self, theta: Float) -> tuple[Float, Float, Float, Float] | None:
+        """Values of all terms, their arguments, A s, and covariances; None where the map has lost a direction."""
+        m = self.m
+        matrix, shift = theta[: m**2].reshape(m, m), theta[m**2 :]
+        # One product of tall matrices is far cheaper than one for each term; covariances are their own transposes.
+        half = (self.s.reshape(-1, m) @ matrix.T).reshape(self.s.shape)
+        turned = np.ascontiguousarray(half.transpose(0, 2, 1))
+        covariances = (turned.reshape(-1, m) @ matrix.T).reshape(self.s.shape) + self.e
+        away = self.u @ matrix.T + self.o + self.moved[:, None] * shift
+        logs = log_normal(away, covariances)
+        if not np.isfinite(logs).all():
+            return None
+        with np.errstate(over="ignore"):
+            values = self.weights * np.exp(np.minimum(logs - self.scale, 100.0))
+        return values, away, turned, covariances
 
 
 def _least(objective: _Objective, starts: Sequence[Start], refined: int) -> tuple[Start, int]:
     from scipy.optimize import minimize
 
     thetas = [np.concatenate([start.matrix.ravel(), start.shift]) for start in starts]
-    order = np.argsort([objective(theta)[0] for theta in thetas], kind="stable")[:refined]
+    order = np.argsort([objective.value(theta) for theta in thetas], kind="stable")[:refined]
     best, least, followed = thetas[order[0]], math.inf, 0
     for index in order:
         found = minimize(objective, thetas[index], jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})

@@ -133,7 +133,10 @@ class Agreement:
         said = f"{runs} trainings, {len(self.pairs)} ordered pairs: "
         if distance.pairs:
             said += f"affine distance of the priors at most {distance} in the mean, "
-        return said + f"MCC {strong} as the codes are (strong) and {weak} up to a linear map (weak)."
+        if not strong.pairs:
+            return said + "no MCC, since codes do not vary."
+        some = f", over the {strong.pairs} pairs whose codes vary" if strong.pairs < len(self.pairs) else ""
+        return said + f"MCC {strong} as the codes are (strong) and {weak} up to a linear map (weak){some}."
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the JSON contract."""
@@ -219,12 +222,17 @@ def _affine(p: GaussianMixture | None, q: GaussianMixture | None, seed: int) -> 
     return affine_distance(p, q, seed=seed)
 
 
+def can_hold_out(codes: Float) -> bool:
+    """Whether half of the rows of codes, (n, m), are enough to fit a canonical map."""
+    return bool(len(codes) // 2 >= max(FEWEST, 2 * codes.shape[1]))
+
+
 def _held_out(x: Float, y: Float, seed: int) -> float:
     """The weak MCC of one half of the rows with the canonical map and the matching of the other."""
+    if not can_hold_out(x):
+        return math.nan
     order = np.random.default_rng(seed).permutation(len(x))
     half = len(x) // 2
-    if half < max(FEWEST, 2 * x.shape[1]):
-        return math.nan
     fitted, scored = (sums_of(Rows(x[rows]), Rows(y[rows])) for rows in (order[:half], order[half:]))
     return matched_correlation(scored, fit_cca(fitted), fitted)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import InputError
-from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.gmm import FLAT, GaussianMixture
 from congruence.mixture.verdicts import AMBIGUOUS, CERTIFIED, FAILS, HOLDS, NOTHING, UNKNOWN, Condition
 
 TIED = 0.02  # correlation within a component that may be rounding or estimation
@@ -59,7 +59,7 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TIED, seed: int
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise InputError(f"tolerance must be a number above 0, not {tolerance!r}")
     m = prior.dimension
-    here = _correlation(prior.covariances)
+    here = largest_correlation(prior.covariances)
     if prior.components == 1:
         said = "One component has no two variances to compare; P2 asks for at least two components."
         return _nothing(prior, here, Condition("P2", FAILS, said, CERTIFIED))
@@ -73,7 +73,7 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TIED, seed: int
         variances = prior.covariances[:, range(m), range(m)]
         frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
         gap = float(np.diff(np.sort(np.log(ratios))).min()) if m > 1 else math.inf
-    correlation = _correlation(axes.T @ prior.covariances @ axes)
+    correlation = largest_correlation(axes.T @ prior.covariances @ axes)
     condition = _judged(pair, ratios, gap, correlation, frame, tolerance)
     return CanonicalAxes(axes, pair, ratios, gap, correlation, frame, condition)
 
@@ -102,9 +102,14 @@ def _most_distinct(prior: GaussianMixture, seed: int) -> tuple[tuple[int, int], 
     return best
 
 
-def _correlation(covariances: Float) -> float:
-    """The largest correlation of two latents within a component."""
-    spread = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), np.finfo(float).tiny))
+def largest_correlation(covariances: Float) -> float:
+    """The largest correlation of two latents within a component, (J, m, m) -> from 0 to 1.
+
+    Directions along which a component is flat, up to rounding, correlate with nothing.
+    """
+    variances = np.diagonal(covariances, axis1=1, axis2=2)  # (J, m)
+    least = np.maximum(FLAT * variances.max(0), np.finfo(float).tiny)
+    spread = np.where(variances > least, np.sqrt(np.maximum(variances, least)), np.inf)
     tied = np.abs(covariances) / (spread[:, :, None] * spread[:, None])
     return float((tied * (1 - np.eye(covariances.shape[1]))).max())
 

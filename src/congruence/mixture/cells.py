@@ -60,9 +60,10 @@ def dependence(z: Float, peaks: list[Peaks]) -> str | None:
 def _correlated(white: Float) -> str | None:
     """The pooled correlation within cells, beside what chance gives."""
     inside = (np.abs(white) < 3).all(1)
-    if white.shape[1] < 2 or inside.sum() < 10:
+    varies = white[inside].std(0) > 0 if inside.any() else np.zeros(white.shape[1], dtype=bool)
+    if varies.sum() < 2 or inside.sum() < 10:  # what is constant correlates with nothing
         return None
-    tied = np.abs(np.corrcoef(white[inside], rowvar=False) - np.eye(white.shape[1])).max()
+    tied = np.abs(np.corrcoef(white[inside][:, varies], rowvar=False) - np.eye(varies.sum())).max()
     if tied <= TIED + 4 / math.sqrt(inside.sum()):
         return None
     return f"latents correlate by {tied:.2g} within components; turn to the canonical axes of P2 first"
@@ -92,6 +93,8 @@ def _differs(x: Float, here: Array, group: Array) -> bool:
     if len(groups) == len(peaks):
         return False
     away = x - (np.bincount(peak, x) / np.bincount(peak))[peak]
+    if not away.var() > 0:
+        return False
     square = float((np.bincount(which, away) ** 2 / count).sum() / away.var())
     freedom = len(groups) - len(peaks)
     return bool(chi2.sf(square, freedom) < CHANCE and square - freedom > SHIFTED**2 * len(x))

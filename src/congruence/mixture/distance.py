@@ -103,11 +103,16 @@ def log_normal(away: Float, covariances: Float) -> Float:
 
 def smoothed(p: GaussianMixture, smoothing: float) -> GaussianMixture:
     """The law of p plus Gaussian noise of this standard deviation along every axis."""
-    if not (math.isfinite(smoothing) and smoothing >= 0):
-        raise InputError(f"smoothing must be a number of at least 0, not {smoothing!r}")
+    check_smoothing(smoothing)
     if smoothing == 0:
         return p
     return GaussianMixture(p.weights, p.means, p.covariances + smoothing**2 * np.eye(p.dimension))
+
+
+def check_smoothing(smoothing: float) -> None:
+    """Refuse what is no standard deviation."""
+    if not (math.isfinite(smoothing) and smoothing >= 0):
+        raise InputError(f"smoothing must be a number of at least 0, not {smoothing!r}")
 
 
 def on_common_subspace(p: GaussianMixture, q: GaussianMixture) -> tuple[GaussianMixture, GaussianMixture, int]:

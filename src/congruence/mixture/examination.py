@@ -12,7 +12,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
-from congruence.mixture.agreement import Agreement, LatentSpace, agreement
+from congruence.mixture.agreement import Agreement, LatentSpace, agreement, can_hold_out
 from congruence.mixture.gmm import GaussianMixture
 from congruence.results import json_text
 from congruence.runs import Run, open_run
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROWS = 2000  # of codes that are looked at
 MOST = 64  # components of a prior whose assumptions are checked
 LARGEST = 1000  # components of a prior that is written down
+COLUMNS = ("source", "target", "distance", "relative", "before", "strong", "weak", "weak_held_out")  # of a pair
 COUNTED = "bernoulli"  # likelihood, whose noise is not added
 LOGITS = (
     "the decoder is looked at up to the logits of its pixels, whose noise is not added: the theorems do not cover it"
@@ -102,9 +103,8 @@ class MixtureExamination:
         """A row for each ordered pair."""
         if self.agreement is None:
             return []
-        named = ("source", "target", "distance", "relative", "before")
         rows = [pair.to_dict() for pair in self.agreement.pairs]
-        return [{**{name: row[name] for name in named}, **row["mcc"]} for row in rows]
+        return [{name: (row | row["mcc"])[name] for name in COLUMNS} for row in rows]
 
 
 def examine_runs(
@@ -148,7 +148,13 @@ def examine_runs(
     notes = [f"{one.name}: {one.note}" for one in examined if one.note]
     if compared is not None and any(pair.affine is None for pair in compared.pairs):
         notes.append("priors of many components, or without a density, were not carried onto each other")
-    if compared is not None and any(math.isnan(pair.weak_held_out) for pair in compared.pairs):
+    still = [] if compared is None else [(one.name, int((np.ptp(one.codes, axis=0) == 0).sum())) for one in spaces]
+    notes += [
+        f"{name}: {count} of {spaces[0].codes.shape[1]} latents are the same in all rows, and the MCC leaves them out"
+        for name, count in still
+        if count
+    ]
+    if compared is not None and not can_hold_out(spaces[0].codes):
         notes.append(f"with {len(spaces[0].codes)} rows the MCC is high by chance, and none could be held out")
     return MixtureExamination(
         tuple(examined), compared, tuple(spaces), labels, labels_from, tuple(notes), settings or {}
@@ -195,11 +201,13 @@ def _shown(n: int, rows: int) -> Array:
 
 
 def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: int) -> Examined:
-    logged: list[float] = [line["active_latents"] for line in run.metrics() if line.get("active_latents") is not None]
-    found, note = None, ""
+    lines = run.metrics()
+    logged: list[float] = [line["active_latents"] for line in lines if line.get("active_latents") is not None]
+    notes = [f"the training diverged, so this is its step {line['step']}" for line in lines if _diverged(line)]
+    found = None
     components = _components(model)
     if check and components > MOST:
-        note = f"assumptions were not checked: {components} components are too many (at most {MOST})"
+        notes.append(f"assumptions were not checked: {components} components are too many (at most {MOST})")
     elif check:
         from congruence.mixture.hierarchy import assumptions
 
@@ -207,9 +215,13 @@ def _examined(run: Run, model: Any, space: LatentSpace, *, check: bool, seed: in
         chain = model.decoder.as_chain() if hasattr(model.decoder, "as_chain") else model.decoder
         noise = "unknown" if counted else float(getattr(model, "noise", 0.0))
         found = assumptions(space.prior, chain, space.codes, noise=noise, seed=seed)
-        note = LOGITS if counted else ""
+        notes += [LOGITS] if counted else []
     kind = str(run.config["model"].get("model", ""))
-    return Examined(space.name, kind, components, logged[-1] if logged else None, found, note)
+    return Examined(space.name, kind, components, logged[-1] if logged else None, found, "; ".join(notes))
+
+
+def _diverged(line: Mapping[str, Any]) -> bool:
+    return line.get("ended") == "diverged"
 
 
 def _labels(run: Run, space: LatentSpace, rows: int) -> tuple[Array, str]:

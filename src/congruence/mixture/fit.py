@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.arrays import Float, as_matrix, to_numpy
 from congruence.errors import InputError
-from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.gmm import FLAT, GaussianMixture
 from congruence.mixture.verdicts import AMBIGUOUS, CERTIFIED, FAILS, HOLDS, NOTHING, SUPPORTED, UNKNOWN, Condition
 
 NEAR, FAR = 0.05, 0.15  # distance of two distributions, beyond chance: as good as the same, or clearly not
@@ -24,7 +24,8 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
 
     Compared are the log densities of codes with those of draws from the prior, and the mean responsibilities with the
     weights. Beside it stands the number of components that held-out likelihood asks for. Fewer than 100 codes can
-    refute the prior and not support it.
+    refute the prior and not support it. Of a model that fits, draws of the posterior follow the prior; its means, which
+    `encode` gives, spread less where posteriors are wide, and can then refute a prior that is right.
     """
     kind = f"The prior is a mixture of {prior.components} Gaussians of {prior.dimension} latents by construction"
     if prior.degenerate:
@@ -66,13 +67,19 @@ def _weight_shift(prior: GaussianMixture, z: Float) -> float:
 def components_by_likelihood(z: Float, about: int, *, seed: int = 0) -> int:
     """The fewest components whose held-out log likelihood is within one standard error of the best.
 
-    Tried are numbers about `about`, and few; mixtures have full covariances, or diagonal ones past 20 latents.
+    Tried are numbers about `about`, and few; mixtures have full covariances, or diagonal ones past 20 latents. Latents
+    are scaled to a deviation of 1 before, and those that do not vary are left out.
     """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture as Fitted
 
+    spread = z.std(0)
+    varies = spread > FLAT * np.abs(z).max(0)
+    if not varies.any():
+        return 1
+    z = (z[:, varies] - z[:, varies].mean(0)) / spread[varies]
     order = np.random.default_rng(seed).permutation(len(z))[:ROWS]
     half = len(order) // 2
     train, held = z[order[:half]], z[order[half:]]
@@ -84,7 +91,7 @@ def components_by_likelihood(z: Float, about: int, *, seed: int = 0) -> int:
         warnings.simplefilter("ignore", ConvergenceWarning)
         for count in tried:
             kind = "full" if z.shape[1] <= 20 else "diag"
-            fitted = Fitted(count, covariance_type=kind, reg_covar=1e-6 * float(z.var()), random_state=seed, n_init=2)
+            fitted = Fitted(count, covariance_type=kind, reg_covar=1e-6, random_state=seed, n_init=2)
             scores[count] = fitted.fit(train).score_samples(held)
     best = max(tried, key=lambda count: scores[count].mean())
     for count in tried:

@@ -11,6 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
+from congruence.mixture.canonical import largest_correlation
 from congruence.mixture.cells import dependence, keepable, weighed_cells
 from congruence.mixture.gmm import GaussianMixture
 from congruence.mixture.peaks import find_peaks
@@ -164,7 +165,7 @@ def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int |
     count = mixture.components
     if count == 1:
         return HiddenStates(HOLDS, no_variables(), 1.0, 1, math.inf, "one component: there is nothing hidden")
-    tied = _largest_correlation(mixture)
+    tied = largest_correlation(mixture.covariances)
     if tied > TIED:
         said = f"latents correlate by {tied:.2g} within a component; turn to the canonical axes of P2 first"
         return HiddenStates(UNKNOWN, None, 0.0, count, math.nan, said)
@@ -180,7 +181,7 @@ def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int |
         return HiddenStates(HOLDS, found, 1.0, count, separation, f"at a tolerance of {tolerance:g}")
     floor = FLOOR
     if rows is not None:
-        if isinstance(rows, bool) or rows != int(rows) or rows < 1:
+        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
             raise InputError(f"rows must be a whole number of at least 1, not {rows!r}")
         floor = max(FLOOR, 4 * math.sqrt(2 / (rows * float(mixture.weights.min()))))
     return _over_tolerances(mixture, unlike, min(floor, CEILING / 2))
@@ -213,12 +214,6 @@ def _over_tolerances(mixture: GaussianMixture, unlike: Float, floor: float) -> H
     said = f"the same for tolerances from {limits[index]:.2g} to {limits[index + 1]:.2g} standard deviations"
     said += "; others show more variables, though not clearly" if richer else ""
     return HiddenStates(status, structure, min(1.0, width), mixture.components, apart, said)
-
-
-def _largest_correlation(mixture: GaussianMixture) -> float:
-    spread = np.sqrt(np.maximum(np.diagonal(mixture.covariances, axis1=1, axis2=2), np.finfo(float).tiny))
-    tied = np.abs(mixture.covariances / (spread[:, :, None] * spread[:, None]))
-    return float((tied * (1 - np.eye(mixture.dimension))).max())
 
 
 def _unlikeness(mixture: GaussianMixture) -> Float:

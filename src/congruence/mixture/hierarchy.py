@@ -208,7 +208,7 @@ def _rows(codes: Any) -> Float:
 def _checked_noise(noise: float | str) -> float:
     if noise == "unknown":
         return 0.0
-    if isinstance(noise, str | bool) or not (math.isfinite(noise) and noise >= 0):
+    if isinstance(noise, str | bool) or noise is None or not (math.isfinite(noise) and noise >= 0):
         raise InputError(f"noise must be a standard deviation of at least 0 or 'unknown', not {noise!r}")
     return float(noise)
 

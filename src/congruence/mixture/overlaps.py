@@ -21,6 +21,7 @@ MOST_PIECES = 60  # pairs of pieces are looked at
 RANK = 1e-10  # of the largest singular value
 INSIDE = 1e-7  # radius of a ball that counts as volume
 APART = 1e-6  # latents nearer than this are one
+MEET = 1e-4  # of what the pieces make of so much latent: outputs nearer than this are one, the rest is rounding
 MOST_CUTS = 2000  # parts of a piece that are looked at for one that no other covers
 Region = tuple[Float, Float]  # normals (k, m) and limits (k,): latents with normals @ z <= limits
 
@@ -74,11 +75,19 @@ def _keeps_all(matrix: Float) -> bool:
     return bool(values[-1] > RANK * values[0])
 
 
+def _in_units(normals: Float, limits: Float) -> Region:
+    """The same region with normals of length 1: programmes keep limits up to a tolerance that knows no scale."""
+    lengths = np.linalg.norm(normals, axis=1)
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    return normals / lengths[:, None], limits / lengths
+
+
 def _centre(normals: Float, limits: Float) -> tuple[Float, float]:
     """The middle of the largest ball, of radius 1 at most, within a polytope, and its radius (below 0 if none)."""
     from scipy.optimize import linprog
 
     m = normals.shape[1]
+    normals, limits = _in_units(normals, limits)
     found = linprog(
         np.append(np.zeros(m), -1.0),
         A_ub=np.column_stack([normals, np.linalg.norm(normals, axis=1)]),
@@ -146,30 +155,31 @@ def _collision(full: Sequence[Piece], rng: np.random.Generator) -> Counterexampl
     for i, a in enumerate(full):
         m = len(a.matrix)
         for b in full[i + 1 :]:
-            equal = np.hstack([a.matrix.T, -b.matrix.T])  # (n, 2 m)
-            gap = b.shift - a.shift
+            size = max(np.abs(a.matrix).max(), np.abs(b.matrix).max())
+            equal = np.hstack([a.matrix.T, -b.matrix.T]) / size  # (n, 2 m)
+            gap = (b.shift - a.shift) / size
             solved = np.linalg.lstsq(equal, gap, rcond=None)[0]
             if np.abs(equal @ solved - gap).max() > 1e-9 * (np.abs(gap).max() + np.abs(equal).max()):
                 continue
-            limits = np.block(
-                [
-                    [a.normals, np.zeros((len(a.normals), m))],
-                    [np.zeros((len(b.normals), m)), b.normals],
-                ]
-            )
+            (here, ends), (there, others) = _in_units(a.normals, a.limits), _in_units(b.normals, b.limits)
+            limits = np.block([[here, np.zeros((len(here), m))], [np.zeros((len(there), m)), there]])
+            least = min(np.linalg.svd(one.matrix, compute_uv=False)[-1] for one in (a, b))
             push = rng.normal(size=m)
             for sign in (1.0, -1.0):
                 found = linprog(
                     np.concatenate([sign * push, -sign * push]),
                     A_ub=limits,
-                    b_ub=np.append(a.limits, b.limits),
+                    b_ub=np.append(ends, others),
                     A_eq=equal,
                     b_eq=gap,
                     bounds=(-1e3, 1e3),
                     method="highs",
                 )
-                if found.status == 0 and np.linalg.norm(found.x[:m] - found.x[m:]) > APART:
-                    return _pair(a, found.x[:m], b, found.x[m:])
+                if found.status != 0:
+                    continue
+                pair = _pair(a, found.x[:m], b, found.x[m:])
+                if pair.apart > APART and pair.gap <= MEET * least * pair.apart:
+                    return pair
     return None
 
 

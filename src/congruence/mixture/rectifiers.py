@@ -168,10 +168,11 @@ def _switched_off(weight: Float, bias: Float, direction: Float) -> tuple[Float, 
 
 def _margin(weight: Float, bias: Float, point: Float, off: Array) -> float:
     """By how much the rows in `off` are off at a point, in units of latents."""
+    lengths = np.linalg.norm(weight, axis=1)
+    off = off & (lengths > 0)  # a row of zeros is off everywhere, or nowhere
     if not off.any():
         return math.inf
-    lengths = np.maximum(np.linalg.norm(weight[off], axis=1), np.finfo(float).tiny)
-    return float((-(weight[off] @ point + bias[off]) / lengths).min())
+    return float((-(weight[off] @ point + bias[off]) / lengths[off]).min())
 
 
 def _refuted(weight: Float, bias: Float, point: Float, direction: Float, how: str) -> LayerVerdict:

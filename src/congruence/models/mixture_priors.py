@@ -140,4 +140,10 @@ def _part(prior: Any, name: str) -> Float:
     found = prior.get(name) if isinstance(prior, Mapping) else getattr(prior, name, None)
     if found is None:
         raise InputError(f"a prior must have weights, means and covariances, but {name} is missing")
-    return np.asarray(found, dtype=np.float64)
+    try:
+        numbers = np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the {name} of a prior must be numbers: {error}") from error
+    if not np.isfinite(numbers).all():
+        raise InputError(f"the {name} of a prior must be finite, but NaN or infinity is among them")
+    return numbers

@@ -172,6 +172,8 @@ def _check_clusters(model: Any, rows: int) -> None:
     for _, prior in model.learned_mixtures() if hasattr(model, "learned_mixtures") else ():
         if rows < len(prior.logits):
             raise InputError(f"a mixture of {len(prior.logits)} clusters needs as many rows, but there are {rows}")
+        if rows < 2:
+            raise InputError("a mixture cannot be fitted to a single row; give at least two")
 
 
 def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:

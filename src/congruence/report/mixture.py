@@ -71,7 +71,7 @@ def render_mixture(examination: MixtureExamination) -> str:
 
 def _lead(examination: MixtureExamination) -> str:
     """The answer first: how strong the guarantee is, and whether runs bear it out."""
-    rows = [one.assumptions.row for one in examination.runs if one.assumptions is not None]
+    checked: list[Any] = [one for one in examination.runs if one.assumptions is not None]
     words = {
         0: "No theorem is shown to apply",
         1: "The prior is identified up to an affine map",
@@ -80,15 +80,17 @@ def _lead(examination: MixtureExamination) -> str:
         4: "Prior and hidden states are identified up to permutation, scaling and translation",
     }
     text = ""
-    if rows:
-        text = words[min(rows)] + (" in every run" if len(rows) > 1 and max(rows) > 0 else "")
+    if checked:
+        every = " in every run" if len(checked) == len(examination.runs) else " in every run that was checked"
+        several = len(examination.runs) > 1 and max(one.assumptions.row for one in checked) > 0
+        text = words[_strongest(checked)] + (every if several else "")
     found = examination.agreement
     if found is None:
         return f"{text}." if text else "One run, whose assumptions were not checked."
-    weak = number(
-        found.spread("weak_held_out").mean if found.spread("weak_held_out").pairs else found.spread("weak").mean
-    )
-    seen = f"codes of two runs agree up to a linear map with an MCC of {weak}"
+    weak = found.spread("weak_held_out" if found.spread("weak_held_out").pairs else "weak")
+    seen = f"codes of two runs agree up to a linear map with an MCC of {number(weak.mean)}"
+    if not weak.pairs:
+        seen = "codes do not vary, so that there is no MCC"
     return f"{text}; {seen}." if text else f"{seen[:1].upper()}{seen[1:]}."
 
 
@@ -207,7 +209,7 @@ def _hierarchy(checked: list[Any]) -> list[dict[str, Any]]:
     if not checked:
         return []
     rows = []
-    strongest = min(one.assumptions.row for one in checked)
+    strongest = _strongest(checked)
     for i, row in enumerate(checked[0].assumptions.rows):
         status, kind = _together([one.assumptions.rows[i].prior for one in checked])
         rows.append(
@@ -221,6 +223,12 @@ def _hierarchy(checked: list[Any]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _strongest(checked: list[Any]) -> int:
+    """The strongest row that applies in every run, or 0. One run may reach row 2 and another row 3 without row 2."""
+    every = zip(*(one.assumptions.rows for one in checked), strict=True)
+    return max((some[0].number for some in every if all(row.prior == "applies" for row in some)), default=0)
 
 
 def _together(statuses: list[str]) -> tuple[str, str]:

@@ -154,7 +154,8 @@ def judge(
             "The facet whose codes tell more components apart is the more stable one (our question).",
             all(_more_states_more_stable(facets[name], states[name]) for name in compared),
             "; ".join(f"{ACTIVATIONS[name]}: {_facets_in_words(facets[name], states[name])}" for name in compared)
-            + ". In theory one component would do up to an affine map.",
+            + ". No theorem speaks of single facets: they identify all latents together, up to one affine map, which "
+            "may mix facets.",
         ),
     )
 
