@@ -26,7 +26,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.errors import CongruenceWarning, InputError
-from congruence.files import check_writable, replacing, system_reason, write_text
+from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
 from congruence.results import json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
@@ -144,7 +144,7 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(path.name for path in folder.iterdir() if path.name != ENVIRONMENT)
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in (ENVIRONMENT, LOCK))
     except OSError as error:
         raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
     if strange:
@@ -156,7 +156,8 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
 
 def _difference(found: Mapping[str, Any], wished: Mapping[str, Any]) -> str:
     """The first setting in which two configs differ, in words."""
-    name = min(key for key in {*found, *wished} if found.get(key) != wished.get(key))
+    different = (key for key in {*found, *wished} if found.get(key) != wished.get(key))
+    name = min(different, key=lambda key: (key == "checksum", key))  # which says least, and differs where others do
     old, new = found.get(name), wished.get(name)
     if isinstance(old, dict) and isinstance(new, dict):
         return f"{name}: {_difference(old, new)}"

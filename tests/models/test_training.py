@@ -93,10 +93,38 @@ def test_a_run_that_is_there_is_not_trained_again_and_others_are_refused(images,
     for changes, word in (({"seed": 1}, "training"), ({"batch": 8}, "training")):
         with pytest.raises(InputError, match=f"holds a run with another config .see {word}"):
             train(small(VAE), images, **SHORT | changes, out=tmp_path)
-    with pytest.raises(InputError, match=r"another config .see data"):
+    with pytest.raises(InputError, match=r"another config .see data: n, 40 there and 39 asked for"):
         train(small(VAE), images.take(range(39)), **SHORT, out=tmp_path)
     with pytest.raises(InputError, match=r"another config .see model"):
         train(small(VAE, beta=1.0), images, **SHORT, out=tmp_path)
+
+
+def test_two_trainings_at_once_in_one_folder_are_not_mixed(images, tmp_path):
+    refused = []
+
+    def start_another(moment):
+        if moment.step == 5:
+            with pytest.raises(InputError, match="another process is at work in .*run; wait until it is done"):
+                train(small(), images, **SHORT, out=tmp_path / "run")
+            refused.append(moment.step)
+
+    run = train(small(), images, **SHORT, out=tmp_path / "run", progress=start_another)
+    assert refused == [5]
+    assert [line["step"] for line in run.metrics()] == [1, 12, 12]
+    assert train(small(), images, **SHORT, out=tmp_path / "run").outcome == run.outcome
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_log_that_does_not_say_how_a_finished_training_ended_is_refused(kept, images, tmp_path):
+    first = train(small(), images, **SHORT, out=tmp_path)
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
+    with pytest.raises(InputError, match=r"metrics.jsonl does not say how the training ended.*; remove weights.saf"):
+        train(small(), images, **SHORT, out=tmp_path)
+    (tmp_path / "weights.safetensors").unlink()
+    again = train(small(), images, **SHORT, out=tmp_path)
+    same(first, again)
+    assert [line["step"] for line in again.metrics()] == [1, 12, 12]
 
 
 def test_what_was_stopped_is_taken_up(images, tmp_path):

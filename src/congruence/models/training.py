@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.errors import CollapsedWarning, InputError
+from congruence.files import alone_in, remove_parts
 from congruence.models.checkpoints import fingerprint
 from congruence.models.collapse import posterior_collapse
 from congruence.models.devices import full_precision, load_torch, training_device, training_precision
@@ -23,7 +25,7 @@ from congruence.models.loop import FREE, optimise
 from congruence.models.reconstruction import evaluated_rows, mean_psnr, mean_square, through
 from congruence.models.settings import Trained, Training
 from congruence.models.stored import put_weights
-from congruence.runs import CHECKPOINT, Run, start_run
+from congruence.runs import CHECKPOINT, METRICS, WEIGHTS, Run, start_run
 
 EXAMPLES = 8  # images kept in the run folder, to look at
 CHECKED = 10_000  # images whose pixels are looked at at a time
@@ -117,20 +119,23 @@ def train(
     rows = evaluated_rows(len(images))
     config = {"model": model.config(), "data": about, "training": _deciding(how)}
     config["discrete_codes"] = bool(getattr(model, "discrete", False))
-    run = start_run(tempfile.mkdtemp(prefix="congruence-") if out is None else out, config)
-    # A temporary folder goes with the result or, where none comes about, with what leads to it.
-    removal = weakref.finalize(run, shutil.rmtree, run.folder, ignore_errors=True) if out is None else None
-    if run.finished:
-        put_weights(model.to(where), run)
-        return TrainedRun(run.folder, run.config, model.eval(), _outcome(run))
+    folder = Path(tempfile.mkdtemp(prefix="congruence-") if out is None else out)
     parts = [images, *beside]
-    if hasattr(model, "prepare") and not (run.folder / CHECKPOINT).exists():
-        model.prepare(parts, how, device=where, stop=stop)
-    watched = _Watched(model, [part[rows] for part in parts], progress)
-    outcome = optimise(
-        model, parts, how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
-    )
-    _finish(run, model.eval(), parts, rows, columns, outcome)
+    with contextlib.nullcontext(False) if Run(folder, config).finished else alone_in(folder) as alone:
+        run = start_run(folder, config)
+        if run.finished:
+            return _finished(run, model, where)
+        # A temporary folder goes with the result or, where none comes about, with what leads to it.
+        removal = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True) if out is None else None
+        if alone:
+            remove_parts(folder)
+        if hasattr(model, "prepare") and not (folder / CHECKPOINT).exists():
+            model.prepare(parts, how, device=where, stop=stop)
+        watched = _Watched(model, [part[rows] for part in parts], progress)
+        outcome = optimise(
+            model, parts, how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
+        )
+        _finish(run, model.eval(), parts, rows, columns, outcome)
     result = TrainedRun(run.folder, run.config, model, outcome)
     if removal is not None:
         removal.detach()
@@ -278,8 +283,20 @@ def _finish(
         warnings.warn(f"{dead}; {CURE}", CollapsedWarning, stacklevel=3)
 
 
+def _finished(run: Run, model: Any, device: str) -> TrainedRun:
+    """A run that is there, with its weights put into the model."""
+    outcome = _outcome(run)
+    put_weights(model.to(device), run)
+    return TrainedRun(run.folder, run.config, model.eval(), outcome)
+
+
 def _outcome(run: Run) -> Trained:
     """How a finished run went, from its log."""
     last = (run.metrics() or [{}])[-1]
+    if "ended" not in last:
+        raise InputError(
+            f"{run.folder / METRICS} does not say how the training ended, so it is damaged or was cut short; remove "
+            f"{WEIGHTS} to train again"
+        )
     loss, best = (math.nan if last.get(name) is None else float(last[name]) for name in ("loss", "best"))
-    return Trained(last.get("ended", "steps"), last.get("step", 0), last.get("epoch", 0), loss, best)
+    return Trained(last["ended"], last.get("step", 0), last.get("epoch", 0), loss, best)
