@@ -265,6 +265,9 @@ def test_engines_are_chosen_by_what_pays(monkeypatch):
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
         ({"check_every": 0}, "check_every must be at least 1, not 0"),
         ({"log_every": 0}, "log_every must be at least 1, not 0"),
+        ({"warmup": -3}, "warmup must be a whole number of steps, 0 or above, not -3"),
+        ({"warmup": 2.5}, "warmup must be a whole number of steps, 0 or above, not 2.5"),
+        ({"threshold": float("nan")}, "threshold must be a finite number, not nan"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(options, message):

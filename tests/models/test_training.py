@@ -160,12 +160,27 @@ def test_a_training_that_died_before_its_first_checkpoint_is_logged_once(images,
         (torch.full((3, 1, 16, 16), -0.1), "go from 0 to 1, but -0.1 to -0.1 came"),
         (torch.full((3, 1, 16, 16), float("nan")), "some pixels are NaN or infinite"),
         (torch.zeros(0, 1, 16, 16), "data has no images to train on"),
+        (torch.zeros(3, 1, 16, 16, dtype=torch.int64), "images must be uint8, or floats from 0 to 1, not int64"),
+        (np.zeros((3, 1, 16, 16), dtype=complex), "images must be uint8, or floats from 0 to 1, not complex128"),
+        (np.zeros((3, 1, 16, 16), dtype=object), "images must be numbers that torch takes, but"),
+        (np.zeros((0, 4)), "data has no rows to train on"),
+        (np.full((5, 4), np.inf), "rows must be finite, but some numbers are NaN or infinite"),
     ],
 )
 def test_pixels_that_are_none_are_refused_before_anything_is_written(pixels, message, tmp_path):
     with pytest.raises(InputError, match=message):
         train(small(), pixels, **SHORT, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_images_that_are_turned_round_or_may_only_be_read_are_taken_as_they_are(images, tmp_path):
+    turned = images.images.flip(0).numpy()[::-1]
+    fixed = images.images.numpy().copy()
+    fixed.flags.writeable = False
+    first = train(small(), images.images, **SHORT)
+    same(first, train(small(), turned, **SHORT))
+    same(first, train(small(), fixed, **SHORT))
+    assert not fixed.flags.writeable
 
 
 def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):

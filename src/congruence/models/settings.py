@@ -47,6 +47,10 @@ class Training:
                 raise InputError(f"{name} must be at least 1, not {value}")
             if value is not None and value % 1:
                 raise InputError(f"{name} must be a whole number, not {value}")
+        if not (self.warmup >= 0 and self.warmup % 1 == 0):
+            raise InputError(f"warmup must be a whole number of steps, 0 or above, not {self.warmup}")
+        if not math.isfinite(self.threshold):
+            raise InputError(f"threshold must be a finite number, not {self.threshold}")
         check_seed(self.seed)
         for name, known in (("optimiser", OPTIMISERS), ("precision", PRECISIONS), ("engine", ENGINES)):
             if getattr(self, name) not in known:
