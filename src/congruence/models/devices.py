@@ -63,7 +63,8 @@ def can_compile() -> bool:
 def kernels(device: str, *, deterministic: bool) -> Iterator[None]:
     """Choose how torch computes inside the block: the fastest way it finds, or one that gives the same bits again.
 
-    Deterministic on a CPU also means one thread: sums are cut into as many parts as there are threads.
+    Deterministic on a CPU also means one thread: sums are cut into as many parts as there are threads. A GPU is torch's
+    current one inside the block, since that is where kernels of triton and CUDA graphs go.
     """
     import torch
 
@@ -79,13 +80,20 @@ def kernels(device: str, *, deterministic: bool) -> Iterator[None]:
             torch.use_deterministic_algorithms(True)
             filled.fill_uninitialized_memory = False  # that is for finding mistakes, and takes time
         cudnn.deterministic, cudnn.benchmark = deterministic, not deterministic
-        with one_thread() if device == "cpu" else warnings.catch_warnings():
-            if device != "cpu":
-                warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the few float32 products stay exact
+        with one_thread() if device == "cpu" else _on_gpu(device):
             yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         cudnn.deterministic, cudnn.benchmark, filled.fill_uninitialized_memory = flags
+
+
+@contextlib.contextmanager
+def _on_gpu(device: str) -> Iterator[None]:
+    import torch
+
+    with torch.cuda.device(device), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the few float32 products stay exact
+        yield
 
 
 @contextlib.contextmanager
