@@ -35,6 +35,7 @@ CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
 EXAMPLES = "examples.safetensors"
 FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES)
+FOLLOWING = ("checksum", "discrete_codes")  # of a config: they differ where something else does, and say less
 KIND, VERSION = "congruence run", 1
 LARGEST = 16 * 2**20  # bytes of a JSON file that are read
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
@@ -155,9 +156,9 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
 
 
 def _difference(found: Mapping[str, Any], wished: Mapping[str, Any]) -> str:
-    """The first setting in which two configs differ, in words."""
+    """The first setting in which two configs differ, in words; one that both have, where there is one."""
     different = (key for key in {*found, *wished} if found.get(key) != wished.get(key))
-    name = min(different, key=lambda key: (key == "checksum", key))  # which says least, and differs where others do
+    name = min(different, key=lambda key: (key in FOLLOWING, key not in found or key not in wished, key))
     old, new = found.get(name), wished.get(name)
     if isinstance(old, dict) and isinstance(new, dict):
         return f"{name}: {_difference(old, new)}"

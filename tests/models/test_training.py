@@ -97,6 +97,8 @@ def test_a_run_that_is_there_is_not_trained_again_and_others_are_refused(images,
         train(small(VAE), images.take(range(39)), **SHORT, out=tmp_path)
     with pytest.raises(InputError, match=r"another config .see model"):
         train(small(VAE, beta=1.0), images, **SHORT, out=tmp_path)
+    with pytest.raises(InputError, match=r"another config .see model: model, \"vae\" there and \"qlae\" asked for"):
+        train(small(QLAE), images, **SHORT, out=tmp_path)
 
 
 def test_two_trainings_at_once_in_one_folder_are_not_mixed(images, tmp_path):
