@@ -290,6 +290,12 @@ def test_a_config_makes_the_same_model_and_seeds_other_weights(make, activation)
         (lambda: MixtureVAE(2, prior=PRIOR | {"weights": [0.5, 0.6]}), "numbers above 0 that sum to 1"),
         (lambda: MixtureVAE(3, prior=PRIOR), r"needs means \(2, 3\) and covariances \(2, 3, 3\), not \(2, 2\)"),
         (lambda: MixtureVAE(2, prior=PRIOR | {"covariances": -np.ones((2, 2, 2))}), "positive definite"),
+        (lambda: MixtureVAE(2, prior=PRIOR | {"weights": [np.nan, 1.0]}), "must be numbers above 0 that sum to 1"),
+        (
+            lambda: MixtureVAE(2, prior=PRIOR | {"means": np.full((2, 2), np.nan)}),
+            "means of a prior must be finite",
+        ),
+        (lambda: MixtureVAE(2, prior=PRIOR | {"means": [["x"]]}), "the means of a prior must be an array of numbers"),
         (lambda: VaDE(2, clusters=0), "clusters must be a whole number of at least 1, not 0"),
         (lambda: VaDE(2, prior=PRIOR), "the prior of a VaDE is learned; clusters is the number"),
         (lambda: VaDE(2, pretraining=-1), "pretraining must be at least 0, not -1"),

@@ -108,13 +108,15 @@ def given_mixture(prior: Any, latents: int) -> GivenMixture:
         return GivenMixture(np.ones(1), np.zeros((1, latents)), np.eye(latents)[None])
     weights, means, covariances = (_part(prior, name) for name in PARTS)
     count = len(weights) if weights.ndim == 1 else 0
-    if not count or (weights <= 0).any() or abs(weights.sum() - 1) > 1e-4:
+    if not count or not (weights > 0).all() or not abs(weights.sum() - 1) <= 1e-4:
         raise InputError(f"the weights of a prior must be numbers above 0 that sum to 1, not {weights}")
     if means.shape != (count, latents) or covariances.shape != (count, latents, latents):
         raise InputError(
             f"a prior of {count} components and {latents} latents needs means {(count, latents)} and covariances "
             f"{(count, latents, latents)}, not {means.shape} and {covariances.shape}"
         )
+    if not np.isfinite(means).all():
+        raise InputError("the means of a prior must be finite, but some are NaN or infinite")
     turned = covariances.transpose(0, 2, 1)
     if not np.allclose(covariances, turned, rtol=1e-5) or np.linalg.eigvalsh(covariances).min() <= 0:
         raise InputError("the covariances of a prior must be symmetric and positive definite")
@@ -140,4 +142,7 @@ def _part(prior: Any, name: str) -> Float:
     found = prior.get(name) if isinstance(prior, Mapping) else getattr(prior, name, None)
     if found is None:
         raise InputError(f"a prior must have weights, means and covariances, but {name} is missing")
-    return np.asarray(found, dtype=np.float64)
+    try:
+        return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the {name} of a prior must be an array of numbers, but {error}") from error
