@@ -1,5 +1,7 @@
 """Weights in groups, losses looked at from time to time, and settings of a step."""
 
+import json
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -252,6 +254,13 @@ def test_a_gpu_is_the_current_one_while_it_is_trained_on(monkeypatch):
     assert seen == ["cuda:1", "left"]
 
 
+def test_settings_may_be_numbers_of_numpy():
+    given = {"steps": np.int64(5), "batch": 4.0, "seed": np.int32(3), "learning_rate": np.float32(0.5)}
+    how = Training(**given, deterministic=np.bool_(True))
+    plain = Training(steps=5, batch=4, seed=3, learning_rate=0.5, deterministic=True)
+    assert json.dumps(asdict(how)) == json.dumps(asdict(plain))
+
+
 def test_lines_are_logged_at_the_published_steps():
     how = Training(steps=200_000, log_every=500)
     logged = [step for step in range(1, 20_001) if how.is_logged(step, 200_000)]
@@ -331,8 +340,11 @@ def test_engines_are_chosen_by_what_pays(monkeypatch):
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
         ({"check_every": 0}, "check_every must be at least 1, not 0"),
         ({"log_every": 0}, "log_every must be at least 1, not 0"),
-        ({"warmup": -3}, "warmup must be a whole number of steps, 0 or above, not -3"),
-        ({"warmup": 2.5}, "warmup must be a whole number of steps, 0 or above, not 2.5"),
+        ({"warmup": -3}, "warmup must be at least 0, not -3"),
+        ({"warmup": 2.5}, "warmup must be a whole number, not 2.5"),
+        ({"batch": "4"}, "batch must be a whole number, not '4'"),
+        ({"batch": None}, "batch must be a whole number, not None"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number, not 'fast'"),
         ({"threshold": float("nan")}, "threshold must be a finite number, not nan"),
     ],
 )
