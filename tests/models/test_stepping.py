@@ -1,6 +1,9 @@
 """Weights in groups, losses looked at from time to time, and settings of a step."""
 
+import importlib.util
 import json
+import os
+import shutil
 from dataclasses import asdict
 from functools import partial
 
@@ -9,7 +12,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.models import stepping
+from congruence.models import devices, stepping
 from congruence.models.checkpoints import Checkpoint, restore
 from congruence.models.devices import kernels
 from congruence.models.loop import optimise
@@ -312,6 +315,21 @@ def test_deterministic_takes_one_thread_and_leaves_torch_as_it_was(rows):
     assert seen == [(1, True)]
     assert torch.get_num_threads() == 2
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere triton brings the headers along")
+def test_kernels_are_made_only_where_triton_a_compiler_and_the_headers_are(monkeypatch, tmp_path):
+    there = {"triton": True, "cc": True}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: there[name] or None)
+    monkeypatch.setattr(shutil, "which", lambda name: there.get(name))
+    monkeypatch.setattr(devices, "_header_folders", lambda: [str(tmp_path / "none"), str(tmp_path)])
+    assert not devices.can_compile()  # there are no headers yet
+    (tmp_path / "Python.h").touch()
+    assert devices.can_compile()
+    for name in ("triton", "cc"):
+        monkeypatch.setitem(there, name, False)
+        assert not devices.can_compile()
+        monkeypatch.setitem(there, name, True)
 
 
 def test_engines_are_chosen_by_what_pays(monkeypatch):

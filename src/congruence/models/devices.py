@@ -6,9 +6,11 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import sysconfig
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from congruence.arrays import resolve_device
@@ -55,8 +57,18 @@ def training_precision(precision: str, device: str) -> str:
 
 
 def can_compile() -> bool:
-    """Whether kernels can be made for a GPU: that takes triton, and a compiler of C for it to call."""
-    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+    """Whether kernels can be made for a GPU: that takes triton, a compiler of C for it to call, and Python.h."""
+    return (
+        importlib.util.find_spec("triton") is not None
+        and any(map(shutil.which, ("cc", "gcc", "clang")))
+        and (os.name != "posix" or any((Path(folder) / "Python.h").exists() for folder in _header_folders()))
+    )
+
+
+def _header_folders() -> list[str]:
+    """Where the headers of this Python may be; many systems leave them to a package of their own (python3-dev)."""
+    known = (sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix"))
+    return [*known, sysconfig.get_config_var("INCLUDEPY") or ""]
 
 
 @contextlib.contextmanager
