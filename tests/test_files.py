@@ -1,10 +1,15 @@
+import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 
+from congruence import files
 from congruence.errors import InputError
-from congruence.files import check_writable, replacing, write_text
+from congruence.files import LOCK, alone_in, check_writable, remove_parts, replacing, write_text
 
 
 def test_text_is_written_whole_and_readable_by_others(tmp_path):
@@ -49,3 +54,57 @@ def test_folders_without_permission_are_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="permission denied"):
         check_writable(tmp_path / "a.txt")
+
+
+def test_one_at_a_time_works_in_a_folder_and_leaves_nothing_there(tmp_path):
+    with alone_in(tmp_path / "new") as alone:
+        assert alone
+        with (
+            pytest.raises(InputError, match="another process is at work in .*new; wait until it is done"),
+            alone_in(tmp_path / "new"),
+        ):
+            raise AssertionError
+    with alone_in(tmp_path / "new"):
+        pass
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_process_that_is_killed_holds_no_folder(tmp_path):
+    script = (
+        "import os, sys; from congruence.files import alone_in\nwith alone_in(sys.argv[1]): os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)])
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+    (tmp_path / ".big.abcd.part").write_text("half of")
+    with alone_in(tmp_path) as alone:
+        assert alone
+        remove_parts(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_whose_file_is_taken_away_while_it_is_waited_for_is_asked_for_again(tmp_path, monkeypatch):
+    asked = []
+
+    def ask(file):
+        asked.append(file)
+        if len(asked) == 1:
+            (tmp_path / LOCK).unlink()  # by whoever had it
+
+    monkeypatch.setattr(files, "_ask_for", ask)
+    with alone_in(tmp_path):
+        assert len(asked) == 2
+        assert (tmp_path / LOCK).exists()
+
+
+def test_where_no_lock_can_be_had_work_goes_on_without_one(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with alone_in(tmp_path / "file") as alone:
+        assert not alone
+
+    def refuse(file):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(files, "_ask_for", refuse)
+    with alone_in(tmp_path) as alone:
+        assert not alone

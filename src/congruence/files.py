@@ -1,4 +1,4 @@
-"""Files that are either written whole or not at all."""
+"""Files that are either written whole or not at all, and folders in which one process works at a time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import errno
 import os
 import re
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from congruence.errors import InputError
+
+LOCK = "in-use.lock"  # in a folder, while somebody is at work there
+WINDOWS = sys.platform == "win32"
 
 
 def check_writable(path: str | Path) -> Path:
@@ -73,6 +77,76 @@ def replacing(path: str | Path) -> Iterator[Path]:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
+
+
+@contextlib.contextmanager
+def alone_in(folder: str | Path) -> Iterator[bool]:
+    """Refuse a folder in which somebody else is inside such a block, in another process or thread.
+
+    The system holds the lock and lets go of it with the process, however that ends: what was killed blocks nobody.
+    Where no lock can be had (on some disks of a network, or in a folder that may only be read), the block goes on
+    without; it is told whether there is one.
+    """
+    folder = Path(folder)
+    file = _lock(folder)
+    try:
+        yield file is not None
+    finally:
+        if file is not None:
+            _unlock(file, folder / LOCK)
+
+
+def remove_parts(folder: str | Path) -> None:
+    """Remove what `replacing` began to write into a folder before its process was killed."""
+    for part in Path(folder).glob(".*.part"):
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+def _lock(folder: Path) -> int | None:
+    """Open and lock the file for that in a folder; None where that cannot be done."""
+    path = folder / LOCK
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        except OSError:
+            return None
+        try:
+            _ask_for(file)
+            if WINDOWS or os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass  # whoever had it left in the meantime, and took the file along
+        except OSError as error:
+            os.close(file)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):
+                return None
+            raise InputError(
+                f"another process is at work in {folder}; wait until it is done, or give another folder"
+            ) from error
+        os.close(file)
+
+
+def _unlock(file: int, path: Path) -> None:
+    if not WINDOWS:  # while it is held, so that nobody takes one that is about to go
+        with contextlib.suppress(OSError):
+            path.unlink()
+    os.close(file)
+    if WINDOWS:  # which removes no file that is open
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _ask_for(file: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.errors import CongruenceWarning, InputError
-from congruence.files import check_writable, replacing, system_reason, write_text
+from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
 from congruence.results import json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
@@ -35,6 +35,7 @@ CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
 EXAMPLES = "examples.safetensors"
 FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES)
+FOLLOWING = ("checksum", "discrete_codes")  # of a config: they differ where something else does, and say less
 KIND, VERSION = "congruence run", 1
 LARGEST = 16 * 2**20  # bytes of a JSON file that are read
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
@@ -144,7 +145,7 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(path.name for path in folder.iterdir() if path.name != ENVIRONMENT)
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in (ENVIRONMENT, LOCK))
     except OSError as error:
         raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
     if strange:
@@ -155,8 +156,9 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
 
 
 def _difference(found: Mapping[str, Any], wished: Mapping[str, Any]) -> str:
-    """The first setting in which two configs differ, in words."""
-    name = min(key for key in {*found, *wished} if found.get(key) != wished.get(key))
+    """The first setting in which two configs differ, in words; one that both have, where there is one."""
+    different = (key for key in {*found, *wished} if found.get(key) != wished.get(key))
+    name = min(different, key=lambda key: (key in FOLLOWING, key not in found or key not in wished, key))
     old, new = found.get(name), wished.get(name)
     if isinstance(old, dict) and isinstance(new, dict):
         return f"{name}: {_difference(old, new)}"

@@ -201,6 +201,7 @@ def test_the_default_is_that_of_python():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["runs/ae-O"], "there is no file and no run folder runs/ae-O"),
         (["codes.npy"], "a file of codes and one of factors, or --factors"),
         (["codes.npy", "nothing.csv"], "nothing.csv does not exist"),
         (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190; use --id"),

@@ -156,6 +156,8 @@ def test_every_model_is_trained_with_its_own_options(model, options, found, call
         (["bioae", "--beta", "3"], "--beta means nothing for bioae; it has --nonnegativity, --activity"),
         (["ae", "--seeds", "0,a"], "--seeds takes numbers such as 0,1,2 or 0-4, not 'a'"),
         (["ae", "--seeds", "1,1"], "--seeds must name each seed once, not 1,1"),
+        (["ae", "--seeds", "0-99999"], "--seeds takes at most 10000 of them, not 0-99999"),
+        (["ae", "--seeds", "0-" + "9" * 30], "--seeds has a seed that is too large, 0-999"),
         (["ae", "--seeds", "4-2"], "--seeds has a range that ends before it begins, 4-2; 2-4 would do"),
         (["ae", "--jobs", "2", "--dask", "local"], "--jobs and --dask do not go together"),
         (["ae", "--precision", "half"], "precision must be one of auto, float32, bfloat16, not 'half'"),
@@ -208,7 +210,12 @@ def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_p
     weights.write_bytes(weights.read_bytes()[:500])
     code, _, err = call("evaluate", "runs/ae-0", "--report", "r.html")
     assert (code, "cannot read arrays from runs/ae-0/weights.safetensors" in err) == (2, True)
-    for data, words in (("3", "has no factors"), ('{"factors": [3]}', "factors must be a list of names, not [3]")):
+    for data, words in (
+        ("3", "has no factors"),
+        ('{"factors": [3]}', "factors must be a list of names, not [3]"),
+        ('{"factors": ["x", "y"], "kinds": ["ordinal"]}', "kinds must be a list, one for each factor, not ['ordinal']"),
+        ('{"factors": ["x", "y"], "kinds": null}', "kinds must be a list, one for each factor, not None"),
+    ):
         config.write_text(f'{{"kind": "congruence run", "version": 1, "config": {{"data": {data}}}}}')
         code, _, err = call("evaluate", "runs/ae-0")
         assert (code, words in err) == (2, True)

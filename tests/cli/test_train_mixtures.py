@@ -95,10 +95,16 @@ def test_what_collapsed_is_told(call):
         (["ivae", "--data", "pinwheel", "--auxiliary", "along"], "must be a factor of pinwheel with levels (arm)"),
         (["mixvae", "--data", "moons", "--prior", "no.npz"], "--prior no.npz cannot be read as .npz or .json"),
         (["mixvae", "--data", "moons", "--prior", "p.json"], "weights, means and covariances, but has no means"),
+        (["mixvae", "--data", "moons", "--prior", "cut.npz"], "--prior cut.npz cannot be read as .npz or .json"),
+        (["mixvae", "--data", "moons", "--prior", "flat.json"], "covariances (J, latents, latents), not (1,), (2,)"),
+        (["mixvae", "--data", "moons", "--prior", "words.json"], "--prior words.json must hold arrays of numbers, but"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(arguments, message, call, tmp_path):
     (tmp_path / "p.json").write_text('{"weights": [1]}')
+    (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04")
+    (tmp_path / "flat.json").write_text('{"weights": [1], "means": [1, 2], "covariances": [[1]]}')
+    (tmp_path / "words.json").write_text('{"weights": ["a"], "means": [[0]], "covariances": [[[1]]]}')
     code, _, err = call("train", *arguments, *SHORT)
     assert code == 2
     assert message in err

@@ -69,6 +69,7 @@ def test_the_defaults_of_a_model_are_those_published_for_shapes3d(model):
         ),
         ({"latents": 3}, "as its 'model', not None"),
         ({"model": "ae", "net": "small", "depth": 3}, "the config of a model cannot be used: .*'depth'"),
+        ({"model": "ae", "net": "small", "shape": ["a", 16, 16]}, "the config of a model cannot be used: .*'a'"),
         ({"model": "tcvae", "net": "small"}, "the config of a model cannot be used: .*'dataset_size'"),
     ],
 )

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.models.loop import optimise, row_order
 from congruence.models.settings import Training
-from congruence.runs import open_run, start_run
+from congruence.runs import open_run, start_run, write_arrays
 
 torch = pytest.importorskip("torch")
 
@@ -300,5 +300,9 @@ def test_a_checkpoint_of_another_training_is_refused(rows, tmp_path):
     with pytest.raises(InputError, match="the checkpoint is of another model: size mismatch"):
         optimise(wide, [rows], HOW, run=run, device="cpu")
     (run.folder / "checkpoint.safetensors").write_bytes(b"half")
-    with pytest.raises(InputError, match=r"cannot read arrays from .*checkpoint.safetensors"):
+    with pytest.raises(InputError, match=r"cannot read arrays from .*checkpoint.*; remove it to start anew"):
         optimise(Noisy(), [rows], HOW, run=run, device="cpu")
+    for told in ("", '{"counts": {}, "about": {}}'):
+        write_arrays(run.folder / "checkpoint.safetensors", {"a": np.zeros(1)}, about=told)
+        with pytest.raises(InputError, match="is no checkpoint of congruence; remove it to start anew"):
+            optimise(Noisy(), [rows], HOW, run=run, device="cpu")

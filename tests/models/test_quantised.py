@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -150,3 +151,11 @@ def test_one_hot_counts_from_zero():
 def test_what_makes_no_sense_is_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_models_may_be_given_numbers_of_numpy():
+    plain = QLAE(3, values=4, seed=2, **SMALL)
+    same = QLAE(np.int64(3), values=np.int64(4), seed=np.int64(2), net="small", shape=np.array([1, 8, 8]))
+    assert json.dumps(same.config()) == json.dumps(plain.config())
+    for name, value in plain.state_dict().items():
+        assert torch.equal(same.state_dict()[name], value), name

@@ -1,5 +1,10 @@
 """Weights in groups, losses looked at from time to time, and settings of a step."""
 
+import importlib.util
+import json
+import os
+import shutil
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -7,12 +12,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.models import stepping
+from congruence.models import devices, stepping
 from congruence.models.checkpoints import Checkpoint, restore
+from congruence.models.devices import kernels
 from congruence.models.loop import optimise
-from congruence.models.optimisers import compiled_move, make_optimiser, move
+from congruence.models.optimisers import compiled_move, make_optimiser, move, set_rate
 from congruence.models.settings import Training
-from congruence.models.stepping import training_engine
+from congruence.models.stepping import Stepper, training_engine
 from congruence.runs import read_arrays, start_run
 
 torch = pytest.importorskip("torch")
@@ -122,6 +128,19 @@ def test_a_loss_that_was_not_finite_between_two_looks_gives_back_the_last_good_m
     same(model, good)
 
 
+def test_a_stop_that_comes_after_the_look_at_a_step_keeps_no_loss_that_is_not_finite(rows, tmp_path):
+    run = start_run(tmp_path / "run", {})
+    how = Training(steps=60, batch=8, check_every=50, checkpoint_every=20, log_every=100)
+    asked = iter(range(1000))  # twice at each step; step 33 bursts, and the second time after step 34 is number 67
+    with pytest.warns(NotConvergedWarning, match=r"of step 20"), pytest.raises(KeyboardInterrupt):
+        optimise(Net(bursts=33), [rows], how, run=run, device="cpu", stop=lambda: next(asked) == 67)
+    good = Net()
+    optimise(good, [rows], Training(steps=20, batch=8), device="cpu")
+    again = Net(seed=3)
+    assert optimise(again, [rows], how, run=run, device="cpu").ended == "diverged"
+    same(again, good)
+
+
 @pytest.mark.parametrize("every", [1, 10])
 def test_what_was_stopped_between_two_looks_goes_on_as_if_it_had_not_been(every, rows, tmp_path):
     how = Training(steps=60, batch=8, check_every=every, checkpoint_every=1000, log_every=20, precision="bfloat16")
@@ -186,6 +205,65 @@ def test_a_compiled_move_clips_and_steps_as_a_plain_one(monkeypatch):
         torch.testing.assert_close(one, other)
 
 
+def test_sgd_with_a_rate_on_the_device_steps_as_a_plain_one():
+    ends = []
+    for on_device in (False, True):
+        model, how = Grouped(), Training(steps=1, optimiser="sgd", weight_decay=0.1)
+        optimiser = make_optimiser(model, how, on_device=on_device)
+        assert bool(optimiser.param_groups[0]["fused"]) is on_device  # no other step with such a rate can be recorded
+        for k in range(3):
+            set_rate(optimiser, 0.1 * (k + 1))
+            optimiser.zero_grad()
+            (model.loss(torch.zeros(1)) * model.kept.sum()).backward()
+            optimiser.step()
+        ends.append(torch.cat([model.kept, model.free]).detach())
+    torch.testing.assert_close(*ends)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method")
+def test_as_many_models_as_are_trained_are_compiled(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    monkeypatch.setattr(Stepper, "_options", lambda self: None)
+    compiled = []
+
+    class Scaled(Grouped):
+        def loss(self, x):
+            compiled.append(torch.compiler.is_compiling())
+            return super().loss(x) * self.scale
+
+    for number in range(10):  # torch on its own stops at eight
+        model = Scaled()
+        model.scale = 1.0 + number
+        optimise(model, [torch.zeros(4, 1)], Training(steps=1, batch=4, engine="compiled"), device="cpu")
+    assert compiled == [True] * 10
+
+
+def test_a_gpu_is_the_current_one_while_it_is_trained_on(monkeypatch):
+    seen = []
+
+    class Device:
+        def __init__(self, name):
+            self.name = name
+
+        def __enter__(self):
+            seen.append(self.name)
+
+        def __exit__(self, *_):
+            seen.append("left")
+
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    with kernels("cuda:1", deterministic=False):
+        assert seen == ["cuda:1"]
+    assert seen == ["cuda:1", "left"]
+
+
+def test_settings_may_be_numbers_of_numpy():
+    given = {"steps": np.int64(5), "batch": 4.0, "seed": np.int32(3), "learning_rate": np.float32(0.5)}
+    how = Training(**given, deterministic=np.bool_(True))
+    plain = Training(steps=5, batch=4, seed=3, learning_rate=0.5, deterministic=True)
+    assert json.dumps(asdict(how)) == json.dumps(asdict(plain))
+
+
 def test_lines_are_logged_at_the_published_steps():
     how = Training(steps=200_000, log_every=500)
     logged = [step for step in range(1, 20_001) if how.is_logged(step, 200_000)]
@@ -239,6 +317,21 @@ def test_deterministic_takes_one_thread_and_leaves_torch_as_it_was(rows):
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere triton brings the headers along")
+def test_kernels_are_made_only_where_triton_a_compiler_and_the_headers_are(monkeypatch, tmp_path):
+    there = {"triton": True, "cc": True}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: there[name] or None)
+    monkeypatch.setattr(shutil, "which", lambda name: there.get(name))
+    monkeypatch.setattr(devices, "_header_folders", lambda: [str(tmp_path / "none"), str(tmp_path)])
+    assert not devices.can_compile()  # there are no headers yet
+    (tmp_path / "Python.h").touch()
+    assert devices.can_compile()
+    for name in ("triton", "cc"):
+        monkeypatch.setitem(there, name, False)
+        assert not devices.can_compile()
+        monkeypatch.setitem(there, name, True)
+
+
 def test_engines_are_chosen_by_what_pays(monkeypatch):
     def engine(device, steps, **settings):
         return training_engine(Training(steps=steps, **{"engine": "auto"} | settings), device, steps)
@@ -265,6 +358,12 @@ def test_engines_are_chosen_by_what_pays(monkeypatch):
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
         ({"check_every": 0}, "check_every must be at least 1, not 0"),
         ({"log_every": 0}, "log_every must be at least 1, not 0"),
+        ({"warmup": -3}, "warmup must be at least 0, not -3"),
+        ({"warmup": 2.5}, "warmup must be a whole number, not 2.5"),
+        ({"batch": "4"}, "batch must be a whole number, not '4'"),
+        ({"batch": None}, "batch must be a whole number, not None"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number, not 'fast'"),
+        ({"threshold": float("nan")}, "threshold must be a finite number, not nan"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(options, message):

@@ -93,10 +93,40 @@ def test_a_run_that_is_there_is_not_trained_again_and_others_are_refused(images,
     for changes, word in (({"seed": 1}, "training"), ({"batch": 8}, "training")):
         with pytest.raises(InputError, match=f"holds a run with another config .see {word}"):
             train(small(VAE), images, **SHORT | changes, out=tmp_path)
-    with pytest.raises(InputError, match=r"another config .see data"):
+    with pytest.raises(InputError, match=r"another config .see data: n, 40 there and 39 asked for"):
         train(small(VAE), images.take(range(39)), **SHORT, out=tmp_path)
     with pytest.raises(InputError, match=r"another config .see model"):
         train(small(VAE, beta=1.0), images, **SHORT, out=tmp_path)
+    with pytest.raises(InputError, match=r"another config .see model: model, \"vae\" there and \"qlae\" asked for"):
+        train(small(QLAE), images, **SHORT, out=tmp_path)
+
+
+def test_two_trainings_at_once_in_one_folder_are_not_mixed(images, tmp_path):
+    refused = []
+
+    def start_another(moment):
+        if moment.step == 5:
+            with pytest.raises(InputError, match="another process is at work in .*run; wait until it is done"):
+                train(small(), images, **SHORT, out=tmp_path / "run")
+            refused.append(moment.step)
+
+    run = train(small(), images, **SHORT, out=tmp_path / "run", progress=start_another)
+    assert refused == [5]
+    assert [line["step"] for line in run.metrics()] == [1, 12, 12]
+    assert train(small(), images, **SHORT, out=tmp_path / "run").outcome == run.outcome
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_log_that_does_not_say_how_a_finished_training_ended_is_refused(kept, images, tmp_path):
+    first = train(small(), images, **SHORT, out=tmp_path)
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
+    with pytest.raises(InputError, match=r"metrics.jsonl does not say how the training ended.*; remove weights.saf"):
+        train(small(), images, **SHORT, out=tmp_path)
+    (tmp_path / "weights.safetensors").unlink()
+    again = train(small(), images, **SHORT, out=tmp_path)
+    same(first, again)
+    assert [line["step"] for line in again.metrics()] == [1, 12, 12]
 
 
 def test_what_was_stopped_is_taken_up(images, tmp_path):
@@ -132,12 +162,27 @@ def test_a_training_that_died_before_its_first_checkpoint_is_logged_once(images,
         (torch.full((3, 1, 16, 16), -0.1), "go from 0 to 1, but -0.1 to -0.1 came"),
         (torch.full((3, 1, 16, 16), float("nan")), "some pixels are NaN or infinite"),
         (torch.zeros(0, 1, 16, 16), "data has no images to train on"),
+        (torch.zeros(3, 1, 16, 16, dtype=torch.int64), "images must be uint8, or floats from 0 to 1, not int64"),
+        (np.zeros((3, 1, 16, 16), dtype=complex), "images must be uint8, or floats from 0 to 1, not complex128"),
+        (np.zeros((3, 1, 16, 16), dtype=object), "images must be numbers that torch takes, but"),
+        (np.zeros((0, 4)), "data has no rows to train on"),
+        (np.full((5, 4), np.inf), "rows must be finite, but some numbers are NaN or infinite"),
     ],
 )
 def test_pixels_that_are_none_are_refused_before_anything_is_written(pixels, message, tmp_path):
     with pytest.raises(InputError, match=message):
         train(small(), pixels, **SHORT, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_images_that_are_turned_round_or_may_only_be_read_are_taken_as_they_are(images, tmp_path):
+    turned = images.images.flip(0).numpy()[::-1]
+    fixed = images.images.numpy().copy()
+    fixed.flags.writeable = False
+    first = train(small(), images.images, **SHORT)
+    same(first, train(small(), turned, **SHORT))
+    same(first, train(small(), fixed, **SHORT))
+    assert not fixed.flags.writeable
 
 
 def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):

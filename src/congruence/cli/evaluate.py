@@ -209,7 +209,12 @@ def _kinds_of_run(run: Run, wished: str | dict[str, str], rows: Given) -> str | 
     if isinstance(wished, str) and wished != "auto":
         return wished
     about = run.config["data"]
-    known = dict(zip(about["factors"], about.get("kinds", ()), strict=False))
+    told = about.get("kinds", ["auto"] * len(about["factors"]))
+    if not isinstance(told, list) or len(told) != len(about["factors"]):
+        raise InputError(
+            f"the config of {run.folder} is damaged: kinds must be a list, one for each factor, not {told!r}"
+        )
+    known = dict(zip(about["factors"], told, strict=True))
     kinds = {name: kind for name, kind in known.items() if name in rows.factors}
     return kinds | (wished if isinstance(wished, dict) else {})
 

@@ -45,6 +45,8 @@ def read_given(
     """Read codes and factors and pair their rows; `columns` names the factors, in their file or beside the codes."""
     from congruence.tables import read_row_columns
 
+    if not codes.exists():
+        raise InputError(f"there is no file and no run folder {codes}")
     if factors is None and columns is None:
         raise InputError("evaluate takes a file of codes and one of factors, or --factors with columns of the codes")
     own = factors is None

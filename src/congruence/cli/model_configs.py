@@ -58,6 +58,8 @@ def _image_config(
 
 
 def _mixture_config(model: str, data: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
     from congruence.data.registry import find_image_set
     from congruence.data.row_sets import find_row_set, is_row_set
     from congruence.models.catalogue import mixture_settings
@@ -80,7 +82,7 @@ def _mixture_config(model: str, data: str, given: Mapping[str, Any]) -> dict[str
         given["hidden"] = _widths(given["hidden"])
     if "prior" in given:
         given["prior"] = read_prior(given["prior"])
-        given.setdefault("latents", len(given["prior"]["means"][0]))
+        given.setdefault("latents", np.shape(given["prior"]["means"])[1])
     if model == "ivae":
         settings |= _told(told, sizes, data)
     return {"model": model, **settings, **given, "shape": shape}
@@ -89,6 +91,7 @@ def _mixture_config(model: str, data: str, given: Mapping[str, Any]) -> dict[str
 def read_prior(path: Path) -> dict[str, Any]:
     """The weights, means and covariances of a .npz or .json file, as lists."""
     import json
+    from zipfile import BadZipFile
 
     import numpy as np
 
@@ -96,15 +99,22 @@ def read_prior(path: Path) -> dict[str, Any]:
 
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                found = {name: file[name].tolist() for name in PARTS if name in file}
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
+                found = {name: parts[name].tolist() for name in PARTS if name in parts}
         else:
             found = dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, BadZipFile) as error:
         raise InputError(f"--prior {path} cannot be read as .npz or .json: {error}") from error
     missing = [name for name in PARTS if name not in found]
     if missing:
         raise InputError(f"--prior {path} must hold weights, means and covariances, but has no {missing[0]}")
+    try:
+        shapes = [np.asarray(found[name], dtype=np.float64).shape for name in PARTS]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"--prior {path} must hold arrays of numbers, but {error}") from error
+    if [len(shape) for shape in shapes] != [1, 2, 3] or 0 in shapes[1]:
+        wanted = "weights (J,), means (J, latents) and covariances (J, latents, latents)"
+        raise InputError(f"--prior {path} must hold {wanted}, not {', '.join(map(str, shapes))}")
     return {name: found[name] for name in PARTS}
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from congruence.cli.trainings import Plan, Told
 
 MODELS = "ae, vae, tcvae, bioae, vqvae or qlae; with a mixture as prior vade, mfcvae, mixvae or ivae"
+MOST_SEEDS, DIGITS = 10_000, 19  # of a range, and of 2**63
 MODEL = "The model and its loss"
 MIXTURE = "Models with a mixture as prior"
 
@@ -167,8 +168,12 @@ def _seeds(text: str) -> list[int]:
         low, dash, high = (piece.strip() for piece in part.partition("-"))
         if not low.isdecimal() or (dash and not high.isdecimal()):
             raise InputError(f"--seeds takes numbers such as 0,1,2 or 0-4, not {part.strip()!r}")
+        if max(len(low), len(high)) > DIGITS:
+            raise InputError(f"--seeds has a seed that is too large, {part.strip()[:40]}; below 2**63 it would do")
         if high and int(high) < int(low):
             raise InputError(f"--seeds has a range that ends before it begins, {part.strip()}; {high}-{low} would do")
+        if int(high or low) - int(low) >= MOST_SEEDS:
+            raise InputError(f"--seeds takes at most {MOST_SEEDS} of them, not {part.strip()}")
         found += range(int(low), int(high or low) + 1)
     if len(set(found)) < len(found) or not found:
         raise InputError(f"--seeds must name each seed once, not {text}")

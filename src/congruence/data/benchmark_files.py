@@ -15,7 +15,6 @@ from congruence.arrays import Array
 from congruence.data.grids import Grid
 from congruence.data.image_folders import read_labels, read_pngs
 from congruence.data.image_set import ImageSet, OpenedImages
-from congruence.data.mnist import HOW as MNIST_HOW
 from congruence.data.mnist import NAMES, mnist
 from congruence.data.packed_images import read_h5_rows, read_npz_rows
 from congruence.data.paths import VARIABLE, find_files
@@ -65,7 +64,8 @@ HOW = {
     "falcor3d": f"Get the folder Falcor3D_down128 {_PLACE.format('falcor3d', _OTHER)}",
     "isaac3d": f"Get the folder Isaac3D_down128 {_PLACE.format('isaac3d', _OTHER)}",
     "dsprites": f"Get {FILES['dsprites'][0][0]} {_PLACE.format('dsprites', _TWIN.format('sprites'))}",
-    "mnist": MNIST_HOW,
+    "mnist": f"Get {' and '.join(names[0] for names in FILES['mnist'])} "
+    f"{_PLACE.format('mnist', _OTHER).replace('put it', 'put them')}",
 }
 
 
@@ -125,6 +125,7 @@ def read_dsprites(grid: Grid = SPRITES_GRID, side: int = SIDE) -> OpenedImages:
 
 def read_mnist() -> OpenedImages:
     """The 60,000 training images of MNIST, 28 x 28, with their digit as the one factor."""
+    find("mnist")
     images, labels = mnist("train")
     return OpenedImages(
         labels[:, None], lambda rows: (images[rows] * 255).round().astype(np.uint8).reshape(-1, 1, 28, 28)

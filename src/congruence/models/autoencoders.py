@@ -56,9 +56,9 @@ class AutoEncoder(nn.Module):  # type: ignore[misc]
         check_seed(seed)
         self.latents, self.net, self.shape, self.seed = int(latents), net, tuple(int(s) for s in shape), int(seed)
         with GENERATORS, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(self.seed)
             self.encoder, self.decoder = make_nets(
-                net, self.shape, latents * self.out_per_latent, latents * self.in_per_latent
+                net, self.shape, self.latents * self.out_per_latent, self.latents * self.in_per_latent
             )
 
     def loss(self, images: Any) -> dict[str, Any]:

@@ -52,7 +52,9 @@ def build_model(config: Mapping[str, Any]) -> Any:
     kind = _class(options.pop("model", None))
     try:
         return kind(**options)
-    except TypeError as error:
+    except InputError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:  # the last where no memory is that large
         raise InputError(f"the config of a model cannot be used: {error}") from error
 
 

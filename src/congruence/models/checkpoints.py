@@ -98,10 +98,16 @@ def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:
     path = run.folder / CHECKPOINT
     if not path.exists():
         return None
-    arrays, text = read_arrays(path)
+    try:
+        arrays, text = read_arrays(path)
+    except InputError as error:
+        raise InputError(f"{error}; remove it to start anew") from error
     try:
         told = json.loads(text)
         counts, found = dict(told["counts"]), dict(told["about"])
+        missing = {"step", "sums"} - counts.keys() or {RANDOM} - arrays.keys()
+        if missing:
+            raise KeyError(missing)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no checkpoint of congruence; remove it to start anew") from error
     wished = json.loads(json.dumps(about))

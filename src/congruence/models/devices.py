@@ -6,9 +6,11 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import sysconfig
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from congruence.arrays import resolve_device
@@ -55,15 +57,26 @@ def training_precision(precision: str, device: str) -> str:
 
 
 def can_compile() -> bool:
-    """Whether kernels can be made for a GPU: that takes triton, and a compiler of C for it to call."""
-    return importlib.util.find_spec("triton") is not None and any(map(shutil.which, ("cc", "gcc", "clang")))
+    """Whether kernels can be made for a GPU: that takes triton, a compiler of C for it to call, and Python.h."""
+    return (
+        importlib.util.find_spec("triton") is not None
+        and any(map(shutil.which, ("cc", "gcc", "clang")))
+        and (os.name != "posix" or any((Path(folder) / "Python.h").exists() for folder in _header_folders()))
+    )
+
+
+def _header_folders() -> list[str]:
+    """Where the headers of this Python may be; many systems leave them to a package of their own (python3-dev)."""
+    known = (sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix"))
+    return [*known, sysconfig.get_config_var("INCLUDEPY") or ""]
 
 
 @contextlib.contextmanager
 def kernels(device: str, *, deterministic: bool) -> Iterator[None]:
     """Choose how torch computes inside the block: the fastest way it finds, or one that gives the same bits again.
 
-    Deterministic on a CPU also means one thread: sums are cut into as many parts as there are threads.
+    Deterministic on a CPU also means one thread: sums are cut into as many parts as there are threads. A GPU is torch's
+    current one inside the block, since that is where kernels of triton and CUDA graphs go.
     """
     import torch
 
@@ -79,13 +92,20 @@ def kernels(device: str, *, deterministic: bool) -> Iterator[None]:
             torch.use_deterministic_algorithms(True)
             filled.fill_uninitialized_memory = False  # that is for finding mistakes, and takes time
         cudnn.deterministic, cudnn.benchmark = deterministic, not deterministic
-        with one_thread() if device == "cpu" else warnings.catch_warnings():
-            if device != "cpu":
-                warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the few float32 products stay exact
+        with one_thread() if device == "cpu" else _on_gpu(device):
             yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         cudnn.deterministic, cudnn.benchmark, filled.fill_uninitialized_memory = flags
+
+
+@contextlib.contextmanager
+def _on_gpu(device: str) -> Iterator[None]:
+    import torch
+
+    with torch.cuda.device(device), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")  # the few float32 products stay exact
+        yield
 
 
 @contextlib.contextmanager

@@ -126,10 +126,11 @@ def _joined(
     inverse = torch.empty_like(mean)
     size, channels = x.shape[2] * x.shape[3], x.shape[1]
     grid, tile = _cut(len(x), channels, size)
-    _forward_kernel[grid](
-        x, scale, shift, y, mean, inverse, size, channels, _step(scale), _step(shift), leak, epsilon, before, after,
-        **tile,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):  # triton would take the current one
+        _forward_kernel[grid](
+            x, scale, shift, y, mean, inverse, size, channels, _step(scale), _step(shift), leak, epsilon, before, after,
+            **tile,
+        )  # fmt: skip
     return y, mean, inverse
 
 
@@ -148,10 +149,11 @@ def _backward(
     dx, dscale, dshift = torch.empty_like(x), torch.empty_like(mean), torch.empty_like(mean)
     size, channels = x.shape[2] * x.shape[3], x.shape[1]
     grid, tile = _cut(len(x), channels, size)
-    _backward_kernel[grid](
-        g, x, scale, shift, mean, inverse, dx, dscale, dshift, size, channels, _step(scale), _step(shift), leak,
-        before, after, **tile,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):
+        _backward_kernel[grid](
+            g, x, scale, shift, mean, inverse, dx, dscale, dshift, size, channels, _step(scale), _step(shift), leak,
+            before, after, **tile,
+        )  # fmt: skip
     return dx, dscale, dshift
 
 

@@ -149,6 +149,8 @@ class _Loop:
             elif self._ends_line():
                 self._end_line()
             stopped = interrupted()
+            if stopped and not self.ended and not self.stepper.is_sound(weights=True):  # it may have come since
+                self._fall_back()
             if self.ended or self.step % self.how.checkpoint_every == 0 or stopped:
                 self._keep()
             if stopped:

@@ -108,7 +108,7 @@ def given_mixture(prior: Any, latents: int) -> GivenMixture:
         return GivenMixture(np.ones(1), np.zeros((1, latents)), np.eye(latents)[None])
     weights, means, covariances = (_part(prior, name) for name in PARTS)
     count = len(weights) if weights.ndim == 1 else 0
-    if not count or (weights <= 0).any() or abs(weights.sum() - 1) > 1e-4:
+    if not count or not (weights > 0).all() or not abs(weights.sum() - 1) <= 1e-4:
         raise InputError(f"the weights of a prior must be numbers above 0 that sum to 1, not {weights}")
     if means.shape != (count, latents) or covariances.shape != (count, latents, latents):
         raise InputError(

@@ -44,7 +44,8 @@ def make_optimiser(model: Any, how: Training, *, on_device: bool = False, compil
     device = next(iter((*decayed, *rest))).device
     rate: Any = torch.tensor(how.learning_rate, device=device) if on_device else how.learning_rate
     if how.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=rate, momentum=0.9)
+        # Only fused it takes a rate of the GPU as it is; otherwise the step waits for that, which no graph can record.
+        return torch.optim.SGD(groups, lr=rate, momentum=0.9, fused=True if on_device and not compiled else None)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[how.optimiser]
     fast = {"foreach" if compiled else "fused": True, "capturable": on_device} if device.type == "cuda" else {}
     return kind(groups, lr=rate, **fast)

@@ -25,6 +25,8 @@ class Quantised(AutoEncoder):
         super().__init__(latents, **options)
         if values < 2:
             raise InputError(f"values must be at least 2, not {values}")
+        if values % 1:
+            raise InputError(f"values must be a whole number, not {values}")
         self.values = int(values)
         self.quantisation = check_weight(quantisation, "quantisation")
         self.commitment = check_weight(commitment, "commitment")
@@ -97,7 +99,7 @@ class VQVAE(Quantised):
     ) -> None:
         super().__init__(latents, values=values, quantisation=quantisation, commitment=commitment, **options)
         limit = math.sqrt(3 / self.width)
-        drawn = np.random.default_rng(self.seed).uniform(-limit, limit, (values, self.width))
+        drawn = np.random.default_rng(self.seed).uniform(-limit, limit, (self.values, self.width))
         self.codebook = torch.nn.Parameter(torch.from_numpy(drawn.astype(np.float32)))
 
     def evaluated(self, images: Any) -> Any:
@@ -145,7 +147,8 @@ class QLAE(Quantised):
         **options: Any,
     ) -> None:
         super().__init__(latents, values=values, quantisation=quantisation, commitment=commitment, **options)
-        self.codebook = torch.nn.Parameter(torch.linspace(-0.5, 0.5, values).repeat(latents, 1))  # (latents, values)
+        numbers = torch.linspace(-0.5, 0.5, self.values)
+        self.codebook = torch.nn.Parameter(numbers.repeat(self.latents, 1))  # (latents, values)
 
     def values_of(self, indices: Any) -> Any:
         """The numbers of indices (n, latents), shape (n, latents)."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from congruence.data.images import check_seed
 from congruence.errors import InputError
@@ -11,6 +13,9 @@ from congruence.errors import InputError
 OPTIMISERS = ("adam", "adamw", "sgd")
 PRECISIONS = ("auto", "float32", "bfloat16")
 ENGINES = ("eager", "compiled", "graph", "compiled graph", "auto")
+COUNTS = {"epochs": 1, "steps": 1, "batch": 1, "patience": 1, "checkpoint_every": 1, "check_every": 1, "log_every": 1}
+COUNTS |= {"warmup": 0}  # whole numbers, and the least that each may be
+OPTIONAL = ("epochs", "steps", "patience", "log_every", "clip", "clip_value")  # which may be None
 EARLY = 10  # times `log_every`: the steps up to which lines are logged that often, and ten times more rarely after
 
 
@@ -41,13 +46,16 @@ class Training:
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise InputError(f"one of epochs and steps must be given, not {self.epochs} and {self.steps}")
-        for name in ("epochs", "steps", "batch", "patience", "checkpoint_every", "check_every", "log_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
-            if value is not None and value % 1:
-                raise InputError(f"{name} must be a whole number, not {value}")
+        for name, least in COUNTS.items():
+            self._settle(name, _whole(name, getattr(self, name), least))
+        for name in ("learning_rate", "weight_decay", "clip", "clip_value", "threshold"):
+            self._settle(name, _real(name, getattr(self, name)))
+        if not math.isfinite(self.threshold):
+            raise InputError(f"threshold must be a finite number, not {self.threshold}")
         check_seed(self.seed)
+        self._settle("seed", int(self.seed))
+        self._settle("cosine", bool(self.cosine))
+        self._settle("deterministic", bool(self.deterministic))
         for name, known in (("optimiser", OPTIMISERS), ("precision", PRECISIONS), ("engine", ENGINES)):
             if getattr(self, name) not in known:
                 raise InputError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
@@ -59,6 +67,10 @@ class Training:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be above 0, or None, not {value}")
+
+    def _settle(self, name: str, value: Any) -> None:
+        """Keep a setting as a number of Python's own, which a config can hold; numpy's are taken, too."""
+        object.__setattr__(self, name, value)
 
     def pace(self, step: int, total: int) -> float:
         """The share of the learning rate at a step, counted from 0."""
@@ -77,6 +89,28 @@ class Training:
             return False
         every = self.log_every if step <= EARLY * self.log_every else EARLY * self.log_every
         return step in (1, total) or step % every == 0
+
+
+def _whole(name: str, value: Any, least: int) -> int | None:
+    if value is None and name in OPTIONAL:
+        return None
+    if _is_number(value) and value < least:
+        raise InputError(f"{name} must be at least {least}, not {value}")
+    if not _is_number(value) or value % 1:
+        raise InputError(f"{name} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def _real(name: str, value: Any) -> float | None:
+    if value is None and name in OPTIONAL:
+        return None
+    if not _is_number(value):
+        raise InputError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

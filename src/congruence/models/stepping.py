@@ -10,6 +10,7 @@ timing them, not where the same bits are wanted again).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -22,6 +23,7 @@ from congruence.models.settings import Training
 
 # Steps: for the published nets on an H200 compiling takes half a minute, and saves 0.8 ms a step beside a graph.
 WORTH_A_GRAPH, WORTH_COMPILING = 100, 40_000
+COMPILED, FORGET = itertools.count(1), 4  # torch compiles a function for eight models, and forgets them when it is told
 WARM_UP = 3  # steps before one is recorded: kernels are chosen and buffers made in them
 
 
@@ -49,6 +51,8 @@ class Stepper:
             model.to(memory_format=torch.channels_last)  # what its convolutions are fast with
         self.graphed, self.compiled = "graph" in engine, "compiled" in engine
         self.optimiser = make_optimiser(model, how, on_device=self.graphed, compiled=self.graphed and self.compiled)
+        if self.compiled and next(COMPILED) % FORGET == 0:
+            torch.compiler.reset()
         self.loss = torch.compile(model.loss, options=self._options()) if self.compiled else model.loss
         self._moved = (self.optimiser, parameter_groups(model)[0], how.clip_value)
         self._plain_move = partial(move, *self._moved)
@@ -166,19 +170,19 @@ class Stepper:
         """Make the step a CUDA graph; everything is left as it was."""
         import torch
 
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
+        here, side = torch.cuda.current_stream(self.device), torch.cuda.Stream(self.device)
         with self._left_alone(), torch.cuda.stream(side):
+            side.wait_stream(here)  # also for the copies that were just made
             for _ in range(WARM_UP):
                 self._recorded()
                 self._start -= self.how.batch
                 if self.compiled and self.move is self._plain_move:
                     self.move = compiled_move(*self._moved)
-        torch.cuda.current_stream(self.device).wait_stream(side)
+        here.wait_stream(side)
         self.optimiser.zero_grad()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=side):  # its own choice would be of the first device that was used
                 self._recorded()
         except RuntimeError as error:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import tempfile
@@ -16,6 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.errors import CollapsedWarning, InputError
+from congruence.files import alone_in, remove_parts
 from congruence.models.checkpoints import fingerprint
 from congruence.models.collapse import posterior_collapse
 from congruence.models.devices import full_precision, load_torch, training_device, training_precision
@@ -23,10 +25,10 @@ from congruence.models.loop import FREE, optimise
 from congruence.models.reconstruction import evaluated_rows, mean_psnr, mean_square, through
 from congruence.models.settings import Trained, Training
 from congruence.models.stored import put_weights
-from congruence.runs import CHECKPOINT, Run, start_run
+from congruence.runs import CHECKPOINT, METRICS, WEIGHTS, Run, start_run
 
 EXAMPLES = 8  # images kept in the run folder, to look at
-CHECKED = 10_000  # images whose pixels are looked at at a time
+CHECKED = 10_000  # images or rows whose numbers are looked at at a time
 CURE = "fewer latents or clusters, less noise, more steps or another seed would do"
 
 
@@ -117,20 +119,23 @@ def train(
     rows = evaluated_rows(len(images))
     config = {"model": model.config(), "data": about, "training": _deciding(how)}
     config["discrete_codes"] = bool(getattr(model, "discrete", False))
-    run = start_run(tempfile.mkdtemp(prefix="congruence-") if out is None else out, config)
-    # A temporary folder goes with the result or, where none comes about, with what leads to it.
-    removal = weakref.finalize(run, shutil.rmtree, run.folder, ignore_errors=True) if out is None else None
-    if run.finished:
-        put_weights(model.to(where), run)
-        return TrainedRun(run.folder, run.config, model.eval(), _outcome(run))
+    folder = Path(tempfile.mkdtemp(prefix="congruence-") if out is None else out)
     parts = [images, *beside]
-    if hasattr(model, "prepare") and not (run.folder / CHECKPOINT).exists():
-        model.prepare(parts, how, device=where, stop=stop)
-    watched = _Watched(model, [part[rows] for part in parts], progress)
-    outcome = optimise(
-        model, parts, how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
-    )
-    _finish(run, model.eval(), parts, rows, columns, outcome)
+    with contextlib.nullcontext(False) if Run(folder, config).finished else alone_in(folder) as alone:
+        run = start_run(folder, config)
+        if run.finished:
+            return _finished(run, model, where)
+        # A temporary folder goes with the result or, where none comes about, with what leads to it.
+        removal = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True) if out is None else None
+        if alone:
+            remove_parts(folder)
+        if hasattr(model, "prepare") and not (folder / CHECKPOINT).exists():
+            model.prepare(parts, how, device=where, stop=stop)
+        watched = _Watched(model, [part[rows] for part in parts], progress)
+        outcome = optimise(
+            model, parts, how, run=run, device=where, measure=watched.measure, progress=watched.tell, stop=stop
+        )
+        _finish(run, model.eval(), parts, rows, columns, outcome)
     result = TrainedRun(run.folder, run.config, model, outcome)
     if removal is not None:
         removal.detach()
@@ -177,18 +182,17 @@ def _check_clusters(model: Any, rows: int) -> None:
 
 
 def _described(data: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
-    """The images, what a config says about them, and the factors as columns."""
+    """The images or rows as a tensor, what a config says about them, and the factors as columns."""
     if not hasattr(data, "factor_names"):
-        images = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
-        if not hasattr(images, "shape") or len(images.shape) not in (2, 4):
+        alone = data[0] if isinstance(data, Sequence) and len(data) == 1 else data
+        if not hasattr(alone, "shape") or len(alone.shape) not in (2, 4):
             raise InputError(
                 "data must be FactorImages or FactorRows, images of shape (n, channels, height, width) or rows (n, p)"
             )
-        name = "rows" if _are_rows(images) else "images"
-        if name == "images":
-            _check_pixels(images)
-        return images, {"name": name, "n": len(images), "checksum": fingerprint([images])[0]}, {}
-    inputs = data.rows if hasattr(data, "rows") else data.images
+        inputs = _checked(alone)
+        name = "rows" if _are_rows(inputs) else "images"
+        return inputs, {"name": name, "n": len(inputs), "checksum": fingerprint([inputs])[0]}, {}
+    inputs = _checked(data.rows if hasattr(data, "rows") else data.images)
     about = {
         "name": data.name,
         "n": len(inputs),
@@ -223,24 +227,47 @@ def _is_mixture(model: Any) -> bool:
     return hasattr(model, "mixture_prior")
 
 
-def _check_pixels(images: Any) -> None:
-    """Refuse images that are none: floats from 0 to 255, above all, have a cross-entropy that falls without end."""
+def _checked(inputs: Any) -> Any:
+    """The images or rows as a tensor. What are none is refused before there is a folder for them."""
+    name = "rows" if _are_rows(inputs) else "images"
+    if not len(inputs):
+        raise InputError(f"data has no {name} to train on")
+    x = _tensor(inputs, name)
+    floating, whole = x.is_floating_point(), str(x.dtype).removeprefix("torch.")
+    if not floating and (x.is_complex() or (name == "images" and whole != "uint8")):
+        wanted = "uint8, or floats from 0 to 1" if name == "images" else "real numbers"
+        raise InputError(f"{name} must be {wanted}, not {whole}")
+    for part in x.split(CHECKED) if floating else ():
+        _check_numbers(part, name)
+    return x
+
+
+def _tensor(inputs: Any, name: str) -> Any:
     import torch
 
-    if not len(images):
-        raise InputError("data has no images to train on")
-    for start in range(0, len(images), CHECKED):
-        part = torch.as_tensor(images[start : start + CHECKED])
-        if not part.is_floating_point():  # bytes cannot be wrong, and other whole numbers are the model's to refuse
-            return
-        if not torch.isfinite(part).all():
-            raise InputError("images must be finite, but some pixels are NaN or infinite")
-        low, high = float(part.min()), float(part.max())
-        if low < 0 or high > 1:
-            raise InputError(
-                f"images that are floats go from 0 to 1, but {low:g} to {high:g} came; divide them by their largest "
-                "value, or give uint8"
-            )
+    if isinstance(inputs, np.ndarray) and min(inputs.strides) < 0:  # turned round, which torch cannot see as it is
+        inputs = inputs.copy()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nor is it written to
+            return torch.as_tensor(inputs)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be numbers that torch takes, but {error}") from error
+
+
+def _check_numbers(x: Any, name: str) -> None:
+    """Refuse numbers that cannot be learned from: floats from 0 to 255, say, have a cross-entropy without end."""
+    import torch
+
+    if not torch.isfinite(x).all():
+        what = "numbers" if name == "rows" else "pixels"
+        raise InputError(f"{name} must be finite, but some {what} are NaN or infinite")
+    low, high = float(x.min()), float(x.max())
+    if name == "images" and (low < 0 or high > 1):
+        raise InputError(
+            f"images that are floats go from 0 to 1, but {low:g} to {high:g} came; divide them by their largest "
+            "value, or give uint8"
+        )
 
 
 def _settings(how: Training | None, device: str, wishes: Mapping[str, Any]) -> Training:
@@ -280,8 +307,20 @@ def _finish(
         warnings.warn(f"{dead}; {CURE}", CollapsedWarning, stacklevel=3)
 
 
+def _finished(run: Run, model: Any, device: str) -> TrainedRun:
+    """A run that is there, with its weights put into the model."""
+    outcome = _outcome(run)
+    put_weights(model.to(device), run)
+    return TrainedRun(run.folder, run.config, model.eval(), outcome)
+
+
 def _outcome(run: Run) -> Trained:
     """How a finished run went, from its log."""
     last = (run.metrics() or [{}])[-1]
+    if "ended" not in last:
+        raise InputError(
+            f"{run.folder / METRICS} does not say how the training ended, so it is damaged or was cut short; remove "
+            f"{WEIGHTS} to train again"
+        )
     loss, best = (math.nan if last.get(name) is None else float(last[name]) for name in ("loss", "best"))
-    return Trained(last.get("ended", "steps"), last.get("step", 0), last.get("epoch", 0), loss, best)
+    return Trained(last["ended"], last.get("step", 0), last.get("epoch", 0), loss, best)
