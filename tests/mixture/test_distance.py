@@ -180,3 +180,18 @@ def test_a_component_that_is_nearly_a_point_does_not_make_the_distance_worse_tha
     assert np.isfinite(found.distance)
     assert found.distance <= found.before.distance
     assert_allclose(l2_distance(p.pushed(found.matrix, found.shift), q).distance, found.distance)
+
+
+def test_fitted_mixtures_are_taken_as_they_are_and_nothing_else_is():
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    rows = random_mixture(np.random.default_rng(3), 2, 2).sample(300)
+    fitted = Fitted(2, random_state=0).fit(rows)
+    ours = GaussianMixture.from_sklearn(fitted)
+    other = ours.pushed(np.diag([2.0, 0.5]))
+    assert l2_distance(fitted, other).distance == l2_distance(ours, other).distance
+    assert affine_distance(fitted, other).distance == affine_distance(ours, other).distance
+    with pytest.raises(InputError, match="prior_b must be a GaussianMixture, a fitted one of .*, not list"):
+        affine_distance(ours, [1])
+    with pytest.raises(InputError, match="p must be a GaussianMixture, .*, not list"):
+        l2_distance([1], ours)

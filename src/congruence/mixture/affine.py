@@ -15,7 +15,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.errors import InputError
 from congruence.mixture.distance import L2, check_smoothing, l2_distance, log_normal
-from congruence.mixture.gmm import FLAT, GaussianMixture
+from congruence.mixture.gmm import FLAT, GaussianMixture, as_mixture
 from congruence.mixture.starts import Start, component_starts
 
 REFINED = 24  # starts that are followed to their minimum
@@ -116,8 +116,8 @@ def affine_distances(
 
 
 def affine_distance(
-    prior_a: GaussianMixture,
-    prior_b: GaussianMixture,
+    prior_a: Any,
+    prior_b: Any,
     *,
     smoothing: float = 0.0,
     refined: int = REFINED,
@@ -128,7 +128,8 @@ def affine_distance(
     Parameters
     ----------
     prior_a, prior_b : GaussianMixture
-        Of as many latents; numbers of components may differ.
+        Or what holds one: a fitted mixture of scikit-learn, a model. Of as many latents; components may be more or
+        fewer.
     smoothing : float
         Standard deviation of Gaussian noise added to the image and to prior_b, in the frame of prior_b. Needed where
         single components lie on subspaces; where a whole law does, maps between the two subspaces are looked for.
@@ -146,6 +147,7 @@ def affine_distance(
     ----------
     Kivva et al. 2022, section 4. Their appendix with the definition was not at hand: this one is ours.
     """
+    prior_a, prior_b = as_mixture(prior_a, "prior_a"), as_mixture(prior_b, "prior_b")
     if prior_a.dimension != prior_b.dimension:
         raise InputError(
             f"prior_a and prior_b must have as many latents, not {prior_a.dimension} and {prior_b.dimension}"

@@ -15,7 +15,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import InputError
-from congruence.mixture.gmm import FLAT, LOG_2PI, GaussianMixture
+from congruence.mixture.gmm import FLAT, LOG_2PI, GaussianMixture, as_mixture
 
 SAME = 1e-12  # of the spread: components that differ by less are one
 PAIRS = 2**16  # of components looked at together
@@ -46,7 +46,7 @@ class L2:
         }
 
 
-def l2_distance(p: GaussianMixture, q: GaussianMixture, *, smoothing: float = 0.0) -> L2:
+def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
     """The L2 distance of two mixtures of the same latents.
 
     Where both lie on one affine subspace, densities are those on it. A component that lies on a smaller one has no
@@ -55,7 +55,7 @@ def l2_distance(p: GaussianMixture, q: GaussianMixture, *, smoothing: float = 0.
     Parameters
     ----------
     p, q : GaussianMixture
-        Of as many latents; in any order.
+        Or what holds one: a fitted mixture of scikit-learn, a model. Of as many latents; in any order.
     smoothing : float
         Standard deviation of Gaussian noise that is added to both first.
 
@@ -63,6 +63,7 @@ def l2_distance(p: GaussianMixture, q: GaussianMixture, *, smoothing: float = 0.
     ----------
     Kivva et al. 2022, section 4, without the formula; the product of two Gaussians integrates in closed form.
     """
+    p, q = as_mixture(p, "p"), as_mixture(q, "q")
     if p.dimension != q.dimension:
         raise InputError(f"p and q must have as many latents, not {p.dimension} and {q.dimension}")
     p, q = smoothed(p, smoothing), smoothed(q, smoothing)

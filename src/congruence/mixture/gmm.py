@@ -233,6 +233,20 @@ def _numbers(x: Any, name: str) -> Float:
     return found
 
 
+def as_mixture(prior: Any, name: str = "prior") -> GaussianMixture:
+    """A mixture from whatever holds one: itself, a fitted scikit-learn mixture, or a model."""
+    if isinstance(prior, GaussianMixture):
+        return prior
+    if hasattr(prior, "mixture_prior"):
+        return GaussianMixture.from_model(prior)
+    if hasattr(prior, "covariances_"):
+        return GaussianMixture.from_sklearn(prior)
+    raise InputError(
+        f"{name} must be a GaussianMixture, a fitted one of scikit-learn or a model with mixture_prior(), not "
+        f"{type(prior).__name__}"
+    )
+
+
 def _symmetric(covariances: Float) -> Float:
     """Check that matrices are symmetric without negative directions, up to the rounding of float32."""
     turned = covariances.transpose(0, 2, 1)

@@ -13,7 +13,7 @@ from congruence.arrays import Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.mixture.canonical import TIED, CanonicalAxes, canonical_axes
 from congruence.mixture.fit import judge_data, judge_prior
-from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.gmm import GaussianMixture, as_mixture
 from congruence.mixture.hidden_states import HiddenStates, recover_hidden_states
 from congruence.mixture.structure import MOST_LATENTS
 from congruence.mixture.theorems import AFFINE, APPLIES, SCALED, Row, Theorem, rows, theorems
@@ -185,20 +185,6 @@ def assumptions(
         if data is not None:
             fit = judge_data(_drawn(mixture, decoder, quiet, seed), data, seed=seed)
     return Assumptions(found, theorems(found), rows(found), axes, hidden, fit, kind, refused, _notes(kind, found))
-
-
-def as_mixture(prior: Any) -> GaussianMixture:
-    """A mixture from whatever holds one: itself, a fitted scikit-learn mixture, or a model."""
-    if isinstance(prior, GaussianMixture):
-        return prior
-    if hasattr(prior, "mixture_prior"):
-        return GaussianMixture.from_model(prior)
-    if hasattr(prior, "covariances_"):
-        return GaussianMixture.from_sklearn(prior)
-    raise InputError(
-        f"prior must be a GaussianMixture, a fitted one of scikit-learn or a model with mixture_prior(), not "
-        f"{type(prior).__name__}"
-    )
 
 
 def _rows(codes: Any) -> Float:
