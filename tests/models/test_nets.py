@@ -8,7 +8,7 @@ from congruence.errors import InputError
 
 torch = pytest.importorskip("torch")
 from congruence.models.nets import (  # noqa: E402
-    Few,
+    FewChannels,
     NormLeaky,
     StyleDecoder,
     from_neighbours,
@@ -129,7 +129,7 @@ def test_a_convolution_of_few_channels_is_a_matrix_product(product, before, afte
 
 def test_layers_of_few_channels_are_those_at_the_ends(published):
     encoder, decoder = published
-    ends = [layer for layer in (*encoder.modules(), *decoder.modules()) if isinstance(layer, Few)]
+    ends = [layer for layer in (*encoder.modules(), *decoder.modules()) if isinstance(layer, FewChannels)]
     assert ends == [encoder.convolutions[0], decoder.last]
     x = torch.randn(1, 3, 4, 4)
     torch.testing.assert_close(ends[0](x), torch.nn.functional.conv2d(x, ends[0].weight, padding=1))

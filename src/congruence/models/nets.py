@@ -66,7 +66,9 @@ def published_encoder(channels: int, out: int) -> ImageEncoder:
     """
     layers: list[Any] = []
     for before, width, kernel, stride in _published_layers(channels, WIDTHS):
-        convolution = nn.Conv2d(before, width, kernel, stride, padding=1, bias=False) if layers else Few(before, width)
+        convolution = (
+            nn.Conv2d(before, width, kernel, stride, padding=1, bias=False) if layers else FewChannels(before, width)
+        )
         layers += [convolution, NormLeaky(width)]
     left = SIDE // 2 ** len(WIDTHS)
     return ImageEncoder(nn.Sequential(*layers), (WIDTHS[-1] * left * left, DENSE, DENSE), out)
@@ -142,7 +144,7 @@ class StyleDecoder(nn.Module):  # type: ignore[misc]
             nn.Conv2d(before, width, kernel, padding=1, bias=False) if stride == 1 else transposed(before, width)
             for before, width, kernel, stride in plan
         )
-        self.last = Few(self.widths[-1], channels)
+        self.last = FewChannels(self.widths[-1], channels)
 
     def forward(self, codes: Any) -> Any:
         """Codes (n, inputs) to logits (n, channels, 64, 64)."""
@@ -154,7 +156,7 @@ class StyleDecoder(nn.Module):  # type: ignore[misc]
         return self.last(x)
 
 
-class Few(nn.Conv2d):  # type: ignore[misc]
+class FewChannels(nn.Conv2d):  # type: ignore[misc]
     """A convolution (3 x 3, no bias) that goes from or to as few channels as an image has.
 
     Compiled for a GPU it is one matrix product. A library of convolutions is slow there: it has no kernels for few

@@ -60,8 +60,7 @@ def move(optimiser: Any, clipped: Sequence[Any], limit: float | None) -> None:
 def compiled_move(optimiser: Any, clipped: Sequence[Any], limit: float | None) -> Callable[[], None]:
     """Compile what `move` does. The optimiser must have made a step before, since its averages are made in that.
 
-    On an H200 torch's fused AdamW and the clipping before it take five times as long as it takes to read and write the
-    weights; compiled they take less than half of that.
+    For the published autoencoder on an H200 that is 0.1 ms a step faster than clipping and torch's fused AdamW.
     """
     import torch
 

@@ -54,8 +54,8 @@ class Stepper:
         if self.compiled and next(COMPILED) % FORGET == 0:
             torch.compiler.reset()
         self.loss = torch.compile(model.loss, options=self._options()) if self.compiled else model.loss
-        self._moved = (self.optimiser, parameter_groups(model)[0], how.clip_value)
-        self._plain_move = partial(move, *self._moved)
+        self._moving = (self.optimiser, parameter_groups(model)[0], how.clip_value)
+        self._plain_move = partial(move, *self._moving)
         self.move: Callable[[], None] = self._plain_move
         self.careful = how.check_every == 1 and not self.graphed
         self.names: tuple[str, ...] = ()
@@ -177,12 +177,12 @@ class Stepper:
                 self._recorded()
                 self._start -= self.how.batch
                 if self.compiled and self.move is self._plain_move:
-                    self.move = compiled_move(*self._moved)
+                    self.move = compiled_move(*self._moving)
         here.wait_stream(side)
         self.optimiser.zero_grad()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, stream=side):  # its own choice would be of the first device that was used
+            with torch.cuda.graph(graph):
                 self._recorded()
         except RuntimeError as error:
             raise InputError(
