@@ -21,12 +21,12 @@ import numpy as np
 import scipy
 from scipy.linalg import lstsq, orthogonal_procrustes
 
-from congruence.align.translate import Translator
 from congruence.arrays import Rows, finite_rows
 from congruence.maps.groups import GROUPS, fit_group, fit_map
 from congruence.maps.nearness import measure, protocol
 from congruence.maps.sums import pair_sums, run_sums
 from congruence.tables import Stream, Table, stream_table, write_stream
+from congruence.translation.translate import Translator
 
 SIZES = [(20_000, 64), (20_000, 256), (100_000, 128), (100_000, 256), (50_000, 512)]
 

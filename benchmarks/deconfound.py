@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from congruence import ICA
-from congruence.deconfound import deconfound
-from congruence.deconfound.screen import CONTROL, simulate_screen
+from congruence.batches import deconfound
+from congruence.batches.screen import CONTROL, simulate_screen
 from congruence.reproduce.deconfounding_screen import CONDITIONS, Task
 
 FULL = {"n": 222_000, "d": 384, "plates": 180}

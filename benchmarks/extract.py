@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from congruence.extract import array_inputs, extract
+from congruence.activations import array_inputs, extract
 
 # rows, side of the images, channels, repetitions
 FULL = (2048, 64, 64, 5)

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from ica import amari
 
 from congruence import ICA
-from congruence.resolve import solver
-from congruence.resolve.passes import Passes
-from congruence.resolve.torch_passes import TorchPasses
+from congruence.ica import solver
+from congruence.ica.passes import Passes
+from congruence.ica.torch_passes import TorchPasses
+from ica import amari
 
 SIZES = ["20000x64", "222000x384", "2000000x128", "2000000x768"]
 

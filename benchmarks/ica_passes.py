@@ -16,13 +16,13 @@ import csv
 from pathlib import Path
 
 import numpy as np
-from ica import mlp, whitened
 
-from congruence.resolve import solver
-from congruence.resolve.contrasts import contrast_named
-from congruence.resolve.passes import Passes
-from congruence.resolve.point import Point, random_gradient
-from congruence.resolve.rotations import random_rotation
+from congruence.ica import solver
+from congruence.ica.contrasts import contrast_named
+from congruence.ica.passes import Passes
+from congruence.ica.point import Point, random_gradient
+from congruence.ica.rotations import random_rotation
+from ica import mlp, whitened
 
 CASES = [(50_000, 64), (50_000, 128), (50_000, 256)]
 METHODS = ["fastica", "prototype", "abstaining", "pairwise"]

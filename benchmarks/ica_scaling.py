@@ -87,8 +87,8 @@ class Watch:
 
 def timed_passes(n):
     """Take down the seconds of every pass over all n rows, from now on."""
-    from congruence.resolve.distributed import DaskPasses
-    from congruence.resolve.passes import Passes
+    from congruence.ica.distributed import DaskPasses
+    from congruence.ica.passes import Passes
 
     seconds = []
     for kind in (Passes, DaskPasses):

@@ -27,11 +27,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mutual_info_score
 from threadpoolctl import threadpool_limits
 
-from congruence.evaluate.factors import read_factors
-from congruence.evaluate.infomec import NEIGHBOURS, infomec
-from congruence.evaluate.neighbours import standardised
-from congruence.evaluate.readout import log_loss as our_log_loss
-from congruence.evaluate.shares import shares_by_neighbours, usable
+from congruence.metrics.factors import read_factors
+from congruence.metrics.infomec import NEIGHBOURS, infomec
+from congruence.metrics.neighbours import standardised
+from congruence.metrics.readout import log_loss as our_log_loss
+from congruence.metrics.shares import shares_by_neighbours, usable
 
 # rows, codes, factors, repetitions, whether the peer runs as well
 FULL = [(10_000, 20, 10, 3, True), (100_000, 20, 10, 1, False)]

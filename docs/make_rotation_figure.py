@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from congruence.evaluate.registry import METRICS
+from congruence.metrics.registry import METRICS
 from congruence.report.questions import SCORES
 from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
 

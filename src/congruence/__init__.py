@@ -17,24 +17,24 @@ __version__ = "0.1.0"
 _HOMES = {
     "Aligner": "congruence.align.aligner",
     "Comparison": "congruence.align.comparison",
-    "Evaluation": "congruence.evaluate.evaluation",
-    "ICA": "congruence.resolve.ica",
+    "Evaluation": "congruence.metrics.evaluation",
+    "ICA": "congruence.ica.estimator",
     "Map": "congruence.maps.groups",
     "Table": "congruence.tables",
-    "Whitener": "congruence.resolve.whitener",
+    "Whitener": "congruence.ica.whitener",
     "bilipschitz": "congruence.decoder.stretch",
     "compare": "congruence.align.compare",
-    "component_stability": "congruence.resolve.stability",
+    "component_stability": "congruence.ica.stability",
     "consensus": "congruence.align.consensus",
     "diameter": "congruence.maps.diameter",
-    "evaluate_codes": "congruence.evaluate.suite",
+    "evaluate_codes": "congruence.metrics.suite",
     "fit_map": "congruence.maps.groups",
-    "infomec": "congruence.evaluate.infomec",
-    "load_ica": "congruence.resolve.ica",
+    "infomec": "congruence.metrics.infomec",
+    "load_ica": "congruence.ica.estimator",
     "load_map": "congruence.maps.groups",
-    "load_translator": "congruence.align.translate",
+    "load_translator": "congruence.translation.translate",
     "read_table": "congruence.tables",
-    "translate": "congruence.align.translate",
+    "translate": "congruence.translation.translate",
     "write_evaluation_report": "congruence.report",
     "write_report": "congruence.report",
     "write_resolution_report": "congruence.report",
@@ -76,23 +76,23 @@ if TYPE_CHECKING:
     from congruence.align.compare import compare
     from congruence.align.comparison import Comparison
     from congruence.align.consensus import consensus
-    from congruence.align.translate import load_translator, translate
     from congruence.decoder.stretch import bilipschitz
-    from congruence.evaluate.evaluation import Evaluation
-    from congruence.evaluate.infomec import infomec
-    from congruence.evaluate.suite import evaluate_codes
+    from congruence.ica.estimator import ICA, load_ica
+    from congruence.ica.stability import component_stability
+    from congruence.ica.whitener import Whitener
     from congruence.maps.diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
+    from congruence.metrics.evaluation import Evaluation
+    from congruence.metrics.infomec import infomec
+    from congruence.metrics.suite import evaluate_codes
     from congruence.report import (
         write_evaluation_report,
         write_report,
         write_resolution_report,
         write_translation_report,
     )
-    from congruence.resolve.ica import ICA, load_ica
-    from congruence.resolve.stability import component_stability
-    from congruence.resolve.whitener import Whitener
     from congruence.tables import Table, read_table, write_table
+    from congruence.translation.translate import load_translator, translate
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from scipy.stats import ortho_group
 
 from congruence.align.compare import compare
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
-from congruence.resolve.unmix import unmix
+from congruence.ica.unmix import unmix
 
 LADDER = ("identity", "permutation", "rigid", "similarity", "linear")
 QUICK = {"nulls": 3, "bootstrap": 20}

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from congruence import read_table
+from congruence.batches.suite import DEFAULT
 from congruence.cli import main
 from congruence.cli.deconfound import CONDITIONS
-from congruence.deconfound.suite import DEFAULT
 
 pytest.importorskip("lightgbm")
 QUICK = ["--rounds", "10", "--concentration", "none", "--conditions", "whitened", "--batch", "plate"]

@@ -9,8 +9,8 @@ import pytest
 
 from congruence.cli import main
 from congruence.cli.evaluate import METRICS as DEFAULT_METRICS
-from congruence.evaluate.registry import METRICS
-from congruence.evaluate.suite import DEFAULT
+from congruence.metrics.registry import METRICS
+from congruence.metrics.suite import DEFAULT
 
 QUICK = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
 

@@ -338,7 +338,7 @@ def test_ctrl_c_is_130_and_leaves_nothing(folder, capsys, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("congruence.resolve.ica.independent_components", interrupt)
+    monkeypatch.setattr("congruence.ica.estimator.independent_components", interrupt)
     before = sorted(folder.iterdir())
     code, _, err = run(capsys, "e.npy", "--out", "c.npy", "--report", "r.html")
     assert (code, err) == (130, "interrupted; no file was left half-written\n")

@@ -25,16 +25,17 @@ MAY_IMPORT = {
     "tables": BASE,
     "runs": BASE | {"tables"},
     "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
-    "align": BELOW | {"resolve"},
-    "resolve": BELOW,
-    "evaluate": BELOW,
-    "decoder": BELOW | {"resolve"},  # Theorem 2, which lives with the components it is about
-    "deconfound": BELOW | {"resolve", "evaluate"},
-    "mechanism": BELOW | {"evaluate", "decoder"},  # which opens decoders of any kind
+    "align": BELOW | {"ica"},
+    "translation": BELOW | {"ica", "align"},
+    "ica": BELOW,
+    "metrics": BELOW,
+    "decoder": BELOW | {"ica"},  # Theorem 2, which lives with the components it is about
+    "batches": BELOW | {"ica", "metrics"},
+    "mechanism": BELOW | {"metrics", "decoder"},  # which opens decoders of any kind
     "data": BELOW,
     "models": BELOW | {"data"},
     "mixture": BELOW | {"models", "decoder"},  # whose layers and linear pieces it reads
-    "extract": BELOW | {"models"},
+    "activations": BELOW | {"models"},
     "report": {"errors", "files"},
 }
 FREE = {"cli", "reproduce", "__main__", "__init__"}

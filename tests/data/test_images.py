@@ -11,8 +11,8 @@ from congruence.data.images import KINDS
 from congruence.data.registry import IMAGE_SETS
 from congruence.data.variations import vary_factors
 from congruence.errors import InputError, MissingDependencyError
-from congruence.evaluate import factors as evaluated
-from congruence.evaluate.factors import read_factors
+from congruence.metrics import factors as evaluated
+from congruence.metrics.factors import read_factors
 
 
 @pytest.fixture

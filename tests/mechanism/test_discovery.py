@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 
 from congruence.errors import FewOutputsWarning, InputError
-from congruence.mechanism.finest_additive import finest_additive
-from congruence.mechanism.finest_disjoint import finest_disjoint
+from congruence.mechanism.additive_parts import finest_additive
+from congruence.mechanism.disjoint_parts import finest_disjoint
 
 torch = pytest.importorskip("torch")
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congruence.errors import InputError
-from congruence.mechanism.finest_disjoint import finest_disjoint
+from congruence.mechanism.disjoint_parts import finest_disjoint
 from congruence.mechanism.graphs import action_graph, component_gap, connected, join_partitions
 
 DISJOINT = np.array([[1.0, 0, 0], [2, 0, 0], [0, 1, 1], [0, 2, -1], [0, 1, 3]])  # blocks {0} and {1, 2}

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
+from congruence.activations import load_pretrained  # noqa: E402
 from congruence.errors import InputError, MissingDependencyError  # noqa: E402
-from congruence.extract import load_pretrained  # noqa: E402
 from congruence.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
 from congruence.models.loop import optimise  # noqa: E402
 from congruence.models.settings import Training  # noqa: E402

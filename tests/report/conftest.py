@@ -9,19 +9,26 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from congruence.align.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
 from congruence.align.consensus import Consensus
-from congruence.align.translate import Translation, Translator
-from congruence.deconfound.leakage import Carriers
-from congruence.deconfound.outcome import Levels, Target, compare_folds
-from congruence.deconfound.outcome import Outcome as Deconfounded
-from congruence.deconfound.outcome import Score as TargetScore
-from congruence.deconfound.sparsity import Concentration
-from congruence.evaluate.evaluation import CodeRow, Evaluation, FactorRow, Score
-from congruence.evaluate.structural import StructuralNearness
+from congruence.batches.leakage import Carriers
+from congruence.batches.outcome import Levels, Target, compare_folds
+from congruence.batches.outcome import Outcome as Deconfounded
+from congruence.batches.outcome import Score as TargetScore
+from congruence.batches.sparsity import Concentration
+from congruence.ica.agreement import chance_agreement
+from congruence.ica.components import Components
+from congruence.ica.portraits import Loading, Portrait
+from congruence.ica.profile import EDGES, ComponentProfile
+from congruence.ica.resolution import Resolution
+from congruence.ica.stabilities import Agreement, ComponentStability
+from congruence.ica.stabilities import CurvePoint as StabilityPoint
+from congruence.ica.unmix import Unmixing
+from congruence.ica.whiten import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
+from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
+from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
     render,
     render_deconfounding,
@@ -32,15 +39,8 @@ from congruence.report import (
 )
 from congruence.report.svg import draw
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
-from congruence.resolve.agreement import chance_agreement
-from congruence.resolve.components import Components
-from congruence.resolve.portraits import Loading, Portrait
-from congruence.resolve.profile import EDGES, ComponentProfile
-from congruence.resolve.resolution import Resolution
-from congruence.resolve.stabilities import Agreement, ComponentStability
-from congruence.resolve.stabilities import CurvePoint as StabilityPoint
-from congruence.resolve.unmix import Unmixing
-from congruence.resolve.whiten import Whitening
+from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
+from congruence.translation.translate import Translation, Translator
 
 VOID = {"meta", "link", "br", "img"}
 ERRORS = {

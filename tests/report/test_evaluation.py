@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.evaluate.evaluation import Score
+from congruence.metrics.evaluation import Score
 from congruence.report import render_evaluation
 from congruence.report.evaluation import own_codes
 from congruence.report.gauge import MARGIN, WIDTH, gauge

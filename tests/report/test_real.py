@@ -3,8 +3,8 @@
 import numpy as np
 
 from congruence.align.compare import compare
-from congruence.align.translate import translate
 from congruence.report import render, render_translation, to_csv, to_latex
+from congruence.translation.translate import translate
 
 
 def test_a_rotated_run_is_reported_as_one():

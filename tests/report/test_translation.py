@@ -3,11 +3,11 @@ import re
 
 import pytest
 
-from congruence.align.certificate import CurvePoint, Drift, Probe, Retrieval
 from congruence.maps.nearness import HeldOut
 from congruence.report import render_translation
 from congruence.report.translation import drift_sentence, enough_sentence
 from congruence.report.words import DECISIONS
+from congruence.translation.certificate import CurvePoint, Drift, Probe, Retrieval
 
 
 def curve(*errors):

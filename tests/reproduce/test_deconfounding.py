@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.deconfound.screen import GENES, simulate_screen
+from congruence.batches.screen import GENES, simulate_screen
 from congruence.reproduce.deconfounding import _parts
 from congruence.reproduce.deconfounding_claims import claims_of
 from congruence.reproduce.deconfounding_screen import CONDITIONS, UNUSED, Measured, Task, interval_of, measure_axes

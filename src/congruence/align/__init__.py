@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 _HOMES = {
     "LayerMap": "congruence.align.layer_nearness",
-    "UnpairedTranslation": "congruence.align.unpaired_translation",
     "layer_map": "congruence.align.layers",
-    "translate_unpaired": "congruence.align.unpaired",
 }
 
-__all__ = ["LayerMap", "UnpairedTranslation", "layer_map", "translate_unpaired"]
+__all__ = ["LayerMap", "layer_map"]
 
 if TYPE_CHECKING:
     from congruence.align.layer_nearness import LayerMap
     from congruence.align.layers import layer_map
-    from congruence.align.unpaired import translate_unpaired
-    from congruence.align.unpaired_translation import UnpairedTranslation
 
 
 def __getattr__(name: str) -> Any:

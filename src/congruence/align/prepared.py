@@ -10,10 +10,10 @@ import numpy as np
 from congruence.align.similarities.sides import Side
 from congruence.arrays import Array, Rows, listing, row_chunks, to_numpy
 from congruence.errors import InputError
+from congruence.ica.unmix import Unmixing, unmix
 from congruence.maps.diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
 from congruence.maps.sums import RunSums, run_sums
-from congruence.resolve.unmix import Unmixing, unmix
 from congruence.tables.spill import room_for
 
 

@@ -13,7 +13,7 @@ from congruence.errors import InputError
 from congruence.progress import Progress
 
 if TYPE_CHECKING:
-    from congruence.resolve.ica import ICA
+    from congruence.ica.estimator import ICA
     from congruence.tables import Stream, Table
 
 
@@ -32,7 +32,7 @@ def apply_components(
 
     With `lazily`, blocks of rows are read and mapped by dask workers.
     """
-    from congruence.resolve.ica import load_ica
+    from congruence.ica.estimator import load_ica
 
     if out is None:
         raise InputError("--apply needs --out, the file that the components go to")
@@ -101,7 +101,7 @@ def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool, tick: Any) -> Iter
     import numpy as np
 
     from congruence.arrays import finite_rows, listing
-    from congruence.resolve.opening import affine
+    from congruence.ica.opening import affine
     from congruence.tables import slices
 
     k, d = ica.components_.shape

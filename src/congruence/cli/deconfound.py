@@ -18,7 +18,7 @@ from congruence.cli.screened_table import Screened, read_screened
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
-    from congruence.deconfound.outcome import Outcome
+    from congruence.batches.outcome import Outcome
 
 CONDITIONS = "base,whitened,ica,rotated"
 
@@ -178,7 +178,7 @@ def deconfound(
 
         congruence deconfound wells.csv --control is_control=1 --batch plate --by compound --conditions ica,tvn --jobs 4
     """
-    from congruence.deconfound import deconfound as judged
+    from congruence.batches import deconfound as judged
     from congruence.tables import expanded
 
     paths = expanded(files)
@@ -242,7 +242,7 @@ def deconfound(
 
 def _chosen(embedding: str | None, out: Path | None, write_back: bool, paths: list[str]) -> str | None:
     """The condition whose embedding is to be written."""
-    from congruence.deconfound.conditions import check_conditions
+    from congruence.batches.conditions import check_conditions
     from congruence.tables.write_obsm import check_obsm_path
 
     if out is None and not write_back:
@@ -281,7 +281,7 @@ def _shares(text: str) -> list[float]:
 
 
 def _check_reading(reading: str) -> None:
-    from congruence.deconfound.sparsity import READINGS
+    from congruence.batches.sparsity import READINGS
 
     if reading not in READINGS:
         raise InputError(f"--reading takes {' or '.join(READINGS)}, not {reading}")
@@ -321,7 +321,7 @@ def _write_embedding(
 ) -> None:
     import numpy as np
 
-    from congruence.deconfound.suite import embedding_of
+    from congruence.batches.suite import embedding_of
     from congruence.tables import write_table
     from congruence.tables.write_obsm import write_obsm
 

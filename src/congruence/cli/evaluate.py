@@ -19,9 +19,9 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from congruence.arrays import Array
     from congruence.cli.evaluated_rows import Given
-    from congruence.evaluate.evaluation import Evaluation
+    from congruence.ica.latents import LatentComponents
+    from congruence.metrics.evaluation import Evaluation
     from congruence.models.pictures import Pictures
-    from congruence.resolve.latents import LatentComponents
     from congruence.runs import Run
 
     LookedAt = tuple[Any, Array, Array]  # a model, images and codes
@@ -144,7 +144,7 @@ def evaluate(
 
         congruence evaluate runs/ae-0 --ica --report report.html
     """
-    from congruence.evaluate.suite import evaluate_codes
+    from congruence.metrics.suite import evaluate_codes
     from congruence.runs import open_run
 
     wanted, kinds_of = _metrics(metrics), _kinds(kinds)
@@ -182,7 +182,7 @@ def evaluate(
 
 
 def _metrics(text: str) -> tuple[str, ...]:
-    from congruence.evaluate.registry import chosen
+    from congruence.metrics.registry import chosen
 
     return chosen([name.strip() for name in text.split(",") if name.strip()])
 

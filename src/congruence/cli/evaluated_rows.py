@@ -14,7 +14,7 @@ from congruence.runs import LATENTS
 
 if TYPE_CHECKING:
     from congruence.arrays import Array
-    from congruence.resolve.latents import LatentComponents
+    from congruence.ica.latents import LatentComponents
     from congruence.runs import Run
     from congruence.tables import RowColumns, Table
 
@@ -163,7 +163,7 @@ class Unmixed:
 
 def unmixed(rows: Given, *, discrete_codes: bool, seed: int) -> list[Unmixed]:
     """The independent components of codes in every way: centred, not centred, and whitened."""
-    from congruence.resolve.latents import WAYS, latent_components
+    from congruence.ica.latents import WAYS, latent_components
 
     if discrete_codes:
         raise InputError(f"--ica takes codes that are numbers, but those of {rows.name} are classes")

@@ -14,7 +14,7 @@ from congruence.cli.screen import interruptible, progress_bar, say
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
-    from congruence.extract import Extracted, Inputs, Layer
+    from congruence.activations import Extracted, Inputs, Layer
 
 _Found = tuple[Any, Callable[[Any], Any] | None, dict[str, Any], dict[str, str]]
 
@@ -105,8 +105,8 @@ def extract(
 
         congruence extract EleutherAI/pythia-70m --revision COMMIT --layers
     """
-    from congruence.extract import extract as extract_layers
-    from congruence.extract import list_layers
+    from congruence.activations import extract as extract_layers
+    from congruence.activations import list_layers
     from congruence.models.devices import load_torch
 
     load_torch("extraction")
@@ -148,7 +148,7 @@ def _check(
         raise InputError("name a layer with --layer; --layers lists them")
     if out is None:
         raise InputError("say with --out which table to write, such as run.parquet")
-    from congruence.extract.extraction import output_paths
+    from congruence.activations.extraction import output_paths
 
     inputs = [path for path in sources.values() if path is not None]
     given.check_outputs({}, inputs, tables={"out": out})
@@ -183,13 +183,13 @@ def _model(name: str, revision: str | None, *, text: bool) -> _Found:
 
 
 def _is_hub_name(name: str) -> bool:
-    from congruence.extract.hub import is_hub_name
+    from congruence.activations.hub import is_hub_name
 
     return is_hub_name(name)
 
 
 def _pretrained(name: str, revision: str | None, text: bool) -> _Found:
-    from congruence.extract.pretrained import load_pretrained
+    from congruence.activations.pretrained import load_pretrained
 
     found = load_pretrained(name, revision)
     about = {} if found.hub is None else {"model": found.hub.title}
@@ -206,7 +206,7 @@ def _pretrained(name: str, revision: str | None, text: bool) -> _Found:
 
 
 def _inputs(sources: dict[str, Path | None], wanted: dict[str, Any], **asked: Any) -> Inputs:
-    from congruence.extract import array_inputs, image_inputs, text_inputs
+    from congruence.activations import array_inputs, image_inputs, text_inputs
 
     if sources["array"] is not None:
         return array_inputs(sources["array"], key=asked["key"])
@@ -236,7 +236,7 @@ def _numbers(name: str, text: str) -> list[float]:
 
 def _few(model: Any, inputs: Inputs, prepare: Callable[[Any], Any] | None) -> Any:
     """The first rows, as the model takes them."""
-    from congruence.extract.activations import for_model, prepare_rows
+    from congruence.activations.activations import for_model, prepare_rows
 
     return for_model(model, prepare_rows(prepare, inputs.read(0, min(2, inputs.n))), "cpu")
 

@@ -17,8 +17,8 @@ from congruence.cli.screen_resolution import show_resolution
 from congruence.errors import InputError
 
 if TYPE_CHECKING:
-    from congruence.resolve.ica import ICA
-    from congruence.resolve.resolution import Resolution
+    from congruence.ica.estimator import ICA
+    from congruence.ica.resolution import Resolution
     from congruence.tables import Table
 
 STABILITY = 20  # bootstrap runs for a report
@@ -274,7 +274,7 @@ def _cluster(table: Table, column: str | None) -> Any:
 def _fitted(table: Table, fit: dict[str, Any]) -> ICA:
     import numpy as np
 
-    from congruence.resolve.ica import ICA
+    from congruence.ica.estimator import ICA
 
     ica = ICA(**fit).fit(table.values)
     if table.features is not None:
@@ -286,7 +286,7 @@ def _measured(
     table: Table, ica: ICA, fit: dict[str, Any], runs: int, curve: list[int], cluster: Any, progress: Any
 ) -> Any:
     """How well the components come back on rows drawn anew; the starts of the fit itself tell of other starts."""
-    from congruence.resolve.stability import component_stability
+    from congruence.ica.stability import component_stability
 
     options = {name: value for name, value in fit.items() if name not in ("starts", "random_state")}
     drawn = {"restarts": 0, "bootstrap": runs, "cluster": cluster, "curve": curve, "seed": fit["random_state"]}
@@ -303,7 +303,7 @@ def _command() -> str:
 
 
 def _result(table: Table, ica: ICA, stability: Any, settings: dict[str, Any]) -> Resolution:
-    from congruence.resolve.resolution import resolution_of
+    from congruence.ica.resolution import resolution_of
 
     return resolution_of(table, ica.found_, stability=stability, settings=settings)
 

@@ -19,8 +19,8 @@ from congruence.progress import Progress
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
-    from congruence.align.translate import Translation
-    from congruence.align.unpaired_translation import UnpairedTranslation
+    from congruence.translation.translate import Translation
+    from congruence.translation.unpaired_translation import UnpairedTranslation
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN_PAIRS = 4  # with their similarities side by side; the report and the JSON have all

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from congruence.deconfound.outcome import Outcome
+    from congruence.batches.outcome import Outcome
 
 SHOWN = 12  # targets; the report and the JSON have all
 WIDE = 5  # conditions that fit side by side

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from congruence.evaluate.evaluation import Evaluation
+    from congruence.metrics.evaluation import Evaluation
 
 SHOWN = 12  # factors; the report and the JSON have all
 
@@ -44,7 +44,7 @@ def show_evaluation(result: Evaluation, *, stderr: bool = False) -> None:
 
 def show_metrics() -> None:
     """Print every metric with what it promises."""
-    from congruence.evaluate.registry import METRICS
+    from congruence.metrics.registry import METRICS
 
     console = Console(highlight=False)
     for metric in METRICS.values():

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from congruence.resolve.resolution import Resolution
+    from congruence.ica.resolution import Resolution
 
 SHOWN = 12  # components; the report, the csv and the JSON have all
 MEANINGS = {

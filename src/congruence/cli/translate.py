@@ -21,8 +21,8 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from congruence.align.translate import Translator
     from congruence.tables import Table
+    from congruence.translation.translate import Translator
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -96,7 +96,7 @@ def fit(
     With --unpaired no row needs to be in both files. That is experimental:
     there is nothing to certify it on, and it says how far it trusts itself.
     """
-    from congruence.align.translate import translate
+    from congruence.translation.translate import translate
 
     outputs = {"report": report, "json": json}
     given.check_outputs(outputs | {"map": map}, [old, new])
@@ -157,7 +157,7 @@ def _fit_unpaired(
     quiet: bool,
 ) -> None:
     """Match the components of two files that share no rows, and say how far that can be trusted."""
-    from congruence.align.unpaired import translate_unpaired
+    from congruence.translation.unpaired import translate_unpaired
 
     for name, value in asked.items():
         if value is not None:
@@ -198,8 +198,8 @@ def apply(
 
         congruence translate apply upgrade.safetensors new_full.parquet --out in_old_space.parquet
     """
-    from congruence.align.translate import load_translator
     from congruence.tables import Stream, stream_table, write_stream
+    from congruence.translation.translate import load_translator
 
     given.check_outputs({}, [map, table], tables={"out": out})
     translator = load_translator(map)

@@ -11,7 +11,7 @@ import numpy as np
 from congruence.arrays import Array, is_tensor, resolve_device
 from congruence.errors import InputError, MissingDependencyError
 
-KINDS = ("categorical", "ordinal", "continuous", "circular")  # as `congruence.evaluate` calls them
+KINDS = ("categorical", "ordinal", "continuous", "circular")  # as `congruence.metrics` calls them
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ _HOMES = {
     "statistical_from_structural": "congruence.maps.statistical",
     "sufficient_diversity": "congruence.decoder.heads",
     "theorem1": "congruence.decoder.bounds",
-    "theorem2": "congruence.resolve.bound",
+    "theorem2": "congruence.ica.bound",
     "theorem3": "congruence.decoder.bounds",
 }
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from congruence.decoder.heads import roeder_map, sufficient_diversity
     from congruence.decoder.regions import linear_regions
     from congruence.decoder.stretch import bilipschitz
+    from congruence.ica.bound import theorem2
     from congruence.maps.statistical import statistical_from_structural
-    from congruence.resolve.bound import theorem2
 
 
 def __getattr__(name: str) -> Any:

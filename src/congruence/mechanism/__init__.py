@@ -19,8 +19,8 @@ _HOMES = {
     "discover": "congruence.mechanism.discovery",
     "disentangled": "congruence.mechanism.decomposable",
     "examine": "congruence.mechanism.examination",
-    "finest_additive": "congruence.mechanism.finest_additive",
-    "finest_disjoint": "congruence.mechanism.finest_disjoint",
+    "finest_additive": "congruence.mechanism.additive_parts",
+    "finest_disjoint": "congruence.mechanism.disjoint_parts",
     "ima_contrast": "congruence.mechanism.losses",
     "interaction_asymmetry": "congruence.mechanism.losses",
     "jacobian_l1": "congruence.mechanism.losses",
@@ -53,14 +53,14 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from congruence.mechanism.additive_parts import finest_additive
     from congruence.mechanism.checking import check
     from congruence.mechanism.decomposable import disentangled
     from congruence.mechanism.derivatives import jacobians, second_derivatives
     from congruence.mechanism.discovery import discover
+    from congruence.mechanism.disjoint_parts import finest_disjoint
     from congruence.mechanism.domains import LatentDomain
     from congruence.mechanism.examination import examine
-    from congruence.mechanism.finest_additive import finest_additive
-    from congruence.mechanism.finest_disjoint import finest_disjoint
     from congruence.mechanism.graphs import action_graph, component_gap
     from congruence.mechanism.losses import (
         compositional_contrast,

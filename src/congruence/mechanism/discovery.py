@@ -19,11 +19,11 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.probed import Probed, import_torch
 from congruence.errors import FewOutputsWarning, InputError
+from congruence.mechanism.additive_parts import LARGEST, finest_additive
 from congruence.mechanism.blocks import Blocks, write_blocks
 from congruence.mechanism.checking import SINGLE
 from congruence.mechanism.derivatives import bending, jacobian_chunks, opened, second_derivative_chunks
-from congruence.mechanism.finest_additive import LARGEST, finest_additive
-from congruence.mechanism.finest_disjoint import HatTree, global_components, hat_tree
+from congruence.mechanism.disjoint_parts import HatTree, global_components, hat_tree
 from congruence.mechanism.graphs import action_graph, join_partitions
 from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.mechanism.splitting import Followed, Splitting, follow, split

@@ -97,7 +97,7 @@ def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> Componen
         Of full column rank.
     blocks : as in `read_blocks`
     """
-    from congruence.mechanism.finest_disjoint import finest_disjoint
+    from congruence.mechanism.disjoint_parts import finest_disjoint
 
     matrix = as_stack(jacobian)[0]
     partition = read_blocks(blocks, matrix.shape[1])

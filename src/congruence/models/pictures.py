@@ -34,7 +34,7 @@ def look(model: Any, images: Any, codes: Array, *, steps: int = STEPS, component
         Of many images, as `evaluated` gives them: a latent goes from the 5 % to the 95 % quantile of its column in
         equal steps or, where codes are discrete, through the values it takes most often.
     components : optional
-        Of such codes, with `transform` and `mixing` (see `congruence.resolve.latents`): these are changed instead of
+        Of such codes, with `transform` and `mixing` (see `congruence.ica.latents`): these are changed instead of
         latents, in the same way. Directions that they leave out stay as they are.
     """
     import torch

@@ -12,7 +12,7 @@ from congruence.report.svg import GRID, HELD_OUT, INK, draw
 from congruence.report.words import elided, number
 
 if TYPE_CHECKING:
-    from congruence.evaluate.evaluation import Evaluation
+    from congruence.metrics.evaluation import Evaluation
 
 DRAWN_FACTORS = 24
 POINTS = 4000  # of all figures together, about 45 bytes each

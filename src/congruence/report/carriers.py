@@ -12,7 +12,7 @@ from congruence.report.moved import Cell
 from congruence.report.svg import HELD_OUT, NULL, draw
 
 if TYPE_CHECKING:
-    from congruence.deconfound.outcome import Outcome
+    from congruence.batches.outcome import Outcome
 
 PANELS = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
 MOST_PANELS = 4

@@ -14,9 +14,9 @@ from congruence.report.words import count, number, percent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from congruence.resolve.portraits import Portrait
-    from congruence.resolve.stabilities import CurvePoint
-    from congruence.resolve.unmix import Unmixing
+    from congruence.ica.portraits import Portrait
+    from congruence.ica.stabilities import CurvePoint
+    from congruence.ica.unmix import Unmixing
 
 MARKED = 40  # so many points are marked on a line; more would run together
 SMALLEST = 1e-12  # what is drawn of turns and gradients that have vanished

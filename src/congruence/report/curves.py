@@ -13,8 +13,8 @@ from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURC
 from congruence.report.words import percent
 
 if TYPE_CHECKING:
-    from congruence.align.certificate import CurvePoint
     from congruence.report.training import Checkpoint
+    from congruence.translation.certificate import CurvePoint
 
 RANKS = 160  # drawn of a curve of rows
 MARKS = 24  # drawn on a line along the training

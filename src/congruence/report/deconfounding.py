@@ -18,7 +18,7 @@ from congruence.report.page import fill
 from congruence.report.words import count, sentence
 
 if TYPE_CHECKING:
-    from congruence.deconfound.outcome import Outcome, Paired, Target
+    from congruence.batches.outcome import Outcome, Paired, Target
 
 CALLED = {
     "base": ("base", "the embedding as it is"),

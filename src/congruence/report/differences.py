@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from congruence.report.svg import HELD_OUT, INK, MUTED, draw
 
 if TYPE_CHECKING:
-    from congruence.deconfound.outcome import Outcome
+    from congruence.batches.outcome import Outcome
 
 MOST_DOTS = 120  # targets drawn for each condition
 

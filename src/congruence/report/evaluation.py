@@ -21,7 +21,7 @@ from congruence.report.strips import model_section, side_by_side
 from congruence.report.words import count, number, ordered, sentence
 
 if TYPE_CHECKING:
-    from congruence.evaluate.evaluation import Evaluation, FactorRow, Score
+    from congruence.metrics.evaluation import Evaluation, FactorRow, Score
     from congruence.models.pictures import Pictures
 
 AHEAD = 3.0  # a code is a factor's own if it tells so many times as much of it as of any other factor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from congruence.report.words import number
 
 if TYPE_CHECKING:
-    from congruence.evaluate.evaluation import Score
+    from congruence.metrics.evaluation import Score
 
 WIDTH, HEIGHT, MARGIN = 150.0, 22.0, 8.0
 

@@ -13,7 +13,7 @@ import numpy as np
 from congruence.report.words import UNDEFINED, elided
 
 if TYPE_CHECKING:
-    from congruence.evaluate.evaluation import Evaluation
+    from congruence.metrics.evaluation import Evaluation
 
 TABLE_CODES = 16  # with numbers; more are shown as colours alone
 STRIP_CELLS = 3000  # of one strip, about 100 bytes each

@@ -16,8 +16,8 @@ from congruence.report.page import fill
 from congruence.report.words import elided, number, percent
 
 if TYPE_CHECKING:
-    from congruence.resolve.portraits import Loading
-    from congruence.resolve.resolution import Resolution
+    from congruence.ica.portraits import Loading
+    from congruence.ica.resolution import Resolution
 
 LOST = {"noise": "no: as good as Gaussian", "start": "no: depends on the start", "cap": "no: had not come to rest"}
 LISTED_COLUMNS = 4  # of metadata, beside the rows that load most

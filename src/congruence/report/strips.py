@@ -12,7 +12,7 @@ import numpy as np
 from congruence.report.words import number
 
 if TYPE_CHECKING:
-    from congruence.evaluate.evaluation import Evaluation
+    from congruence.metrics.evaluation import Evaluation
     from congruence.models.pictures import Pictures
 
 GAP = 2  # pixels between images

@@ -13,9 +13,9 @@ from congruence.report.page import fill
 from congruence.report.words import number, percent
 
 if TYPE_CHECKING:
-    from congruence.align.certificate import CurvePoint, Drift, Probe, Retrieval
-    from congruence.align.translate import Translation
     from congruence.maps.nearness import HeldOut
+    from congruence.translation.certificate import CurvePoint, Drift, Probe, Retrieval
+    from congruence.translation.translate import Translation
 
 ENOUGH = 1.1  # times the last error of the learning curve: fewer rows than its point will do
 ROUNDING = 1e-5  # errors below this share of the diameter are all the same

@@ -1,6 +1,6 @@
 """Section 4.4 and appendix A.7.4 of Nelson et al.: whitening and ICA of embeddings, judged on plates never seen.
 
-The paper's screen is real and large. This one is simulated (`congruence.deconfound.screen`), so that the truth is known
+The paper's screen is real and large. This one is simulated (`congruence.batches.screen`), so that the truth is known
 and the mixing can be dialled away from an isometry, where the theory predicts that ICA no longer finds the biology.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from congruence.deconfound.screen import SHARE, simulate_screen
+from congruence.batches.screen import SHARE, simulate_screen
 from congruence.reproduce.deconfounding_claims import claims_of
 from congruence.reproduce.deconfounding_figures import draw_dial, draw_genes
 from congruence.reproduce.deconfounding_screen import Measured, Prefixed, Task, interval_of, measure_screen
@@ -38,7 +38,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 NOTES = (
     "The data are simulated and not those of the paper: 16 guides against six genes, with the names and numbers of "
-    "RxRx3-core but with factors and effects of our own. Their laws stand in congruence.deconfound.screen and were "
+    "RxRx3-core but with factors and effects of our own. Their laws stand in congruence.batches.screen and were "
     "fixed before these results; the dials were chosen after a first look at how fast matches fall. Only "
     "the pattern of the tables can be compared, not their numbers.",
     "Whitening and ICA are fitted without the plates that are held out; the paper fits them on all.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.deconfound.screen import GENES
+from congruence.batches.screen import GENES
 from congruence.report.words import number
 from congruence.reproduce.deconfounding_screen import CONDITIONS, Interval, Measured, interval_of
 from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings

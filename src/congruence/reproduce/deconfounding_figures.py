@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.deconfound.screen import GENES
+from congruence.batches.screen import GENES
 from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.words import number
 from congruence.reproduce.deconfounding_screen import CONDITIONS, interval_of

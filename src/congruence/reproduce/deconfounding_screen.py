@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.deconfound.conditions import condition_named
-from congruence.deconfound.outcome import Score
-from congruence.deconfound.screen import CONTROL, SimulatedScreen
-from congruence.deconfound.suite import deconfound
+from congruence.batches.conditions import condition_named
+from congruence.batches.outcome import Score
+from congruence.batches.screen import CONTROL, SimulatedScreen
+from congruence.batches.suite import deconfound
 from congruence.progress import Progress
 from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import cores

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.deconfound.screen import GENES
+from congruence.batches.screen import GENES
 from congruence.reproduce.deconfounding_screen import CONDITIONS, Measured, interval_of
 from congruence.reproduce.recipe import Cell, NumberTable
 

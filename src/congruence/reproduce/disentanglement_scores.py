@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.evaluate.columns import columns_of
-from congruence.evaluate.factors import read_factors
-from congruence.evaluate.infomec import active_codes, infomec
-from congruence.evaluate.suite import evaluate_codes
+from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
+from congruence.metrics.columns import columns_of
+from congruence.metrics.factors import read_factors
+from congruence.metrics.infomec import active_codes, infomec
+from congruence.metrics.suite import evaluate_codes
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.disentanglement_trainings import UNMIXED, Bench, Setting, looks
 from congruence.reproduce.parts import Arrays
-from congruence.resolve.latents import ACTIVE
 
 WAYS = ("raw", *UNMIXED)  # the codes themselves, and their components
 SCORES = ("infom", "infoe", "infoc")

@@ -15,6 +15,7 @@ from congruence.arrays import Array, Float
 from congruence.data.images import FactorImages
 from congruence.data.registry import find_image_set, load_images
 from congruence.decoder.stretch import bilipschitz
+from congruence.ica.latents import latent_components
 from congruence.models.catalogue import build_model, published_settings, published_weight_decay
 from congruence.models.devices import full_precision
 from congruence.models.pictures import look
@@ -23,7 +24,6 @@ from congruence.models.settings import Training
 from congruence.models.training import train
 from congruence.reproduce.parts import Arrays, Parts
 from congruence.reproduce.processes import stopping
-from congruence.resolve.latents import latent_components
 from congruence.runs import open_run
 
 OTHERS = ("vae", "tcvae", "bioae", "vqvae", "qlae")

@@ -140,7 +140,7 @@ def unmixed_score(x: Array, latents: Float, fresh: Array, true: Float, seed: int
     ICA knows nothing of slots, so its components are given to them with the help of the latents of x: each goes to
     the slot of the latent that it is matched to. That can only flatter it.
     """
-    from congruence.resolve.ica import ICA
+    from congruence.ica.estimator import ICA
 
     d = latents.shape[1]
     with warnings.catch_warnings():

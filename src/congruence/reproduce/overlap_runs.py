@@ -13,8 +13,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from congruence.arrays import Array, Float
-from congruence.evaluate.slots import sis
 from congruence.mechanism.overlap import OverlapGenerator, overlap_generator
+from congruence.metrics.slots import sis
 from congruence.reproduce.overlap_ensemble import Progress, SlotMember, SlotOutcome, SlotPlan, train_slots
 from congruence.reproduce.processes import cores
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from congruence.activations.layers import find_layers, output_tensor
 from congruence.arrays import Array, Float
-from congruence.extract.layers import find_layers, output_tensor
 
 LOST = 1e-5  # of the largest singular value: less is rounding
 STEP = 1e-4  # by which a token is moved in float64, where no gradient is taken

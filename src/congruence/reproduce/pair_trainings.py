@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from congruence.activations.activations import activations
+from congruence.activations.pooling import Pooling
 from congruence.arrays import Array, Float
 from congruence.data.library_text import library_text
 from congruence.data.mnist import SIDE, mnist
 from congruence.data.room_images import rooms
 from congruence.errors import InputError
-from congruence.extract.activations import activations
-from congruence.extract.pooling import Pooling
 from congruence.models.devices import full_precision
 from congruence.models.loop import optimise
 from congruence.models.settings import Training

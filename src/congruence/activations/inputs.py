@@ -1,0 +1,228 @@
+"""Inputs of a model, a batch at a time: arrays, folders of images, lines of text and columns of tables."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.activations.image_files import IMAGES, read_images
+from congruence.arrays import Array, listing, to_numpy
+from congruence.errors import InputError
+from congruence.tables import read_row_columns, read_table
+from congruence.tables.access import check_readable, reading, suffix_of
+from congruence.tables.memory import check_fits
+from congruence.tables.read_arrays import npy_header
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows that a model is to see; only the ids of all of them are in memory.
+
+    `read(start, stop)` returns the rows between: an array whose first axis is the rows, or a list of texts.
+    """
+
+    n: int
+    ids: Array  # (n,)
+    read: Callable[[int, int], Any]
+    name: str  # for messages, and to know the same inputs again
+
+
+def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Array | None = None) -> Inputs:
+    """Take the rows of an array of any number of axes, or of a file that holds one.
+
+    Parameters
+    ----------
+    source : array or path
+        .npy files are mapped into memory; of a .npz file `key` names the array (the only one that is not ``ids``,
+        otherwise); of all other embedding tables the values are the rows.
+    ids : sequence of n, optional
+        Row numbers if they are neither given nor in the file.
+    """
+    if isinstance(source, str | Path):
+        array, found = _read_array(Path(source), key)
+        called, name = str(source), _stamped(Path(source))
+    else:
+        array, found, called, name = source, None, "the array", f"array {_digest(_bytes(to_numpy(source)))}"
+    if getattr(array, "ndim", 0) < 2 or not len(array):
+        raise InputError(f"{called} must have rows and at least one more axis, but has shape {np.shape(array)}")
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
+        raise InputError(f"{called} must hold numbers, but holds {array.dtype}; of texts make a text file or a table")
+    return Inputs(len(array), _ids(ids if ids is not None else found, len(array), called), _slicer(array), name)
+
+
+def image_inputs(
+    folder: str | Path,
+    *,
+    size: int | None = None,
+    mean: Sequence[float] = (0.0, 0.0, 0.0),
+    std: Sequence[float] = (1.0, 1.0, 1.0),
+) -> Inputs:
+    """Take the images of a folder and the folders in it, in the order of their names, which are the ids.
+
+    Batches are float32 of shape (rows, 3, height, width): pixels between 0 and 1, less `mean`, divided by `std`.
+    `size` makes all images squares of that side (the shorter side is scaled to it, and the middle kept); without
+    it they must all be of one size.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder; give one that holds images ({', '.join(IMAGES)})")
+    if size is not None and size < 1:
+        raise InputError(f"size must be at least 1 pixel, not {size}")
+    shift, scale = _of_colours(mean, std)
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
+    if not paths:
+        raise InputError(f"{folder} holds no images ({', '.join(IMAGES)})")
+    ids = np.array([path.relative_to(folder).as_posix() for path in paths])
+
+    def read(start: int, stop: int) -> Array:
+        pixels: Array = (read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
+        return pixels
+
+    stamps = (f"{path} {path.stat().st_mtime_ns}".encode() for path in paths)
+    return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {size} {list(mean)} {list(std)}")
+
+
+def _of_colours(mean: Any, std: Any) -> tuple[Array, Array]:
+    """Mean and std as arrays of shape (3, 1, 1); they may come from the settings of a folder, all is checked."""
+    try:
+        shift, scale = (np.array(numbers, np.float32) for numbers in (mean, std))
+        right = shift.shape == scale.shape == (3,) and bool(np.isfinite([shift, scale]).all() and (scale > 0).all())
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise InputError(f"mean and std take three numbers each, std positive ones, not {mean} and {std}")
+    return shift[:, None, None], scale[:, None, None]
+
+
+def text_inputs(path: str | Path, *, column: str | None = None, id: str | None = None) -> Inputs:
+    """Take the lines of a text file (empty ones are left out; ids are line numbers from 1), or a column of a table.
+
+    Of a text file only where lines begin is kept in memory; the column of a table is kept whole.
+    """
+    path = Path(path)
+    if suffix_of(path) in (".csv", ".csv.gz", ".parquet", ".arrow", ".feather"):
+        return _column(path, column, id)
+    if column is not None or id is not None:
+        raise InputError(f"{path} is taken for lines of text, which have no columns; leave out column and id")
+    check_readable(path, folder=False)
+    starts, numbers = _lines(path)
+    if not len(starts):
+        raise InputError(f"{path} has no line that is not empty")
+    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _stamped(path))
+
+
+def _read_array(path: Path, key: str | None) -> tuple[Any, Any]:
+    if suffix_of(path) == ".npy":
+        check_readable(path, folder=False)
+        with reading(path), path.open("rb") as handle:
+            if npy_header(path, handle, path.stat().st_size).dtype.hasobject:
+                raise InputError(f"{path} holds Python objects, which are never unpickled; save it as numbers")
+            return np.load(path, mmap_mode="r", allow_pickle=False), None
+    if suffix_of(path) == ".npz":
+        check_readable(path, folder=False)
+        with reading(path):
+            return _read_npz(path, key)
+    table = read_table(path, key=key)
+    return table.values, table.ids
+
+
+def _read_npz(path: Path, key: str | None) -> tuple[Any, Any]:
+    with zipfile.ZipFile(path) as archive:
+        check_fits(path, sum(info.file_size for info in archive.infolist()))
+    with np.load(path, allow_pickle=False) as arrays:
+        names = [name for name in arrays.files if name != "ids"]
+        if key is None and len(names) != 1:
+            raise InputError(f"{path} holds several arrays ({listing(names, 10)}); choose one with key")
+        if key is not None and key not in names:
+            raise InputError(f"{path} holds no array {key!r}; it holds {listing(names, 10)}")
+        return arrays[key or names[0]], arrays["ids"] if "ids" in arrays.files else None
+
+
+def _slicer(array: Any) -> Callable[[int, int], Any]:
+    def read(start: int, stop: int) -> Any:
+        rows = array[start:stop]
+        return np.array(rows) if isinstance(rows, np.ndarray) else rows  # a mapped file may not be written to
+
+    return read
+
+
+def _ids(ids: Any, n: int, name: str) -> Array:
+    if ids is None:
+        return np.arange(n)
+    found = np.asarray(ids)
+    if found.shape != (n,):
+        raise InputError(f"ids must be one for each of the {n} rows of {name}, but have shape {found.shape}")
+    return found
+
+
+def _column(path: Path, column: str | None, id: str | None) -> Inputs:
+    found = read_row_columns(path, id=id)
+    words = [name for name, values in found.columns.items() if values.dtype.kind in "OUT"]
+    if column is None and not words:
+        raise InputError(f"{path} has no column of text; it has {listing(list(found.columns), 10)}")
+    if column is None and len(words) > 1:
+        raise InputError(f"{path} has {len(words)} columns of text ({listing(words, 10)}); choose one with column")
+    name = words[0] if column is None else column
+    if name not in found.columns:
+        raise InputError(f"{path} has no column {name!r}; it has {listing(list(found.columns), 10)}")
+    texts = found.columns[name].tolist()
+    odd = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+    if odd:
+        raise InputError(f"column {name!r} of {path} has no text in {len(odd)} rows (row {listing(odd)})")
+    return Inputs(found.n, _ids(found.ids, found.n, str(path)), lambda a, b: texts[a:b], f"{_stamped(path)} {name}")
+
+
+def _lines(path: Path) -> tuple[Array, Array]:
+    """Return where the lines that are not empty begin, in bytes, and their numbers."""
+    starts, numbers, place = [], [], 0
+    with reading(path), path.open("rb") as handle:
+        for number, line in enumerate(handle, 1):
+            mark = len(BOM_UTF8) if number == 1 and line.startswith(BOM_UTF8) else 0  # no part of the text
+            if line[mark:].strip():
+                _check_text(path, number, line)
+                starts.append(place + mark)
+                numbers.append(number)
+            place += len(line)
+    return np.array(starts, np.int64), np.array(numbers, np.int64)
+
+
+def _check_text(path: Path, number: int, line: bytes) -> None:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text in line {number}; save it as UTF-8") from error
+
+
+def _read_lines(path: Path, starts: Array, start: int, stop: int) -> list[str]:
+    texts = []
+    with reading(path), path.open("rb") as handle:
+        for place in starts[start:stop].tolist():
+            handle.seek(place)
+            texts.append(handle.readline().decode("utf-8").rstrip("\r\n"))
+    return texts
+
+
+def _bytes(array: Array) -> Iterator[bytes]:
+    """The numbers of an array, a row at a time."""
+    for row in array if array.ndim else ():
+        yield np.ascontiguousarray(row).tobytes()
+
+
+def _digest(pieces: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()[:16]
+
+
+def _stamped(path: Path) -> str:
+    """The name of a file and when it was changed: a changed file is another input."""
+    return f"{path} {path.stat().st_mtime_ns}"

@@ -1,0 +1,171 @@
+"""Models of transformers from a folder or a hub: safetensors weights, no code of their own, nothing unpickled."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from congruence.activations.hub import HubModel, find_model, is_hub_name
+from congruence.activations.model_folders import PIXELS, TOKENIZER, check_model_folder, read_settings
+from congruence.arrays import listing
+from congruence.errors import InputError, MissingDependencyError
+from congruence.models.devices import load_torch
+from congruence.tables.access import first_sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """A model, and what makes its inputs."""
+
+    model: Any
+    prepare: Callable[[Any], Any]  # of an array: pixels, or numbers of tokens
+    tokenize: Callable[[list[str]], Any] | None  # of texts; None if the folder has no tokenizer.json
+    images: dict[str, Any] = field(default_factory=dict)  # size, mean and std for `image_inputs`, where they are known
+    hub: HubModel | None = None  # the name and the commit, if it is from a hub
+
+
+def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrained:
+    """Open a transformers model: a folder, as `save_pretrained` writes it, or a model of a hub at one commit.
+
+    Weights are float32, of the class that the folder names, so that layers are called as in training
+    (``gpt_neox.layers.11``). Masked autoencoders see all patches, in their order. Folders whose weights are not
+    safetensors, or that bring code of their own, are refused.
+
+    Parameters
+    ----------
+    folder : path, or str
+        The folder; or, where there is no such folder, the name of a model on a hub, ``owner/name``.
+    revision : str, optional
+        The 40 hex digits of a commit of the hub; see `find_model`.
+    """
+    hub = None
+    if not Path(folder).is_dir() and is_hub_name(str(folder)):
+        hub = find_model(str(folder), revision)
+        folder = hub.folder
+    elif revision is not None:
+        raise InputError(f"revision means nothing for the folder {folder}; it is for names of a hub, owner/name")
+    folder = Path(folder)
+    load_torch("extraction")
+    config = check_model_folder(folder)
+    transformers = _transformers()
+    with _quiet(transformers):
+        model = _model(transformers, folder, config)
+        tokenize = _tokenizer(transformers, folder, model) if (folder / TOKENIZER).is_file() else None
+    return Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub)
+
+
+def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
+    import torch
+
+    named = config.get("architectures")
+    kind: Any = getattr(transformers, str(named[0]), None) if named and isinstance(named, list) else None
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        kind = transformers.AutoModel
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        settings = transformers.AutoConfig.from_pretrained(str(folder), **safe)
+        settings.use_cache = False  # it is for writing text, and takes memory
+        if hasattr(settings, "mask_ratio"):
+            settings.mask_ratio = 0.0
+        how = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+        how["ignore_mismatched_sizes"] = True  # they are refused below, by name
+        model, loaded = kind.from_pretrained(str(folder), config=settings, **how, **safe)
+    except Exception as error:  # on damaged or foreign folders anything may be raised
+        raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
+    missing = sorted(loaded["missing_keys"])
+    if missing:  # transformers would draw them at random, others every time
+        raise InputError(
+            f"{folder} has no weights for {len(missing)} tensors that its settings ask for ({listing(missing)}); "
+            "weights and settings must be of the same model"
+        )
+    odd = sorted(str(found[0]) for found in loaded["mismatched_keys"])
+    if odd:
+        raise InputError(
+            f"{folder} has weights of other sizes than its settings ask for, of {len(odd)} tensors ({listing(odd)}); "
+            "weights and settings must be of the same model"
+        )
+    return model.eval()
+
+
+def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[str]], Any]:
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:
+        raise InputError(f"the tokenizer of {folder} cannot be opened: {first_sentence(error)}") from error
+    tokenizer.padding_side = "right"  # on the left it would move the tokens of short texts to other positions
+    if tokenizer.pad_token is None:  # padding is masked, so any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token is None:
+        raise InputError(f"the tokenizer of {folder} has no token to fill up with (pad, eos or unk)")
+    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 10**9))
+
+    def tokenize(texts: list[str]) -> dict[str, Any]:
+        found = tokenizer(texts, padding=True, truncation=longest < 10**9, max_length=longest, return_tensors="pt")
+        return {name: found[name] for name in ("input_ids", "attention_mask")}
+
+    return tokenize
+
+
+def _preparer(model: Any) -> Callable[[Any], Any]:
+    patches = getattr(getattr(model, "config", None), "mask_ratio", None)
+
+    def prepare(rows: Any) -> dict[str, Any]:
+        batch = {model.main_input_name: rows}
+        if patches is not None and rows.ndim == 4:  # a masked autoencoder shuffles patches by this noise
+            side = model.config.patch_size
+            count = (rows.shape[2] // side) * (rows.shape[3] // side)
+            batch["noise"] = _in_order(len(rows), count)
+        return batch
+
+    return prepare
+
+
+def _in_order(n: int, count: int) -> Any:
+    import torch
+
+    return torch.arange(count, dtype=torch.float32).expand(n, count)
+
+
+def _image_settings(folder: Path) -> dict[str, Any]:
+    """What the folder says of the images it wants; what it does not say is left to the user."""
+    if not (folder / PIXELS).is_file():
+        return {}
+    said = read_settings(folder / PIXELS)
+    size = said.get("crop_size") if said.get("do_center_crop") else said.get("size")
+    if isinstance(size, dict):  # only squares are cut, so that of other sides nothing is said
+        high = size.get("height", size.get("shortest_edge"))
+        size = high if size.get("width", high) == high else None
+    found = {"size": size} if type(size) is int and said.get("do_resize", True) else {}
+    if said.get("do_normalize", True) and "image_mean" in said and "image_std" in said:
+        found |= {"mean": said["image_mean"], "std": said["image_std"]}
+    return found
+
+
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Keep bars and notes off the screen, which the command draws on itself."""
+    logs = transformers.utils.logging
+    level, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
+    logs.set_verbosity_error()
+    logs.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logs.set_verbosity(level)
+        if bars:
+            logs.enable_progress_bar()
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingDependencyError(
+            "folders of models need transformers: pip install 'congruence[extract]'"
+        ) from error
+    return transformers

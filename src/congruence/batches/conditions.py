@@ -1,0 +1,277 @@
+"""What may be done to embeddings before they are classified; nothing here sees a label but control or not.
+
+A condition has ``fit(x, batch, control)`` and ``transform(x, batch, control)``, with rows x (n, d), the number of the
+batch of each row (n,) and whether it is a control (n,). In the strict mode, `fit` sees no row of a held-out batch. What
+is done batch by batch (`Standardised`, `TypicalVariation`) uses, in `transform`, the controls of the batch itself, held
+out or not. Those controls are then near the origin because they were put there, which trees would learn to see: so they
+are neither trained on nor judged by, and half of the controls of each batch are set apart for it (`BY_BATCH`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.errors import InputError, MissingDependencyError
+from congruence.ica.components import independent_components
+from congruence.ica.opening import affine
+from congruence.ica.rotations import random_rotation
+from congruence.ica.unmix import advice
+from congruence.ica.whitener import Whitener
+
+FEWEST_CONTROLS = 3  # of a batch, below which those of the rows that were fitted on stand in
+ROWS_EACH = 20  # rows for each component that "auto" keeps
+
+
+class Condition(Protocol):
+    """A way to prepare embeddings."""
+
+    notes: list[str]  # what is to be said of the fit
+
+    def fit(self, x: Array, batch: Array, control: Array) -> Any:
+        """Learn from rows (n, d), their batches (n,) and whether they are controls (n,)."""
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """Prepare rows, (n, d) to (n, k)."""
+
+
+@dataclass
+class Base:
+    """The embedding as it is."""
+
+    notes: list[str] = field(default_factory=list)
+
+    def fit(self, x: Array, batch: Array, control: Array) -> Base:
+        """Learn nothing."""
+        return self
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """Return the rows as they are."""
+        return x
+
+
+@dataclass
+class Whitened:
+    """Principal components of unit variance; `components` as in `Whitener`, or "auto"."""
+
+    components: int | float | str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def fit(self, x: Array, batch: Array, control: Array) -> Whitened:
+        """Whiten by all rows."""
+        self.whitener = Whitener(n_components=kept(self.components, *x.shape)).fit(x)
+        return self
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """Whiten the rows."""
+        return np.asarray(self.whitener.transform(x))
+
+
+@dataclass
+class Rotated(Whitened):
+    """Principal components of unit variance, turned at random: as white as `Whitened`, with axes that mean nothing."""
+
+    seed: int = 0
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """Whiten the rows and turn them."""
+        white = super().transform(x, batch, control)
+        rotation = random_rotation(white.shape[1], np.random.default_rng([self.seed, 21]))
+        return np.asarray(affine(white, np.zeros(len(rotation)), rotation, np.zeros(len(rotation))))
+
+
+@dataclass
+class Independent:
+    """Independent components (whitening and ICA, Section 4.4 of Nelson et al. 2026)."""
+
+    components: int | float | str | None = None
+    seed: int = 0
+    device: str = "auto"
+    notes: list[str] = field(default_factory=list)
+
+    def fit(self, x: Array, batch: Array, control: Array) -> Independent:
+        """Find the components of all rows."""
+        found = independent_components(
+            x, n_components=kept(self.components, *x.shape), starts=1, seed=self.seed, device=self.device
+        )
+        self.found = found.unmixing
+        if not found.unmixing.converged:
+            self.notes.append(advice(found.unmixing))
+        return self
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """The components of the rows."""
+        return np.asarray(affine(x, self.found.mean, self.found.unmixing.T, np.zeros(self.found.k)))
+
+
+@dataclass
+class Standardised:
+    """Each batch minus the mean of its controls, over their standard deviation (Caicedo et al. 2017)."""
+
+    notes: list[str] = field(default_factory=list)
+
+    def fit(self, x: Array, batch: Array, control: Array) -> Standardised:
+        """Keep the controls of all rows, which stand in for batches that have too few."""
+        _check_controls(control, "standardised")
+        self.mean, self.deviation = _moments(x[control])
+        return self
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """Standardise every batch on its own controls."""
+        out = np.empty(x.shape, _floating(x))
+        for rows, controls in _by_batch(batch, control, self.notes):
+            mean, deviation = (self.mean, self.deviation) if controls is None else _moments(x[controls])
+            # A column that does not vary among a few controls would be blown up: there all controls stand in.
+            deviation = np.where(deviation > 1e-3 * self.deviation, deviation, self.deviation)
+            out[rows] = (x[rows] - mean) / np.where(deviation > 0, deviation, 1.0)
+        return out
+
+
+@dataclass
+class TypicalVariation:
+    """Typical variation normalisation: whitened by the controls, then each batch aligned on its own controls.
+
+    Controls vary in ways that mean nothing, so directions along which they vary much are shrunk. Then the mean of each
+    batch's controls is taken out and their covariance carried onto that of all controls, the identity, by CORAL
+    (Sun et al. 2016) with 1 added to the variances, as few controls do not tell all of them.
+
+    References
+    ----------
+    Ando, McLean & Berndl 2017, Improving phenotypic measurements in high-content imaging screens, bioRxiv 161422.
+    """
+
+    components: int | float | str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def fit(self, x: Array, batch: Array, control: Array) -> TypicalVariation:
+        """Whiten by the controls of all rows."""
+        _check_controls(control, "tvn")
+        self.whitener = Whitener(n_components=kept(self.components, int(control.sum()), x.shape[1])).fit(x[control])
+        return self
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """Whiten the rows and align every batch on its own controls."""
+        white = np.asarray(self.whitener.transform(x))
+        for rows, controls in _by_batch(batch, control, self.notes):
+            if controls is None:
+                continue
+            here = white[controls].astype(np.float64)
+            mean = here.mean(0)
+            variances, axes = np.linalg.eigh(np.cov(here, rowvar=False, bias=True).reshape(len(mean), -1))
+            matrix = (axes * np.sqrt(2.0 / (1.0 + np.maximum(variances, 0.0)))) @ axes.T
+            white[rows] = affine(white[rows], mean, matrix, np.zeros(len(mean)))
+        return white
+
+
+@dataclass
+class Harmonised:
+    """Harmony (Korsunsky et al. 2019) on principal components, through `harmonypy`.
+
+    It moves all rows at once and has no rule for rows that come later, so it cannot be used in the strict mode.
+    """
+
+    components: int | float | str | None = None
+    seed: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def fit(self, x: Array, batch: Array, control: Array) -> Harmonised:
+        """Harmonise the batches of all rows."""
+        import pandas as pd
+
+        white = Whitener(n_components=kept(self.components, *x.shape)).fit(x)
+        principal = np.asarray(white.transform(x), dtype=np.float64) * np.sqrt(
+            white.variances_[: len(white.whitening_)]
+        )
+        frame = pd.DataFrame({"batch": np.asarray(batch).astype(str)})
+        moved = np.asarray(
+            _harmonypy().run_harmony(principal, frame, "batch", random_state=self.seed, verbose=False).Z_corr
+        )
+        self.rows, self.moved = len(x), moved if moved.shape == principal.shape else moved.T
+        return self
+
+    def transform(self, x: Array, batch: Array, control: Array) -> Array:
+        """The rows of the fit, harmonised; others cannot be had."""
+        if len(x) != self.rows:
+            raise InputError(f"harmony has no rule for rows it was not fitted on: {self.rows} were, {len(x)} are given")
+        return self.moved
+
+
+BY_BATCH = ("standardised", "tvn")  # that need controls of the batch itself
+NAMES = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
+
+
+def condition_named(name: str, components: int | float | str | None, seed: int, draw: int, device: str) -> Condition:
+    """A condition that is not fitted yet; `draw` is the number of a random rotation."""
+    made: dict[str, Any] = {
+        "base": Base,
+        "whitened": lambda: Whitened(components),
+        "ica": lambda: Independent(components, seed, device),
+        "rotated": lambda: Rotated(components, seed=1000 * seed + draw),
+        "standardised": Standardised,
+        "tvn": lambda: TypicalVariation(components),
+        "harmony": lambda: Harmonised(components, seed),
+    }
+    condition: Condition = made[name]()
+    return condition
+
+
+def check_conditions(names: Any) -> tuple[str, ...]:
+    """The conditions that are wanted, base first; refuse what is not known or not installed, before any work."""
+    if not isinstance(names, Iterable):
+        raise InputError(f"conditions must be some of {', '.join(NAMES)}, not {names!r}")
+    wanted = tuple(dict.fromkeys(("base", *([names] if isinstance(names, str) else names))))
+    unknown = [name for name in wanted if name not in NAMES]
+    if unknown:
+        raise InputError(f"conditions must be some of {', '.join(NAMES)}, not {unknown[0]!r}")
+    if "harmony" in wanted:
+        _harmonypy()
+    return wanted
+
+
+def kept(components: int | float | str | None, n: int, d: int) -> int | float | None:
+    """How many components to keep of n rows in d dimensions: "auto" asks for 20 rows for each."""
+    if components == "auto":
+        return max(1, min(d, n // ROWS_EACH))
+    if isinstance(components, str):
+        raise InputError(f"components must be a number, a share below 1, 'auto' or None, not {components!r}")
+    if isinstance(components, int) and not isinstance(components, bool) and components > 0:
+        return min(components, d, n - 1)
+    return components
+
+
+def _harmonypy() -> Any:
+    try:
+        import harmonypy
+    except ImportError as error:
+        raise MissingDependencyError("condition 'harmony' needs harmonypy: pip install harmonypy") from error
+    return harmonypy
+
+
+def _check_controls(control: Array, name: str) -> None:
+    if control.sum() < FEWEST_CONTROLS:
+        raise InputError(f"condition {name!r} needs at least {FEWEST_CONTROLS} controls to fit on, not {control.sum()}")
+
+
+def _by_batch(batch: Array, control: Array, notes: list[str]) -> Iterator[tuple[Array, Array | None]]:
+    """The rows of each batch and its controls; None where they are too few."""
+    few = 0
+    for number in np.unique(batch):
+        rows = np.flatnonzero(batch == number)
+        controls = rows[control[rows]]
+        few += len(controls) < FEWEST_CONTROLS
+        yield rows, controls if len(controls) >= FEWEST_CONTROLS else None
+    if few:
+        notes.append(f"{few} batches have fewer than {FEWEST_CONTROLS} controls, so all controls stand in for theirs.")
+
+
+def _moments(x: Array) -> tuple[Float, Float]:
+    rows = x.astype(np.float64)
+    return rows.mean(0), rows.std(0)
+
+
+def _floating(x: Array) -> Any:
+    return x.dtype if np.issubdtype(x.dtype, np.floating) else np.float64

@@ -1,5 +1,0 @@
-"""Does it generalise to batches it has never seen? Embeddings judged by classifiers on batches held out."""
-
-from congruence.deconfound.suite import deconfound as deconfound
-
-__all__ = ["deconfound"]

@@ -1,0 +1,278 @@
+"""`ICA`: independent components as a scikit-learn estimator, and their file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from congruence.errors import InputError
+from congruence.files import replacing
+from congruence.ica.components import independent_components
+from congruence.ica.opening import affine, as_components, open_rows
+from congruence.ica.unmix import MAX_ITER, TOLERANCE, warn_unless_settled
+
+VERSION = 1  # of the file format
+ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
+OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
+
+
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Independent components that converge, and come back the same.
+
+    Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
+    the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32, everything of size k x k is
+    float64. Components come in one agreed order and sign: two fits of the same rows from different starts give the same
+    `components_` where `identified_` is True, as surely as so many starts can tell.
+
+    Parameters
+    ----------
+    n_components : int, float or None
+        Directions to keep in the whitening: so many, the fewest with this share (below 1) of the variance, or all that
+        vary by more than rounding.
+    contrast : {"logcosh", "exp", "cube"}
+        What counts as far from Gaussian. "logcosh" is robust; "exp" for very heavy tails; "cube" is kurtosis.
+    whiten : bool
+        False takes the rows as they are, neither centred nor scaled, and only rotates them.
+    starts : int
+        Random starts. The best is kept, and `agreement_` tells how well the others agree with it: on real data some
+        components depend on the start, and only further starts can tell. 1 is faster and leaves `agreement_` None.
+    rows : int, "all" or "auto"
+        Rows that decide the rotation, chosen at random. "auto" uses as many as two disjoint halves need to agree, and
+        says in `error_left_` what error is left. The whitening is always that of all rows.
+    tol : float
+        Converged when the last step turns no pair of components by more than `tol` radians, and the gradient before it
+        is below ``30 * tol`` of a random rotation's.
+    max_iter : int
+        Passes over the rows at most.
+    w_init : (k, k) or None
+        The rotation of the whitened rows to begin with (the orthogonal matrix nearest to it), instead of a random one.
+    random_state : int, RandomState or None
+        Of the starts and of the choice of rows.
+    device : {"auto", "cpu", "cuda"}
+        Where to compute: "auto" is where X is.
+
+    Attributes
+    ----------
+    components_ : (k, d)
+        The unmixing matrix W: components are ``(X - mean_) @ components_.T``, of unit variance.
+    mixing_ : (d, k)
+        The mixing matrix A, the pseudo-inverse of W.
+    mean_ : (d,)
+    negentropy_ : (k,)
+        Squared distance of the average contrast from a Gaussian's; 0 is Gaussian. Components are in falling order, but
+        those that cannot be told from noise come last.
+    skewness_, kurtosis_ : (k,)
+        Components are signed so that skewness is not negative; the kurtosis of a Gaussian is 0.
+    sampling_error_ : (k,)
+        Angle in radians by which the number of rows leaves each component uncertain, were the components independent;
+        NaN for rows that are not white.
+    identified_ : (k,) of bool
+        Whether the component can be told from noise (sampling error below 0.2) and, with several starts, comes back.
+    agreement_ : (k,) or None
+        Smallest correlation with the same component of another start.
+    converged_ : bool
+    n_iter_ : int
+        Passes over the rows.
+    changes_, gradients_ : (n_iter_,)
+        Largest turn in radians and largest gradient, relative to a random rotation's, pass by pass.
+    rank_ : int
+        Directions of X that vary by more than rounding.
+    n_rows_ : int
+        Rows that decided the rotation.
+    error_left_ : float or None
+        With ``rows="auto"``, radians by which more rows would still turn nine in ten components.
+    found_ : Components
+        All of this as one result, with the whitening; a file does not keep it.
+
+    References
+    ----------
+    Hyvärinen 1999; Ablin, Cardoso & Gramfort 2018; Tichavský, Koldovský & Oja 2006.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from congruence import ICA
+    >>> rng = np.random.default_rng(0)
+    >>> sources = rng.laplace(size=(5000, 3))
+    >>> x = sources @ rng.normal(size=(3, 3))
+    >>> ica = ICA(random_state=0).fit(x)
+    >>> matched = np.abs(np.corrcoef(ica.transform(x), sources, rowvar=False)[:3, 3:]).max(1)
+    >>> bool((matched > 0.99).all()), bool(ica.identified_.all())
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        contrast: str = "logcosh",
+        whiten: bool = True,
+        starts: int = 2,
+        rows: int | str = "all",
+        tol: float = TOLERANCE,
+        max_iter: int = MAX_ITER,
+        w_init: Any = None,
+        random_state: Any = None,
+        device: str = "auto",
+    ):
+        self.n_components = n_components
+        self.contrast = contrast
+        self.whiten = whiten
+        self.starts = starts
+        self.rows = rows
+        self.tol = tol
+        self.max_iter = max_iter
+        self.w_init = w_init
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any = None) -> ICA:
+        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, path or iterator of chunks.
+
+        A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
+        """
+        data = open_rows(self, X, reset=True)
+        found = independent_components(
+            data,
+            n_components=self.n_components,
+            contrast=self.contrast,
+            whiten=self.whiten,
+            starts=self.starts,
+            rows=self.rows,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            start=self.w_init,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            device=self.device,
+        )
+        self._take_over(found)
+        warn_unless_settled(found.unmixing)
+        return self
+
+    def _take_over(self, found: Any) -> None:
+        ica = found.unmixing
+        self.found_ = found
+        self.mean_, self.components_, self.mixing_ = ica.mean, ica.unmixing, ica.mixing
+        self.negentropy_, self.skewness_, self.kurtosis_ = ica.negentropy, ica.skewness, ica.kurtosis
+        self.sampling_error_, self.identified_, self.agreement_ = ica.sampling_error, ica.identified, ica.agreement
+        self.converged_, self.n_iter_ = ica.converged, ica.iterations
+        self.changes_, self.gradients_ = np.array(ica.changes), np.array(ica.gradients)
+        self.rank_, self.variances_ = found.whitening.rank, found.whitening.variances
+        self.n_rows_, self.error_left_ = ica.n, found.error_left
+        self._n_features_out = ica.k
+
+    def transform(self, X: Any) -> Any:
+        """The components of the rows of X, (n, d) to (n, k); dtypes are kept, tensors stay put, dask arrays lazy."""
+        check_is_fitted(self)
+        X = open_rows(self, X, reset=False)
+        return affine(X, self.mean_, self.components_.T, np.zeros(len(self.components_)))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Lead components, shape (n, k), back to shape (n, d)."""
+        check_is_fitted(self)
+        return affine(
+            as_components(X, len(self.components_)), np.zeros(len(self.components_)), self.mixing_.T, self.mean_
+        )
+
+    def save(self, path: str | Path, **about: Any) -> None:
+        """Write the fitted components as safetensors, with the settings (and `about`) as JSON in its header."""
+        from safetensors.numpy import save_file
+
+        check_is_fitted(self)
+        plain = (bool, int, float, str, np.integer, np.floating)
+        params = {name: value for name, value in self.get_params().items() if isinstance(value, plain)}
+        names = getattr(self, "feature_names_in_", None)
+        header = {
+            "kind": "ica",
+            "version": VERSION,
+            "params": params,
+            "converged": bool(self.converged_),
+            "rank": int(self.rank_),
+            "rows": int(self.n_rows_),
+            "passes": int(self.n_iter_),
+            "error_left": self.error_left_,
+            "features": None if names is None else [str(name) for name in names],
+            "about": about,
+        }
+        tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in ARRAYS}
+        for name in OPTIONAL:
+            if getattr(self, name) is not None:
+                tensors[name] = np.ascontiguousarray(getattr(self, name))
+        with replacing(path) as temporary:
+            save_file(tensors, temporary, metadata={"congruence": json.dumps(header, default=_plain)})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def load_ica(path: str | Path) -> ICA:
+    """Read components written by `ICA.save`; they load on any machine and nothing in the file is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("congruence", "{}"))
+            if not isinstance(header, dict) or header.get("kind") != "ica":
+                raise InputError(f"{path} is a safetensors file, but not components saved by congruence")
+            if header.get("version") != VERSION:
+                raise InputError(f"{path} has format {header.get('version')!r}, which this version cannot read")
+            parts = {name: file.get_tensor(name) for name in ARRAYS}
+            more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        raise InputError(f"cannot read components from {path}: {error}") from error
+    _check_parts(parts, more, path)
+    ica = ICA(**_checked_params(header.get("params"), path))
+    for name, value in (dict.fromkeys(OPTIONAL) | parts | more).items():
+        setattr(ica, name, value)
+    ica.error_left_ = header.get("error_left")
+    ica.n_features_in_ = parts["components_"].shape[1]
+    ica._n_features_out = len(parts["components_"])
+    ica.converged_ = bool(header.get("converged"))
+    counts = [header.get(key) for key in ("rank", "rows", "passes")]
+    features = header.get("features")
+    sound = all(isinstance(count, int) for count in counts) and isinstance(ica.error_left_, float | None)
+    if not sound or not _are_names(features, ica.n_features_in_):
+        raise InputError(f"{path} does not hold components: its header is damaged")
+    ica.rank_, ica.n_rows_, ica.n_iter_ = counts
+    if features:
+        ica.feature_names_in_ = np.array(features, dtype=object)
+    return ica
+
+
+def _checked_params(params: Any, path: str | Path) -> dict[str, Any]:
+    """The settings of a saved estimator, as far as this version knows them."""
+    if not isinstance(params, dict):
+        raise InputError(f"{path} does not hold components: its header is damaged")
+    known = ICA().get_params()
+    return {name: value for name, value in params.items() if name in known and not isinstance(value, (list, dict))}
+
+
+def _are_names(features: Any, d: int) -> bool:
+    return features is None or (
+        isinstance(features, list) and len(features) == d and all(isinstance(name, str) for name in features)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A numpy number as one that JSON knows."""
+    return value.item()
+
+
+def _check_parts(parts: dict[str, Any], more: dict[str, Any], path: str | Path) -> None:
+    shape = parts["components_"].shape
+    k, d = shape if len(shape) == 2 else (0, 0)
+    expected = dict.fromkeys(ARRAYS, (k,)) | {"mean_": (d,), "components_": (k, d), "mixing_": (d, k)}
+    fits = more.get("agreement_", parts["negentropy_"]).shape == (k,) and all(part.ndim == 1 for part in more.values())
+    if not k or not fits or any(parts[name].shape != expected[name] for name in ARRAYS):
+        raise InputError(f"{path} does not hold components: its parts have shapes {[p.shape for p in parts.values()]}")
+    floats = [part for name, part in parts.items() if name not in ("identified_", "sampling_error_")]
+    if any(part.dtype != np.float64 or not np.isfinite(part).all() for part in floats):
+        raise InputError(f"{path} does not hold components: it has values that are not finite float64 numbers")

@@ -1,0 +1,70 @@
+"""Every metric of codes against factors with what it promises. Tests hold it to the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from congruence.errors import InputError
+from congruence.metrics import (
+    beta_vae,
+    block_score,
+    correlation,
+    dci,
+    explicitness,
+    factor_vae,
+    infomec,
+    irs,
+    mig,
+    modularity,
+    regression,
+    sap,
+    slots,
+    structural,
+    unsupervised,
+)
+from congruence.metrics.metric import Metric
+
+METRICS: dict[str, Metric] = {
+    home.DECLARED.name: home.DECLARED
+    for home in (
+        infomec,
+        dci,
+        mig,
+        modularity,
+        explicitness,
+        sap,
+        irs,
+        beta_vae,
+        factor_vae,
+        correlation,
+        regression,
+        slots,
+        block_score,
+        structural,
+        unsupervised,
+    )
+}
+
+
+def chosen(names: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the metrics asked for, in order; names that are none are refused.
+
+    "all" is every one of `METRICS`, "fast" those that take seconds for 10,000 rows.
+    """
+    known = f"'all', 'fast' or some of {', '.join(METRICS)}"
+    groups = {"all": tuple(METRICS), "fast": tuple(name for name, metric in METRICS.items() if metric.cost == "fast")}
+    if isinstance(names, str):
+        if names in groups:
+            return groups[names]
+        raise InputError(f"metrics must be {known}, as a list; not {names!r}")
+    wanted = tuple(names)
+    if len(wanted) == 1 and wanted[0] in groups:
+        return groups[wanted[0]]
+    if not wanted:
+        raise InputError(f"metrics is empty: give {known}")
+    for name in wanted:
+        if name not in METRICS:
+            raise InputError(f"metrics must be {known}; {name!r} is not")
+    if len(set(wanted)) < len(wanted):
+        raise InputError(f"metrics names one twice: {', '.join(wanted)}")
+    return wanted

@@ -1,0 +1,148 @@
+"""Models that transformers saved are opened from their folders, and give what they gave before."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from congruence.activations import array_inputs, extract, load_pretrained, text_inputs
+from congruence.activations.pretrained import _image_settings
+from congruence.errors import InputError
+from congruence.tables import read_table
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+
+def saved(kind, config, folder):
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def caught(model, layer, **batch):
+    kept = []
+    handle = model.get_submodule(layer).register_forward_hook(lambda module, args, output: kept.append(output))
+    with torch.no_grad():
+        model(**batch)
+    handle.remove()
+    return (kept[0] if isinstance(kept[0], torch.Tensor) else kept[0][0]).numpy()
+
+
+@pytest.fixture
+def neox(tmp_path):
+    config = transformers.GPTNeoXConfig(
+        vocab_size=64, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    return saved("GPTNeoXForCausalLM", config, tmp_path / "neox"), tmp_path / "neox"
+
+
+def test_a_language_model_reads_text(neox, tmp_path):
+    model, folder = neox
+    vocabulary = {"[PAD]": 0} | {chr(97 + i): i + 1 for i in range(26)}
+    tokenizers = pytest.importorskip("tokenizers")
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[PAD]"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="[PAD]").save_pretrained(folder)
+    (tmp_path / "corpus.txt").write_text("a b c\nd\n")
+    found = load_pretrained(folder)
+    inputs, layer, out = text_inputs(tmp_path / "corpus.txt"), "gpt_neox.layers.1", tmp_path / "t.parquet"
+    extract(found.model, inputs, layer, out, pool="last", prepare=found.tokenize, device="cpu")
+    tokens = {"input_ids": torch.tensor([[1, 2, 3], [4, 0, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
+    whole = caught(model, layer, **tokens, use_cache=False)
+    assert np.array_equal(read_table(out).values, whole[[0, 1], [2, 0]])
+
+
+def test_a_short_text_gives_the_same_beside_a_long_one_whatever_side_its_tokenizer_fills(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    config = transformers.GPT2Config(vocab_size=30, n_embd=8, n_layer=1, n_head=2, n_positions=16)
+    saved("GPT2LMHeadModel", config, tmp_path / "net")  # whose positions are absolute
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[PAD]": 0, "a": 1, "b": 2}, unk_token="[PAD]"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    left = {"pad_token": "[PAD]", "padding_side": "left"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=plain, **left).save_pretrained(tmp_path / "net")
+    (tmp_path / "corpus.txt").write_text("a b\nb a b a b a\n")
+    found, inputs = load_pretrained(tmp_path / "net"), text_inputs(tmp_path / "corpus.txt")
+    tables = []
+    for batch in (1, 2):
+        how = {"pool": "last", "prepare": found.tokenize, "batch": batch, "device": "cpu"}
+        extract(found.model, inputs, "transformer.h.0", tmp_path / "t.parquet", **how)
+        tables.append(read_table(tmp_path / "t.parquet").values)
+    np.testing.assert_allclose(*tables, atol=1e-6)
+
+
+def test_a_masked_autoencoder_sees_all_patches_in_their_order(tmp_path):
+    config = transformers.ViTMAEConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=16, patch_size=4
+    )
+    model = saved("ViTMAEModel", config, tmp_path / "mae")
+    x = np.random.default_rng(0).normal(size=(3, 3, 16, 16)).astype(np.float32)
+    found = load_pretrained(tmp_path / "mae")
+    out = tmp_path / "m.parquet"
+    extract(found.model, array_inputs(x), "layernorm", out, prepare=found.prepare, device="cpu")
+    model.config.mask_ratio = 0.0
+    noise = torch.arange(16.0).expand(3, 16)
+    whole = caught(model, "layernorm", pixel_values=torch.tensor(x), noise=noise)
+    assert np.array_equal(read_table(out).values, whole.reshape(3 * 17, 16))
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [({"height": 8, "width": 16}, {}), ({"shortest_edge": 8}, {"size": 8}), (8, {"size": 8}), (True, {}), ("8", {})],
+)
+def test_only_a_side_of_a_square_is_taken_for_the_size_of_images(tmp_path, size, wanted):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": size}))
+    assert _image_settings(tmp_path) == wanted
+
+
+def test_a_residual_network_opens_and_tells_what_images_it_wants(tmp_path):
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+    model = saved("ResNetForImageClassification", config, tmp_path / "net")
+    said = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (tmp_path / "net" / "preprocessor_config.json").write_text(json.dumps(said))
+    found = load_pretrained(tmp_path / "net")
+    assert found.images == {"size": 32, "mean": [0.5] * 3, "std": [0.25] * 3}
+    assert found.tokenize is None
+    x = np.random.default_rng(0).normal(size=(3, 3, 32, 32)).astype(np.float32)
+    out = tmp_path / "r.parquet"
+    extract(found.model, array_inputs(x), "resnet.encoder", out, pool="mean", prepare=found.prepare, device="cpu")
+    whole = []
+    model.resnet.encoder.register_forward_hook(lambda module, args, output: whole.append(output.last_hidden_state))
+    with torch.no_grad():
+        model(torch.tensor(x))
+    assert np.array_equal(read_table(out).values, whole[0].mean((2, 3)).numpy())
+
+
+def test_damaged_weights_are_one_sentence(neox):
+    _, folder = neox
+    (folder / "model.safetensors").write_bytes(b"\xff" * 100)
+    with pytest.raises(InputError, match="cannot be opened by transformers"):
+        load_pretrained(folder)
+
+
+def test_weights_that_are_missing_are_not_drawn_at_random(neox):
+    _, folder = neox
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": 3, "architectures": {}}))
+    with pytest.raises(InputError, match=r"neox has no weights for 12 tensors .*layers\.2\.attention.dense.bias"):
+        load_pretrained(folder)
+
+
+def test_code_in_the_folder_is_not_run(neox):
+    _, folder = neox
+    (folder / "modeling_evil.py").write_text("import sys; sys.modules['evil_was_run'] = sys")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "modeling_evil.Model"}}))
+    with pytest.raises(InputError, match="auto_map"):
+        load_pretrained(folder)
+    assert "evil_was_run" not in sys.modules
+
+
+def test_weights_of_other_sizes_than_the_settings_are_named_and_refused(neox):
+    _, folder = neox
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 11}))
+    with pytest.raises(InputError, match=r"neox has weights of other sizes .*2 tensors .*gpt_neox.embed_in.weight"):
+        load_pretrained(folder)

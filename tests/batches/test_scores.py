@@ -1,0 +1,145 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from congruence.batches.classify import auroc, auroc_within, fit_trees
+from congruence.batches.leakage import between_batches, predict_batch
+from congruence.batches.retrieval import average_precision, expected_precision, retrieve_replicates
+from congruence.batches.sparsity import check_shares, hoyer, top_features
+from congruence.errors import InputError
+
+ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "hoyer.json").read_text())
+scores = arrays(np.float64, 12, elements=st.integers(-5, 5).map(float))
+halves = st.permutations([True] * 5 + [False] * 7).map(np.array)
+
+
+@given(halves, scores)
+def test_auroc_is_that_of_scikit_learn_and_ignores_increasing_maps(positive, score):
+    value = auroc(positive, score)
+    assert value == pytest.approx(roc_auc_score(positive, score))
+    assert auroc(positive, np.exp(score) + 3) == pytest.approx(value)
+    assert auroc(positive, -score) == pytest.approx(1 - value)
+    assert auroc(~positive, score) == pytest.approx(1 - value)
+
+
+def test_auroc_needs_both_kinds():
+    assert np.isnan(auroc(np.ones(3, dtype=bool), np.arange(3)))
+    assert auroc(np.array([True, False]), np.zeros(2)) == 0.5
+    with pytest.raises(InputError, match=r"positive has shape \(2,\), but score has shape \(3,\)"):
+        auroc(np.array([True, False]), np.zeros(3))
+
+
+def test_auroc_within_batches_ignores_what_differs_between_them():
+    positive = np.array([True, False, False, True, True, False])
+    batch = np.array([0, 0, 0, 1, 1, 1])
+    score = np.array([1.0, 0.0, 2.0, 11.0, 12.0, 10.0])
+    assert auroc_within(positive, score, batch) == pytest.approx((1 * 0.5 + 2 * 1.0) / 3)
+    assert auroc_within(positive, score - 100 * batch, batch) == auroc_within(positive, score, batch)
+    assert np.isnan(auroc_within(np.ones(6, dtype=bool), score, batch))
+
+
+@pytest.mark.parametrize("row", ORACLE, ids=lambda row: str(row["w"]))
+def test_hoyer_sparsity_is_as_published(row):
+    assert hoyer(row["w"]) == pytest.approx(row["value"], abs=1e-12)
+
+
+@given(arrays(np.float64, st.integers(2, 20), elements=st.floats(-1e6, 1e6)), st.floats(0.01, 100), st.randoms())
+def test_hoyer_sparsity_is_between_0_and_1_and_ignores_scale_sign_and_order(w, scale, random):
+    value = hoyer(w)
+    if not w.any():
+        assert np.isnan(value)
+        return
+    assert 0 <= value <= 1
+    order = list(range(len(w)))
+    random.shuffle(order)
+    assert hoyer(-scale * w[order]) == pytest.approx(value, abs=1e-7)
+
+
+def test_hoyer_sparsity_of_one_weight_is_not_defined():
+    assert np.isnan(hoyer([3.0]))
+    with pytest.raises(InputError, match="weights must be finite numbers"):
+        hoyer([1.0, np.nan])
+
+
+def test_top_features_are_those_with_the_most_splits_and_never_all():
+    splits, gain = np.array([3, 0, 5, 3]), np.array([1.0, 0.0, 2.0, 9.0])
+    assert list(top_features(splits, gain, 0.25)) == [False, False, True, False]
+    assert list(top_features(splits, gain, 0.5)) == [False, False, True, True]  # of equal splits, the larger gain
+    assert top_features(splits, gain, 0.99).sum() == 3
+    assert top_features(splits, gain, 0.01).sum() == 1
+    with pytest.raises(InputError, match="concentration takes shares between 0 and 1 such as 0.25, not 25"):
+        check_shares([25])
+
+
+def test_trees_find_the_feature_that_tells(rng):
+    x = rng.normal(size=(500, 5))
+    positive = x[:, 3] + 0.3 * rng.normal(size=500) > 0.8  # one in five: unbalanced
+    trees = fit_trees(x, positive, rounds=20)
+    assert trees.splits.argmax() == trees.gain.argmax() == 3
+    assert auroc(positive, trees.score(x)) > 0.95
+    np.testing.assert_array_equal(trees.score(x), fit_trees(x, positive, rounds=20).score(x))
+
+
+def test_the_batch_is_told_where_it_moves_rows_and_not_where_it_does_not(rng):
+    batch = np.repeat(np.arange(6), 40)
+    noise = rng.normal(size=(240, 5))
+    moved = noise + 4 * rng.normal(size=(6, 5))[batch]
+    accuracy, chance = predict_batch(moved, batch)
+    assert chance == pytest.approx(1 / 6)
+    assert accuracy > 0.9
+    assert predict_batch(noise, batch)[0] < 0.35
+    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    assert predict_batch(moved @ rotation + 3, batch)[0] == pytest.approx(accuracy)
+
+
+def test_a_batch_cannot_be_told_from_nothing(rng):
+    assert np.isnan(predict_batch(rng.normal(size=(20, 2)), np.zeros(20, dtype=int))).all()
+    assert np.isnan(predict_batch(rng.normal(size=(6, 2)), np.repeat([0, 1], 3))).all()
+    assert np.isnan(predict_batch(np.ones((40, 2)), np.repeat([0, 1], 20))).all()
+
+
+def test_share_of_variance_between_batches(rng):
+    batch = np.repeat(np.arange(50), 40)
+    x = rng.normal(size=(2000, 102))
+    x[:, 100] += 3 * rng.normal(size=50)[batch]
+    x[:, 101] = 5.0
+    shares = between_batches(x, batch)
+    assert shares[:100].mean() < 0.004  # half of what expects 0, with a deviation of 0.005, is above 0
+    assert shares[100] == pytest.approx(0.9, abs=0.05)
+    assert np.isnan(shares[101])
+    np.testing.assert_allclose(between_batches(7 * x - 2, batch), shares, atol=1e-12)
+    assert np.isnan(between_batches(x, np.zeros(2000, dtype=int))).all()
+
+
+def test_average_precision_is_that_of_scikit_learn(rng):
+    relevant = rng.uniform(size=(5, 30)) < 0.3
+    expected = [average_precision_score(row, -np.arange(30)) for row in relevant]
+    np.testing.assert_allclose(average_precision(relevant), expected)
+
+
+def test_expected_precision_is_the_mean_over_random_orders(rng):
+    relevant = np.zeros((20000, 9), dtype=bool)
+    relevant[:, :3] = True
+    shuffled = rng.permuted(relevant, axis=1)
+    assert average_precision(shuffled).mean() == pytest.approx(float(expected_precision(3, 9)), abs=0.005)
+    assert float(expected_precision(1, 1)) == pytest.approx(1)
+    assert float(expected_precision(4, 4)) == pytest.approx(1)
+
+
+def test_replicates_are_looked_for_on_other_batches_only(rng):
+    """Rows are alike inside a batch and tell nothing across: a search that looked there would find them."""
+    batch, label = np.repeat(np.arange(8), 10), np.tile(np.repeat(np.arange(5), 2), 8)
+    own = rng.normal(size=(8 * 5, 6))[batch * 5 + label]
+    found, chance = retrieve_replicates(own, label, batch)
+    assert found == pytest.approx(chance, abs=0.05)
+    shared = rng.normal(size=(5, 6))[label] + 0.01 * rng.normal(size=(80, 6))
+    assert retrieve_replicates(shared, label, batch)[0] == pytest.approx(1)
+    assert retrieve_replicates(shared, label, batch)[1] == chance
+    assert np.isnan(retrieve_replicates(shared, np.arange(80), batch)).all()
+    assert np.isnan(retrieve_replicates(shared, np.zeros(80, dtype=int), batch)).all()

@@ -1,0 +1,286 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from congruence import Evaluation, evaluate_codes
+from congruence.errors import InputError
+from congruence.metrics import scoring
+from congruence.metrics.draws import draw_rows, interval, units_of
+from congruence.metrics.factors import read_factors
+from congruence.metrics.noted import gathered
+from congruence.metrics.registry import METRICS
+from congruence.metrics.suite import SAMPLE
+from congruence.metrics.telling import matched_order
+
+FEW = {"metrics": ["infomec", "mig", "mcc"], "resamples": 8, "nulls": 3, "structural": False, "version": "training"}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Factors of several kinds, and codes: three of them in their own code, one that is lost, and one idle code."""
+    rng = np.random.default_rng(0)
+    n = 300
+    factors = {
+        "size": rng.uniform(size=n),
+        "shape": rng.choice(["ball", "cone"], n),
+        "count": rng.integers(0, 4, n),
+        "lost": rng.normal(size=n),
+    }
+    told = [factors["count"], factors["size"], factors["shape"] == "cone", rng.normal(size=n)]
+    codes = np.column_stack(told) + 0.02 * rng.normal(size=(n, 4))
+    return codes, factors
+
+
+@pytest.fixture(scope="module")
+def result(made):
+    return evaluate_codes(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
+
+
+def test_what_is_told_and_what_is_not(result):
+    assert result.unexplained == ("lost",)
+    assert result.idle == ("code3",)
+    assert {row.factor: row.code for row in result.per_factor} == {
+        "size": "code1",
+        "shape": "code2",
+        "count": "code0",
+        "lost": "",
+    }
+    assert [row.factor for row in result.per_code] == ["count", "size", "shape", ""]
+    assert result.order == (1, 2, 0, 3)
+    assert [row.kind for row in result.per_factor] == ["continuous", "categorical", "categorical", "continuous"]
+    assert [row.levels for row in result.per_factor] == [300, 2, 4, 300]
+    assert result.levels == {"shape": ("ball", "cone")}
+
+
+def test_every_score_has_an_interval_around_it_and_a_level_of_chance(result):
+    assert [score.score for score in result.scores] == [
+        "infom", "infoe", "infoc", "mig", "mcc", "mcc_spearman", "mcc_weak",
+    ]  # fmt: skip
+    for score in result.scores:
+        assert score.range[0] <= score.low <= score.value <= score.high <= score.range[1]
+        assert score.chance < score.value
+        assert score.reason == ""
+    assert result["mig"].beats_chance
+    assert result["mcc"].beats_chance
+
+
+def test_matrices_have_a_row_for_each_factor_and_a_column_for_each_code(result):
+    assert {name: matrix.shape for name, matrix in result.matrices.items()} == {"nmi": (4, 4), "correlation": (4, 4)}
+    assert abs(result.matrices["correlation"][0, 1]) > 0.99
+    assert result.matrices["nmi"][1].argmax() == 2
+
+
+def test_structural_nearness_and_sensitivity_come_along(result):
+    assert result.structural.groups["linear"].held_out.mean < result.structural.groups["linear"].null
+    assert [row["bins"] for row in result.sensitivity] == [5, 10]
+
+
+def test_the_metrics_are_those_called_alone(made, result):
+    assert result["mig"].value == METRICS["mig"].function(*made).mig
+    assert result["infom"].value == METRICS["infomec"].function(*made, version="training").modularity
+
+
+def test_it_becomes_json_and_back(result):
+    read = json.loads(result.to_json())
+    assert [row["score"] for row in read["scores"]] == [score.score for score in result.scores]
+    assert read["scores"][3]["value"] == pytest.approx(result["mig"].value)
+    assert read["settings"]["kinds"]["shape"] == "categorical"
+    assert set(read["structural"]) == {"permutation", "rigid", "similarity", "linear"}
+    assert read["unexplained"] == ["lost"]
+    assert isinstance(result, Evaluation)
+
+
+def test_the_same_seed_gives_the_same_result(made, result):
+    again = evaluate_codes(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
+    assert again.to_json() == result.to_json()
+    other = evaluate_codes(*made, **FEW, seed=1)
+    assert other["mig"].value == result["mig"].value
+    assert other["mig"].low != result["mig"].low
+
+
+def test_the_factors_themselves_score_better_than_a_mixture(rng):
+    s = rng.uniform(size=(300, 4))
+    found = [evaluate_codes(codes, s, **FEW) for codes in (s, s @ ortho_group.rvs(4, random_state=0))]
+    for score in ("mig", "mcc", "infom", "infoc"):
+        assert found[0][score].low > found[1][score].high
+
+
+def test_noise_tells_nothing_and_most_of_its_intervals_cover_chance():
+    covered = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        found = evaluate_codes(rng.normal(size=(200, 4)), rng.normal(size=(200, 3)), **FEW | {"resamples": 20})
+        assert found.idle == found.codes
+        assert found.unexplained == found.factors
+        covered += [score.low <= score.chance <= score.high for score in found.scores]
+    assert len(covered) == 28
+    assert np.mean(covered) >= 0.75  # of 90 % intervals, whose chance is a mean of three
+
+
+@pytest.mark.parametrize("n", [400, 12_000])
+def test_intervals_are_as_wide_as_they_should_be(n, rng):
+    """Of a mean: 1.645 standard errors to each side, from halves and from smaller parts alike."""
+    x = rng.normal(size=n)
+    parts = draw_rows(n, None, parts=400, repairings=0, seed=0).parts
+    sizes = np.array([len(part) for part in parts], dtype=float)
+    assert sizes.max() == min(n // 2, 2500)
+    low, high = interval(x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf))
+    assert (high - low) / 2 == pytest.approx(1.645 / math.sqrt(n), rel=0.15)
+    assert (high + low) / 2 == pytest.approx(x.mean(), abs=0.2 / math.sqrt(n))
+
+
+def test_intervals_from_twenty_parts_cover_the_truth_as_often_as_they_say(rng):
+    n, sizes, covered = 100, np.full(20, 50.0), []
+    for seed in range(600):
+        x = rng.normal(size=n)
+        parts = draw_rows(n, None, parts=20, repairings=0, seed=seed).parts
+        low, high = interval(x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf))
+        covered.append(low <= 0 <= high)
+    assert 0.87 < np.mean(covered) < 0.94
+
+
+def test_intervals_stay_in_the_range_and_need_scores():
+    scores, sizes = np.array([0.5, 1.0, 0.9, 0.6]), np.full(4, 50.0)
+    assert interval(0.95, scores, sizes, 100, (0.0, 1.0))[1] == 1.0
+    assert math.isnan(interval(0.5, np.array([0.5, math.nan, math.nan]), sizes[:3], 100, (0.0, 1.0))[0])
+    assert math.isnan(interval(math.nan, scores, sizes, 100, (0.0, 1.0))[0])
+
+
+def test_clusters_are_drawn_and_paired_whole():
+    even = units_of(np.repeat(["a", "b", "c", "d"], 10), 40)
+    draws = draw_rows(40, even, parts=5, repairings=5, seed=0)
+    for part in draws.parts:
+        assert set(np.bincount(even[part], minlength=4)) == {0, 10}
+    for partner in draws.repairings:
+        assert sorted(partner) == list(range(40))
+        pairs = set(zip(even, even[partner], strict=True))
+        assert len(pairs) == 4  # a cluster gets the factors of one other
+        assert all(one != other for one, other in pairs)
+    uneven = units_of(np.repeat([0, 1, 2], [5, 15, 20]), 40)
+    for partner in draw_rows(40, uneven, parts=0, repairings=5, seed=0).repairings:
+        assert (uneven != uneven[partner]).all()
+
+
+def test_rows_that_repeat_make_wide_intervals_unless_they_are_one_cluster(rng):
+    s = np.repeat(rng.normal(size=(40, 2)), 8, axis=0)
+    z = s + np.repeat(rng.normal(size=(40, 2)), 8, axis=0)
+    options = {"metrics": ["mcc"], "resamples": 30, "nulls": 0, "structural": False}
+    alone = evaluate_codes(z, s, **options)["mcc"]
+    together = evaluate_codes(z, s, cluster=np.repeat(np.arange(40), 8), **options)["mcc"]
+    assert together.value == alone.value
+    assert together.high - together.low > 1.7 * (alone.high - alone.low)
+
+
+def test_clusters_are_held_out_whole(rng):
+    """Names that every cluster has of its own can be learned by heart, but not told of clusters never seen."""
+    cluster = np.repeat(np.arange(30), 10)
+    z = np.repeat(rng.normal(size=(30, 3)), 10, axis=0)
+    s = np.repeat(rng.normal(size=30), 10)[:, None]
+    options = {"metrics": ["regression"], "resamples": 0, "nulls": 1, "slow_nulls": 0, "structural": False}
+    assert evaluate_codes(z, s, **options)["r2_nonlinear"].value > 0.9
+    assert evaluate_codes(z, s, cluster=cluster, **options)["r2_nonlinear"].value < 0.2
+
+
+EDGES = {
+    "one factor": lambda g: (g((30, 3)), g((30, 1))),
+    "one code": lambda g: (g((30, 1)), g((30, 2))),
+    "a constant factor": lambda g: (g((30, 2)), np.column_stack([g(30), np.ones(30)])),
+    "constant factors": lambda g: (g((30, 2)), np.ones((30, 2))),
+    "constant codes": lambda g: (np.ones((30, 2)), g((30, 2))),
+    "three rows": lambda g: (g((3, 2)), g((3, 2))),
+    "one row": lambda g: (g((1, 2)), g((1, 2))),
+    "more codes than rows": lambda g: (g((22, 30)), g((22, 2))),
+    "a rare class": lambda g: (g((40, 4)), {"w": ["a"] * 38 + ["b", "c"], "v": ["x", "y"] * 20}),
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_what_cannot_be_measured_has_a_reason(edge, rng):
+    quick = [name for name in METRICS if name not in ("beta_vae", "factor_vae")]  # these draw 15,000 points each
+    codes, factors = EDGES[edge](lambda size: rng.normal(size=size))
+    found = evaluate_codes(codes, factors, metrics=quick, model="forest", resamples=2, nulls=1, slow_nulls=0)
+    assert len(found.scores) == sum(len(METRICS[name].scores) for name in quick)
+    for score in found.scores:
+        assert math.isfinite(score.value) != bool(score.reason), score
+    for row in json.loads(found.to_json())["scores"]:
+        assert (row["value"] is None) == bool(row["reason"]), row
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_codes_that_cannot_be_squared_are_refused(size, rng):
+    with pytest.raises(InputError, match="too large or too small"):
+        evaluate_codes(size * rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), metrics=["mig"], resamples=0, nulls=0)
+
+
+def test_few_rows_have_no_interval_and_it_is_said(rng):
+    found = evaluate_codes(rng.normal(size=(15, 2)), rng.normal(size=(15, 2)), metrics=["mcc"])
+    assert math.isnan(found["mcc"].low)
+    assert "There are no intervals: 15 rows are fewer than 20." in found.notes
+
+
+def test_many_rows_are_not_left_out_silently(rng, monkeypatch):
+    monkeypatch.setattr(scoring, "SLOW_ROWS", 60)
+    monkeypatch.setattr(scoring, "CHANCE_ROWS", 80)
+    s = rng.normal(size=(100, 2))
+    found = evaluate_codes(s, s, metrics=["mig", "regression"], resamples=0, nulls=1, structural=False)
+    assert any("regression takes minutes and was measured on 60 of 100 rows." in note for note in found.notes)
+    assert any("Chance was measured on 80 of 100 rows." in note for note in found.notes)
+    monkeypatch.setattr(scoring, "SLOW_ROWS", 100)
+    assert not any("takes minutes and" in note for note in evaluate_codes(s, s, metrics=["regression"], nulls=0).notes)
+
+
+def test_the_sample_for_plots_is_small(rng):
+    s = rng.normal(size=(SAMPLE + 5, 1))
+    found = evaluate_codes(np.hstack([s, s]), s, metrics=["mig"], resamples=0, nulls=0, structural=False)
+    codes, factors = found.sample
+    assert (codes.shape, factors.shape) == ((SAMPLE, 2), (SAMPLE, 1))
+    assert (codes[:, 0] == factors[:, 0]).all()
+
+
+def test_names_may_be_given(rng):
+    pd = pytest.importorskip("pandas")
+    s, options = rng.normal(size=(30, 2)), {"metrics": ["mig"], "resamples": 0, "nulls": 0, "structural": False}
+    named = evaluate_codes(s, s, code_names=["a", "b"], factor_names=["hue", "size"], name="run", **options)
+    assert (named.name, named.codes, named.factors) == ("run", ("a", "b"), ("hue", "size"))
+    assert "hue, size: 30 distinct values: taken for continuous." in named.notes
+    assert evaluate_codes(pd.DataFrame(s, columns=["x", "y"]), s, **options).codes == ("x", "y")
+
+
+def test_notes_of_several_metrics_are_said_once():
+    s = read_factors({"hue": np.arange(30.0), "hue size": np.arange(30.0)})
+    cut = ("hue was cut.", "hue size was cut.")
+    notes = gathered({"mig": (*s.notes, *cut), "modularity": (*s.notes, *cut, "Slow.")}, s)
+    assert notes == [
+        "hue, hue size: 30 distinct values: taken for continuous.",
+        "mig, modularity: hue, hue size: cut.",
+        "modularity: Slow.",
+    ]
+
+
+def test_matched_codes_come_first_in_the_order_of_factors():
+    assert matched_order(np.array([[0.1, 0.9, 0.8], [0.0, 0.9, 0.1]])) == (2, 1, 0)
+    assert matched_order(np.array([[0.9], [math.nan]])) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"metrics": ["nothing"]}, "'nothing' is not"),
+        ({"version": "new"}, "version must be one of"),
+        ({"model": "tree"}, "model must be one of"),
+        ({"resamples": 1}, "at least 2"),
+        ({"nulls": -1}, "nulls must be a whole number"),
+        ({"seed": 2**32}, "seed must be below"),
+        ({"cluster": [1, 2]}, "cluster must name the cluster of each of 30 rows"),
+        ({"cluster": np.zeros(30)}, "all rows belong to one cluster"),
+        ({"code_names": ["a"]}, "one name for each of 3 codes"),
+        ({"factor_names": ["a", "a"]}, "2 different names"),
+        ({"metrics": ["block_score"], "blocks": 2}, "cannot be cut into 2 blocks"),
+    ],
+)
+def test_wrong_arguments_are_named(options, words, rng):
+    with pytest.raises(InputError, match=words):
+        evaluate_codes(rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), **options)

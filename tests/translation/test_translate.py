@@ -1,0 +1,298 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy.stats import ortho_group
+
+from congruence.errors import InputError, NotInvertibleError
+from congruence.maps.groups import fit_map
+from congruence.translation.translate import load_translator, translate
+
+QUICK = {"nulls": 1, "bootstrap": 50}
+
+
+def models(rng, n=600, d=6, noise=0.01):
+    old = rng.laplace(size=(n, d))
+    new = 3 * old @ ortho_group.rvs(d, random_state=0) + 1 + noise * rng.normal(size=(n, d))
+    return old, new
+
+
+def test_a_rotated_model_is_translated_back(rng):
+    old, new = models(rng)
+    found = translate(old, new, **QUICK)
+    assert found.decision == "go"
+    assert found.group == "similarity"
+    assert_allclose(found.translator(new), old, atol=0.1)
+    retrieval = found.certificate.retrieval
+    assert retrieval.recall_10.mean > 0.95
+    assert retrieval.itself > 0.99
+    assert retrieval.rank_agreement > 0.999
+    assert retrieval.before < 0.2
+    assert not found.certificate.drift.found
+    assert found.verdict.startswith("Go: on held-out rows, translated vectors find")
+
+
+def test_recall_is_the_share_of_true_neighbours_found(rng):
+    """Against a plain computation over all rows, with the maps of every fold."""
+    old, new = models(rng, n=80, noise=0.5)
+    found = translate(old, new, group="linear", **QUICK)
+    from congruence.maps.nearness import protocol
+
+    carried = np.empty_like(old)
+    for fold in protocol(80, nulls=1).folds:
+        rest = np.setdiff1d(np.arange(80), fold)
+        carried[fold] = fit_map(new[rest], old[rest], "linear")(new[fold])
+    shares = []
+    for i in range(80):
+        truth, guess = (np.linalg.norm(old - z[i], axis=1) for z in (old, carried))
+        truth[i] = guess[i] = np.inf
+        shares.append(len(set(np.argsort(truth)[:10]) & set(np.argsort(guess)[:10])) / 10)
+    assert_allclose(found.certificate.retrieval.recall_10.mean, np.mean(shares))
+
+
+def test_unrelated_models_are_a_no_go(rng):
+    found = translate(rng.normal(size=(400, 5)), rng.normal(size=(400, 5)), **QUICK)
+    assert found.decision == "no-go"
+    assert found.certificate.retrieval.recall_10.mean < 3 * found.certificate.retrieval.chance
+
+
+def test_the_group_is_the_smallest_that_does_as_well(rng):
+    old = rng.laplace(size=(600, 4))
+    turned = old @ ortho_group.rvs(4, random_state=0)
+    assert translate(old, turned + 0.01 * rng.normal(size=old.shape), **QUICK).group == "rigid"
+    assert translate(old, 3 * turned + 0.01 * rng.normal(size=old.shape), **QUICK).group == "similarity"
+    assert translate(old, turned * [1, 2, 3, 4], **QUICK).group == "linear"
+    assert translate(old, turned, group="linear", **QUICK).group == "linear"
+
+
+def test_drift_beyond_a_linear_map_is_said(rng):
+    old = rng.uniform(-2, 2, size=(1500, 3))
+    found = translate(old, np.sin(old) + 0.3 * old**3, **QUICK)
+    assert found.certificate.drift.found
+    assert found.certificate.drift.share > 0.3
+    assert "differ by more than a linear map" in found.verdict
+    assert not translate(old, old + 0.3 * rng.normal(size=old.shape), **QUICK).certificate.drift.found
+
+
+def test_angles_are_translated_for_cosine_embeddings(rng):
+    old = rng.laplace(size=(600, 6))
+    new = old @ ortho_group.rvs(6, random_state=0) * rng.uniform(0.1, 10, size=(600, 1))  # lengths say nothing
+    found = translate(old, new, normalize="cosine", **QUICK)
+    assert found.decision == "go"
+    assert_allclose(np.linalg.norm(found.translator(new), axis=1), 1)
+    assert_allclose(found.translator(7 * new), found.translator(new), atol=1e-12)
+
+
+def test_probes_trained_on_old_vectors_are_tried_on_translated_ones(rng):
+    old, new = models(rng, n=900)
+    classes = np.where(old[:, 0] + 0.3 * rng.normal(size=900) > 0, "yes", "no")
+    probe = translate(old, new, labels=classes, **QUICK).certificate.probe
+    assert probe.score == "accuracy"
+    assert probe.ideal > 0.8
+    assert_allclose(probe.after, probe.ideal, atol=0.02)
+    assert probe.before < probe.after - 0.1
+    assert 0.4 < probe.baseline < 0.6
+    numbers = translate(old, new, labels=old[:, :2] ** 3, **QUICK).certificate.probe
+    assert numbers.score == "R squared"
+    assert numbers.baseline == 0
+
+
+def test_the_curve_falls_with_paired_rows(rng):
+    old, new = models(rng, noise=0.5)
+    curve = translate(old, new, group="linear", **QUICK).certificate.curve
+    assert curve[0].rows == 10
+    assert curve[-1].rows == 480
+    assert curve[-1].mean < 0.7 * curve[0].mean
+    assert all(point.low <= point.mean <= point.high for point in curve)
+
+
+@pytest.mark.parametrize(("d_old", "d_new"), [(4, 6), (6, 4)])
+def test_widths_may_differ(d_old, d_new, rng):
+    shared = rng.laplace(size=(400, 4))
+    old, new = (shared @ rng.normal(size=(4, d)) for d in (d_old, d_new))
+    found = translate(old, new, group="linear", **QUICK)
+    assert found.translator(new).shape == (400, d_old)
+    assert_allclose(found.translator(new), old, atol=1e-8)
+
+
+def test_a_saved_translator_comes_back_the_same(rng, tmp_path):
+    old, new = models(rng)
+    found = translate(old, new, normalize="cosine", **QUICK)
+    found.save(tmp_path / "up.safetensors")
+    again = load_translator(tmp_path / "up.safetensors")
+    assert_allclose(again(new), found.translator(new), atol=0)
+    tensor = torch.from_numpy(new.astype(np.float32))
+    assert again(tensor).dtype == torch.float32
+    assert_allclose(again(tensor).numpy(), again(new), atol=1e-5)
+    fit_map(new, old).save(tmp_path / "plain.safetensors")
+    with pytest.raises(InputError, match="holds a map, but not one made by translate"):
+        load_translator(tmp_path / "plain.safetensors")
+
+
+def test_translation_goes_both_ways_where_it_can(rng):
+    old, new = models(rng)
+    found = translate(old, new, **QUICK)
+    assert_allclose(found.translator.inverse(found.translator(new)), new, atol=1e-9)
+    narrow = translate(old[:, :2], new, group="linear", **QUICK)
+    with pytest.raises(NotInvertibleError):
+        narrow.translator.inverse(old[:, :2])
+
+
+def test_many_rows_are_sampled(rng, monkeypatch):
+    from congruence.translation import translate as module
+
+    monkeypatch.setattr(module, "EVALUATED_ROWS", 100)
+    old, new = models(rng)
+    assert_allclose(translate(old, new, **QUICK).certificate.retrieval.chance, 10 / 99)
+
+
+def test_json_is_plain_and_the_same_each_time(rng):
+    old, new = models(rng)
+    first, again = (translate(old, new, labels=old[:, 0], seed=3, **QUICK).to_json() for _ in range(2))
+    assert first == again
+    result = json.loads(first)
+    assert {"group", "groups", "retrieval", "probe", "curve", "drift", "decision", "verdict"} <= set(result)
+
+
+def test_two_trainings_of_a_graph_network(model_pair, data_folder):
+    """Run 1 into run 0: what the certificate said when it was first run, on held-out molecules."""
+    logits = np.load(data_folder / "modelpairs" / "admet_cls_outputs.npz")["logits"][0]
+    found = translate(*model_pair, labels=logits, **QUICK)
+    assert found.group == "linear"
+    assert_allclose(found.certificate.retrieval.recall_10.mean, 0.789, atol=0.02)
+    assert found.certificate.retrieval.before < 0.03
+    probe = found.certificate.probe
+    assert_allclose([probe.ideal, probe.after], [0.894, 0.832], atol=0.02)
+    assert probe.before < 0
+    assert found.decision == "no-go"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"group": "affine"}, "group must be 'auto', identity, permutation, rigid, similarity, linear, not 'affine'"),
+        ({"normalize": "l2"}, "normalize must be None or 'cosine', not 'l2'"),
+        ({"require": 90}, "require must be a share above 0 and at most 1, such as 0.9, not 90"),
+        ({"require": float("nan")}, "require must be a share above 0 and at most 1"),
+        ({"folds": 1}, "folds must be a whole number of at least 2, not 1"),
+        ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
+        ({"bootstrap": -1}, "bootstrap must be a whole number of at least 0, not -1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"seed": 2**32}, r"seed must be below 2\*\*32"),
+        ({"labels": np.zeros(3)}, r"labels must have one label per row, shape \(20,\), but has shape \(3,\)"),
+        ({"labels": "topic"}, "labels='topic' names a metadata column, but arrays have none"),
+        ({"labels": np.zeros(20, int)}, "labels have a single class"),
+        ({"labels": np.arange(20) == 3}, "labels have a single class in some fold"),
+        ({"labels": np.arange(20)}, "labels have 20 classes in 20 rows, too many to learn; to regress numbers"),
+        ({"labels": np.ones(20)}, "labels never change"),
+        ({"labels": np.eye(20, 2) * [[0, 1]]}, "labels never change, or have a column that never does"),
+        ({"labels": np.full((20, 2), np.nan)}, r"labels has NaN or infinite values \(row 0, 1, 2, 3, 4, ...\)"),
+        ({"labels": np.array([["a", "b"]] * 20)}, "labels must be text or numbers .or a matrix of numbers., but"),
+        ({"labels": np.arange(20).astype("M8[D]")}, "labels must be text or numbers .*datetime64"),
+    ],
+)
+def test_wrong_options_are_named(change, message, rng):
+    with pytest.raises(InputError, match=message):
+        translate(*rng.normal(size=(2, 20, 2)), **change)
+
+
+def test_rows_of_another_width_are_refused(rng):
+    old, new = models(rng)
+    with pytest.raises(InputError, match="x has 5 columns, but this map was fitted for 6"):
+        translate(old, new, **QUICK).translator(new[:, :5])
+    with pytest.raises(InputError, match="all rows of old are equal"):
+        translate(np.ones((20, 2)), rng.normal(size=(20, 2)))
+
+
+@pytest.mark.parametrize("zero", ["old", "new"])
+def test_rows_without_a_direction_are_refused_for_cosine_embeddings(zero, rng):
+    given = dict(zip(("old", "new"), models(rng), strict=True))
+    given[zero][3] = 0
+    with pytest.raises(InputError, match=rf"{zero} has rows that are all zero and so have no direction \(row 3\)"):
+        translate(**given, normalize="cosine", **QUICK)
+
+
+@pytest.mark.parametrize("n", [5, 11, 30])
+def test_few_rows_are_never_a_go(n, rng):
+    """With 11 rows, the 10 nearest are all others: even unrelated vectors find them."""
+    unrelated = translate(*rng.normal(size=(2, n, 3)), **QUICK)
+    same = translate(*[rng.normal(size=(n, 3))] * 2, **QUICK)
+    assert unrelated.decision != "go"
+    assert same.decision == "unsure"
+    assert "too many for a go: pair more than 100 rows" in same.verdict
+
+
+def test_any_of_equally_near_vectors_is_as_good(rng):
+    old = rng.integers(0, 2, size=(400, 8)).astype(float)  # vectors repeat, and many distances are equal
+    retrieval = translate(old, old @ ortho_group.rvs(8, random_state=0), group="rigid", **QUICK).certificate.retrieval
+    assert (retrieval.recall_1.mean, retrieval.recall_10.mean, retrieval.itself) == (1, 1, 1)
+
+
+def test_retrieval_does_not_depend_on_where_the_origin_is(rng):
+    old, new = models(rng)
+    far = translate(old + 1e8, new, group="similarity", **QUICK).certificate.retrieval
+    near = translate(old, new, group="similarity", **QUICK).certificate.retrieval
+    assert_allclose(far.recall_10.mean, near.recall_10.mean, atol=0.01)
+
+
+def test_drift_is_unknown_where_a_linear_map_fits_everything(rng):
+    old = rng.normal(size=(60, 80))
+    drift = translate(old, old**2, group="linear", **QUICK).certificate.drift
+    assert np.isnan(drift.share)
+    assert not drift.found
+
+
+@pytest.mark.parametrize("group", ["identity", "permutation", "rigid", "similarity", "linear"])
+def test_the_error_is_that_of_the_vectors_delivered(group, rng):
+    """Of a wider new model, what does not fit into the old dimensions is cut off and cannot be wrong."""
+    old = rng.laplace(size=(300, 4))
+    new = np.hstack([old, rng.laplace(size=(300, 2))]) @ ortho_group.rvs(6, random_state=0)
+    found = translate(old, new, group=group, **QUICK)
+    errors = np.linalg.norm(found.translator(new) - old, axis=1) / found.diameter
+    assert_allclose(found.candidates[group].mean, errors.mean(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_map_to_fewer_dimensions_has_no_way_back(rng):
+    old = rng.laplace(size=(300, 4))
+    translator = translate(old, np.hstack([old, old[:, :2]]), group="rigid", **QUICK).translator
+    with pytest.raises(NotInvertibleError, match="takes 6 dimensions to 4, so it has no inverse; fit the way back"):
+        translator.inverse(old)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@pytest.mark.parametrize("normalize", [None, "cosine"])
+def test_float32_vectors_of_any_size_are_translated(scale, normalize, rng):
+    old, new = models(rng, noise=0)
+    small = (scale * (new - 1)).astype(np.float32)
+    carried = translate(old / scale, small, normalize=normalize, **QUICK).translator(small)
+    expected = old / np.linalg.norm(old, axis=1)[:, None] if normalize else old / scale
+    assert_allclose(carried, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+def test_values_beyond_float16_are_refused(rng):
+    old, new = models(rng)
+    half = new.astype(np.float16)
+    with pytest.raises(InputError, match="translated values are too large for float16; convert x to float32"):
+        translate(1e6 * old, half, **QUICK).translator(half)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"d_new": "abc"}, {"d_new": 9}, {"d_old": -2}, {"d_old": None}, {"d_old": True}, {"normalize": "l2"}]
+)
+def test_a_damaged_translator_is_refused(damage, rng, tmp_path):
+    about = {"normalize": None, "d_new": 3, "d_old": 3} | damage
+    fit_map(*rng.normal(size=(2, 20, 3))).save(tmp_path / "up.safetensors", **about)
+    with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header says"):
+        load_translator(tmp_path / "up.safetensors")
+
+
+def test_a_shaky_base_is_said(rng, monkeypatch):
+    from congruence.maps import diameter
+
+    monkeypatch.setattr(diameter, "CPU_PAIRS", 0)
+    found = translate(*models(rng, n=600), cluster=np.arange(600) % 3, **QUICK)
+    few, between = found.advice
+    assert few.startswith("There are only 3 clusters")
+    assert between.startswith("The diameter of old was not searched to the end: it lies between")

@@ -1,0 +1,144 @@
+"""Without paired rows, components are matched by their shapes, and what cannot be told is not claimed."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import ortho_group
+
+from congruence.translation.unpaired import translate_unpaired
+from congruence.errors import InputError
+from congruence.translation.marginals import LEVELS, match_shapes
+from congruence.translation.translate import load_translator
+
+pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.NotConvergedWarning")
+QUICK = {"splits": 4}
+
+
+def distinct(n, rng):
+    """Components with four shapes of their own, none symmetric."""
+    mixture = np.where(rng.random(n) < 0.2, 2.0, -0.5) + 0.1 * rng.normal(size=n)
+    found = np.column_stack([rng.exponential(size=n), rng.beta(0.3, 0.6, size=n), mixture, -rng.gamma(0.15, size=n)])
+    return found / found.std(0)
+
+
+def models(sources, seed=0):
+    """Two models of the same rows: the old one mixes the sources, the new one is turned, scaled, moved and wider."""
+    rng = np.random.default_rng(seed)
+    d = sources.shape[1]
+    old = sources @ rng.normal(size=(d, d))
+    new = 2 * np.pad(old, ((0, 0), (0, 1))) @ ortho_group.rvs(d + 1, random_state=seed) + 1
+    return old, new
+
+
+def explained(found, old, new):
+    """The share of the old variance that translated rows explain, by the paired truth that the fit did not see."""
+    return 1 - np.square(found.translator(new) - old).sum() / np.square(old - old.mean(0)).sum()
+
+
+def test_distinct_shapes_are_recovered_from_disjoint_rows(rng, tmp_path):
+    old, new = models(distinct(6000, rng))
+    found = translate_unpaired(old[::2], new[1::2], **QUICK)
+    assert found.status == "holds"
+    assert found.confidence > 0.95 > 0.5 > found.chance
+    assert min(match.confidence for match in found.matches) > 0.9
+    assert found.covered == pytest.approx(1, abs=0.01)
+    assert explained(found, old, new) > 0.98
+    assert found.verdict.startswith("Experimental, without paired rows: all 4 components are matched with confidence")
+    found.save(tmp_path / "map.safetensors")
+    assert np.array_equal(load_translator(tmp_path / "map.safetensors")(new), found.translator(new))
+
+
+@pytest.mark.parametrize("draw", ["exponential", "normal", "laplace"])
+def test_like_gaussian_or_symmetric_shapes_are_unknown(rng, tmp_path, draw):
+    old, new = models(getattr(rng, draw)(size=(3000, 4)))
+    found = translate_unpaired(old[::2], new[1::2], splits=8)
+    assert found.status == "unknown"
+    assert max(match.confidence for match in found.matches) < 0.7
+    assert "None of 4 components can be matched with confidence" in found.verdict
+    assert np.ptp(found.translator(new), axis=0).max() < 1e-9  # nothing is carried, and every row stays at the mean
+    with pytest.raises(InputError, match="no component is trusted"):
+        found.save(tmp_path / "map.safetensors")
+    assert np.ptp(translate_unpaired(old[::2], new[1::2], splits=1, keep="all").translator(new)) > 1
+
+
+def test_of_distinct_and_like_components_only_the_distinct_are_carried(rng):
+    sources = np.column_stack([distinct(6000, rng)[:, 1:3], rng.laplace(size=(6000, 2))])
+    old, new = models(sources)
+    found = translate_unpaired(old[::2], new[1::2], **QUICK)
+    assert (found.status, found.trusted) == ("ambiguous", 2)
+    assert explained(found, old, new) == pytest.approx(found.covered, abs=0.05)
+
+
+def test_shapes_that_the_other_model_does_not_have_fail(rng):
+    old, _ = models(distinct(3000, rng))
+    other = np.column_stack(
+        [rng.chisquare(4, 3000), rng.beta(1, 3, 3000), rng.uniform(size=3000) ** 4, rng.normal(size=3000)]
+    )
+    found = translate_unpaired(old, other @ rng.normal(size=(4, 4)), **QUICK)
+    assert (found.status, found.trusted) == ("fails", 0)
+    assert "the models may be unrelated" in found.verdict
+
+
+def test_rows_of_low_rank_have_as_many_components_as_they_can(rng):
+    old, new = models(distinct(3000, rng)[:, 1:3])
+    found = translate_unpaired(np.hstack([old, old]), new, **QUICK)
+    assert (found.status, len(found.matches)) == ("holds", 2)
+    assert explained(found, np.hstack([old, old]), new) > 0.98
+
+
+def test_the_same_seed_gives_the_same_result(rng):
+    old, new = models(distinct(800, rng))
+    first, again, other = (translate_unpaired(old, new, splits=1, seed=seed).to_json() for seed in (1, 1, 2))
+    assert first == again != other
+    assert json.loads(first)["experimental"] is True
+
+
+def test_rows_on_the_sphere_stay_there_and_missing_ones_are_left_out(rng):
+    old, new = models(distinct(600, rng))
+    new[3, 1] = np.nan
+    with pytest.raises(InputError, match="new has NaN"):
+        translate_unpaired(old, new)
+    found = translate_unpaired(old, new, splits=1, normalize="cosine", keep="all", drop_missing=True)
+    assert found.n_new == 599
+    np.testing.assert_allclose(np.linalg.norm(found.translator(new[:3]), axis=1), 1)
+
+
+def test_a_shape_is_matched_up_to_its_sign_one_to_one():
+    falling = -np.log(1 - LEVELS) - 1  # exponential
+    flat = np.sqrt(12) * (LEVELS - 0.5)
+    found = match_shapes(np.stack([flat, -falling[::-1]]), np.stack([falling, flat]))
+    np.testing.assert_array_equal(found.signs, [[0, 1], [-1, 0]])
+    partner, sign, distance, following = found.of_old(0)
+    assert (partner, sign, distance) == (1, -1.0, 0.0)
+    assert following > 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"components": 0}, "components must be a whole number of at least 1, not 0"),
+        ({"splits": 1.5}, "splits must be a whole number"),
+        ({"trust": 0}, "trust must be above 0 and at most 1"),
+        ({"trust": "high"}, "trust must be above 0 and at most 1, such as 0.9, not .high."),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
+        ({"keep": "some"}, "keep must be 'trusted' or 'all', not 'some'"),
+        ({"normalize": "l1"}, "normalize must be None or 'cosine'"),
+        ({"new": np.eye(30, 4)}, "new has 30 rows, but halves of 4 components take at least 160"),
+        ({"new": np.zeros((300, 4)), "normalize": "cosine"}, "new has rows that are all zero"),
+        ({"new": np.ones((300, 4))}, "all rows of new are equal"),
+    ],
+)
+def test_what_cannot_be_matched_is_refused(rng, change, message):
+    with pytest.raises(InputError, match=message):
+        translate_unpaired(**({"old": rng.normal(size=(300, 4)), "new": rng.normal(size=(300, 4))} | change))
+
+
+def test_on_real_models_what_is_trusted_is_true(model_pair):
+    """Two trainings of a graph network, on disjoint molecules; the paired truth, which is not shown, is the judge."""
+    old, new = (x.astype(float) for x in model_pair)
+    order = np.random.default_rng(0).permutation(len(old))
+    found = translate_unpaired(old[order[1::2]], new[order[::2]], splits=5)
+    assert found.status in ("ambiguous", "unknown")
+    assert found.confidence > found.chance
+    assert explained(found, old, new) >= 0.5 * found.covered - 0.01
