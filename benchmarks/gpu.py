@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 
 GROUPS = ("identity", "permutation", "rigid", "similarity", "linear")
 

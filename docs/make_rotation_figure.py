@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from congruence.metrics.registry import METRICS
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
 from congruence.report.questions import SCORES
-from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
 
 ANGLES = range(0, 46, 5)
 CHOSEN = "infomec,dci,mig,modularity,sap,explicitness,beta_vae,factor_vae,irs,mcc,regression"

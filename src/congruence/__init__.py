@@ -23,9 +23,9 @@ _HOMES = {
     "Table": "congruence.tables",
     "Whitener": "congruence.ica.whitener",
     "bilipschitz": "congruence.decoder.stretch",
-    "compare": "congruence.align.compare",
+    "compare": "congruence.align._compare",
     "component_stability": "congruence.ica.stability",
-    "consensus": "congruence.align.consensus",
+    "consensus": "congruence.align._consensus",
     "diameter": "congruence.maps.diameter",
     "evaluate_codes": "congruence.metrics.suite",
     "fit_map": "congruence.maps.groups",
@@ -72,10 +72,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from congruence.align._compare import compare
+    from congruence.align._consensus import consensus
     from congruence.align.aligner import Aligner
-    from congruence.align.compare import compare
     from congruence.align.comparison import Comparison
-    from congruence.align.consensus import consensus
     from congruence.decoder.stretch import bilipschitz
     from congruence.ica.estimator import ICA, load_ica
     from congruence.ica.stability import component_stability

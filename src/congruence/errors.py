@@ -20,6 +20,12 @@ class InputError(CongruenceError, ValueError):
     """An argument or an array cannot be used as it is."""
 
 
+class UnknownKeyError(InputError, KeyError):
+    """A result has nothing under this key; the message lists the keys it has."""
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
 class TableError(InputError):
     """A file cannot be read as, joined into or written as an embedding table."""
 

@@ -27,7 +27,7 @@ import numpy as np
 from congruence.arrays import Array, to_numpy
 from congruence.errors import CongruenceWarning, InputError
 from congruence.files import LOCK, check_writable, replacing, system_reason, write_text
-from congruence.results import json_text
+from congruence.result import json_text
 from congruence.tables import Table, read_table, write_table
 from congruence.tables.read import CODES
 

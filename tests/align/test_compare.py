@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.ica.unmix import unmix
 

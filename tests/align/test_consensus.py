@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
-from congruence.align.consensus import consensus
+from congruence.align._consensus import consensus
 from congruence.errors import InputError
 from congruence.maps.groups import fit_map
 

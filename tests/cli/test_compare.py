@@ -176,7 +176,7 @@ def test_an_option_is_used_for_the_files_it_means_something_for(folder, capsys):
 
 
 def test_a_defect_of_ours_is_told_in_a_sentence(folder, capsys, monkeypatch):
-    from congruence.align import compare as module
+    from congruence.align import _compare as module
 
     def broken(*args, **kwargs):
         raise RuntimeError("the unexpected")

@@ -85,7 +85,7 @@ def test_rooms_import_only_what_the_design_allows(path):
 
 
 def test_the_table_has_teeth(tmp_path):
-    (tmp_path / "bad.py").write_text("from congruence.align.compare import compare\nimport congruence.cli\n")
+    (tmp_path / "bad.py").write_text("from congruence.align._compare import compare\nimport congruence.cli\n")
     assert list(imported_rooms(tmp_path / "bad.py")) == ["align", "cli"]
 
 

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from congruence.align._consensus import Consensus
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
-from congruence.align.consensus import Consensus
 from congruence.batches.leakage import Carriers
 from congruence.batches.outcome import Levels, Target, compare_folds
 from congruence.batches.outcome import Outcome as Deconfounded
@@ -37,7 +37,7 @@ from congruence.report import (
     render_resolution,
     render_translation,
 )
-from congruence.report.svg import draw
+from congruence.report.figures.svg import draw
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.translation.translate import Translation, Translator

@@ -10,7 +10,7 @@ import pytest
 from congruence.metrics.evaluation import Score
 from congruence.report import render_evaluation
 from congruence.report.evaluation import own_codes
-from congruence.report.gauge import MARGIN, WIDTH, gauge
+from congruence.report.figures.gauge import MARGIN, WIDTH, gauge
 from congruence.report.matrices import STRIP_CELLS, TABLE_CODES, heat_tables
 
 MIXED = [[0.5, 0.48], [0.47, 0.5]]

@@ -3,11 +3,11 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from congruence.report.training import training_section
 
 from congruence.align.comparison import Plane
 from congruence.report.figures import error_histogram, heat_map, ladder, learning_curve, moved_curve, planes
-from congruence.report.svg import PALETTE
-from congruence.report.training import training_section
+from congruence.report.figures.svg import PALETTE
 
 SVG = "{http://www.w3.org/2000/svg}"
 OF_PAIRS = [ladder, planes, error_histogram]

@@ -2,9 +2,9 @@ import re
 
 import numpy as np
 import pytest
+from congruence.report.moved import moved_section
 
 from congruence.report import html, render
-from congruence.report.moved import moved_section
 
 
 def in_one_pair(make_comparison, make_pair, make_nearness, errors, null=0.25, **changes):

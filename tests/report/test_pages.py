@@ -26,7 +26,7 @@ from congruence.report import (
     write_resolution_report,
     write_translation_report,
 )
-from congruence.report.svg import PALETTE
+from congruence.report.figures.svg import PALETTE
 
 WRITERS = {"comparison": (html, "render", write_report)}
 WRITERS["resolution"] = (resolution, "render_resolution", write_resolution_report)

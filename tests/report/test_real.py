@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 from congruence.report import render, render_translation, to_csv, to_latex
 from congruence.translation.translate import translate
 

@@ -1,9 +1,9 @@
 import re
 
 import pytest
+from congruence.report.training import training_section
 
 from congruence.report import html, render
-from congruence.report.training import training_section
 
 
 @pytest.fixture(scope="module")

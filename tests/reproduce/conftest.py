@@ -4,7 +4,7 @@ import types
 import numpy as np
 import pytest
 
-from congruence.report.svg import draw
+from congruence.report.figures.svg import draw
 from congruence.reproduce import recipe as recipes
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 from congruence.errors import InputError
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.reproduce import mnist_bilipschitz as method

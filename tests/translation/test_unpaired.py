@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from congruence.translation.unpaired import translate_unpaired
 from congruence.errors import InputError
 from congruence.translation.marginals import LEVELS, match_shapes
 from congruence.translation.translate import load_translator
+from congruence.translation.unpaired import translate_unpaired
 
 pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.NotConvergedWarning")
 QUICK = {"splits": 4}

@@ -1,21 +1,23 @@
-"""What `compare` returns: small frozen objects that print, turn into JSON and feed the report."""
+"""What `compare` returns: runs, pairs and the comparison of all of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from congruence.arrays import Array
-from congruence.errors import InputError
+from congruence.files import check_writable, write_text
 from congruence.maps.groups import Map
 from congruence.maps.nearness import Nearness
-from congruence.results import json_text
+from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
-    from congruence.align.consensus import Consensus
+    from congruence.align._consensus import Consensus
     from congruence.align.moved import MovedRows
+    from congruence.document import Document
 
 NOTHING = 1e-6  # of the diameter: rounding of float32
 ICA_LADDER = ("permutation", "similarity", "ica")
@@ -74,16 +76,19 @@ class Plane:
 
 @dataclass(frozen=True)
 class PairVerdict:
-    """Whether the difference of two runs is only a rotation and a scale, and the sentences that say so.
+    """Whether the difference of two runs is only a rotation and a scale.
 
-    `status` is "holds", "fails", "ambiguous" or "unknown"; `rung` is the smallest group that explains as much as
-    any larger one, or "none" if no group beats the null.
+    `group` is the smallest group that explains as much as any larger one, or "none" if no group beats the null.
     """
 
-    status: str
-    rung: str
+    finding: Finding
+    group: str
     headline: str
-    detail: str
+
+    @property
+    def status(self) -> Status:
+        """That of the finding."""
+        return self.finding.status
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +123,7 @@ class Pair:
         """The same share, from held-out errors."""
         return efficiency(*(self.groups[g].held_out.mean if g in self.groups else math.nan for g in ICA_LADDER))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PairNumbers:
         """The pair as plain numbers, in the form of the JSON contract."""
         groups: dict[str, dict[str, Any]] = {name: near.to_dict() for name, near in self.groups.items()}
         if "ica" in groups:
@@ -129,58 +134,92 @@ class Pair:
             "n": self.n,
             "diameter": self.diameter,
             "diameter_exact": self.diameter_exact,
+            "group": self.verdict.group,
             "groups": groups,
             "mcc": {"strong": self.mcc.strong, "weak": self.mcc.weak},
             "cka": self.cka,
             "neighbour_overlap": self.neighbour_overlap,
-            **({"similarities": dict(self.similarities)} if self.similarities else {}),
+            "similarities": dict(self.similarities),
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+class PairNumbers(TypedDict):
+    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest that explains the rest."""
+
+    source: str
+    target: str
+    n: int
+    diameter: float
+    diameter_exact: bool
+    group: str
+    groups: dict[str, dict[str, Any]]
+    mcc: dict[str, float]
+    cka: float
+    neighbour_overlap: float
+    similarities: dict[str, float]
+
+
+class ComparisonNumbers(TypedDict):
+    """The numbers of a comparison in JSON; `series` for checkpoints, `consensus` where it was asked for."""
+
+    runs: list[dict[str, Any]]
+    pairs: list[PairNumbers]
+    series: NotRequired[list[dict[str, Any]]]
+    consensus: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Result):
     """The answer to "did retraining only rotate my embeddings?" for two or more runs.
 
-    `verdict` is the plain-language answer, `advice` what would make it more certain, `settings` what was asked
-    for. ``comparison["a", "b"]`` is the pair from run a to run b.
+    ``comparison["a", "b"]`` is the pair from run a to run b; there is a finding for each pair.
     """
 
     runs: list[Run]
     pairs: list[Pair]
-    verdict: str
-    advice: list[str]
+    headlines: tuple[str, ...]  # the sentences of the verdict
+    notes: tuple[str, ...]
     settings: Mapping[str, Any]
-    ids: Array | None = field(default=None, repr=False)  # (n,) of the paired rows
-    metadata: Mapping[str, Array] = field(default_factory=dict, repr=False)  # of the first run, each (n,)
+    ids: Array | None = None  # (n,) of the paired rows
+    metadata: Mapping[str, Array] = field(default_factory=dict)  # of the first run, each (n,)
     steps: list[float] | None = None  # of checkpoints of one training, one for each run
     consensus: Consensus | None = None  # what all runs have in common, where it was asked for
 
-    def __getitem__(self, names: tuple[str, str]) -> Pair:
-        for pair in self.pairs:
-            if (pair.source, pair.target) == names:
-                return pair
-        known = ", ".join(f"{p.source} -> {p.target}" for p in self.pairs)
-        raise InputError(f"there is no pair {names[0]} -> {names[1]}; the pairs are {known}")
+    @property
+    def verdict(self) -> str:
+        """The answer in one or two sentences."""
+        return " ".join(self.headlines)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """One finding for each pair: is the difference only a rotation and a scale?"""
+        return tuple(pair.verdict.finding for pair in self.pairs)
+
+    def parts(self) -> dict[tuple[str, str], Pair]:
+        """The pairs by (source, target)."""
+        return {(pair.source, pair.target): pair for pair in self.pairs}
 
     def moved(self, group: str | None = None) -> MovedRows:
-        """Which rows moved, by the held-out errors of `group` (similarity, or else the largest that was compared)."""
+        """Rank the rows by their held-out error after the map of `group` (similarity, or the largest compared)."""
         from congruence.align.moved import moved_rows
 
         return moved_rows(self, group)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain numbers, lists and strings (the JSON contract)."""
-        return {
+    def numbers(self) -> ComparisonNumbers:
+        """Runs, pairs and, where there are, the series of checkpoints and the consensus."""
+        numbers: ComparisonNumbers = {
             "runs": [{"name": run.name, "n": run.n, "d": run.d} for run in self.runs],
             "pairs": [pair.to_dict() for pair in self.pairs],
-            "verdict": self.verdict,
-            **({"series": self.series()} if self.steps is not None else {}),
-            **({"consensus": self.consensus.to_dict()} if self.consensus is not None else {}),
         }
+        if self.steps is not None:
+            numbers["series"] = self.series()
+        if self.consensus is not None:
+            numbers["consensus"] = self.consensus.to_dict()
+        return numbers
 
     def series(self) -> list[dict[str, Any]]:
         """For checkpoints of one training: the held-out error of each onto the next and onto the last, by group."""
-        known = {(pair.source, pair.target): pair for pair in self.pairs}
+        known = self.parts()
         names = [run.name for run in self.runs]
 
         def onto(source: str, target: str) -> dict[str, float]:
@@ -192,12 +231,8 @@ class Comparison:
             for name, following, step in zip(names, [*names[1:], ""], self.steps or [], strict=True)
         ]
 
-    def to_json(self) -> str:
-        """The result as JSON text. The same data and seed give the same bytes; undefined numbers are null."""
-        return json_text(self.to_dict())
-
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A tidy table: one row per pair and group."""
+        """One row per pair and group; errors are shares of the target's diameter."""
         for pair in self.pairs:
             for name, near in pair.groups.items():
                 yield {
@@ -217,14 +252,17 @@ class Comparison:
                     "diameter": pair.diameter,
                 }
 
-    def __str__(self) -> str:
-        lines = [self.verdict, ""]
-        lines.append(f"{'pair':<24} {'group':<12} {'held out':>9} {'95 % interval':>17} {'null':>8} {'in sample':>9}")
-        for row in self.rows():
-            pair = f"{row['source']} -> {row['target']}"
-            interval = f"{row['low']:.4f}..{row['high']:.4f}"
-            lines.append(
-                f"{pair:<24} {row['group']:<12} {row['held_out']:9.4f} {interval:>17}"
-                f" {row['null']:8.4f} {row['mean']:9.4f}"
-            )
-        return "\n".join([*lines, *(f"note: {advice}" for advice in self.advice)])
+    def document(self) -> Document:
+        """Headline, table of pairs, figures of each pair, and which rows moved."""
+        from congruence.align._document import describe
+
+        return describe(self)
+
+    def to_latex(self, path: str | Path | None = None) -> str:
+        r"""Return a booktabs table of held-out errors with the null in parentheses, and write it to `path` if given."""
+        from congruence.align._latex import to_latex
+
+        text = to_latex(self)
+        if path is not None:
+            write_text(check_writable(path), text)
+        return text

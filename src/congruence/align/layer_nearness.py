@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.align.verdict import RELATED
 from congruence.arrays import Array, Float
-from congruence.results import json_text
+from congruence.result import json_text
 
 BEYOND = 3.0  # standard errors; of 37 unrelated columns, the farthest goes beyond them in one row of twenty
 NOTHING = 1e-9  # a null this near to perfect leaves no room above chance

@@ -12,6 +12,7 @@ from congruence.arrays import Array
 from congruence.maps.diameter import Diameter
 from congruence.maps.groups import GROUPS
 from congruence.maps.nearness import Nearness, bootstrap_ratio
+from congruence.result import Finding, Status
 
 NEARLY = 0.1  # an error below this share of the null is a near match
 MOSTLY = 0.5  # and below this share, the map explains most of it
@@ -46,7 +47,9 @@ HEADLINES = {
 }
 
 
-def judge(groups: Mapping[str, Nearness], n: int, d: int, unit: Array | None = None) -> PairVerdict:
+def judge(
+    groups: Mapping[str, Nearness], n: int, d: int, unit: Array | None = None, *, name: str = "pair"
+) -> PairVerdict:
     """Decide for one pair, from held-out errors against the null, whether it differs by a rotation and a scale.
 
     The claim "only a rotation and a scale"
@@ -64,13 +67,22 @@ def judge(groups: Mapping[str, Nearness], n: int, d: int, unit: Array | None = N
     rung = _rung(ladder, unit)
     status, headline = _judged(claims, ladder, rung, n, d, unit)
     shown = [groups[g] for g in ("similarity", "rigid") if g in groups] or ladder[::-1]
-    detail = _detail(shown[0], groups) if shown else ""
-    return PairVerdict(status, rung.group if rung else "none", HEADLINES[headline], detail)
+    best = shown[0] if shown else None
+    finding = Finding(
+        name,
+        "The difference is only a rotation and a scale.",
+        status,
+        evidence=_detail(best, groups) if best else "",
+        number=best.held_out.mean if best else None,
+        interval=(best.held_out.low, best.held_out.high) if best else None,
+        null=best.null if best else None,
+    )
+    return PairVerdict(finding, rung.group if rung else "none", HEADLINES[headline])
 
 
 def _judged(
     claims: Sequence[Nearness], ladder: Sequence[Nearness], rung: Nearness | None, n: int, d: int, unit: Array | None
-) -> tuple[str, str]:
+) -> tuple[Status, str]:
     """The status of the claim, and which headline says it."""
     near = [c for c in claims if _matches(c, ladder)]
     if near:
@@ -138,18 +150,18 @@ def _detail(claim: Nearness, groups: Mapping[str, Nearness]) -> str:
     return sentence[0].upper() + sentence[1:] + "."
 
 
-def summarise(pairs: Sequence[Pair]) -> str:
-    """The verdict over all pairs, in plain words."""
+def summarise(pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """The verdict over all pairs: the headline, then further sentences."""
     if len(pairs) == 1:
         verdict = pairs[0].verdict
-        return f"{verdict.headline} {verdict.detail}".strip()
+        return tuple(text for text in (verdict.headline, verdict.finding.evidence) if text)
     counts = Counter(pair.verdict.headline for pair in pairs)
     said = [
         headline if count == len(pairs) else f"{count} of {len(pairs)} pairs: {headline}"
         for headline, count in counts.most_common()
     ]
     shared = [g for g in ("similarity", "rigid", *reversed(GROUPS)) if all(g in p.groups for p in pairs)]
-    return " ".join([*said, _ranges(pairs, shared[0])] if shared else said)
+    return (*said, *([_ranges(pairs, shared[0])] if shared else []))
 
 
 def _ranges(pairs: Sequence[Pair], group: str) -> str:

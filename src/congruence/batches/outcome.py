@@ -13,7 +13,7 @@ from congruence.arrays import Float
 from congruence.batches.leakage import Carriers
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
-from congruence.results import json_text
+from congruence.result import json_text
 
 
 @dataclass(frozen=True, eq=False)

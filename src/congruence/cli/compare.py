@@ -4,94 +4,65 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from congruence.cli import options as given
+from congruence.align._options import CompareOptions
+from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
-from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_comparison
 from congruence.errors import InputError
+from congruence.options import OUTPUT, option
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
 
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE",
+        help="Two or more embedding files (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
+        show_default=False,
+    ),
+]
 
-@interruptible
+
+@dataclass(frozen=True)
+class CompareOutputs(cli.Outputs):
+    """Outputs of `compare`."""
+
+    latex: Path | None = option(None, "Write the table as LaTeX.", panel=OUTPUT)
+    rows_out: Path | None = option(None, "Write the rows, most moved first, as a table.", panel=OUTPUT)
+
+    def files(self) -> dict[str, Path]:
+        """All but the table of rows."""
+        return {name: path for name, path in super().files().items() if name != "rows_out"}
+
+
+@cli.command
 def compare(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE",
-            help="Two or more embedding files (.npy .npz .csv .parquet .arrow .feather .h5ad .zarr .safetensors .pt).",
-            show_default=False,
-        ),
-    ],
-    id: given.Id = None,
-    features: given.Features = None,
-    metadata: given.Metadata = None,
-    key: given.Key = None,
-    group_by: given.GroupBy = None,
-    drop_missing: given.DropMissing = False,
-    groups: Annotated[
-        str, typer.Option(help="Maps to fit, separated by commas.", rich_help_panel=given.METHOD)
-    ] = "identity,permutation,rigid,similarity,linear,ica",
-    directions: Annotated[
-        str, typer.Option(help="'forward' (earlier file onto later) or 'both'.", rich_help_panel=given.METHOD)
-    ] = "forward",
-    normalize: given.Normalize = None,
+    files: Files,
+    options: CompareOptions,
+    outputs: CompareOutputs,
     series: Annotated[
         bool,
         typer.Option(
             "--series",
             help="Checkpoints of one training, each onto the next and the last; the step is in the file name.",
-            rich_help_panel=given.METHOD,
+            rich_help_panel="Method",
         ),
     ] = False,
-    folds: given.Folds = 5,
-    nulls: given.Nulls = 20,
-    bootstrap: given.Bootstrap = 200,
-    seed: given.Seed = 0,
-    device: given.Device = "auto",
-    dask: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="ADDRESS",
-            help="Let workers of this dask scheduler (or local ones) read the files and sum their rows.",
-            rich_help_panel=given.METHOD,
-        ),
-    ] = None,
-    similarities: Annotated[
-        Optional[str],
-        typer.Option(
-            help="Further measures, separated by commas (cka,svcca,rsa,procrustes,...), or 'all'.",
-            rich_help_panel=given.METHOD,
-        ),
-    ] = None,
+    dask: cli.Dask = None,
     fail_above: Annotated[
-        Optional[list[str]],
+        list[str] | None,
         typer.Option(
             metavar="GROUP=SHARE",
             help="Exit with 1 if a pair's held-out error exceeds this share of the diameter; may be repeated.",
-            rich_help_panel=given.OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    report: given.Report = None,
-    json: given.Json = None,
-    csv: Annotated[Optional[Path], typer.Option(help="Write the table as csv.", rich_help_panel=given.OUTPUT)] = None,
-    latex: Annotated[
-        Optional[Path], typer.Option(help="Write the table as LaTeX.", rich_help_panel=given.OUTPUT)
-    ] = None,
-    consensus: Annotated[
-        bool,
-        typer.Option("--consensus", help="Also find what all runs have in common.", rich_help_panel=given.METHOD),
-    ] = False,
-    rows_out: Annotated[
-        Optional[Path],
-        typer.Option(help="Write which rows moved most, as a table.", rich_help_panel=given.OUTPUT),
-    ] = None,
-    quiet: given.Quiet = False,
 ) -> None:
     """Did retraining only rotate my embeddings, or did they really change?
 
@@ -105,56 +76,28 @@ def compare(
 
         congruence compare old.npy new.npy --fail-above similarity=0.02
     """
-    from congruence.align.compare import compare as compare_runs
+    from congruence.align._compare import compare as compare_runs
     from congruence.tables import expanded, unique_names, write_table
 
     paths = expanded(files)  # patterns that the shell left alone (quoted, or on Windows)
     if len(paths) < 2:
         raise InputError(f"comparing takes at least 2 runs, but only {paths[0]} was given")
-    steps = _steps(paths) if series else None
-    if steps is not None:
+    if series:
+        steps = _steps(paths)
         paths = sorted(paths, key=steps.__getitem__)
-    chosen = _listed(groups)
-    limits = _limits(fail_above or [], chosen)
-    texts = {"report": report, "json": json, "csv": csv, "latex": latex}
-    given.check_outputs(texts, paths, tables={"rows-out": rows_out})
-    if rows_out is not None:
-        _check_rows_out(rows_out, chosen)
-    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress, on_cluster(dask):
-        tables = given.read_tables(paths, unique_names(paths), dask is not None, **wishes)
-        result = compare_runs(
-            tables,
-            groups=chosen,
-            directions=directions,
-            normalize=normalize,
-            cluster=group_by,
-            folds=folds,
-            nulls=nulls,
-            bootstrap=bootstrap,
-            seed=seed,
-            device=device,
-            drop_missing=drop_missing,
-            similarities=_listed(similarities or ""),
-            consensus=consensus,
-            steps=None if steps is None else sorted(steps.values()),
-            progress=progress,
-        )
-    for text in warned:
-        if text not in result.advice:
-            say(f"note: {text}")
-    rendered = _rendered(result, texts)
-    if rows_out is not None:
-        write_table(result.moved().to_table(), rows_out)
-    given.write_outputs(rendered, texts)
-    if not quiet:
-        show_comparison(result, stderr=str(json) == "-")
+        options = replace(options, steps=sorted(steps.values()))
+    limits = _limits(fail_above or [], list(options.groups))
+    cli.check_outputs(outputs, paths, {"rows-out": outputs.rows_out})
+    if outputs.rows_out is not None:
+        _check_rows_out(outputs.rows_out, list(options.groups))
+    with cli.working(outputs) as progress, on_cluster(dask):
+        tables = cli.read_tables(paths, unique_names(paths), options, lazily=dask is not None)
+        result = compare_runs(tables, options=options, progress=progress)
+    if outputs.rows_out is not None:
+        write_table(result.moved().to_table(), outputs.rows_out)
+    result = cli.deliver(result, outputs)
     if _exceeded(result, limits):
         raise typer.Exit(1)
-
-
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _steps(paths: list[str]) -> dict[str, float]:
@@ -198,13 +141,6 @@ def _check_rows_out(path: Path, groups: list[str]) -> None:
         raise InputError(f"--rows-out ranks rows by {', '.join(GROUPS)}; add one of these to --groups")
 
 
-def _rendered(result: Comparison, outputs: dict[str, Path | None]) -> dict[str, str]:
-    from congruence.report import render, to_csv, to_latex
-
-    render_as = {"report": render, "json": lambda r: r.to_json(), "csv": to_csv, "latex": to_latex}
-    return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
-
-
 def _exceeded(result: Comparison, limits: dict[str, float]) -> bool:
     """Say which pairs exceed a limit; an undefined error exceeds every limit."""
     found = False
@@ -212,6 +148,6 @@ def _exceeded(result: Comparison, limits: dict[str, float]) -> bool:
         for group, limit in limits.items():
             error = pair.groups[group].held_out.mean
             if not error <= limit:
-                say(f"{pair.source} -> {pair.target}: held-out {group} error {error:.4f} is above {limit:g}")
+                cli.say(f"{pair.source} -> {pair.target}: held-out {group} error {error:.4f} is above {limit:g}")
                 found = True
     return found

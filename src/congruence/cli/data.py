@@ -82,7 +82,7 @@ def show(
     """
     from congruence.data.registry import find_image_set
     from congruence.data.variations import vary_factors
-    from congruence.report.image_sheet import check_sheet_path, write_sheet
+    from congruence.report.figures.image_sheet import check_sheet_path, write_sheet
 
     chosen = find_image_set(name)
     path = Path(f"{name}.png") if out is None else out

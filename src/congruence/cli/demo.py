@@ -26,7 +26,7 @@ def demo(
     """
     import numpy as np
 
-    from congruence.align.compare import compare
+    from congruence.align._compare import compare
     from congruence.data.digits import digits
     from congruence.errors import InputError
     from congruence.files import write_text

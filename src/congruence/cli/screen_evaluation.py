@@ -18,8 +18,8 @@ SHOWN = 12  # factors; the report and the JSON have all
 
 def show_evaluation(result: Evaluation, *, stderr: bool = False) -> None:
     """Print what was found, the scores, a line for each factor, and the notes."""
+    from congruence.formatting import count
     from congruence.report.evaluation import lead_sentence, missing_sentences, own_codes, shared_sentence
-    from congruence.report.words import count
 
     console = Console(stderr=stderr, highlight=False)
     own = own_codes(result)

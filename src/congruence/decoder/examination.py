@@ -14,7 +14,7 @@ from congruence.decoder.probed import Probed, import_torch, probe
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
 from congruence.maps.diameter import Diameter, diameter
-from congruence.results import json_text
+from congruence.result import json_text
 
 LOOKED_AT = 1000  # rows whose pairs are looked at
 PAIRS = 2000  # of rows whose midpoint is looked at

@@ -15,7 +15,7 @@ from congruence.ica.judging import advice_on, resampled_columns, verdict_on
 from congruence.ica.portraits import Portrait, portraits_of
 from congruence.ica.profile import EDGES
 from congruence.ica.stabilities import ComponentStability
-from congruence.results import json_text
+from congruence.result import json_text
 from congruence.tables import Table
 
 

@@ -13,7 +13,7 @@ from congruence.arrays import Array, Float
 from congruence.ica.components import Components
 from congruence.ica.icasso import Clusters
 from congruence.ica.profile import ComponentProfile
-from congruence.results import json_text
+from congruence.result import json_text
 
 STABLE = 0.9  # correlation from which on a component counts as come back
 INTERVAL = (0.05, 0.95)

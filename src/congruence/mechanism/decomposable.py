@@ -21,7 +21,7 @@ from congruence.mechanism.derivatives import jacobians, opened
 from congruence.mechanism.domains import LatentDomain, Premise, weakest
 from congruence.mechanism.inversion import decoded, invert, spread_of
 from congruence.mechanism.supports import supports
-from congruence.results import json_text
+from congruence.result import json_text
 
 RTOL = 1e-3  # of the motion of a code: so little from other factors counts as nothing
 PLAIN = 0.1  # of it: so much is entangled

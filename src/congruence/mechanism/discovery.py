@@ -28,7 +28,7 @@ from congruence.mechanism.graphs import action_graph, join_partitions
 from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.mechanism.splitting import Followed, Splitting, follow, split
 from congruence.mechanism.supports import RTOL
-from congruence.results import json_text
+from congruence.result import json_text
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
 SWEEP = tuple(10.0 ** (k / 2) for k in range(-16, -1))  # tolerances from 1e-8 to 0.1

@@ -18,7 +18,7 @@ from congruence.mechanism.domains import LatentDomain
 from congruence.mechanism.outcome import Mechanism
 from congruence.mechanism.portrait import Portrait, portray
 from congruence.mechanism.sparsity_gap import BUDGET
-from congruence.results import json_text
+from congruence.result import json_text
 
 POINTS = 64  # looked at where there are more rows
 ORIGINS = {

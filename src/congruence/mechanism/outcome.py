@@ -11,7 +11,7 @@ from congruence.mechanism.blocks import Blocks, write_blocks
 from congruence.mechanism.supports import GRID, Tolerance
 from congruence.mechanism.theorems import APPLIES, CONDITIONAL, Theorem
 from congruence.mechanism.verdicts import HOLDS, Verdict
-from congruence.results import json_text
+from congruence.result import json_text
 
 
 @dataclass(frozen=True)

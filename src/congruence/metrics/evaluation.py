@@ -12,7 +12,7 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.errors import MissingDependencyError
 from congruence.metrics.structural import StructuralNearness
-from congruence.results import json_text
+from congruence.result import json_text
 
 
 @dataclass(frozen=True)

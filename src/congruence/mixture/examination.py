@@ -14,7 +14,7 @@ from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.mixture.agreement import Agreement, LatentSpace, agreement, can_hold_out
 from congruence.mixture.gmm import GaussianMixture
-from congruence.results import json_text
+from congruence.result import json_text
 from congruence.runs import Run, open_run
 from congruence.tables import unique_names
 

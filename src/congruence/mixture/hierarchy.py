@@ -18,7 +18,7 @@ from congruence.mixture.hidden_states import HiddenStates, recover_hidden_states
 from congruence.mixture.structure import MOST_LATENTS
 from congruence.mixture.theorems import AFFINE, APPLIES, SCALED, Row, Theorem, rows, theorems
 from congruence.mixture.verdicts import CERTIFIED, FAILS, HOLDS, NOTHING, SUPPORTED, UNKNOWN, Condition
-from congruence.results import json_text
+from congruence.result import json_text
 
 LOOKED_AT = 1000  # latents drawn from the prior where no codes are given
 NAMES = ("P1", "P2", "P3", "F1", "F2", "F3", "F4")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import files
+from congruence.formatting import UNDEFINED, number, percent
+from congruence.report.figures.scales import far_apart, plain_decades
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, draw
 from congruence.report.page import fill
-from congruence.report.scales import far_apart, plain_decades
-from congruence.report.svg import HELD_OUT, INK, LINEAR, MUTED, draw
-from congruence.report.words import UNDEFINED, number, percent
 
 if TYPE_CHECKING:
     from congruence.decoder.bounds import Bound

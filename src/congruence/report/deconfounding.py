@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import files
-from congruence.report.carriers import carrier_rows, carriers_figure
-from congruence.report.differences import differences_figure
-from congruence.report.moved import Cell
+from congruence.document import Cell
+from congruence.report.figures.carriers import carrier_rows, carriers_figure
+from congruence.report.figures.differences import differences_figure
 from congruence.report.page import fill
 from congruence.report.words import count, sentence
 

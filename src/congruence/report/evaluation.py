@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import files
-from congruence.report.against import DRAWN_FACTORS, against_best
+from congruence.document import Cell
 from congruence.report.figures import groups_ladder
-from congruence.report.gauge import gauge
+from congruence.report.figures.against import DRAWN_FACTORS, against_best
+from congruence.report.figures.gauge import gauge
 from congruence.report.matrices import heat_tables
-from congruence.report.moved import Cell
 from congruence.report.page import fill
 from congruence.report.questions import FAMILIES, SCORES
 from congruence.report.strips import model_section, side_by_side

@@ -1,162 +1,171 @@
-"""The report of a comparison: one self-contained HTML file that a colleague can read without knowing this package."""
+"""A document as one self-contained HTML page, or as a notebook cell."""
 
 from __future__ import annotations
 
-from collections import Counter
+import base64
+import dataclasses
+import struct
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
 
-from congruence import files
-from congruence.report import figures, words
-from congruence.report.moved import Moved, moved_section
-from congruence.report.page import fill
-from congruence.report.training import Training, training_section
+import numpy as np
 
-if TYPE_CHECKING:
-    from congruence.align.comparison import Comparison, Pair
+from congruence.document import Block, Column, Details, Document, Figure, Image, Table, as_cell, walk
+from congruence.formatting import UNDEFINED, setting
+from congruence.result import versions
 
-SHOWN_PAIRS = 12  # with figures, about 60 kB each
-TABLE_PAIRS = 500
-LIMIT = 1_900_000  # bytes
-ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has a line for anyway
+LIMIT = 1_900_000  # bytes of a page
+ROWS, DETAILS = 500, 12  # of a table, and parts with figures, about 60 kB each
+MARKS = {"fails": "✕", "ambiguous": "≈", "unknown": "?", "holds": "✓"}  # tell statuses apart without colour
+GAP = 2  # pixels between images side by side
 
 
-@dataclass(frozen=True)
-class _Section:
-    """One pair as the page shows it."""
-
-    number: int
-    pair: Pair
-    figures: dict[str, str]
-    facts: list[tuple[str, str, str]]  # what, its value, what it means
+class _Limits(NamedTuple):
+    rows: int = ROWS
+    details: int = DETAILS
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What is drawn once, before the page is cut to its size."""
+def render_html(document: Document) -> str:
+    """Return the document as one HTML page that needs no other file, below 2 MB.
 
-    sections: list[_Section] = field(default_factory=list)
-    heat: str = ""
-    training: Training | None = None
-    moved: Moved | None = None
-
-
-def write_report(comparison: Comparison, path: str | Path) -> None:
-    """Write the report of a comparison to `path`, whole or not at all; same input, same bytes."""
-    files.check_writable(path)
-    files.write_text(path, render(comparison))
-
-
-def render(comparison: Comparison) -> str:
-    """Return the report of a comparison as one HTML page that needs no other file, below 2 MB.
-
-    With more than `SHOWN_PAIRS` pairs, only those with the largest held-out error have figures, and the page
-    says so.
+    Where it would be larger, fewer parts with figures and fewer rows of each table are shown, and the page says so.
     """
-    parts = _parts(comparison)
-    rows = TABLE_PAIRS
-    page = _page(comparison, parts, rows)
-    while len(page.encode()) > LIMIT and (parts.sections or rows > 1):
-        parts = replace(parts, sections=parts.sections[: len(parts.sections) // 2])
-        rows = max(rows // 2, 1)
-        page = _page(comparison, parts, rows)
+    drawn: dict[int, str] = {}
+    limits = _Limits()
+    page = _render("page.html.j2", document, limits, drawn)
+    while len(page.encode()) > LIMIT and (limits.details > 0 or limits.rows > 1):
+        limits = _Limits(max(limits.rows // 2, 1), limits.details // 2)
+        page = _render("page.html.j2", document, limits, drawn)
     return page
 
 
-def _parts(comparison: Comparison) -> _Parts:
-    chosen = _worst(comparison.pairs, SHOWN_PAIRS)
-    return _Parts(
-        sections=[_section(number, pair) for number, pair in enumerate(chosen, start=1)],
-        heat=figures.heat_map(comparison, words.headline_group(comparison)) if _has_heat_map(comparison) else "",
-        training=training_section(comparison),
-        moved=moved_section(comparison),
+def render_cell(document: Document) -> str:
+    """Return headline, main tables and main figure as a fragment for a notebook."""
+    brief: list[Block] = [b for b in document.blocks() if getattr(b, "brief", False)]
+    return _render("cell.html.j2", document, _Limits(rows=20), {}, brief=brief)
+
+
+def _render(template: str, document: Document, limits: _Limits, drawn: dict[int, str], **more: Any) -> str:
+    made = dict(document.settings)
+    command, files = made.pop("command", None), made.pop("inputs", None)
+    environment = _environment()
+    environment.filters["draw"] = lambda figure: _draw(figure, drawn)
+    text = environment.get_template(template).render(
+        document=document,
+        limits=limits,
+        command=command,
+        inputs=_files(files) if files else None,
+        settings=_settings(made),
+        versions=versions(),
+        **more,
     )
+    return str(text)
 
 
-def _worst(pairs: Sequence[Pair], count: int) -> list[Pair]:
-    """Take all pairs if they are few, else those that the best rotation and scale leaves furthest apart."""
-    if len(pairs) <= count:
-        return list(pairs)
-
-    def left(pair: Pair) -> float:
-        near = pair.groups.get("similarity") or next(iter(pair.groups.values()), None)
-        return near.held_out.mean if near is not None and near.held_out.mean == near.held_out.mean else -1.0
-
-    return sorted(pairs, key=left, reverse=True)[:count]
+def _settings(made: dict[str, Any]) -> Table:
+    columns = (Column("setting", "text"), Column("value", "text"))
+    return Table("Settings", columns, [(name, setting(value)) for name, value in made.items()], "compact", False)
 
 
-def _has_heat_map(comparison: Comparison) -> bool:
-    """Checkpoints of a training are compared with few others: their map would be nearly blank."""
-    return comparison.steps is None and len(comparison.runs) > 2
+def _files(files: Sequence[Any]) -> Table:
+    columns = (Column("file", "name"), Column("bytes"), Column("SHA-256", "name"))
+    rows = [(f["path"], f"{f['bytes']:,}", f["sha256"] or f"modified {f['modified']}") for f in files]
+    return Table("Input files", columns, rows, "compact", False)
 
 
-def _section(number: int, pair: Pair) -> _Section:
-    drawn = {
-        "ladder": figures.ladder(pair),
-        "histogram": figures.error_histogram(pair),
-        "planes": figures.planes(pair),
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "cell": as_cell,
+        "kind": _kind,
+        "png": _png,
+        "prose": _prose,
+        "folded": _folded,
+        "draw": str,
     }
-    return _Section(number, pair, drawn, _facts(pair))
+    environment.globals |= {"marks": MARKS, "palette": _palette, "undefined": UNDEFINED}
+    return environment
 
 
-def _facts(pair: Pair) -> list[tuple[str, str, str]]:
-    exact = "exact" if pair.diameter_exact else "estimated from below by search"
-    facts = [
-        ("paired rows", str(pair.n), "rows that both runs have"),
-        (
-            "diameter",
-            words.number(pair.diameter, 4),
-            f"largest distance between two rows of the target; {exact}",
-        ),
-        (
-            "MCC, strong",
-            words.number(pair.mcc.strong),
-            "correlation of dimensions matched one to one, in sample; 1 is best",
-        ),
-        (
-            "MCC, weak",
-            words.number(pair.mcc.weak),
-            "the same after the best linear map (CCA), held out; 1 is best",
-        ),
-        (
-            "CKA",
-            words.number(pair.cka),
-            "agreement of the similarity structure (linear, unbiased); 1 is best",
-        ),
-        ("neighbour overlap", words.percent(pair.neighbour_overlap), "nearest neighbours that stay the same"),
-    ]
-    if "ica" in pair.groups:
-        meaning = "how much of what a similarity gains over a permutation, unsupervised ICA gains too"
-        facts.append(("ICA efficiency, held out", words.percent(pair.held_out_efficiency), meaning))
-        facts.append(("ICA efficiency, in sample", words.percent(pair.efficiency), "the same, in sample"))
-    if pair.components is not None:
-        held, null = pair.components.held_out.mean, pair.components.null
-        value = f"{words.percent(held)} (null {words.percent(null)})"
-        facts.append(("ICA components", value, "unmixed on all rows, matched on held-out ones; own diameter"))
-    for name, similarity in pair.similarities.items():
-        if name not in ALWAYS_SHOWN:
-            what, meaning = words.SIMILARITIES.get(name, (name, ""))
-            facts.append((what, words.number(similarity), meaning))
-    return facts
+def _read(name: str) -> str:
+    return resources.files("congruence.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _page(comparison: Comparison, parts: _Parts, rows: int) -> str:
-    statuses = Counter(pair.verdict.status for pair in comparison.pairs)
-    return fill(
-        "comparison.html.j2",
-        comparison=comparison,
-        consensus=getattr(comparison, "consensus", None),
-        status=words.worst(statuses),
-        statuses=[(status, statuses[status]) for status in words.STATUSES if statuses[status]],
-        ranks=list(words.STATUSES),
-        sentences=words.sentences(comparison.verdict),
-        groups=words.ordered({name for pair in comparison.pairs for name in pair.groups}),
-        listed=rows,
-        rows=comparison.pairs[:rows],
-        parts=parts,
-        numbers={(section.pair.source, section.pair.target): section.number for section in parts.sections},
-        heat_runs=min(len(comparison.runs), figures.HEAT_RUNS),
-        headline_group=words.headline_group(comparison),
-    )
+def _palette(scheme: int) -> Any:
+    from markupsafe import Markup
+
+    from congruence.report.figures.svg import PALETTE
+
+    return Markup("".join(f"--{name}: {colours[scheme]}; " for name, colours in PALETTE.items()))
+
+
+def _kind(block: Block) -> str:
+    return type(block).__name__
+
+
+def _prose(sentence: str) -> str:
+    """Keep percent signs on the line of their number."""
+    return sentence.replace(" %", "\u00a0%")
+
+
+def _folded(blocks: Sequence[Block], most: int) -> dict[str, Any]:
+    """The blocks of a section with at most so many details that hold figures, and how many were left out."""
+    heavy = [b for b in blocks if isinstance(b, Details) and any(isinstance(x, Figure) for x in walk(b.blocks))]
+    dropped = {id(block) for block in heavy[most:]}
+    return {"shown": [b for b in blocks if id(b) not in dropped], "left_out": len(dropped)}
+
+
+def _draw(figure: Figure, drawn: dict[int, str]) -> Any:
+    from markupsafe import Markup
+
+    from congruence.report.figures import drawing
+
+    if id(figure) not in drawn:
+        drawn[id(figure)] = drawing(figure).svg()
+    return Markup(drawn[id(figure)])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Png:
+    address: str
+    width: int
+    height: int
+
+
+def _png(image: Image) -> _Png:
+    """Encode an image for the page; several images are put side by side."""
+    pixels = side_by_side(image.pixels) if np.ndim(image.pixels) == 4 else image.pixels
+    address = "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
+    return _Png(address, pixels.shape[1], pixels.shape[0])
+
+
+def side_by_side(images: Any) -> Any:
+    """Images (m, channels, height, width) in one row, as pixels (height, wide, 4); the gaps are transparent."""
+    m, channels, height, width = images.shape
+    shades = np.asarray(images[:, :3] if channels >= 3 else images[:, [0, 0, 0]], dtype=np.uint8)  # grey as colours
+    pixels = np.concatenate([shades, np.full((m, 1, height, width), 255, np.uint8)], 1)
+    wide = np.zeros((height, m * (width + GAP) - GAP, 4), np.uint8)
+    for i, image in enumerate(pixels):
+        wide[:, i * (width + GAP) : i * (width + GAP) + width] = image.transpose(1, 2, 0)
+    return wide
+
+
+def png(pixels: Any) -> bytes:
+    """Pixels (height, width, 4) uint8, red, green, blue and alpha, as a png file; the same pixels, the same bytes."""
+    height, width, _ = pixels.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], 1)  # 0: no filter
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

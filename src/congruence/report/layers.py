@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import files
+from congruence.formatting import elided, number, percent
 from congruence.report import words
-from congruence.report.heat import tint
+from congruence.report.figures.heat import tint
+from congruence.report.figures.svg import GRID, INK, MUTED, draw
 from congruence.report.page import fill
-from congruence.report.svg import GRID, INK, MUTED, draw
-from congruence.report.words import elided, number, percent
 
 if TYPE_CHECKING:
     from congruence.align.layer_nearness import LayerMap

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.words import UNDEFINED, elided
+from congruence.formatting import UNDEFINED, elided
 
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Evaluation

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import files
+from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.page import fill
 from congruence.report.strips import png
-from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.words import STATUSES, count, number, percent, sentence
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence import files
+from congruence.report.figures.spaces import paint_spaces
+from congruence.report.figures.svg import draw
 from congruence.report.page import fill
-from congruence.report.spaces import paint_spaces
-from congruence.report.svg import draw
 from congruence.report.words import UNDEFINED, elided, number, sentence
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from importlib import metadata, resources
 from typing import Any
 
 from congruence.report import words
-from congruence.report.svg import PALETTE
+from congruence.report.figures.svg import PALETTE
 
 
 def fill(template: str, **values: Any) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from congruence import files
-from congruence.report import components as figures
+from congruence.align._document import label_cell as as_cell
+from congruence.document import Cell
+from congruence.formatting import elided, number, percent
 from congruence.report import words
-from congruence.report.moved import Cell, as_cell
+from congruence.report.figures import components as figures
 from congruence.report.page import fill
-from congruence.report.words import elided, number, percent
 
 if TYPE_CHECKING:
     from congruence.ica.portraits import Loading

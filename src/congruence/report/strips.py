@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.words import number
+from congruence.formatting import number
 
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Evaluation

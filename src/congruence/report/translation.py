@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from congruence import files
+from congruence.formatting import number, percent
 from congruence.report import figures, words
 from congruence.report.page import fill
-from congruence.report.words import number, percent
 
 if TYPE_CHECKING:
     from congruence.maps.nearness import HeldOut

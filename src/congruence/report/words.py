@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
+
+from congruence.formatting import UNDEFINED, count, elided, number, percent, setting, step  # noqa: F401
+from congruence.formatting import interval as between  # noqa: F401
 
 GROUPS = {
     "identity": "nothing is undone; the raw difference",
@@ -66,8 +68,6 @@ SIMILARITIES = {  # those that only some reports have: what they are called, and
     "weak_mcc": ("MCC, weak, in sample", "correlation after the best linear map (CCA); higher is closer, 0 to 1"),
 }
 
-UNDEFINED = "–"
-
 
 def ordered(groups: Iterable[str]) -> list[str]:
     """Sort groups from small to large, the unsupervised route last and names we do not know before it."""
@@ -87,60 +87,11 @@ def worst(statuses: Iterable[str]) -> str:
     return next((status for status in STATUSES if status in found), "unknown")
 
 
-def number(value: float, digits: int = 3) -> str:
-    """Write a value to `digits` significant digits, without exponent if it can be; NaN as a dash."""
-    if not math.isfinite(value):
-        return UNDEFINED if math.isnan(value) else f"{'−' if value < 0 else ''}∞"
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits}g}")
-    exponent = math.floor(math.log10(abs(rounded)))
-    written = f"{value:.{digits - 1}e}" if not -4 <= exponent <= 6 else f"{value:.{max(digits - 1 - exponent, 0)}f}"
-    return written.replace("-", "−")
-
-
 def cell(value: str | float | int | None) -> str:
     """Write what a table holds: words as they are, numbers to three digits, nothing as a dash."""
     if value is None:
         return UNDEFINED
     return value if isinstance(value, str) else str(value) if isinstance(value, int) else number(value)
-
-
-def percent(share: float, unit: str = " %") -> str:
-    """Write a share as a percentage to three significant digits: 0.0183 is "1.83 %"."""
-    if 0 < share < 1e-5:
-        return "< 0.001" + unit
-    return number(100 * share) + unit if math.isfinite(share) else number(share)
-
-
-def between(low: float, high: float) -> str:
-    """Write an interval of shares, once where both ends read the same; a dash where it is undefined."""
-    if not (math.isfinite(low) and math.isfinite(high)) or percent(low) == percent(high):
-        return percent(low)
-    return f"{percent(low, unit='')} to {percent(high)}"
-
-
-def elided(names: Sequence[str], length: int) -> list[str]:
-    """Leave out the middle of long names, but never so much that two of them become the same."""
-
-    def short(name: str) -> str:
-        tail = (length - 1) // 2
-        return name if len(name) <= length else f"{name[: length - 1 - tail]}…{name[-tail:]}"
-
-    shortened = [short(name) for name in names]
-    if len(set(shortened)) == len(set(names)):
-        return shortened
-    return elided(names, 2 * length)
-
-
-def count(number: int, noun: str) -> str:
-    """Write how many there are: "1 row", "12 rows"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def step(value: float) -> str:
-    """Write the step of a training: whole where it is, never as 1e+05."""
-    return f"{value:.0f}" if value == round(value) else f"{value:g}"
 
 
 def sentences(text: str) -> list[str]:
@@ -156,16 +107,3 @@ def sentence(text: str) -> str:
 def prose(sentence: str) -> str:
     """Keep the percent signs of a sentence on the line of their number."""
     return sentence.replace(" %", "\u00a0%")
-
-
-def setting(value: Any) -> str:
-    """Write a setting as a person would."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {setting(item)}" for name, item in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value)
-    return str(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.words import count, number, percent
+from congruence.formatting import count, number, percent
 from congruence.reproduce.bilipschitz_laws import Relation
 from congruence.reproduce.bilipschitz_pairs import Pair
 from congruence.reproduce.recipe import Cell, Claim, NumberTable

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import number, percent
+from congruence.formatting import number, percent
+from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce.bilipschitz_claims import Findings
 from congruence.reproduce.bilipschitz_laws import line_term, root_term
 from congruence.reproduce.bilipschitz_pairs import Pair

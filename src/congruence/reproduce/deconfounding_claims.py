@@ -8,7 +8,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.batches.screen import GENES
-from congruence.report.words import number
+from congruence.formatting import number
 from congruence.reproduce.deconfounding_screen import CONDITIONS, Interval, Measured, interval_of
 from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings
 from congruence.reproduce.recipe import Claim

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from congruence.batches.screen import GENES
-from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import number
+from congruence.formatting import number
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce.deconfounding_screen import CONDITIONS, interval_of
 from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings
 from congruence.reproduce.recipe import Figure

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.report.words import number
+from congruence.formatting import number
 from congruence.reproduce.bilipschitz_laws import DRAWS, rank_correlation
 from congruence.reproduce.disentanglement_choice import RULE, Candidate, Row, difference
 from congruence.reproduce.disentanglement_scores import WAYS

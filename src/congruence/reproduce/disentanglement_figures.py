@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.report.scales import plain_decades
-from congruence.report.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import number
+from congruence.formatting import number
+from congruence.report.figures.scales import plain_decades
+from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce.disentanglement_claims import Findings, trainings_of
 from congruence.reproduce.disentanglement_scores import WAYS
 from congruence.reproduce.disentanglement_tables import ORDER, QUANTISED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from congruence.report.words import number, percent
+from congruence.formatting import number, percent
 from congruence.reproduce.disentanglement_choice import Row, over_data, reconstructing
 from congruence.reproduce.disentanglement_claims import PUBLISHED, PUBLISHED_ON, Findings
 from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, WAYS

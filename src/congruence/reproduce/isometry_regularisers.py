@@ -15,11 +15,11 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.data.digits import digits
+from congruence.formatting import number, percent
 from congruence.maps.nearness import Nearness
 from congruence.models.regularised import KINDS, train_regularised
-from congruence.report.scales import error_axis, plain_decades
-from congruence.report.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, draw
-from congruence.report.words import number, percent
+from congruence.report.figures.scales import error_axis, plain_decades
+from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, draw
 from congruence.reproduce.bilipschitz_laws import Relation, relate
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.recipe import Claim, Figure, Job, NumberTable, Outcome

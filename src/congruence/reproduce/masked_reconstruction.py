@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 from congruence.arrays import Array, Float
 from congruence.data.patches import FACTORS, draw_factors, draw_shown, expected_given_two, patches
 from congruence.maps.nearness import Nearness

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
+from congruence.formatting import number
 from congruence.mixture.agreement import Agreement
-from congruence.report.spaces import paint_spaces
-from congruence.report.svg import HELD_OUT, INK, MUTED, draw
-from congruence.report.words import number
+from congruence.report.figures.spaces import paint_spaces
+from congruence.report.figures.svg import HELD_OUT, INK, MUTED, draw
 from congruence.reproduce.recipe import Figure
 
 SHOWN = 5  # trainings

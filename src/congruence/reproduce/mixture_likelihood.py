@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from congruence.formatting import number, percent
 from congruence.mixture.likelihood_search import ALIKE, REACHED
 from congruence.mixture.likelihood_slices import RESOLUTION
-from congruence.report.words import number, percent
 from congruence.reproduce.mixture_likelihood_figures import draw_remark, draw_slices
 from congruence.reproduce.recipe import Claim, Job, NumberTable, Outcome
 from congruence.reproduce.relu_likelihoods import Case, Counterexample, measure_case, measure_remark, read_case

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
-from congruence.report.words import number
+from congruence.formatting import number
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
 from congruence.reproduce.recipe import Figure
 from congruence.reproduce.relu_likelihoods import REMARK, SPREAD, Case, Counterexample
 

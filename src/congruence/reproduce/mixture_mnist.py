@@ -10,8 +10,8 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.data.digits import digits
 from congruence.data.mnist import SIDE, mnist
+from congruence.formatting import number
 from congruence.mixture.agreement import Agreement, LatentSpace, agreement
-from congruence.report.words import number
 from congruence.reproduce.mixture_figures import draw_mcc
 from congruence.reproduce.mixture_trainings import trained
 from congruence.reproduce.parts import Arrays

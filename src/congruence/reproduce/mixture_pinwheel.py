@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from congruence.data.pinwheels import pinwheel
+from congruence.formatting import number
 from congruence.mixture.agreement import Agreement, Spread, agreement
 from congruence.models.reconstruction import evaluated_rows
-from congruence.report.words import number
 from congruence.reproduce.mixture_figures import draw_distances, draw_spaces
 from congruence.reproduce.mixture_trainings import space_of, trained
 from congruence.reproduce.parts import Arrays

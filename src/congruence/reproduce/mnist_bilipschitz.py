@@ -15,7 +15,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.data.digits import digits
 from congruence.data.mnist import mnist, shrink_images
-from congruence.report.words import percent
+from congruence.formatting import percent
 from congruence.reproduce.bilipschitz_claims import (
     PAPER,
     TERMS,

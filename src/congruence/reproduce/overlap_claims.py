@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.report.words import number, percent
+from congruence.formatting import number, percent
 from congruence.reproduce.overlap_densities import Densities
 from congruence.reproduce.overlap_runs import SAME, Grid
 from congruence.reproduce.recipe import Cell, Claim, NumberTable

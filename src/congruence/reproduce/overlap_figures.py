@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.scales import plain_decades
-from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import number
+from congruence.formatting import number
+from congruence.report.figures.scales import plain_decades
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce.overlap_claims import bootstrap
 from congruence.reproduce.overlap_densities import Densities
 from congruence.reproduce.overlap_runs import Grid

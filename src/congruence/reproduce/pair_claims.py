@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.words import number, percent
+from congruence.formatting import number, percent
 from congruence.reproduce.pair_scores import COLUMNS
 from congruence.reproduce.recipe import Claim
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from congruence.align.layer_nearness import LayerMap
+from congruence.formatting import number
+from congruence.report.figures.scales import step_axis
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.report.layers import layer_picture
-from congruence.report.scales import step_axis
-from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import number
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
 from congruence.reproduce.recipe import Figure

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 from congruence.align.comparison import Comparison, Pair
 from congruence.align.layers import layer_map
 from congruence.arrays import Array, Float
@@ -20,7 +20,7 @@ from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.reproduce.pair_spectra import Spectra
 from congruence.reproduce.pair_trainings import Bench, looks
 from congruence.reproduce.parts import Arrays
-from congruence.results import json_text
+from congruence.result import json_text
 
 COLUMNS = ("permutation", "similarity", "linear", "ica")  # of the paper's table, where the second is called rigid
 ADMET, GRAPHS = "admet", 5  # graph networks of the data set modelpairs

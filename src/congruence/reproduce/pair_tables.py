@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.words import number, percent
+from congruence.formatting import number, percent
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
 from congruence.reproduce.recipe import Cell, NumberTable

@@ -16,7 +16,7 @@ from congruence.progress import Progress
 from congruence.reproduce.parts import Parts
 from congruence.reproduce.recipe import SCALES, Job, Method, Recipe, Reproduction, find_recipe
 from congruence.reproduce.write import FILES, RESULT, write_reproduction
-from congruence.results import json_text
+from congruence.result import json_text
 
 PARTS, OWNER = "parts", "settings.json"  # the folder of parts, and the file in it that says whose they are
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.decoder.sprites import SpriteMetric, sprite_constant, sprite_metric, sprite_metric_by_quadrature
-from congruence.report.scales import plain_decades
-from congruence.report.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
-from congruence.report.words import number
+from congruence.formatting import number
+from congruence.report.figures.scales import plain_decades
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
 from congruence.reproduce.recipe import Claim, Figure, Job, NumberTable, Outcome
 
 EDITION = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from congruence.report.words import number, percent
+from congruence.formatting import number, percent
 from congruence.reproduce.masked_reconstruction import Level, best, worst
 from congruence.reproduce.misspecified_regression import Regression
 from congruence.reproduce.recipe import Cell, Claim, NumberTable

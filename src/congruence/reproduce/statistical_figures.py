@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
+from congruence.formatting import number, percent
 from congruence.maps.groups import fit_map
-from congruence.report.scales import error_axis, plain_decades
-from congruence.report.svg import HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import number, percent
+from congruence.report.figures.scales import error_axis, plain_decades
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce import misspecified_regression as regression
 from congruence.reproduce.masked_reconstruction import Level, Rows
 from congruence.reproduce.recipe import Figure

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.report.words import percent
+from congruence.formatting import percent
 from congruence.reproduce import masked_reconstruction as masked
 from congruence.reproduce import misspecified_regression as regression
 from congruence.reproduce.masked_reconstruction import Level, best, worst

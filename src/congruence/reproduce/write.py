@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from congruence.files import write_text
+from congruence.report.figures.svg import standalone
 from congruence.report.reproduction import render_reproduction
-from congruence.report.svg import standalone
 from congruence.report.words import cell
 from congruence.reproduce.recipe import NumberTable, Reproduction
-from congruence.results import json_text
+from congruence.result import json_text
 
 RESULT, TABLE, REPORT = "result.json", "table.md", "report.html"
 FILES = (RESULT, TABLE, REPORT)

@@ -24,7 +24,7 @@ from congruence.maps.nearness import Nearness, Protocol, check_method, measure, 
 from congruence.maps.pair_bounds import library
 from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.progress import Progress, Steps
-from congruence.results import json_text
+from congruence.result import json_text
 from congruence.translation.certificate import (
     Certificate,
     check_labels,

@@ -8,7 +8,7 @@ from typing import Any
 
 from congruence.align.verdict import percent
 from congruence.errors import InputError
-from congruence.results import json_text
+from congruence.result import json_text
 from congruence.translation.translate import Translator
 
 CHECK = "Check it on rows that both models embedded (congruence translate fit) before anything rests on it."

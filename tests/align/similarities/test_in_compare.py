@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.align.compare import compare
+from congruence.align._compare import compare
 from congruence.align.similarities import MEASURES, distances, kernels, neighbours
 from congruence.errors import InputError
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from congruence.report.svg import HELD_OUT, INK, MUTED, draw
+from congruence.report.figures.svg import HELD_OUT, INK, MUTED, Drawing
 
 if TYPE_CHECKING:
     from congruence.batches.outcome import Outcome
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_DOTS = 120  # targets drawn for each condition
 
 
-def differences_figure(result: Outcome, called: Callable[[str], str]) -> str:
+def differences_figure(result: Outcome, called: Callable[[str], str]) -> Drawing:
     """Draw, for each condition, its mean difference from base with the 95 % interval, and a dot for each target."""
     names = list(result.overall)
 
@@ -40,7 +40,7 @@ def differences_figure(result: Outcome, called: Callable[[str], str]) -> str:
 
     said = "; ".join(f"{called(name)} {one.difference:+.3f}" for name, one in result.overall.items())
     height = 90 + 46 * len(names)
-    return draw(paint, (760, height), key=f"differences {names!r}", label=f"AUROC ahead of base: {said}")
+    return Drawing(paint, (760, height), key=f"differences {names!r}", label=f"AUROC ahead of base: {said}")
 
 
 def _legend(figure: Any) -> None:

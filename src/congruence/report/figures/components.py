@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.scales import plain_decades
-from congruence.report.svg import GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, draw
-from congruence.report.words import count, number, percent
+from congruence.formatting import count, number, percent
+from congruence.report.figures.scales import plain_decades
+from congruence.report.figures.svg import GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, Drawing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ SMALLEST = 1e-12  # what is drawn of turns and gradients that have vanished
 __all__ = ["convergence", "portrait", "spectrum", "stability", "stability_curve"]
 
 
-def spectrum(variances: Any, kept: int) -> str:
+def spectrum(variances: Any, kept: int) -> Drawing:
     """Draw the share of the variance along each principal axis, falling, and how many axes are kept."""
     shares = 100 * np.asarray(variances, dtype=float) / np.sum(variances)
     axis = np.arange(1, len(shares) + 1)
@@ -48,10 +48,10 @@ def spectrum(variances: Any, kept: int) -> str:
         figure.legend(handles[shown], labels[shown], loc="outside upper left", ncols=2)
 
     said = f"from {number(shares[0])} % to {number(shares[-1])} %; the first {kept} hold {percent(held)}"
-    return draw(paint, (462, 300), key="spectrum", label=f"Share of the variance by principal axis: {said}")
+    return Drawing(paint, (462, 300), key="spectrum", label=f"Share of the variance by principal axis: {said}")
 
 
-def convergence(found: Unmixing, tolerance: float | None = None) -> str:
+def convergence(found: Unmixing, tolerance: float | None = None) -> Drawing:
     """Draw the largest turn and the largest gradient of every pass; dashed, the turn below which the solver rests."""
     passes = np.arange(1, found.iterations + 1)
     turns, gradients = (np.maximum(np.array(values), SMALLEST) for values in (found.changes, found.gradients))
@@ -79,10 +79,10 @@ def convergence(found: Unmixing, tolerance: float | None = None) -> str:
         figure.legend(loc="outside upper left", ncols=2)
 
     said = f"after {found.iterations} passes the components turned by {turns[-1]:.1e} radians"
-    return draw(paint, (462, 320), key="convergence", label=f"The way of the solver: {said}")
+    return Drawing(paint, (462, 320), key="convergence", label=f"The way of the solver: {said}")
 
 
-def portrait(one: Portrait, name: str, edges: Any) -> str:
+def portrait(one: Portrait, name: str, edges: Any) -> Drawing:
     """Draw the histogram of a component, in standard deviations, beside the Gaussian of the same variance.
 
     The first and last bar also stand for the rows beyond.
@@ -104,10 +104,10 @@ def portrait(one: Portrait, name: str, edges: Any) -> str:
         axes.spines["left"].set(visible=False)
         axes.spines["bottom"].set(color=GRID)
 
-    return draw(paint, (205, 128), key=f"portrait {name}", label=f"Histogram of {name} beside a Gaussian")
+    return Drawing(paint, (205, 128), key=f"portrait {name}", label=f"Histogram of {name} beside a Gaussian")
 
 
-def stability(rows: Sequence[Mapping[str, Any]], chance: float) -> str:
+def stability(rows: Sequence[Mapping[str, Any]], chance: float) -> Drawing:
     """Draw the correlation of each component with its partner on resampled rows: the median and its 90 % interval.
 
     Components that are not identified are hollow. The dotted line is what a random rotation reaches on average.
@@ -133,10 +133,10 @@ def stability(rows: Sequence[Mapping[str, Any]], chance: float) -> str:
 
     above = sum(row["identified"] and row["stable"] for row in rows)
     said = f"{above} of {count(len(rows), 'component')} come back; chance is {number(chance)}"
-    return draw(paint, (900, 300), key="stability", label=f"Agreement of components on resampled rows: {said}")
+    return Drawing(paint, (900, 300), key="stability", label=f"Agreement of components on resampled rows: {said}")
 
 
-def stability_curve(points: Sequence[CurvePoint]) -> str:
+def stability_curve(points: Sequence[CurvePoint]) -> Drawing:
     """Draw how many components can be told from noise, and how many come back, against how many are asked for."""
     asked = [point.n_components for point in points]
 
@@ -155,7 +155,7 @@ def stability_curve(points: Sequence[CurvePoint]) -> str:
     said = "; ".join(
         f"of {p.n_components} components {p.identified} told from noise, {p.stable} come back" for p in points
     )
-    return draw(paint, (535, 300), key="stability curve", label=f"Components that come back: {said}")
+    return Drawing(paint, (535, 300), key="stability curve", label=f"Components that come back: {said}")
 
 
 def _whole_numbers(axes: Any) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.scales import error_axis, plain_decades, step_axis
-from congruence.report.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.words import percent
+from congruence.formatting import percent
+from congruence.report.figures.scales import error_axis, plain_decades, step_axis
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
-    from congruence.report.training import Checkpoint
     from congruence.translation.certificate import CurvePoint
 
 RANKS = 160  # drawn of a curve of rows
@@ -27,10 +26,9 @@ GROUPS = {
     "ica": (ICA, "P"),
 }
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
-__all__ = ["learning_curve", "moved_curve", "training_curves"]
 
 
-def moved_curve(falling: Any, null: float, names: Sequence[str]) -> str:
+def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
     """Draw how far rows moved, from the one that moved most, against their rank.
 
     `falling` holds the disagreement of all rows, largest first; the ranks are logarithmic, so that the few rows
@@ -52,7 +50,7 @@ def moved_curve(falling: Any, null: float, names: Sequence[str]) -> str:
         figure.legend(loc="outside upper left", ncols=3)
 
     said = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
-    return draw(
+    return Drawing(
         paint,
         (535, 300),
         key=f"moved {list(names)!r}",
@@ -60,16 +58,19 @@ def moved_curve(falling: Any, null: float, names: Sequence[str]) -> str:
     )
 
 
-def training_curves(points: Sequence[Checkpoint], groups: Sequence[str], reference: str) -> str:
+def training_curves(
+    points: Sequence[Mapping[str, Any]], groups: Sequence[str], reference: str, null: Mapping[str, float]
+) -> Drawing:
     """Draw the held-out error of each checkpoint, by group: onto the last (solid) and onto the next (dashed).
 
-    The dotted line is the null of the group `reference`, onto the last checkpoint.
+    `points` are those of `Comparison.series` but the last; `null`, by their names, is that of the group `reference`
+    onto the last checkpoint (dotted).
     """
-    steps = [point.step for point in points]
-    nulls = [point.null for point in points]
+    steps = [point["step"] for point in points]
+    nulls = [null.get(point["name"], math.nan) for point in points]
     ways = {
-        "onto the last checkpoint": [point.to_last for point in points],
-        "onto the next checkpoint": [point.to_next for point in points],
+        "onto the last checkpoint": [point["to_last"] for point in points],
+        "onto the next checkpoint": [point["to_next"] for point in points],
     }
     shown = [error for errors in ways.values() for onto in errors for error in onto.values()]
 
@@ -80,16 +81,16 @@ def training_curves(points: Sequence[Checkpoint], groups: Sequence[str], referen
             axes.set_title(title, loc="left")
             axes.grid(visible=True, axis="y")
             for group in groups:
-                _group_line(axes, steps, [100 * onto[group] for onto in errors], group, solid)
+                _group_line(axes, steps, [100 * onto.get(group, math.nan) for onto in errors], group, solid)
             axes.plot(steps, [100 * null for null in nulls], **CHANCE, label=f"null of {reference}")
             step_axis(axes, steps)
         handles = panels[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside upper left", ncols=len(groups) + 1)
 
-    return draw(
+    return Drawing(
         paint,
         (900, 340),
-        key=f"training {[point.name for point in points]!r}",
+        key=f"training {[point['name'] for point in points]!r}",
         label=f"Held-out error of {len(points)} checkpoints along the training, onto the last and onto the next",
     )
 
@@ -101,7 +102,7 @@ def _group_line(axes: Any, steps: Sequence[float], errors: Sequence[float], grou
     axes.plot(steps, errors, color=colour, marker=marker, dashes=dashes, label=group, **style)
 
 
-def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> str:
+def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
     """Draw the held-out error of maps fitted on more and more paired rows, with its range over draws.
 
     The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the null.
@@ -124,4 +125,4 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> str:
         figure.legend(loc="outside upper left", ncols=3)
 
     said = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
-    return draw(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")
+    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")

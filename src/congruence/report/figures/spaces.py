@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.report.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
+from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
 
 MARKS = tuple(zip("os^Dv*Ph", (HELD_OUT, LINEAR, INK, SOURCE, ICA, HEAT, NULL, MUTED), strict=True))
 

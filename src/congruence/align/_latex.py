@@ -1,13 +1,11 @@
-"""A comparison as a table: tidy CSV for the next program, LaTeX for the paper."""
+"""A comparison as a LaTeX table."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from congruence.report.words import ordered, percent
+from congruence.formatting import percent
+from congruence.maps._names import ordered_groups
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
@@ -32,39 +30,12 @@ _LATEX = {
 } | {character: "\\" + character for character in "&%$#_{}"}
 
 
-def to_csv(comparison: Comparison) -> str:
-    """Write one row per pair and group, floats in full precision, undefined numbers empty.
-
-    Errors are shares of the target's diameter; `held_out`, `low`, `high` and `null` are held out, `mean`,
-    `rms`, `q95` and `sup` in sample.
-    """
-    return rows_to_csv(comparison.rows())
-
-
-def rows_to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Write rows with the same keys as CSV, floats in full precision, undefined numbers empty."""
-    out = io.StringIO()
-    rows = list(rows)
-    if rows:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(rows[0])
-        writer.writerows([_exact(value) for value in row.values()] for row in rows)
-    return out.getvalue()
-
-
-def _exact(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    plain = value.item() if hasattr(value, "item") else value  # numpy scalars print their type
-    return "" if plain is None or plain != plain else repr(plain)
-
-
 def to_latex(comparison: Comparison) -> str:
     r"""Write a booktabs table of held-out errors, one line per pair, with the null in parentheses.
 
     It needs ``\usepackage{booktabs}`` and nothing else.
     """
-    groups = ordered({name for pair in comparison.pairs for name in pair.groups})
+    groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
     lines = [
         r"\begin{table}",
         r"  \centering",

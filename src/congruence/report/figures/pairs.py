@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.curves import learning_curve, moved_curve, training_curves
-from congruence.report.heat import HEAT_RUNS, heat_map
-from congruence.report.histogram import error_histogram
-from congruence.report.svg import HELD_OUT, INK, LINE, MUTED, NULL, SOURCE, draw
-from congruence.report.words import elided, ordered, percent
+from congruence.formatting import elided, percent
+from congruence.maps._names import ordered_groups
+from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Pair
@@ -24,18 +22,6 @@ _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2.5, "dashes": (1.6, 0.8)}
-
-__all__ = [
-    "HEAT_RUNS",
-    "error_histogram",
-    "groups_ladder",
-    "heat_map",
-    "ladder",
-    "learning_curve",
-    "moved_curve",
-    "planes",
-    "training_curves",
-]
 
 
 def ladder(pair: Pair) -> str:
@@ -52,15 +38,14 @@ def ladder(pair: Pair) -> str:
     )
 
 
-def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> str:
+def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Drawing:
     """Draw the ladder of any groups; `about` says for whom, to those who cannot see it."""
-    names = ordered(groups)
+    names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
     nears = [groups[name] for name in names]
     top = _ladder_top(names, nears)
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
+    def paint(axes: Any) -> None:
         axes.set(ylabel="error, % of the target's diameter", xlim=(at[0] - 0.6, at[-1] + 0.6), ylim=(0, top))
         axes.grid(axis="y")
         axes.set_xticks(at, [""] * len(at), minor=False)
@@ -71,17 +56,18 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> st
             _below(axes, x, -34, percent(near.held_out.mean).replace("< ", "<"), weight="bold")
         if names[-1] == "ica" and len(names) > 1:
             axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
-        _ladder_legend(figure)
+        _ladder_legend(axes)
 
     said = "; ".join(
         f"{name} {percent(near.held_out.mean)} held out, null {percent(near.null)}"
         for name, near in zip(names, nears, strict=True)
     )
-    return draw(
+    return Drawing(
         paint,
         (535, 330),
         key=key,
         label=f"Error left after the best map of each group, {about}: {said}",
+        on_axes=True,
     )
 
 
@@ -111,7 +97,7 @@ def _rung(axes: Any, x: float, near: Nearness, top: float) -> None:
     axes.plot(x, 100 * held_out.mean, **SCORED)
 
 
-def _ladder_legend(figure: Any) -> None:
+def _ladder_legend(axes: Any) -> None:
     from matplotlib.lines import Line2D
 
     marks = [
@@ -119,10 +105,10 @@ def _ladder_legend(figure: Any) -> None:
         Line2D([], [], **IN_SAMPLE, label="in sample"),
         Line2D([], [], **CHANCE, label="null (chance)"),
     ]
-    figure.legend(handles=marks, loc="outside upper left", ncols=3)
+    axes.legend(handles=marks, **ABOVE, ncols=3)
 
 
-def planes(pair: Pair) -> str:
+def planes(pair: Pair) -> Drawing:
     """Draw both runs in the target's principal plane, as they are and after the best rotation and scale.
 
     The panels share their limits unless the source lies far away before it is mapped; then each has its own
@@ -151,7 +137,7 @@ def planes(pair: Pair) -> str:
         note = f"the target's principal plane, {percent(plane.share)} of its variance"
         figure.supxlabel(note, x=0.01, ha="left", fontsize=12, color=MUTED)
 
-    return draw(
+    return Drawing(
         paint,
         (800, 400 * tall + 75),
         key=f"planes {pair.source!r} {pair.target!r}",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.svg import GRID, HEAT, MUTED, draw
-from congruence.report.words import elided, percent
+from congruence.formatting import elided, percent
+from congruence.report.figures.svg import GRID, HEAT, MUTED, Drawing
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
@@ -17,7 +17,7 @@ HEAT_RUNS = 40  # more do not fit on a page
 PRINTED_RUNS = 12  # up to here cells are wide enough for a number
 
 
-def heat_map(comparison: Comparison, group: str = "similarity") -> str:
+def heat_map(comparison: Comparison, group: str = "similarity") -> Drawing:
     """Draw the held-out error up to `group` for all pairs of runs, from source (row) to target (column).
 
     Cells that were not computed are left blank. With more than `HEAT_RUNS` runs, the first ones are shown.
@@ -33,8 +33,7 @@ def heat_map(comparison: Comparison, group: str = "similarity") -> str:
     printed = len(runs) <= PRINTED_RUNS
     side = len(runs) * (min(72.0, max(54.0, 420 / len(runs))) if printed else max(16.0, 640 / len(runs)))
 
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
+    def paint(axes: Any) -> None:
         for (row, column), value in cells.items():
             tint(axes, (column - 0.5, row - 0.5), 1.0, value / top if top > 0 else 0.0)
             if printed:
@@ -44,11 +43,12 @@ def heat_map(comparison: Comparison, group: str = "similarity") -> str:
         if not printed:
             _heat_scale(axes, top)
 
-    return draw(
+    return Drawing(
         paint,
         (side + 170, side + (140 if printed else 190)),
         key=f"heat map {group} {runs!r}",
         label=f"Held-out error up to {group} between {len(runs)} runs: at most {percent(top)}",
+        on_axes=True,
     )
 
 

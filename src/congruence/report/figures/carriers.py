@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.moved import Cell
-from congruence.report.svg import HELD_OUT, NULL, draw
+from congruence.document import Cell
+from congruence.report.figures.svg import HELD_OUT, NULL, Drawing
 
 if TYPE_CHECKING:
     from congruence.batches.outcome import Outcome
@@ -20,7 +20,7 @@ MOST_POINTS = 400  # features of a panel; those that carry most of either
 LISTED = 40  # features in the table
 
 
-def carriers_figure(result: Outcome, called: Callable[[str], str]) -> str:
+def carriers_figure(result: Outcome, called: Callable[[str], str]) -> Drawing:
     """Draw every feature by the share of its variance that lies between batches, and by how biological it is.
 
     Of several targets, the one that the feature tells most of counts. The dashed line is what a feature that tells
@@ -52,7 +52,7 @@ def carriers_figure(result: Outcome, called: Callable[[str], str]) -> str:
 
     said = "; ".join(f"{called(name)}: {len(x)} features" for name, (x, _) in points.items())
     key = f"carriers {result.name!r} {names!r}"
-    return draw(paint, (230 * len(names) + 50, 290), key=key, label=f"Biological against technical, {said}")
+    return Drawing(paint, (230 * len(names) + 50, 290), key=key, label=f"Biological against technical, {said}")
 
 
 def _points(result: Outcome, name: str) -> tuple[Any, Any]:

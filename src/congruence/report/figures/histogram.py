@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.scales import far_apart, plain_decades
-from congruence.report.svg import HELD_OUT, LINEAR, MUTED, NULL, draw
+from congruence.report.figures.scales import far_apart, plain_decades
+from congruence.report.figures.svg import HELD_OUT, LINEAR, MUTED, NULL, Drawing
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Pair
@@ -21,7 +21,7 @@ HISTOGRAM = {
 }
 
 
-def error_histogram(pair: Pair) -> str:
+def error_histogram(pair: Pair) -> Drawing:
     """Draw how the held-out errors of single rows are spread, for identity, similarity and linear, or what there is.
 
     All share their bins. A vertical line marks the null of the similarity (or of the first group there is).
@@ -52,7 +52,7 @@ def error_histogram(pair: Pair) -> str:
         if shown:
             figure.legend(loc="outside upper left", ncols=2)
 
-    return draw(
+    return Drawing(
         paint,
         (388, 330),
         key=f"histogram {pair.source!r} {pair.target!r}",

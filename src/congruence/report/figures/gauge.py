@@ -6,7 +6,7 @@ import html
 import math
 from typing import TYPE_CHECKING
 
-from congruence.report.words import number
+from congruence.formatting import number
 
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Score

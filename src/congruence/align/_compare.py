@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from congruence.align._consensus import consensus_of
+from congruence.align._options import ROUTES, CompareOptions
 from congruence.align.comparison import MCC, Comparison, Pair, Plane, Run
-from congruence.align.consensus import consensus_of
 from congruence.align.inputs import gather
 from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import MEASURES, chosen
@@ -20,70 +21,56 @@ from congruence.align.verdict import advice_on_clusters, advice_on_diameter, adv
 from congruence.arrays import resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
-from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
+from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
 from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.options import takes
 from congruence.progress import Progress, Steps
 
-ROUTES = (*GROUPS, "ica")
 ROWS_FOR_CCA = 10  # a held-out correlation over fewer rows says nothing
 PLANE_ROWS = 300
 
 
-def compare(
-    runs: Mapping[str, Any] | Sequence[Any],
-    *,
-    groups: Sequence[str] = ROUTES,
-    directions: str = "forward",
-    normalize: str | None = None,
-    cluster: Any = None,
-    folds: int = 5,
-    nulls: int = 20,
-    bootstrap: int = 200,
-    seed: int = 0,
-    device: str = "auto",
-    drop_missing: bool = False,
-    similarities: str | Sequence[str] = (),
-    steps: Sequence[float] | None = None,
-    consensus: bool = False,
-    progress: Progress | None = None,
-) -> Comparison:
+@takes(CompareOptions)
+def compare(*runs: Any, options: CompareOptions, progress: Progress | None = None) -> Comparison:
     """Tell whether runs differ only by a permutation, a rotation and scale, or a linear map, and by how much.
 
     Parameters
     ----------
-    runs : mapping of name to run, or sequence of runs
-        Each run is an array or tensor of shape (n, d), a path to an embedding file, or a `Table`. Arrays are paired
-        row by row; files and tables by row id where they have one. Widths may differ. The blocks of a dask array are
-        summed where they are; they are also brought here once, into a temporary file where they are many, for what
-        puts any row beside any other.
+    *runs : array, table, frame or path; or one mapping, list or stacked array
+        Two or more runs that embed the same rows: ``compare(a, b)``. Or one argument that holds them all: a mapping
+        of name to run, a list, or an array of shape (runs, n, d). Frames, files and tables are paired by row id where
+        they have one, arrays row by row. Widths may differ. The blocks of a dask array are summed where they are; they
+        are also copied here once, since the null pairs any row with any other.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    id, features, metadata, key : str, optional
+        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
+    cluster : array of shape (n,), or name of a metadata column, optional
+        Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
+    drop_missing : bool
+        Leave out rows with NaN or infinity instead of refusing them.
     groups : sequence of str
         Which maps to fit: any of identity, permutation, rigid, similarity, linear, and ica.
     directions : {"forward", "both"}
         Map earlier runs onto later ones, or also back.
     normalize : {None, "cosine"}
         "cosine" puts every row on the unit sphere first.
-    cluster : array of shape (n,), or name of a metadata column, optional
-        Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
     folds, nulls, bootstrap : int
         How many folds are held out in turn, how many re-pairings make the null, how many bootstrap draws make the
         interval (0 for none of the last two: their numbers are then NaN).
     seed : int
         The same seed gives the same result.
     device : str
-        "auto" computes where the data lives; "cpu", "cuda" or "cuda:1" choose.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of refusing them.
+        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
     similarities : sequence of str, or "all"
         Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample.
-    steps : sequence of float, optional
-        For checkpoints of one training: the step of each run, rising. Then each run is mapped onto the next and onto
-        the last, instead of all pairs.
     consensus : bool
-        Also find what all runs have in common (`consensus` with its defaults, over the same folds).
-    progress : callable, optional
-        Called as progress(what, done, total) while working.
+        Also find the consensus of all runs (`consensus` with its defaults, over the same folds).
+    steps : sequence of float, optional
+        For checkpoints of one training: the step of each run, increasing. Then each run is mapped onto the next and
+        onto the last, instead of all pairs.
 
     Returns
     -------
@@ -94,54 +81,63 @@ def compare(
     ----------
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
-    measures = chosen(similarities)
-    _check_options(groups, directions)
-    check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
-    inputs = gather(runs, cluster, drop_missing)
-    engine = resolve_device(device, *inputs.values)
+    measures = chosen(options.similarities)
+    groups, nulls = options.groups, options.nulls
+    _check_options(groups, options.directions)
+    check_method(options.normalize, folds=options.folds, nulls=nulls, bootstrap=options.bootstrap, seed=options.seed)
+    inputs = gather(runs[0] if len(runs) == 1 else list(runs), options.cluster, options.drop_missing)
+    engine = resolve_device(options.device, *inputs.values)
     plan = protocol(
         len(inputs.values[0]),
-        folds=folds,
+        folds=options.folds,
         nulls=nulls,
-        bootstrap=bootstrap,
+        bootstrap=options.bootstrap,
         cluster=inputs.cluster,
-        seed=seed,
+        seed=options.seed,
     )
-    among = _pairs(len(inputs.names), directions) if steps is None else _series(steps, inputs.names, directions)
+    among = _among(inputs.names, options)
     preparations = len(inputs.names) * (1 + ("ica" in groups) * (1 + len(plan.folds)))
     tell = Steps(progress, preparations + len(among) * (1 + nulls))
     prepared = []
-    for name, rows in zip(inputs.names, inputs.rows(engine, normalize), strict=True):
+    for name, rows in zip(inputs.names, inputs.rows(engine, options.normalize), strict=True):
         prepared.append(prepare(name, rows, plan))
         tell(f"preparing {name}")
         for fold in (None, *range(len(plan.folds))) if "ica" in groups else ():
             prepared[-1].unmixing(fold)
             tell(f"unmixing {name}")
     pairs = [_compare_pair(prepared[i], prepared[j], groups, measures, plan, tell) for i, j in among]
+    sums = [run.sums for run in prepared]
 
     return Comparison(
         runs=[Run(run.name, n, run.rows.d) for run, n in zip(prepared, inputs.read, strict=True)],
         pairs=pairs,
-        verdict=summarise(pairs),
-        advice=inputs.notes + _advice(prepared, groups, plan),
+        headlines=summarise(pairs),
+        notes=(*inputs.notes, *_advice(prepared, groups, plan)),
         settings={
             "groups": list(groups),
-            "directions": directions,
-            "normalize": normalize,
+            "directions": options.directions,
+            "normalize": options.normalize,
             "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
             "paired": "by id" if inputs.by_id else "by position",
             "folds": len(plan.folds),
             "nulls": nulls,
-            "bootstrap": bootstrap,
-            "seed": seed,
+            "bootstrap": options.bootstrap,
+            "seed": options.seed,
             "device": engine,
         }
         | ({"similarities": list(measures)} if measures else {}),
         ids=inputs.ids,
         metadata=inputs.metadata,
-        steps=None if steps is None else [float(step) for step in steps],
-        consensus=consensus_of(inputs.names, [p.sums for p in prepared], plan, "similarity", 1) if consensus else None,
+        steps=None if options.steps is None else [float(step) for step in options.steps],
+        consensus=consensus_of(inputs.names, sums, plan, "similarity", 1) if options.consensus else None,
     )
+
+
+def _among(names: Sequence[str], options: CompareOptions) -> list[tuple[int, int]]:
+    """Which runs are compared: all pairs, or each checkpoint with the next and the last."""
+    if options.steps is not None:
+        return _series(options.steps, names, options.directions)
+    return _pairs(len(names), options.directions)
 
 
 def _check_options(groups: Sequence[str], directions: str) -> None:
@@ -197,7 +193,13 @@ def _compare_pair(
         mcc=MCC(matched_correlation(both.sums), _held_out_weak_mcc(sums)),
         cka=MEASURES["cka"].of(both),
         neighbour_overlap=MEASURES["neighbour_overlap"].of(both),
-        verdict=judge(near, source.rows.n, max(source.rows.d, target.rows.d), plan.unit),
+        verdict=judge(
+            near,
+            source.rows.n,
+            max(source.rows.d, target.rows.d),
+            plan.unit,
+            name=f"{source.name} -> {target.name}",
+        ),
         maps=maps,
         plane=_plane(sums, plan.seed),
         components=_components(source, target, plan) if "ica" in groups else None,

@@ -8,7 +8,10 @@ import io
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from congruence.errors import InputError
 
 # Each colour in the light and in the dark scheme. Hues are near Okabe and Ito's, with enough contrast for
 # text on either page; no two marks in a figure differ by colour alone.
@@ -65,6 +68,8 @@ STYLE = {
     "grid.linewidth": 1.0,
 }
 
+ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.02), "borderaxespad": 0}  # a legend over its axes
+
 _CLUTTER = (
     r"<metadata>.*?</metadata>",
     r"<!--.*?-->",
@@ -76,13 +81,14 @@ _CLUTTER = (
 )
 
 
-def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, label: str) -> str:
-    """Let `paint` draw on an empty matplotlib figure and return it as an inline SVG element.
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that can be drawn: as an inline SVG element, or on matplotlib axes.
 
     Parameters
     ----------
     paint : callable
-        Receives a `matplotlib.figure.Figure`; draws with the colours of this module.
+        Receives a `matplotlib.figure.Figure` (or, if `on_axes`, its only axes); draws with the colours of this module.
     size : (width, height)
         In CSS pixels, at which text has the sizes of `STYLE`.
     key : str
@@ -90,20 +96,78 @@ def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, l
         so that figures with different keys can share a page.
     label : str
         What a screen reader says.
+    on_axes : bool
+        Whether one set of axes is enough; only such a figure can be drawn on axes that the caller has.
     """
-    from matplotlib import style
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    out = io.StringIO()
-    with style.context(["default", STYLE | {"svg.hashsalt": digest}]), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # measured with our font, shown with the reader's
-        layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.09)
-        figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout=layout)
-        paint(figure)
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    return _inline(out.getvalue(), f"f{digest}", label)
+    paint: Callable[[Any], None]
+    size: tuple[float, float]
+    key: str
+    label: str
+    on_axes: bool = False
+
+    def svg(self) -> str:
+        """Return the figure as an inline SVG element."""
+        from matplotlib import style
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        digest = hashlib.sha256(self.key.encode()).hexdigest()[:8]
+        out = io.StringIO()
+        with style.context(["default", STYLE | {"svg.hashsalt": digest}]), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # measured with our font, shown with the reader's
+            layout = ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.09)
+            figure = Figure(figsize=(self.size[0] / 72, self.size[1] / 72), layout=layout)
+            self.paint(figure.subplots() if self.on_axes else figure)
+            figure.savefig(out, format="svg", metadata={"Date": None})
+        return _inline(out.getvalue(), f"f{digest}", self.label)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw on the axes given, or on new ones, in the light colours; return the axes."""
+        from matplotlib import pyplot, style
+
+        with style.context(STYLE | {"figure.facecolor": PALETTE["page"][0], "savefig.facecolor": PALETTE["page"][0]}):
+            if ax is None:
+                figure = pyplot.figure(figsize=(self.size[0] / 72, self.size[1] / 72), layout="constrained")
+                self.paint(figure.add_subplot() if self.on_axes else figure)
+                for axes in figure.axes:
+                    _recolour(axes)
+                for legend in figure.legends:
+                    _recolour(legend)
+                return figure.axes[0]
+            if not self.on_axes:
+                raise InputError("this figure has several panels: call plot() without ax")
+            self.paint(ax)
+            _recolour(ax)
+        return ax
+
+    def __html__(self) -> str:
+        return self.svg()
+
+
+def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, label: str) -> str:
+    """Let `paint` draw on an empty matplotlib figure and return it as an inline SVG element; see `Drawing`."""
+    return Drawing(paint, size, key, label).svg()
+
+
+def _recolour(artist: Any) -> None:
+    """Replace the placeholders of the colours of a page, in everything that was drawn, by the light colours."""
+    from matplotlib.colors import to_hex
+
+    light = {sentinel: PALETTE[name][0] for name, sentinel in _SENTINELS.items()}
+    for one in artist.findobj():
+        for what in ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor"):
+            get, put = getattr(one, f"get_{what}", None), getattr(one, f"set_{what}", None)
+            if get is None or put is None:
+                continue
+            colour = get()
+            single = colour[0] if getattr(colour, "ndim", 1) == 2 and len(colour) else colour
+            try:
+                found = light.get(to_hex(single))
+            except (TypeError, ValueError):
+                continue
+            if found is not None:
+                put(found)
 
 
 def standalone(svg: str) -> str:

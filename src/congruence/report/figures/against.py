@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.report.svg import GRID, HELD_OUT, INK, draw
-from congruence.report.words import elided, number
+from congruence.formatting import elided, number
+from congruence.report.figures.svg import GRID, HELD_OUT, INK, Drawing
 
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Evaluation
@@ -49,7 +49,7 @@ def against_best(result: Evaluation) -> list[Against]:
     return found
 
 
-def _figure(code: Any, factor: Any, kind: str, levels: Sequence[str], name: str, against: str) -> str:
+def _figure(code: Any, factor: Any, kind: str, levels: Sequence[str], name: str, against: str) -> Drawing:
     values = np.unique(factor)
     stripped = kind == "categorical" or len(values) <= MOST_LEVELS
 
@@ -65,7 +65,7 @@ def _figure(code: Any, factor: Any, kind: str, levels: Sequence[str], name: str,
 
     how = f"{len(values)} values" if stripped else f"from {number(float(values[0]))} to {number(float(values[-1]))}"
     label = f"{name} ({how}) against {against}, {len(code)} rows"
-    return draw(paint, (205, 190), key=f"against {name!r} {against!r}", label=label)
+    return Drawing(paint, (205, 190), key=f"against {name!r} {against!r}", label=label)
 
 
 def _strips(axes: Any, code: Any, factor: Any, values: Any, levels: Sequence[str]) -> None:

@@ -1,0 +1,455 @@
+"""A comparison as a document: all pairs, each pair in detail, checkpoints, the consensus, and the rows that moved."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Document,
+    Figure,
+    Grid,
+    Heading,
+    Section,
+    Table,
+    Text,
+    badge,
+    facts,
+    share,
+    shares,
+)
+from congruence.errors import InputError
+from congruence.formatting import count, elided, number, percent, step
+from congruence.maps._names import MEANINGS, ordered_groups
+from congruence.result import STATUSES
+
+if TYPE_CHECKING:
+    from congruence.align._consensus import Consensus
+    from congruence.align.comparison import Comparison, Pair
+    from congruence.align.moved import MovedRows
+
+DETAILED_PAIRS = 12  # the others have their numbers in the table
+LISTED_ROWS, LISTED_RUNS, LISTED_COLUMNS = 20, 8, 5  # of rows that moved
+LETTERS, HINT = 32, 300  # of a cell, and of what it shows when pointed at
+TOP = (0.01, 0.05)  # the shares of rows whose part of the disagreement is stated
+STILL = 1e-5  # a disagreement below this share of the diameter is no movement
+SPREAD = {0.5: "A few rows make most of the disagreement", 0.2: "Some rows disagree much more than others"}  # top 5 %
+AFTER = {
+    "identity": "without any map",
+    "permutation": "after the best permutation",
+    "rigid": "after the best rotation",
+    "similarity": "after the best rotation and scale",
+    "linear": "after the best linear map",
+    "ica": "after unmixing",
+}
+REMARKS = {
+    "fails": "more than a rotation and a scale changed",
+    "ambiguous": "the numbers allow both readings",
+    "unknown": "too little to judge by",
+    "holds": "at most a rotation and a scale",
+}
+SIMILARITIES = {  # measures that only some comparisons have: name and meaning; all in sample
+    "plain_cka": (
+        "CKA, plain",
+        "agreement of the similarity structure, inflated where rows are few; higher is closer, 0 to 1",
+    ),
+    "svcca": (
+        "SVCCA",
+        "mean canonical correlation of the directions with 99 % of the variance; higher is closer, 0 to 1",
+    ),
+    "pwcca": ("PWCCA", "canonical correlations, weighted by what the source uses; higher is closer, 0 to 1"),
+    "rsa": ("RSA", "rank correlation of the distances between rows; higher is closer, −1 to 1"),
+    "rsa_pearson": ("RSA, Pearson", "correlation of the squared distances between rows; higher is closer, −1 to 1"),
+    "procrustes": ("Procrustes distance", "between shapes of norm 1 after the best rotation; lower is closer, 0 to √2"),
+    "angular_procrustes": ("Procrustes angle", "between shapes after the best rotation; lower is closer, 0 to π/2"),
+    "size_and_shape": (
+        "size-and-shape distance",
+        "after the best rotation, without scaling, over all rows; lower is closer, from 0 up",
+    ),
+    "weak_mcc": ("MCC, weak, in sample", "correlation after the best linear map (CCA); higher is closer, 0 to 1"),
+}
+ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has a line for anyway
+ERROR_TERMS = (
+    (
+        "error",
+        "the distance left between a mapped row and its target, averaged over rows, as a percentage of the target’s "
+        "diameter (its two farthest rows). 0 % is a perfect match.",
+    ),
+    (
+        "held out",
+        "the map is fitted on some rows and scored on others. “In sample” means fitted and scored on the same rows: "
+        "that error is too small, the more so with more dimensions.",
+    ),
+    (
+        "null",
+        "the same held-out score after the pairing of rows was destroyed: what unrelated runs would give. An error "
+        "near its null is no better than chance.",
+    ),
+)
+
+
+def group_terms(groups: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The glossary of errors and of these groups."""
+    return (*ERROR_TERMS, *((name, MEANINGS.get(name, "")) for name in groups))
+
+
+def describe(comparison: Comparison) -> Document:
+    """The document of a comparison."""
+    groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
+    runs, pairs = comparison.runs, comparison.pairs
+    subject = f"{runs[0].name} and {runs[1].name}" if len(runs) == 2 else f"{len(runs)} runs, {len(pairs)} pairs"
+    return Document(
+        question=f"{subject}: did the embeddings only rotate, or did they change?",
+        headline=comparison.headlines[0],
+        details=comparison.headlines[1:],
+        claim="Only a rotation and a scale?",
+        status=comparison.status,
+        remark=_remark(comparison),
+        notes=comparison.notes,
+        sections=tuple(_sections(comparison, groups)),
+        reading=(
+            "Two runs embed the same rows. For each pair we look for the map that carries one run (the source) "
+            "closest to the other (the target), first among few allowed maps, then among more. The smallest group of "
+            "maps after which little error is left tells what changed."
+        ),
+        glossary=group_terms(groups),
+        settings=comparison.settings,
+        title=f"{subject}: only a rotation?",
+    )
+
+
+def _remark(comparison: Comparison) -> str:
+    pairs = comparison.pairs
+    statuses = Counter(pair.verdict.status for pair in pairs)
+    if len(statuses) > 1:
+        found = ", ".join(f"{status} for {statuses[status]}" for status in STATUSES if statuses[status])
+        verdict = f"{found} of {len(pairs)} pairs"
+    else:
+        verdict = REMARKS[comparison.status]
+    widths = sorted({run.d for run in comparison.runs})
+    width = f"{widths[0]}" if len(widths) == 1 else f"{widths[0]} to {widths[-1]}, zero-padded"
+    pairing = comparison.settings.get("paired", "by position")
+    return f"{verdict}; {pairs[0].n} rows × {width} dimensions, paired {pairing}"
+
+
+def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
+    worst = _worst(comparison.pairs)
+    moved = _moved(comparison)
+    yield Section("All pairs", tuple(_overview(comparison, groups, worst, moved is not None)), id="pairs")
+    if comparison.steps is not None and comparison.pairs:
+        yield Section("Checkpoints of the training", tuple(_training(comparison, groups)))
+    elif len(comparison.runs) > 2:
+        group = headline_group(comparison)
+        note = f"Held-out error up to {group}, in % of the target’s diameter. Stronger colour is further apart."
+        blocks = (Text(note, muted=True), Figure("heat_map", (comparison, group), wide=True, brief=True))
+        yield Section("How near is every run to every other?", blocks)
+    if comparison.consensus is not None:
+        yield Section("What the runs have in common", tuple(_consensus(comparison.consensus)))
+    single = len(comparison.pairs) == 1
+    detailed = [_detail(number, pair, groups, single) for number, pair in enumerate(worst, start=1)]
+    few = (
+        [
+            Text(
+                f"{len(worst)} of {len(comparison.pairs)} pairs are shown in detail: those with the largest held-out "
+                "error after the best rotation and scale.",
+                muted=True,
+            )
+        ]
+        if len(worst) < len(comparison.pairs)
+        else []
+    )
+    yield Section("The pair in detail" if single else "Pair by pair", (*few, *detailed))
+    if moved is not None:
+        yield moved
+
+
+def headline_group(comparison: Comparison) -> str:
+    """Return the group that one number per pair is about: similarity, or else the largest that was compared."""
+    there = ordered_groups(comparison.pairs[0].groups)
+    return "similarity" if "similarity" in there else next((g for g in reversed(there) if g != "ica"), there[-1])
+
+
+def _worst(pairs: Sequence[Pair]) -> list[Pair]:
+    """All pairs if they are few, else those that the best rotation and scale leaves furthest apart."""
+    if len(pairs) <= DETAILED_PAIRS:
+        return list(pairs)
+
+    def left(pair: Pair) -> float:
+        near = pair.groups.get("similarity") or next(iter(pair.groups.values()), None)
+        return near.held_out.mean if near is not None and near.held_out.mean == near.held_out.mean else -1.0
+
+    return sorted(pairs, key=left, reverse=True)[:DETAILED_PAIRS]
+
+
+def _overview(comparison: Comparison, groups: list[str], worst: list[Pair], moved: bool) -> Iterator[Block]:
+    yield Text(
+        "Held-out error after the best map of each group, in % of the target’s diameter; below it the null: what "
+        "unrelated runs would give. Click a heading to sort.",
+        muted=True,
+    )
+    links = {(pair.source, pair.target): f"pair-{i}" for i, pair in enumerate(worst, start=1)}
+    rows = []
+    for pair in comparison.pairs:
+        name = Cell(_arrow(pair), link=links.get((pair.source, pair.target), ""))
+        nears = [pair.groups.get(group) for group in groups]
+        cells = [
+            Cell("", "") if near is None else share(near.held_out.mean, below=f"null {percent(near.null)}")
+            for near in nears
+        ]
+        rows.append((name, badge(pair.verdict.status), *cells))
+    columns = (Column("pair", "name"), Column("verdict", "text"), *(Column(group) for group in groups))
+    nulls = [np.mean([p.groups[g].null for p in comparison.pairs if g in p.groups]) for g in groups]
+    footer = ("null, mean of pairs", "", *(share(float(null)) for null in nulls)) if len(rows) > 1 else ()
+    yield Table("Held-out error, % of the diameter", columns, rows, brief=len(rows) > 1, footer=footer)
+    similar = [pair for pair in comparison.pairs if pair.similarities][:4]
+    if similar:
+        yield _similarities(similar, len(comparison.pairs))
+
+
+def _similarities(pairs: Sequence[Pair], total: int) -> Table:
+    """Further measures, one line each, a column for every pair while they fit."""
+    first = f", first {len(pairs)} pairs" if len(pairs) < total else ""
+    columns = (Column("measure", "text"), *(Column(_arrow(pair)) for pair in pairs), Column("meaning", "text"))
+    rows = [
+        (name, *(pair.similarities[name] for pair in pairs), SIMILARITIES.get(name, (name, "higher is closer"))[1])
+        for name in pairs[0].similarities
+    ]
+    return Table(f"Similarities, in sample{first}", columns, rows, brief=True)
+
+
+def _arrow(pair: Pair) -> str:
+    return f"{pair.source} → {pair.target}"
+
+
+def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Details:
+    verdict = pair.verdict
+    bound = "" if pair.diameter_exact else "at least "
+    ladder = Figure(
+        "ladder",
+        (pair,),
+        caption="Which group explains the difference?",
+        detail="The error that each group leaves, from few allowed maps to many.",
+        brief=single,
+    )
+    histogram = Figure(
+        "error_histogram",
+        (pair,),
+        caption="Is the error spread over all rows?",
+        detail="The distribution of the error of single rows.",
+    )
+    planes = Figure(
+        "planes",
+        (pair,),
+        caption="What the map does",
+        detail="Grey lines link rows of the source with the same rows of the target.",
+        wide=True,
+    )
+    columns = (
+        Column("group", "text"),
+        *map(Column, ("held out", "95 % interval", "null", "in sample")),
+        *(Column(name, brief=False) for name in ("95 % of rows below", "largest")),
+    )
+    rows = [
+        (
+            name,
+            share(near.held_out.mean, strong=True),
+            shares(near.held_out.low, near.held_out.high),
+            *map(share, (near.null, near.mean, near.q95, near.sup)),
+        )
+        for name, near in ((name, pair.groups[name]) for name in groups if name in pair.groups)
+    ]
+    title = f"{_arrow(pair)}, errors in % of the diameter {bound}{number(pair.diameter, 4)}"
+    blocks: tuple[Block, ...] = (
+        Text(verdict.finding.evidence, strong=verdict.headline),
+        Grid((ladder, histogram, planes), "pictures"),
+        Heading("Errors, in % of the target’s diameter"),
+        Table(title, columns, rows, sortable=False, brief=single),
+        Text("The last three columns are in sample, as published tables print them.", muted=True),
+        Heading("Further numbers"),
+        facts(_facts(pair), f"Further numbers of {_arrow(pair)}"),
+    )
+    return Details(_arrow(pair), blocks, id=f"pair-{number_}", open=number_ == 1, status=verdict.status)
+
+
+def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
+    exact = "exact" if pair.diameter_exact else "estimated from below by search"
+    found: list[tuple[str, Any, str]] = [
+        ("paired rows", pair.n, "rows that both runs have"),
+        ("diameter", number(pair.diameter, 4), f"largest distance between two rows of the target; {exact}"),
+        ("MCC, strong", pair.mcc.strong, "correlation of dimensions matched one to one, in sample; 1 is best"),
+        ("MCC, weak", pair.mcc.weak, "the same after the best linear map (CCA), held out; 1 is best"),
+        ("CKA", pair.cka, "agreement of the similarity structure (linear, unbiased); 1 is best"),
+        ("neighbour overlap", share(pair.neighbour_overlap), "nearest neighbours that stay the same"),
+    ]
+    if "ica" in pair.groups:
+        meaning = "how much of what a similarity gains over a permutation, unsupervised ICA gains too"
+        found.append(("ICA efficiency, held out", share(pair.held_out_efficiency), meaning))
+        found.append(("ICA efficiency, in sample", share(pair.efficiency), "the same, in sample"))
+    if pair.components is not None:
+        value = f"{percent(pair.components.held_out.mean)} (null {percent(pair.components.null)})"
+        found.append(("ICA components", value, "unmixed on all rows, matched on held-out ones; own diameter"))
+    for name, similarity in pair.similarities.items():
+        if name not in ALWAYS_SHOWN:
+            what, meaning = SIMILARITIES.get(name, (name, ""))
+            found.append((what, similarity, meaning))
+    return found
+
+
+def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
+    """Held-out errors of checkpoints onto the next and onto the last."""
+    group = "similarity" if "similarity" in groups else groups[0]
+    *points, last = comparison.series()
+    nulls = {p.source: p.groups[group].null for p in comparison.pairs if p.target == last["name"] and group in p.groups}
+    start, end = (points[i]["to_last"].get(group, math.nan) for i in (0, -1))
+    if len(points) > 1 and math.isfinite(start) and math.isfinite(end):
+        after = AFTER.get(group, f"up to {group}")
+        yield Text(
+            f"{after[0].upper()}{after[1:]}, the held-out error onto the last checkpoint "
+            f"{'falls' if end < start else 'rises'} from {percent(start)} at step {step(points[0]['step'])} "
+            f"to {percent(end)} at step {step(points[-1]['step'])}."
+        )
+    yield Text(
+        f"Held-out error of each checkpoint, in % of the target’s diameter: onto the last, {last['name']} at step "
+        f"{step(last['step'])}, and onto the next.",
+        muted=True,
+    )
+    yield Figure("training_curves", (points, groups, group, nulls), wide=True, brief=True)
+    rows = [
+        (
+            point["name"],
+            Cell(step(point["step"]), point["step"]),
+            *(
+                share(
+                    point["to_last"].get(name, math.nan),
+                    below=f"next {percent(point['to_next'].get(name, math.nan))}",
+                )
+                for name in groups
+            ),
+        )
+        for point in points
+    ]
+    columns = (Column("checkpoint", "name"), Column("step"), *(Column(name) for name in groups))
+    yield Table("Checkpoints of the training", columns, rows)
+
+
+def _consensus(consensus: Consensus) -> Iterator[Block]:
+    scaled = " and scaled" if consensus.group == "similarity" else ""
+    yield Text(
+        f"All runs were rotated{scaled} towards one common configuration, the consensus. The held-out distance of each "
+        f"run from it, in % of the consensus’s diameter; unrelated runs would give {percent(consensus.null)}."
+    )
+    if not consensus.converged:
+        yield Text("", strong="The search did not converge, so these numbers are approximate.")
+    columns = (Column("run", "name"), Column("distance"), Column("95 % interval"), Column("null"))
+    rows = [
+        (name, share(held.mean, strong=True), shares(held.low, held.high), share(consensus.null))
+        for name, held in consensus.held_out.items()
+    ]
+    yield Table("Distance of each run from the consensus", columns, rows, brief=True)
+
+
+def _moved(comparison: Comparison) -> Section | None:
+    """Which rows moved; None where no group was compared that could say."""
+    try:
+        moved = comparison.moved()
+    except InputError:
+        return None
+    falling = -np.sort(-moved.disagreement[np.isfinite(moved.disagreement)])
+    if not len(falling):
+        return None
+    over = f", averaged over {len(comparison.pairs)} pairs" if len(comparison.pairs) > 1 else ""
+    note = (
+        f"The disagreement about a row is its held-out error {AFTER[moved.group]}{over}, in % of the target’s diameter."
+    )
+    if falling[0] < STILL:
+        still = f"No row moved: {AFTER[moved.group]}, none is off by even 0.001 % of the diameter."
+        return Section("Which rows moved?", (Text(still), Text(note, muted=True)), id="moved")
+    if moved.ids is None:
+        note += " Rows are counted from 0."
+    if len(moved.metadata) > LISTED_COLUMNS:
+        note += f" {LISTED_COLUMNS} of {len(moved.metadata)} metadata columns are shown."
+    curve = Figure("moved_curve", (falling, moved.null, [run.name for run in comparison.runs]))
+    columns = (Column("", "text"), Column(""))
+    numbers = Table("How far rows moved", columns, _moved_facts(falling, moved.null), sortable=False, header=False)
+    table = _moved_table(moved)
+    blocks: tuple[Block, ...] = (
+        Text(_moved_sentence(falling, moved.null)),
+        Text(note, muted=True),
+        Grid((curve, numbers), "pictures"),
+        Heading(f"The {len(table.rows)} rows that moved most", id="moved-most"),
+        table,
+    )
+    return Section("Which rows moved?", blocks, id="moved")
+
+
+def _moved_sentence(falling: Any, null: float) -> str:
+    running = np.cumsum(np.square(falling))
+    counts = {top: round(top * len(falling)) for top in TOP}
+    carried = {top: float(running[k - 1] / running[-1]) for top, k in counts.items() if k}
+    parts = []
+    if TOP[-1] in carried:
+        how = next(
+            (text for part, text in SPREAD.items() if carried[TOP[-1]] >= part), "The disagreement is spread evenly"
+        )
+        each = ", ".join(
+            f"the top {100 * top:.0f} % of rows carry {percent(part)} of it" for top, part in carried.items()
+        )
+        parts.append(f"{how}: {each} (in squared distance).")
+    if math.isfinite(null):
+        beyond = int((falling > null).sum())
+        who = f"{beyond} of {count(len(falling), 'row')} {'is' if beyond == 1 else 'are'}" if beyond else "No row is"
+        parts.append(f"{who} farther off than unrelated runs would be on average (the null, {percent(null)}).")
+    return " ".join(parts)
+
+
+def _moved_facts(falling: Any, null: float) -> list[tuple[str, Cell]]:
+    quantiles = [top for top in TOP if round(top * len(falling))]
+    return [
+        ("the row that moved most", share(float(falling[0]))),
+        *((f"{100 * q:.0f} % of rows moved more than", share(float(np.quantile(falling, 1 - q)))) for q in quantiles),
+        ("the median row", share(float(np.median(falling)))),
+        ("null: unrelated runs", share(null)),
+    ]
+
+
+def _moved_table(moved: MovedRows) -> Table:
+    """The rows that moved most, with their ids, numbers and metadata."""
+    order = moved.order[:LISTED_ROWS]
+    median = float(np.nanmedian(moved.disagreement))
+    times = [number(float(x / median) if median > 0 else math.inf) for x in moved.disagreement[order]]
+    columns: list[tuple[Column, list[Any]]] = [
+        (Column("row"), [int(row) for row in order])
+        if moved.ids is None
+        else (Column("id", "text"), [label_cell(value) for value in moved.ids[order]]),
+        (Column("disagreement"), [share(float(x)) for x in moved.disagreement[order]]),
+        (Column("× median"), [Cell(text, float(x)) for text, x in zip(times, moved.disagreement[order], strict=True)]),
+    ]
+    for name, values in list(moved.metadata.items())[:LISTED_COLUMNS]:
+        kind: Any = "number" if values.dtype.kind in "iuf" else "text"
+        columns.append((Column(elided([name], 24)[0], kind), [label_cell(value) for value in values[order]]))
+    if 2 < len(moved.by_run) <= LISTED_RUNS:  # with two runs, both have the number of the pair
+        for name, values in zip(elided(list(moved.by_run), 18), moved.by_run.values(), strict=True):
+            columns.append((Column(name), [share(float(x)) for x in values[order]]))
+    rows = list(zip(*(cells for _, cells in columns), strict=True))
+    return Table("The rows that moved most", [column for column, _ in columns], rows)
+
+
+def label_cell(value: Any) -> Cell:
+    """Any id or metadata as a cell of a table; missing values sort last."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is None or (isinstance(plain, float) and math.isnan(plain)):
+        return Cell("", "")
+    if isinstance(plain, float):
+        whole = plain.is_integer() and abs(plain) < 1e15
+        return Cell(f"{plain:.0f}".replace("-", "−") if whole else number(plain, 4), plain)
+    text = str(plain)
+    short = elided([text], LETTERS)[0]
+    return Cell(short) if short == text else Cell(short, hint=elided([text], HINT)[0])

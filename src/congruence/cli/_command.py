@@ -1,0 +1,255 @@
+"""What all commands share: flags made from option classes, outputs, messages, progress and interruption.
+
+A command is a function whose parameters may be dataclasses of options; `command` gives it one flag for each field.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import shlex
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar, Union, get_args, get_origin
+
+import typer
+
+from congruence.errors import CongruenceWarning, InputError
+from congruence.options import OUTPUT, option
+from congruence.progress import Progress
+
+if TYPE_CHECKING:
+    from congruence.result import Result
+
+R = TypeVar("R", bound="Result")
+SUFFIXES = {"report": (".html", ".htm"), "json": (".json",), "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """Where a result is written; "-" is standard output."""
+
+    report: Path | None = option(None, "Write an HTML page.", panel=OUTPUT)
+    json: Path | None = option(None, "Write the result as JSON; - for stdout.", panel=OUTPUT)
+    csv: Path | None = option(None, "Write the main table as CSV; - for stdout.", panel=OUTPUT)
+    markdown: Path | None = option(None, "Write the document as Markdown; - for stdout.", panel=OUTPUT)
+    quiet: bool = option(False, "Print no table and no progress.", panel=OUTPUT, flag="--quiet/-q")
+
+    def files(self) -> dict[str, Path]:
+        """The outputs that were asked for, by the name of their flag."""
+        return {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Path)
+        }
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn parameters that are dataclasses of options into flags; end quietly, with code 130, on Ctrl-C."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    expanded: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = hints[parameter.name]
+        if dataclasses.is_dataclass(annotation):
+            expanded[parameter.name] = typing.cast(type, annotation)
+            parameters += [_flag(f, typing.get_type_hints(annotation)[f.name]) for f in _shell_fields(annotation)]
+        else:
+            parameters.append(parameter.replace(annotation=annotation))
+
+    @functools.wraps(function)
+    def run(**given: Any) -> Any:
+        for name, options in expanded.items():
+            fields = {f.name: given.pop(f.name) for f in _shell_fields(options)}
+            given[name] = _made(options, fields)
+        try:
+            return function(**given)
+        except KeyboardInterrupt:
+            say("interrupted; no file was left half-written")
+            raise typer.Exit(130) from None
+
+    order = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = inspect.Signature(order)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in order}
+    return run
+
+
+def _shell_fields(options: Any) -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(options) if f.metadata.get("in_shell", True)]
+
+
+def _flag(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
+    """One flag: its type and default are those of the field, lists are separated by commas."""
+    kind, default = _shell_type(annotation), field.default
+    if isinstance(default, tuple):
+        default = ",".join(map(str, default)) or None
+    about = field.metadata
+    flag = about["flag"] or "--" + field.name.replace("_", "-")
+    names = flag.split("/") if kind is not bool or not field.default else [f"{flag}/--no-{flag.removeprefix('--')}"]
+    declared = typer.Option(
+        *names, help=about["help"], rich_help_panel=about["panel"], metavar=about["metavar"], show_default=bool(default)
+    )
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(field.name, keyword, default=default, annotation=Annotated[kind, declared])
+
+
+def _shell_type(annotation: Any) -> Any:
+    """What typer is told: lists and values of any type come as text."""
+    options = [a for a in get_args(annotation) if a is not type(None)]
+    union = get_origin(annotation) in (Union, types.UnionType)
+    plain = [a for a in (options if union else [annotation]) if a in (bool, int, float, Path)]
+    kind = plain[0] if plain else str
+    optional = annotation is Any or (union and type(None) in get_args(annotation)) or kind is str
+    return Optional[kind] if optional and kind is not bool else kind
+
+
+def _made(options: Any, fields: Mapping[str, Any]) -> Any:
+    """The options object; a field whose default is a tuple, or whose type is a list, is split at commas."""
+    hints = typing.get_type_hints(options)
+    values = {}
+    for field in _shell_fields(options):
+        value = fields[field.name]
+        if isinstance(field.default, tuple) and isinstance(value, str):
+            value = "all" if value == "all" else tuple(listed(value))
+        elif isinstance(field.default, tuple) and value is None:
+            value = ()
+        elif value is not None and _is_list(hints[field.name]) and isinstance(value, str):
+            value = value if str in get_args(hints[field.name]) else tuple(listed(value))
+        values[field.name] = value
+    return options(**values)
+
+
+def _is_list(annotation: Any) -> bool:
+    return any(get_origin(a) is Sequence for a in (annotation, *get_args(annotation)))
+
+
+def listed(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def say(text: str) -> None:
+    """Print a message for the person at the terminal, on stderr."""
+    typer.echo(text, err=True)
+
+
+@contextlib.contextmanager
+def working(outputs: Outputs) -> Iterator[Progress]:
+    """Yield progress(what, done, total), drawn as a bar on a terminal; print warnings of this package at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    hidden = outputs.quiet or not console.is_terminal
+    bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CongruenceWarning)
+        with bar:
+            task = bar.add_task("reading", total=None)
+            yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+    _WARNED[:] = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, CongruenceWarning))
+
+
+_WARNED: list[str] = []  # by the last `working` block, until `deliver` prints what the result does not say itself
+
+
+def deliver(result: R, outputs: Outputs) -> R:
+    """Write the outputs that were asked for, then show the result on the terminal."""
+    from congruence.files import write_text
+
+    result = result.with_command(shlex.join(["congruence", *sys.argv[1:]]))
+    for text in _WARNED:
+        if text not in result.notes:
+            say(f"note: {text}")
+    render = {"report": _page, "json": lambda r: r.to_json(), "csv": lambda r: r.to_csv()}
+    render |= {"markdown": lambda r: r.to_markdown(), "latex": lambda r: r.to_latex()}
+    texts = {name: render[name](result) for name in outputs.files()}
+    to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
+    for name, path in outputs.files().items():
+        if name in to_stdout:
+            typer.echo(texts[name], nl=False)
+        else:
+            write_text(path, texts[name])
+    if not outputs.quiet:
+        show(result, stderr=bool(to_stdout))
+    return result
+
+
+def _page(result: Result) -> str:
+    from congruence.report.html import render_html
+
+    return render_html(result.document())
+
+
+def show(result: Result, *, stderr: bool = False) -> None:
+    """Print a result on the terminal."""
+    from rich.console import Console
+
+    from congruence.report import terminal
+
+    terminal.show(result.document(), Console(stderr=stderr, highlight=False))
+
+
+def check_outputs(
+    outputs: Outputs, inputs: Iterable[str | Path], tables: Mapping[str, Path | None] | None = None
+) -> None:
+    """Refuse, before any work, outputs that cannot be written or would overwrite an input or each other.
+
+    `tables` are outputs that are embedding tables or models, by the name of their flag.
+    """
+    from congruence.files import check_writable
+    from congruence.tables import check_table_path
+
+    asked = outputs.files()
+    stdout = [name for name, path in asked.items() if str(path) == "-"]
+    if len(stdout) > 1:
+        raise InputError(f"only one output can go to stdout, not --{' and --'.join(stdout)}")
+    taken = {path.resolve(): f"the input {path}" for path in _with_contents(inputs)}
+    for name, path in {**asked, **{k: p for k, p in (tables or {}).items() if p is not None}}.items():
+        if str(path) == "-":
+            if name == "report" or name not in SUFFIXES:
+                raise InputError(f"--{name} takes a file name; only --json, --csv and --markdown can go to stdout")
+            continue
+        if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:
+            raise InputError(f"--{name} {path} must end in {' or '.join(SUFFIXES[name])}")
+        (check_writable if name in SUFFIXES or path.suffix == ".safetensors" else check_table_path)(path)
+        if path.resolve() in taken:
+            raise InputError(f"--{name} {path} would overwrite {taken[path.resolve()]}")
+        taken[path.resolve()] = f"--{name}"
+
+
+def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
+    """Every input, and of a run folder the files that make it one."""
+    from congruence.runs import FILES
+
+    for path in map(Path, inputs):
+        yield path
+        if path.is_dir():
+            yield from (path / name for name in FILES)
+
+
+Dask = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="ADDRESS",
+        help="Let the workers of this dask scheduler (or 'local' ones) read and sum the rows.",
+        rich_help_panel="Method",
+    ),
+]
+
+
+def read_tables(paths: Sequence[str], names: Sequence[str], options: Any, *, lazily: bool = False) -> list[Any]:
+    """Read every file with the options its format can use; an option that fits no file is refused.
+
+    Ids are asked of every file, since one without them cannot be joined. With `lazily`, values are dask arrays.
+    """
+    from congruence.cli.options import read_tables as read
+
+    asked = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+    return read(paths, names, lazily, **asked)

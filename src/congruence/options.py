@@ -1,0 +1,68 @@
+"""Options of a verb: one frozen dataclass gives the keywords of the function and the flags of the command.
+
+A field made by `option` carries its default, its help text and the panel of ``--help`` it belongs to. `takes` lets a
+verb accept the fields as keywords; `congruence.cli` makes the flags from the same fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+DATA, METHOD, OUTPUT = "Input", "Method", "Output"  # panels of --help
+R = TypeVar("R")
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    panel: str = METHOD,
+    flag: str | None = None,
+    metavar: str | None = None,
+    in_shell: bool = True,
+) -> Any:
+    """Declare one option of a verb: a dataclass field with its default and its help text.
+
+    `flag` names the command-line flag where it differs from the field (with dashes for underscores). An option that
+    only Python can give (a callable, an array) has ``in_shell=False``.
+    """
+    about = {"help": help, "panel": panel, "flag": flag, "metavar": metavar, "in_shell": in_shell}
+    if isinstance(default, list | dict | set):
+        raise TypeError("an option needs an immutable default")
+    return dataclasses.field(default=default, metadata=about)
+
+
+def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function that has a parameter `options` take the fields of the dataclass as keywords instead."""
+    fields = {f.name: f for f in dataclasses.fields(options)}
+
+    def decorate(verb: Callable[..., R]) -> Callable[..., R]:
+        own = inspect.signature(verb)
+        kept = [p for p in own.parameters.values() if p.name != "options"]
+        added = [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+            for f in fields.values()
+        ]
+
+        @functools.wraps(verb)
+        def call(*args: Any, options: Any = None, **given: Any) -> R:
+            picked = {name: given.pop(name) for name in list(given) if name in fields}
+            unknown = [name for name in given if name not in own.parameters]
+            if unknown:
+                known = [*fields, *(p.name for p in kept if p.kind is not p.VAR_POSITIONAL)]
+                near = difflib.get_close_matches(unknown[0], known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+                raise TypeError(f"{verb.__name__}() got an unexpected keyword argument {unknown[0]!r}; {hint}")
+            chosen = make() if options is None else options
+            return verb(*args, options=dataclasses.replace(chosen, **picked), **given)
+
+        make = options
+        call.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+        return call
+
+    return decorate

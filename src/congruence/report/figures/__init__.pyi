@@ -1,0 +1,15 @@
+from typing import Any
+
+from congruence.document import Document, Figure
+from congruence.report.figures.curves import learning_curve as learning_curve
+from congruence.report.figures.curves import moved_curve as moved_curve
+from congruence.report.figures.curves import training_curves as training_curves
+from congruence.report.figures.heat import heat_map as heat_map
+from congruence.report.figures.histogram import error_histogram as error_histogram
+from congruence.report.figures.pairs import groups_ladder as groups_ladder
+from congruence.report.figures.pairs import ladder as ladder
+from congruence.report.figures.pairs import planes as planes
+from congruence.report.figures.svg import Drawing
+
+def drawing(figure: Figure) -> Drawing: ...
+def plot_main(document: Document, ax: Any = None) -> Any: ...

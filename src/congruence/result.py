@@ -1,0 +1,287 @@
+"""`Finding` and `Result`: what every verb returns.
+
+A `Finding` is one claim with its status and the evidence for it; a `Result` holds the findings of one verb, describes
+itself once as a `Document`, and turns into JSON, a tidy table, a figure, an HTML page or a notebook cell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+
+import numpy as np
+
+from congruence.errors import InputError, MissingDependencyError, UnknownKeyError
+from congruence.files import check_writable, write_text
+
+if TYPE_CHECKING:
+    from congruence.document import Document
+
+SCHEMA_VERSION = 1  # of every JSON result and saved file; grows when a reader would have to change
+SIGNIFICANT_DIGITS = 10  # of every float in JSON: more than matters, fewer than thread scheduling changes
+
+Status = Literal["fails", "ambiguous", "unknown", "holds"]  # from the one to look at first
+Basis = Literal["certified", "supported", "not refuted", "refuted", "premise fails"]
+STATUSES = cast(tuple[Status, ...], get_args(Status))
+ALLOWED: Mapping[Status, tuple[Basis, ...]] = {
+    "holds": ("certified", "supported"),
+    "fails": ("refuted",),
+    "ambiguous": ("not refuted", "premise fails"),
+    "unknown": ("not refuted", "premise fails"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A claim, its status, and what that rests on.
+
+    Parameters
+    ----------
+    name : str
+        A short key, stable across versions: what a program looks the finding up by.
+    claim : str
+        What is claimed, as one sentence.
+    status : {"holds", "fails", "ambiguous", "unknown"}
+        "ambiguous": true in part only, or the interval allows both; "unknown": too little to judge by.
+    basis : {"certified", "supported", "not refuted", "refuted", "premise fails"}
+        "certified" holds for all inputs, "supported" held on what was sampled. Left out, it follows from the status.
+    number, interval, null : float, pair of floats, float, optional
+        The measured value, its interval, and its value when there is nothing to find.
+    evidence : str
+        What was measured, in words.
+    premises : sequence of Finding
+        What a theorem needs; see `conclude`.
+    """
+
+    name: str
+    claim: str
+    status: Status
+    basis: Basis = ""  # type: ignore[assignment]
+    evidence: str = ""
+    number: float | None = None
+    interval: tuple[float, float] | None = None
+    null: float | None = None
+    premises: tuple[Finding, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.status not in ALLOWED:
+            raise InputError(f"the status of a finding is one of {', '.join(STATUSES)}, not {self.status!r}")
+        if not self.basis:
+            default = {"holds": "supported", "fails": "refuted"}.get(self.status, "not refuted")
+            object.__setattr__(self, "basis", default)
+        if self.basis not in ALLOWED[self.status]:
+            raise InputError(f"a finding that {self.status!r} cannot have the basis {self.basis!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as plain data; a finding without premises has no such entry."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "premises"}
+        values["interval"] = None if self.interval is None else list(self.interval)
+        return values | ({"premises": [p.to_dict() for p in self.premises]} if self.premises else {})
+
+
+def combine(findings: Iterable[Finding | Status]) -> Status:
+    """Return the status of the claim that all findings hold: that of the worst; "unknown" where there are none."""
+    found = {f.status if isinstance(f, Finding) else f for f in findings}
+    return next((status for status in STATUSES if status in found), "unknown")
+
+
+def conclude(name: str, claim: str, premises: Sequence[Finding], **more: Any) -> Finding:
+    """Return the conclusion of a theorem: a finding whose status is never better than its premises.
+
+    A premise that fails leaves the conclusion unknown ("premise fails"), since the theorem then says nothing.
+    """
+    worst = combine(premises)
+    basis: Basis = "not refuted"
+    if worst == "fails":
+        worst, basis = "unknown", "premise fails"
+    elif worst == "holds":
+        basis = "certified" if all(p.basis == "certified" for p in premises) else "supported"
+    return Finding(name, claim, worst, basis, premises=tuple(premises), **more)
+
+
+class Result:
+    """What a verb returns. Subclasses are frozen dataclasses with the fields below and their own data.
+
+    They implement `numbers` (the data of the JSON), `rows` (one row of the tidy table at a time) and `document`.
+    """
+
+    if TYPE_CHECKING:  # fields or properties of the subclasses
+
+        @property
+        def verdict(self) -> str:
+            """The answer in one or two sentences."""
+
+        @property
+        def findings(self) -> tuple[Finding, ...]:
+            """What was asked, one claim at a time."""
+
+        @property
+        def notes(self) -> tuple[str, ...]:
+            """What limits the answer, and what would make it more certain."""
+
+        @property
+        def settings(self) -> Mapping[str, Any]:
+            """The options, the seed, the input files and, on the command line, the command."""
+
+    @property
+    def status(self) -> Status:
+        """Whether the main claim holds, fails, is ambiguous or unknown: the worst of the findings."""
+        return combine(self.findings)
+
+    def numbers(self) -> Mapping[str, Any]:
+        """All that was measured, as plain data; its types are those of the JSON schema."""
+        raise NotImplementedError
+
+    def rows(self) -> Iterable[Mapping[str, Any]]:
+        """The main numbers as rows with the same keys: a tidy table."""
+        raise NotImplementedError
+
+    def document(self) -> Document:
+        """The result as headline, tables, figures and glossary, for any renderer."""
+        raise NotImplementedError
+
+    def parts(self) -> Mapping[Any, Any]:
+        """What ``result[key]`` finds, by key: the findings, unless a result has something better."""
+        return {finding.name: finding for finding in self.findings}
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = self.parts()
+        if key not in parts:
+            raise UnknownKeyError(f"there is no {key!r} in this {type(self).__name__}; the keys are {_listed(parts)}")
+        return parts[key]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole result as plain data, `status` first."""
+        return {
+            "status": self.status,
+            "verdict": self.verdict,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "numbers": dict(self.numbers()),
+            "notes": list(self.notes),
+            "settings": dict(self.settings),
+            "versions": versions(),
+            "kind": type(self).__name__,
+            "schema_version": SCHEMA_VERSION,
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the result as JSON text, and write it to `path` if given; undefined numbers are null."""
+        return _written(json_text(self.to_dict()), path)
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the tidy table as CSV text, and write it to `path` if given; undefined numbers are empty."""
+        from congruence.report.csv import rows_to_csv
+
+        return _written(rows_to_csv(self.rows()), path)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """Return the document as Markdown text without its figures, and write it to `path` if given."""
+        from congruence.report.markdown import render_markdown
+
+        return _written(render_markdown(self.document()), path)
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return the tidy table as a data frame of "pandas", "polars" or "pyarrow"."""
+        rows = [dict(row) for row in self.rows()]
+        columns = {name: [row.get(name) for row in rows] for name in (rows[0] if rows else {})}
+        return as_frame(columns, backend)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the result as one self-contained HTML page."""
+        from congruence.report.html import render_html
+
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise InputError(f"a report is an HTML page: give a path that ends in .html, not {str(path)!r}")
+        check_writable(path)
+        write_text(path, render_html(self.document()))
+        return path
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the main figure on matplotlib axes (new ones unless given) and return the axes."""
+        from congruence.report.figures import plot_main
+
+        return plot_main(self.document(), ax)
+
+    def with_command(self, command: str) -> Self:
+        """Return the result with the command that made it among its settings."""
+        return cast(Self, dataclasses.replace(cast(Any, self), settings={**self.settings, "command": command}))
+
+    def _repr_html_(self) -> str:
+        from congruence.report.html import render_cell
+
+        return render_cell(self.document())
+
+    def __str__(self) -> str:
+        from congruence.report.terminal import render_text
+
+        return render_text(self.document())
+
+    def __repr__(self) -> str:
+        line = f"<{type(self).__name__} {self.status}: {' '.join(self.verdict.split())}>"
+        return line if len(line) <= 120 else line[:116] + " ...>"
+
+
+def as_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
+    """Return columns as a data frame of the library named."""
+    import narwhals as nw
+
+    if backend not in ("pandas", "polars", "pyarrow"):
+        raise InputError(f"backend must be pandas, polars or pyarrow, not {backend!r}")
+    try:
+        return nw.from_dict(dict(columns), backend=cast(Any, backend)).to_native()
+    except ImportError as error:
+        raise MissingDependencyError(f"{backend} is not installed: pip install {backend}") from error
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The versions of Python, of this package and of the libraries whose numbers enter a result."""
+    from congruence import __version__
+
+    found = {"python": platform.python_version(), "congruence": __version__}
+    for name in ("numpy", "scipy", "scikit-learn", "torch", "lightgbm"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def json_text(result: Mapping[str, Any]) -> str:
+    """Write plain data as JSON; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_plain(result), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, np.integer):
+        return int(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _written(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        write_text(check_writable(path), text)
+    return text
+
+
+def _listed(keys: Iterable[Any], most: int = 12) -> str:
+    shown = [repr(key) for key in keys]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
