@@ -30,7 +30,6 @@ from congruence.maps.nearness import HeldOut, Nearness
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
-    render,
     render_deconfounding,
     render_evaluation,
     render_reproduction,
@@ -38,7 +37,9 @@ from congruence.report import (
     render_translation,
 )
 from congruence.report.figures.svg import draw
+from congruence.report.html import render_html
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
+from congruence.result import Finding
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.translation.translate import Translation, Translator
 
@@ -120,7 +121,11 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
         "mcc": MCC(0.41, 0.97),
         "cka": 0.98,
         "neighbour_overlap": 0.76,
-        "verdict": PairVerdict(status, "similarity", headlines[status], detail),
+        "verdict": PairVerdict(
+            Finding(f"{source} -> {target}", "Only a rotation and a scale.", status, evidence=detail),
+            "similarity",
+            headlines[status],
+        ),
         "maps": {},
         "plane": plane_by_hand(seed),
         "components": nearness_by_hand("ica", 0.05),
@@ -128,7 +133,7 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
     return Pair(**(fields | changes))
 
 
-def comparison_by_hand(names=("old", "new"), pairs=None, advice=(), verdict=None, **changes):
+def comparison_by_hand(names=("old", "new"), pairs=None, notes=(), headlines=None, **changes):
     if pairs is None:
         pairs = [
             pair_by_hand(a, b, 1 + i / 20, ("holds", "fails", "ambiguous", "unknown")[i % 4], seed=i)
@@ -137,8 +142,8 @@ def comparison_by_hand(names=("old", "new"), pairs=None, advice=(), verdict=None
     return Comparison(
         runs=[Run(name, 400, 16 + i) for i, name in enumerate(names)],
         pairs=pairs,
-        verdict=verdict or f"{pairs[0].verdict.headline} {pairs[0].verdict.detail}",
-        advice=list(advice),
+        headlines=headlines or (pairs[0].verdict.headline, pairs[0].verdict.finding.evidence),
+        notes=tuple(notes),
         settings={"groups": list(ERRORS), "directions": "forward", "normalize": None, "folds": 5, "seed": 0},
         **changes,
     )
@@ -389,16 +394,26 @@ def _many_ticks(figure):
     axes.plot([0, 1])
 
 
+def page_of(result):
+    """The HTML page of a result."""
+    return render_html(result.document())
+
+
 PAGES = {
-    "comparison": lambda: render(comparison_by_hand(("seed 1", "seed 2", "seed 10"))),
-    "rich": lambda: render(rich_by_hand()),
-    "training": lambda: render(training_by_hand((0, 1, 1000))),
+    "comparison": lambda: page_of(comparison_by_hand(("seed 1", "seed 2", "seed 10"))),
+    "rich": lambda: page_of(rich_by_hand()),
+    "training": lambda: page_of(training_by_hand((0, 1, 1000))),
     "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
     "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
 }
+
+
+@pytest.fixture(scope="session")
+def render():
+    return page_of
 
 
 @pytest.fixture(scope="session")
