@@ -36,7 +36,6 @@ _HOMES = {
     "read_table": "congruence.tables",
     "translate": "congruence.translation.translate",
     "write_evaluation_report": "congruence.report",
-    "write_report": "congruence.report",
     "write_resolution_report": "congruence.report",
     "write_table": "congruence.tables",
     "write_translation_report": "congruence.report",
@@ -65,7 +64,6 @@ __all__ = [
     "read_table",
     "translate",
     "write_evaluation_report",
-    "write_report",
     "write_resolution_report",
     "write_table",
     "write_translation_report",
@@ -87,7 +85,6 @@ if TYPE_CHECKING:
     from congruence.metrics.suite import evaluate_codes
     from congruence.report import (
         write_evaluation_report,
-        write_report,
         write_resolution_report,
         write_translation_report,
     )

@@ -7,14 +7,18 @@ Markdown or a notebook cell. Figures are named, not drawn: `Figure("ladder", pai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from congruence.formatting import UNDEFINED, interval, number, percent
+import numpy as np
+
+from congruence.formatting import UNDEFINED, elided, interval, number, percent
 from congruence.result import Finding, Status
 
 Kind = Literal["text", "number", "name"]
+LETTERS, HINT = 32, 300  # of a label in a cell, and of what the cell shows when pointed at
 
 
 @dataclass(frozen=True)
@@ -238,3 +242,16 @@ def facts(rows: Sequence[tuple[str, Any, str]], label: str, **more: Any) -> Tabl
     """A table of single numbers: what, its value, what it means."""
     columns = (Column("", "text"), Column("", "number"), Column("", "text"))
     return Table(label, columns, rows, style="facts", sortable=False, header=False, **more)
+
+
+def label_cell(value: Any) -> Cell:
+    """Any id or metadata as a cell of a table; missing values sort last."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is None or (isinstance(plain, float) and math.isnan(plain)):
+        return Cell("", "")
+    if isinstance(plain, float):
+        whole = plain.is_integer() and abs(plain) < 1e15
+        return Cell(f"{plain:.0f}".replace("-", "−") if whole else number(plain, 4), plain)
+    text = str(plain)
+    short = elided([text], LETTERS)[0]
+    return Cell(short) if short == text else Cell(short, hint=elided([text], HINT)[0])

@@ -12,7 +12,7 @@ import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
@@ -35,6 +35,12 @@ ALLOWED: Mapping[Status, tuple[Basis, ...]] = {
     "fails": ("refuted",),
     "ambiguous": ("not refuted", "premise fails"),
     "unknown": ("not refuted", "premise fails"),
+}
+DEFAULT: Mapping[Status, Basis] = {
+    "holds": "supported",
+    "fails": "refuted",
+    "ambiguous": "not refuted",
+    "unknown": "not refuted",
 }
 
 
@@ -63,7 +69,7 @@ class Finding:
     name: str
     claim: str
     status: Status
-    basis: Basis = ""  # type: ignore[assignment]
+    basis: Basis | None = None
     evidence: str = ""
     number: float | None = None
     interval: tuple[float, float] | None = None
@@ -73,10 +79,9 @@ class Finding:
     def __post_init__(self) -> None:
         if self.status not in ALLOWED:
             raise InputError(f"the status of a finding is one of {', '.join(STATUSES)}, not {self.status!r}")
-        if not self.basis:
-            default = {"holds": "supported", "fails": "refuted"}.get(self.status, "not refuted")
-            object.__setattr__(self, "basis", default)
-        if self.basis not in ALLOWED[self.status]:
+        if self.basis is None:
+            object.__setattr__(self, "basis", DEFAULT[self.status])
+        elif self.basis not in ALLOWED[self.status]:
             raise InputError(f"a finding that {self.status!r} cannot have the basis {self.basis!r}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,7 +231,7 @@ class Result:
 
     def __repr__(self) -> str:
         line = f"<{type(self).__name__} {self.status}: {' '.join(self.verdict.split())}>"
-        return line if len(line) <= 120 else line[:116] + " ...>"
+        return line if len(line) <= 120 else line[:115] + " ...>"
 
 
 def as_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
@@ -236,6 +241,7 @@ def as_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
     if backend not in ("pandas", "polars", "pyarrow"):
         raise InputError(f"backend must be pandas, polars or pyarrow, not {backend!r}")
     try:
+        import_module(backend)
         return nw.from_dict(dict(columns), backend=cast(Any, backend)).to_native()
     except ImportError as error:
         raise MissingDependencyError(f"{backend} is not installed: pip install {backend}") from error

@@ -38,7 +38,7 @@ def numbers(found):
         elif isinstance(node, float | int):
             flat.append(float(node))
 
-    walk(found.to_dict()["pairs"])
+    walk(found.numbers()["pairs"])
     return np.array(flat + [error for pair in found.pairs for near in pair.groups.values() for error in near.errors])
 
 

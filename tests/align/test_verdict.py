@@ -36,7 +36,7 @@ def test_efficiency_is_undefined_where_the_rotation_gains_nothing():
 
 
 @pytest.mark.parametrize(
-    ("means", "n", "status", "rung", "headline"),
+    ("means", "n", "status", "group", "headline"),
     [
         ({"identity": 0.001, "similarity": 0.001, "linear": 0.001}, 1000, "holds", "identity", "Nothing changed"),
         ({"identity": 0.04, "permutation": 0.002, "similarity": 0.002, "linear": 0.002}, 1000, "holds",
@@ -62,15 +62,15 @@ def test_efficiency_is_undefined_where_the_rotation_gains_nothing():
         ({"similarity": 0.03, "linear": 0.03}, 1000, "ambiguous", "similarity", "related, but"),
     ],
 )  # fmt: skip
-def test_the_verdict_follows_from_held_out_numbers(means, n, status, rung, headline):
+def test_the_verdict_follows_from_held_out_numbers(means, n, status, group, headline):
     found = judge(ladder(**means), n, 10)
-    assert (found.status, found.rung) == (status, rung)
+    assert (found.status, found.group) == (status, group)
     assert headline in found.headline
 
 
 def test_the_detail_is_a_sentence_with_numbers():
     found = judge(ladder(identity=0.04, similarity=0.0183, linear=0.011), 1000, 10)
-    assert found.detail == (
+    assert found.finding.evidence == (
         "Up to rotation and scale the runs agree to 1.8 % of the diameter (95 % interval 1.7 % to 1.9 %); "
         "a general linear map removes 40 % of the rest; unrelated runs would give 5 %."
     )
@@ -85,7 +85,7 @@ def test_without_a_null_only_a_perfect_match_is_judged(mean, status):
     bare = {g: near(g, mean, null=float("nan"), width=float("nan")) for g in ("similarity", "linear")}
     found = judge(bare, 1000, 3)
     assert found.status == status
-    assert "unrelated" not in found.headline + found.detail
+    assert "unrelated" not in found.headline + found.finding.evidence
 
 
 def test_groups_are_compared_on_the_same_rows():

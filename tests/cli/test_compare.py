@@ -41,7 +41,7 @@ def test_it_answers_in_a_sentence_and_a_table(folder, capsys):
     code, out, _ = run(capsys, "compare", "old.npy", "new.npy", *QUICK)
     assert code == 0
     assert "The difference is only a rotation." in out
-    for word in ("old -> new", "held out", "null", "similarity", "ica"):
+    for word in ("old → new", "held out", "null", "similarity", "ica"):
         assert word in out
 
 
@@ -50,7 +50,7 @@ def test_it_writes_every_output(folder, capsys):
     code, _, _ = run(capsys, "compare", "old.npy", "new.npy", *outputs, *QUICK, "--quiet")
     assert code == 0
     result = json.loads((folder / "r.json").read_text())
-    assert result["pairs"][0]["groups"]["similarity"]["held_out"]["mean"] < 0.02
+    assert result["numbers"]["pairs"][0]["groups"]["similarity"]["held_out"]["mean"] < 0.02
     assert "The difference is only a rotation." in (folder / "r.html").read_text()
     rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
     assert [row["group"] for row in rows] == ["identity", "permutation", "rigid", "similarity", "linear", "ica"]
@@ -61,7 +61,7 @@ def test_it_writes_every_output(folder, capsys):
 def test_json_on_stdout_is_json_alone(folder, capsys):
     code, out, err = run(capsys, "compare", "old.npy", "new.npy", "--json", "-", *QUICK)
     assert code == 0
-    assert json.loads(out)["runs"][0]["name"] == "old"
+    assert json.loads(out)["numbers"]["runs"][0]["name"] == "old"
     assert "only a rotation" in err
 
 
@@ -70,10 +70,11 @@ def test_quiet_prints_nothing(folder, capsys):
 
 
 def test_the_same_seed_writes_the_same_bytes(folder, capsys):
-    for name in ("a", "b"):
-        run(capsys, "compare", "old.npy", "new.npy", "--json", f"{name}.json", "--report", f"{name}.html", *QUICK)
-    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
-    assert (folder / "a.html").read_bytes() == (folder / "b.html").read_bytes()
+    written = []
+    for _ in range(2):
+        run(capsys, "compare", "old.npy", "new.npy", "--json", "r.json", "--report", "r.html", *QUICK)
+        written.append([(folder / name).read_bytes() for name in ("r.json", "r.html")])
+    assert written[0] == written[1]
 
 
 def test_a_pipeline_can_stop_on_a_limit(folder, capsys):
@@ -106,15 +107,15 @@ def tables(folder):
 
 
 def test_tables_are_joined_by_id_and_grouped_by_plate(tables, capsys):
-    options = ["--id", "cell_id", "--features", "emb_*", "--group-by", "plate"]
+    options = ["--id", "cell_id", "--features", "emb_*", "--cluster", "plate"]
     groups = ["--groups", "permutation,similarity,linear"]
     code, out, _ = run(capsys, "compare", "tables/*.parquet", *options, *groups, "--json", "r.json", *QUICK)
     assert code == 0
     result = json.loads((tables.parent / "r.json").read_text())
-    assert [run["n"] for run in result["runs"]] == [300, 300, 299]
-    assert [run["d"] for run in result["runs"]] == [4, 4, 4]
-    assert len(result["pairs"]) == 3
-    for pair in result["pairs"]:
+    assert [run["n"] for run in result["numbers"]["runs"]] == [300, 300, 299]
+    assert [run["d"] for run in result["numbers"]["runs"]] == [4, 4, 4]
+    assert len(result["numbers"]["pairs"]) == 3
+    for pair in result["numbers"]["pairs"]:
         assert pair["n"] == 299
         assert list(pair["groups"]) == ["permutation", "similarity", "linear"]
         assert pair["groups"]["similarity"]["held_out"]["mean"] < 1e-6
@@ -156,11 +157,11 @@ def test_checkpoints_are_compared_in_the_order_of_their_steps(folder, capsys):
     code, _, _ = run(capsys, "compare", "ckpt_*.npy", "--series", "--groups", "similarity", "--json", "r.json", *QUICK)
     assert code == 0
     result = json.loads((folder / "r.json").read_text())
-    assert [point["step"] for point in result["series"]] == [9, 100, 1000]
-    to_last = [point["to_last"].get("similarity") for point in result["series"]]
+    assert [point["step"] for point in result["numbers"]["series"]] == [9, 100, 1000]
+    to_last = [point["to_last"].get("similarity") for point in result["numbers"]["series"]]
     assert to_last[0] > to_last[1]
     assert to_last[2] is None
-    names = [(pair["source"], pair["target"]) for pair in result["pairs"]]
+    names = [(pair["source"], pair["target"]) for pair in result["numbers"]["pairs"]]
     assert names == [("ckpt_step9", "ckpt_step100"), ("ckpt_step9", "ckpt_step1000"), ("ckpt_step100", "ckpt_step1000")]
 
 
@@ -172,7 +173,7 @@ def test_an_option_is_used_for_the_files_it_means_something_for(folder, capsys):
         capsys, "compare", "old.npy", "third.parquet", "--features", "emb_*", "--groups", "identity", *QUICK
     )
     assert code == 0
-    assert "300 rows x 4 dimensions, paired by position" in out
+    assert "300 rows × 4 dimensions, paired by position" in out
 
 
 def test_a_defect_of_ours_is_told_in_a_sentence(folder, capsys, monkeypatch):
@@ -225,20 +226,22 @@ def bad_files(folder):
         (["old.npy"], "at least 2 runs"),
         (["*.nothing"], "no file matches *.nothing"),
         (["old.npy", "new.npy", "--id", "cell"], "old.npy cannot be read with --id"),
-        (["old.npy", "new.npy", "--group-by", "plate"], "plate"),
+        (["old.npy", "new.npy", "--cluster", "plate"], "plate"),
         (["old.npy", "new.npy", "--groups", "affine"], "'affine' is not"),
         (["old.npy", "new.npy", "--folds", "1"], "folds must be a whole number of at least 2"),
         (["old.npy", "new.npy", "--normalize", "l2"], "normalize must be None or 'cosine', not 'l2'"),
         (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=SHARE such as similarity=0.02"),
         (["old.npy", "new.npy", "--fail-above", "affine=1"], "'affine', which is not among the groups"),
         (["old.npy", "new.npy", "--json", "nowhere/r.json"], "the folder nowhere does not exist"),
-        (["old.npy", "new.npy", "--report", "."], "it is a folder"),
+        (["old.npy", "new.npy", "--report", "."], "--report . must end in .html"),
+        (["old.npy", "new.npy", "--report", "r.pdf"], "--report r.pdf must end in .html or .htm"),
         (["old.npy", "new.npy", "--rows-out", "old.npy"], "would overwrite the input old.npy"),
         (["old.npy", "new.npy", "--rows-out", "moved.npy"], "moved.npy would lose the names of its columns"),
         (["old.npy", "new.npy", "--rows-out", "moved.txt"], "the suffix '.txt' is not one of .csv"),
         (["old.npy", "new.npy", "--rows-out", "m.csv", "--groups", "ica"], "--rows-out ranks rows by identity"),
-        (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy would be taken for an embedding table"),
-        (["old.npy", "new.npy", "--csv", "-"], "--csv cannot be written to stdout; only --json can"),
+        (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy must end in .html"),
+        (["old.npy", "new.npy", "--csv", "-", "--json", "-"], "only one output can go to stdout"),
+        (["old.npy", "new.npy", "--report", "-"], "only --json, --csv and --markdown can go to stdout"),
         (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=SHARE such as similarity=0.02"),
         (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "names 'linear' twice"),
         (["old.npy", "new.npy", "--seed", "-1"], "seed must be a whole number of at least 0, not -1"),
@@ -246,7 +249,10 @@ def bad_files(folder):
         (["old.npy", "new.npy", "--series"], "old.npy has no number in it"),
         (["old.npy", "new.npy", "--similarities", "cca"], "cca"),
         (["holed.parquet", "holed.parquet"], "all in e1"),
-        (["old.npy", "new.npy", "--json", "r", "--csv", "r"], "would overwrite --json"),
+        (
+            ["old.npy", "new.npy", "--json", "r.json", "--rows-out", "r.csv", "--csv", "r.csv"],
+            "--rows-out r.csv would overwrite --csv",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_with_exit_code_2_and_nothing_written(arguments, message, folder, capsys):
@@ -268,7 +274,7 @@ def test_missing_values_can_be_dropped(folder, capsys):
     arguments = ["old.npy", "holed.npy", "--drop-missing", "--groups", "identity", "--json", "r.json"]
     code, out, _ = run(capsys, "compare", *arguments, *QUICK)
     assert code == 0
-    assert json.loads((folder / "r.json").read_text())["pairs"][0]["n"] == 298
+    assert json.loads((folder / "r.json").read_text())["numbers"]["pairs"][0]["n"] == 298
     assert "left out" in out
 
 

@@ -34,7 +34,7 @@ def test_measures_are_printed_with_their_direction_and_written(compare):
     assert "higher is closer" in out
     assert "lower is closer" in out
     with open("r.json") as file:
-        assert list(json.load(file)["pairs"][0]["similarities"]) == ["svcca", "procrustes"]
+        assert list(json.load(file)["numbers"]["pairs"][0]["similarities"]) == ["svcca", "procrustes"]
 
 
 def test_all_means_all_and_none_is_the_default(compare):

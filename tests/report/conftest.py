@@ -399,16 +399,24 @@ def page_of(result):
     return render_html(result.document())
 
 
-PAGES = {
-    "comparison": lambda: page_of(comparison_by_hand(("seed 1", "seed 2", "seed 10"))),
-    "rich": lambda: page_of(rich_by_hand()),
-    "training": lambda: page_of(training_by_hand((0, 1, 1000))),
+RESULTS = {  # of every verb; what all results and their pages promise is tested on each of these
+    "comparison": lambda: comparison_by_hand(("seed 1", "seed 2", "seed 10")),
+    "rich": lambda: rich_by_hand(),
+    "training": lambda: training_by_hand((0, 1, 1000)),
+}
+PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
     "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
 }
+
+
+@pytest.fixture(scope="session", params=list(RESULTS))
+def make_result(request):
+    """Builds one result of a verb."""
+    return RESULTS[request.param]
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import pytest
 from congruence.report import (
     write_deconfounding_report,
     write_evaluation_report,
-    write_report,
     write_reproduction_report,
     write_resolution_report,
     write_translation_report,
@@ -43,7 +42,7 @@ def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
     pairs = make_comparison(names).pairs
     pairs[1] = make_pair(names[0], names[2], groups={"rigid": make_nearness("rigid", 9e-7)})  # no similarity
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(make_comparison(names, pairs, advice=["Use more rows."]), path)
+    make_comparison(names, pairs, notes=["Use more rows."]).report(path)
     return path
 
 
@@ -59,8 +58,8 @@ def folder(
     make_deconfounding,
 ):
     """All kinds of pages, side by side."""
-    write_report(make_rich(), report.with_name("rich.html"))
-    write_report(make_training((0, 1, 1000)), report.with_name("training.html"))
+    make_rich().report(report.with_name("rich.html"))
+    make_training((0, 1, 1000)).report(report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))

@@ -3,12 +3,20 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from congruence.report.training import training_section
 
 from congruence.align.comparison import Plane
-from congruence.report.figures import error_histogram, heat_map, ladder, learning_curve, moved_curve, planes
+from congruence.report import figures
 from congruence.report.figures.svg import PALETTE
 
+
+def _svg(name):
+    """The figure of that name as an SVG element."""
+    return lambda *data, **options: getattr(figures, name)(*data, **options).svg()
+
+
+ladder, planes, error_histogram = map(_svg, ("ladder", "planes", "error_histogram"))
+heat_map, learning_curve, moved_curve = map(_svg, ("heat_map", "learning_curve", "moved_curve"))
+training_curves = _svg("training_curves")
 SVG = "{http://www.w3.org/2000/svg}"
 OF_PAIRS = [ladder, planes, error_histogram]
 
@@ -30,7 +38,7 @@ def svg(request, pair, three, make_training, make_translation):
         "histogram": lambda: error_histogram(pair),
         "heat map": lambda: heat_map(three),
         "moved": lambda: moved_curve(FALLING, 0.25, ["a", "b"]),
-        "training": lambda: training_section(make_training()).figure,
+        "training": lambda: training_curves(make_training().series()[:-1], ["rigid", "similarity"], "similarity", {}),
         "learning curve": lambda: learning_curve(make_translation().certificate.curve, 4000, 0.25),
     }
     return draw[request.param]()

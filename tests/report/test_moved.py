@@ -2,9 +2,34 @@ import re
 
 import numpy as np
 import pytest
-from congruence.report.moved import moved_section
 
-from congruence.report import html, render
+from congruence.align._document import _moved
+from congruence.document import Figure, Grid, Table, Text, as_cell
+from congruence.report.figures import drawing
+
+
+class Moved:
+    """The section on rows that moved, taken apart."""
+
+    def __init__(self, section):
+        texts = [block.text for block in section.blocks if isinstance(block, Text)]
+        self.sentence, self.note = texts[0], texts[1]
+        tables = [block for block in section.blocks if isinstance(block, Table)]
+        self.head = [column.name for column in tables[0].columns] if tables else []
+        self.rows = [[as_cell(value) for value in row] for row in tables[0].rows] if tables else []
+        grids = [block for block in section.blocks if isinstance(block, Grid)]
+        inside = grids[0].blocks if grids else ()
+        self.facts = next((block.rows for block in inside if isinstance(block, Table)), ())
+        self.drawn = next((block for block in inside if isinstance(block, Figure)), None)
+
+    @property
+    def figure(self):
+        return drawing(self.drawn).svg() if self.drawn else ""
+
+
+def moved_section(comparison):
+    section = _moved(comparison)
+    return None if section is None else Moved(section)
 
 
 def in_one_pair(make_comparison, make_pair, make_nearness, errors, null=0.25, **changes):
@@ -22,7 +47,7 @@ def section(make_comparison, make_pair, make_nearness):
 
 
 def names(moved):
-    return [name for name, _ in moved.head]
+    return moved.head
 
 
 def column(moved, name):
@@ -128,11 +153,11 @@ def test_metadata_of_any_kind_fits_into_a_cell(section):
     assert len(first[0].hint) == 300
 
 
-def test_ids_and_metadata_cannot_inject_markup(make_comparison, make_pair, make_nearness, outline):
+def test_ids_and_metadata_cannot_inject_markup(make_comparison, make_pair, make_nearness, outline, render):
     bad = "<script>\"'>"
     changes = {"ids": np.array([bad] * 400), "metadata": {bad: np.array([40 * bad] * 400)}}
     comparison = in_one_pair(make_comparison, make_pair, make_nearness, np.ones(400), **changes)
-    page = html._page(comparison, html._Parts(moved=moved_section(comparison)), 10)
+    page = render(comparison)
     assert page.count("<script") == 1
     assert not outline(page).misplaced
     assert outline(page).text.count(bad) >= 21
@@ -144,7 +169,7 @@ def test_a_million_rows_make_a_small_section(section):
     assert len(moved.rows) == 20
 
 
-def test_errors_that_are_undefined_leave_the_section_out(undefined):
+def test_errors_that_are_undefined_leave_the_section_out(undefined, render):
     assert moved_section(undefined) is None
     assert "Which rows moved?" not in render(undefined)
 

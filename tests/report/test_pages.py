@@ -7,33 +7,9 @@ import sys
 import pytest
 
 from congruence.errors import InputError
-from congruence.report import (
-    deconfounding,
-    evaluation,
-    html,
-    render,
-    render_evaluation,
-    render_reproduction,
-    render_resolution,
-    render_translation,
-    reproduction,
-    resolution,
-    translation,
-    write_deconfounding_report,
-    write_evaluation_report,
-    write_report,
-    write_reproduction_report,
-    write_resolution_report,
-    write_translation_report,
-)
+from congruence.report import html
 from congruence.report.figures.svg import PALETTE
 
-WRITERS = {"comparison": (html, "render", write_report)}
-WRITERS["resolution"] = (resolution, "render_resolution", write_resolution_report)
-WRITERS["translation"] = (translation, "render_translation", write_translation_report)
-WRITERS["reproduction"] = (reproduction, "render_reproduction", write_reproduction_report)
-WRITERS["evaluation"] = (evaluation, "render_evaluation", write_evaluation_report)
-WRITERS["deconfounding"] = (deconfounding, "render_deconfounding", write_deconfounding_report)
 BAD = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
@@ -104,45 +80,36 @@ def test_every_heading_of_a_sortable_table_is_a_button(any_page):
     assert all(head.count("<th scope") == head.count('<button type="button">') > 1 for head in heads)
 
 
-def test_the_same_result_gives_the_same_bytes(
-    make_rich, make_training, make_translation, make_resolution, make_reproduction, make_evaluation
-):
-    assert render_evaluation(make_evaluation()) == render_evaluation(make_evaluation())
-    assert render_reproduction(make_reproduction()) == render_reproduction(make_reproduction())
-    assert render_resolution(make_resolution()) == render_resolution(make_resolution())
-    assert render(make_rich("ab")) == render(make_rich("ab"))
-    assert render(make_training((1, 2))) == render(make_training((1, 2)))
-    assert render_translation(make_translation()) == render_translation(make_translation())
+def test_the_same_result_gives_the_same_bytes(make_result, render):
+    assert render(make_result()) == render(make_result())
 
 
-def test_names_cannot_inject_markup(make_comparison, outline):
-    page = render(make_comparison((BAD, "b"), verdict=f"{BAD} holds.", advice=[BAD]))
+def test_names_cannot_inject_markup(make_comparison, outline, render):
+    page = render(make_comparison((BAD, "b"), headlines=(f"{BAD} holds.", BAD), notes=[BAD]))
     assert page.count("<script") == 1
     assert "<img" not in page
     assert not outline(page).misplaced
     assert BAD in outline(page).text
 
 
-@pytest.mark.parametrize("what", list(WRITERS))
-def test_a_report_is_written_whole_or_not_at_all(what, request, tmp_path, monkeypatch):
-    module, name, write = WRITERS[what]
-    result = request.getfixturevalue("make_" + what)()
+def test_a_report_is_written_whole_or_not_at_all(make_result, render, tmp_path, monkeypatch):
+    result = make_result()
     path = tmp_path / "report.html"
-    write(result, path)
-    assert path.read_text(encoding="utf-8") == getattr(module, name)(result)
-    monkeypatch.setattr(module, name, lambda *arguments: 1 / 0)
+    assert result.report(path) == path
+    assert path.read_text(encoding="utf-8") == render(result)
+    monkeypatch.setattr(html, "render_html", lambda document: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write(result, path)
+        result.report(path)
     assert path.read_text(encoding="utf-8").endswith("</html>")
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
-@pytest.mark.parametrize("what", list(WRITERS))
-def test_a_path_that_cannot_be_written_is_refused_before_any_work(what, tmp_path, monkeypatch):
-    module, name, write = WRITERS[what]
-    monkeypatch.setattr(module, name, lambda result: pytest.fail("worked in vain"))
+def test_a_path_that_cannot_be_written_is_refused_before_any_work(make_result, tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "render_html", lambda document: pytest.fail("worked in vain"))
     with pytest.raises(InputError, match="does not exist"):
-        write(None, tmp_path / "missing" / "report.html")
+        make_result().report(tmp_path / "missing" / "report.html")
+    with pytest.raises(InputError, match=r"ends in \.html"):
+        make_result().report(tmp_path / "report.pdf")
 
 
 def test_importing_the_report_is_light():

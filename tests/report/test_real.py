@@ -3,11 +3,11 @@
 import numpy as np
 
 from congruence.align._compare import compare
-from congruence.report import render, render_translation, to_csv, to_latex
+from congruence.report import render_translation
 from congruence.translation.translate import translate
 
 
-def test_a_rotated_run_is_reported_as_one():
+def test_a_rotated_run_is_reported_as_one(render):
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(300, 4))
     rotation = np.linalg.qr(rng.normal(size=(4, 4)))[0]
@@ -16,8 +16,8 @@ def test_a_rotated_run_is_reported_as_one():
     assert comparison.pairs[0].verdict.headline in page
     assert "badge holds" in page
     assert "nan %" not in page
-    assert to_csv(comparison).count("\n") == 1 + len(comparison.pairs[0].groups)
-    assert r"old $\to$ new" in to_latex(comparison)
+    assert comparison.to_csv().count("\n") == 1 + len(comparison.pairs[0].groups)
+    assert r"old $\to$ new" in comparison.to_latex()
 
 
 def test_a_rotated_model_can_be_translated():
@@ -31,7 +31,7 @@ def test_a_rotated_model_can_be_translated():
     assert "The accuracy of a linear probe" in page
 
 
-def test_checkpoints_and_moved_rows_are_reported():
+def test_checkpoints_and_moved_rows_are_reported(render):
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(300, 4))
     runs = {name: x + scale * rng.normal(size=x.shape) for name, scale in (("a", 1.0), ("b", 0.3), ("c", 0.0))}

@@ -6,11 +6,10 @@ import re
 import numpy as np
 
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.report import to_csv, to_latex
 
 
 def test_csv_gives_back_every_number_exactly(three):
-    rows = list(csv.DictReader(io.StringIO(to_csv(three))))
+    rows = list(csv.DictReader(io.StringIO(three.to_csv())))
     expected = list(three.rows())
     assert len(rows) == len(expected) == 18
     for row, truth in zip(rows, expected, strict=True):
@@ -19,7 +18,7 @@ def test_csv_gives_back_every_number_exactly(three):
 
 
 def test_csv_leaves_undefined_numbers_empty(undefined):
-    (row,) = csv.DictReader(io.StringIO(to_csv(undefined)))
+    (row,) = csv.DictReader(io.StringIO(undefined.to_csv()))
     assert (row["low"], row["high"], row["null"]) == ("", "", "")
     assert row["held_out"] == "0.1"
 
@@ -27,18 +26,18 @@ def test_csv_leaves_undefined_numbers_empty(undefined):
 def test_csv_writes_numpy_scalars_as_plain_numbers(make_pair, make_comparison):
     one = np.float64(0.1)
     near = Nearness("rigid", one, one, one, one, HeldOut(one, one, np.float64(math.nan)), one, np.ones(1))
-    (row,) = csv.DictReader(io.StringIO(to_csv(make_comparison(pairs=[make_pair(groups={"rigid": near})]))))
+    (row,) = csv.DictReader(io.StringIO(make_comparison(pairs=[make_pair(groups={"rigid": near})]).to_csv()))
     assert (row["held_out"], row["high"]) == ("0.1", "")
 
 
 def test_csv_keeps_commas_quotes_and_line_breaks_of_names(make_comparison):
     names = ('a, "b"', "c\nd")
-    row = next(csv.DictReader(io.StringIO(to_csv(make_comparison(names)))))
+    row = next(csv.DictReader(io.StringIO(make_comparison(names).to_csv())))
     assert (row["source"], row["target"]) == names
 
 
 def test_latex_has_one_line_per_pair_and_one_column_per_group(three):
-    text = to_latex(three)
+    text = three.to_latex()
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().split("\n")
     assert len(body) == 3
     assert r"\begin{tabular}{lrrrrrr}" in text
@@ -47,12 +46,12 @@ def test_latex_has_one_line_per_pair_and_one_column_per_group(three):
 
 
 def test_latex_caption_says_what_the_numbers_are(three):
-    caption = to_latex(three).split(r"\caption{")[1].split("}\n")[0]
+    caption = three.to_latex().split(r"\caption{")[1].split("}\n")[0]
     assert all(word in caption for word in ("Held-out", "null", "diameter", "per cent"))
 
 
 def test_latex_escapes_names(make_comparison):
-    text = to_latex(make_comparison((r"[50%_a&b]#\x", '*~^$"<|>{}')))
+    text = make_comparison((r"[50%_a&b]#\x", '*~^$"<|>{}')).to_latex()
     line = next(line for line in text.split("\n") if r"$\to$" in line)
     assert r"{[}50\%\_a\&b]\#\textbackslash{}x" in line
     assert r"{*}\textasciitilde{}\textasciicircum{}\$''\textless{}\textbar{}\textgreater{}\{\}" in line
@@ -60,12 +59,12 @@ def test_latex_escapes_names(make_comparison):
 
 
 def test_latex_says_where_a_number_is_undefined_or_tiny(undefined, make_nearness, make_pair, make_comparison):
-    assert "10.0 (--)" in to_latex(undefined)
+    assert "10.0 (--)" in undefined.to_latex()
     tiny = make_pair(groups={"rigid": make_nearness("rigid", 1e-9)})
-    assert "$< 0.001$ (25.0)" in to_latex(make_comparison(pairs=[tiny]))
+    assert "$< 0.001$ (25.0)" in make_comparison(pairs=[tiny]).to_latex()
 
 
 def test_latex_leaves_groups_a_pair_lacks_empty(make_nearness, make_pair, make_comparison):
     pairs = [make_pair("a", "b"), make_pair("b", "c", groups={"rigid": make_nearness("rigid", 0.5)})]
-    line = next(line for line in to_latex(make_comparison("abc", pairs)).split("\n") if "b $\\to$ c" in line)
+    line = next(line for line in make_comparison("abc", pairs).to_latex().split("\n") if "b $\\to$ c" in line)
     assert line.strip() == r"b $\to$ c &  &  & 50.0 (25.0) &  &  &  \\"

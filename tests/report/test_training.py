@@ -1,15 +1,35 @@
 import re
 
 import pytest
-from congruence.report.training import training_section
 
-from congruence.report import html, render
+from congruence.align import _document as document
+from congruence.document import Figure, Table, Text
+from congruence.report import html
+from congruence.report.figures import drawing
+
+
+class Training:
+    """The section on checkpoints, taken apart."""
+
+    def __init__(self, section):
+        self.texts = [block.text for block in section.blocks if isinstance(block, Text)]
+        self.sentence = self.texts[0] if len(self.texts) > 1 else ""
+        self.drawn = next(block for block in section.blocks if isinstance(block, Figure))
+        self.checkpoints = next(block for block in section.blocks if isinstance(block, Table)).rows
+
+    @property
+    def figure(self):
+        return drawing(self.drawn).svg()
+
+
+def training_section(comparison):
+    found = [s for s in comparison.document().sections if s.title == "Checkpoints of the training"]
+    return Training(found[0]) if found else None
 
 
 @pytest.fixture(scope="module")
-def page(make_training):
-    comparison = make_training()
-    return html._page(comparison, html._Parts(training=training_section(comparison)), 100)
+def page(make_training, render):
+    return render(make_training())
 
 
 def said(svg):
@@ -20,9 +40,9 @@ def test_runs_that_are_no_checkpoints_have_no_training(comparison):
     assert training_section(comparison) is None
 
 
-def test_a_training_takes_the_place_of_the_heat_map(make_training):
+def test_a_training_takes_the_place_of_the_heat_map(make_training, render):
     page = render(make_training((1, 2, 3)))
-    parts = ["All pairs</h2>", "Along the training</h2>", "Pair by pair</h2>"]
+    parts = ["All pairs</h2>", "Checkpoints of the training</h2>", "Pair by pair</h2>"]
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
     assert "How near is every run" not in page
@@ -36,11 +56,14 @@ def test_the_sentence_tells_how_the_error_onto_the_last_checkpoint_changes(make_
 
 
 def test_every_checkpoint_but_the_last_has_a_row_with_both_errors(page, make_training):
-    table = page[page.index("Along the training</h2>") : page.index("Pair by pair</h2>")]
+    table = page[page.index("Checkpoints of the training</h2>") : page.index("Pair by pair</h2>")]
     assert table.count('<th scope="row"') == 5
     errors = {(p.source, p.target): p.groups["similarity"].held_out.mean for p in make_training().pairs}
-    assert f'data-value="{errors["step 10", "step 100000"]}">9.15 %<small>next 6.40 %</small>' in table
-    assert "step 100000</bdi> at step 100000" in table
+    assert (
+        f'data-value="{errors["step 10", "step 100000"]}"><bdi>9.15\u00a0%</bdi><small>next 6.40\u00a0%</small>'
+        in table
+    )
+    assert "step 100000 at step 100000" in table
 
 
 @pytest.mark.parametrize(
@@ -75,13 +98,13 @@ def test_two_checkpoints_are_enough(make_training):
     assert len(training.checkpoints) == 1
 
 
-def test_groups_that_some_checkpoint_lacks_are_left_blank(make_training, make_nearness):
+def test_groups_that_some_checkpoint_lacks_are_left_blank(make_training, make_nearness, render):
     comparison = make_training((1, 2, 3))
     onto_last = comparison["step 1", "step 3"]
     onto_last.groups.clear()
     onto_last.groups["rigid"] = make_nearness("rigid", 0.5)
-    page = html._page(comparison, html._Parts(training=training_section(comparison)), 10)
-    assert '<td class="num" data-value=""><span title="undefined">–</span>' in page
+    page = render(comparison)
+    assert '<td class="num" data-value=""><bdi><span title="undefined">–</span>' in page
     assert not re.search(r"\bnan\b", page, re.IGNORECASE)
 
 
@@ -93,9 +116,9 @@ def test_without_a_similarity_the_smallest_group_is_told(make_training, make_nea
     assert training_section(comparison).sentence.startswith("After the best rotation, the held-out error onto the last")
 
 
-def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch):
-    monkeypatch.setattr(html, "SHOWN_PAIRS", 1)
-    monkeypatch.setattr(html, "TABLE_PAIRS", 100)
+def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch, render):
+    monkeypatch.setattr(document, "DETAILED_PAIRS", 1)
+    monkeypatch.setattr(html, "ROWS", 100)
     page = render(make_training(range(1, 302)))
-    assert "The first 100 of 300 checkpoints are listed." in page
+    assert "The first 100 of 300 rows are shown" in page
     assert len(page.encode()) < 1_000_000

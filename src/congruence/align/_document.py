@@ -23,6 +23,7 @@ from congruence.document import (
     Text,
     badge,
     facts,
+    label_cell,
     share,
     shares,
 )
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from congruence.align.comparison import Comparison, Pair
     from congruence.align.moved import MovedRows
 
+HEAT_RUNS = 40  # more do not fit on a page
 DETAILED_PAIRS = 12  # the others have their numbers in the table
 LISTED_ROWS, LISTED_RUNS, LISTED_COLUMNS = 20, 8, 5  # of rows that moved
-LETTERS, HINT = 32, 300  # of a cell, and of what it shows when pointed at
 TOP = (0.01, 0.05)  # the shares of rows whose part of the disagreement is stated
 STILL = 1e-5  # a disagreement below this share of the diameter is no movement
 SPREAD = {0.5: "A few rows make most of the disagreement", 0.2: "Some rows disagree much more than others"}  # top 5 %
@@ -149,7 +150,9 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
     elif len(comparison.runs) > 2:
         group = headline_group(comparison)
         note = f"Held-out error up to {group}, in % of the target’s diameter. Stronger colour is further apart."
-        blocks = (Text(note, muted=True), Figure("heat_map", (comparison, group), wide=True, brief=True))
+        if len(comparison.runs) > HEAT_RUNS:
+            note += f" The first {HEAT_RUNS} of {len(comparison.runs)} runs are shown."
+        blocks = (Text(note, muted=True), Figure("heat_map", (comparison, group, HEAT_RUNS), wide=True, brief=True))
         yield Section("How near is every run to every other?", blocks)
     if comparison.consensus is not None:
         yield Section("What the runs have in common", tuple(_consensus(comparison.consensus)))
@@ -169,6 +172,8 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
     yield Section("The pair in detail" if single else "Pair by pair", (*few, *detailed))
     if moved is not None:
         yield moved
+    sizes = [(run.name, run.n, run.d) for run in comparison.runs]
+    yield Section("Runs", (Table("Runs", (Column("name", "name"), Column("rows"), Column("dimensions")), sizes),))
 
 
 def headline_group(comparison: Comparison) -> str:
@@ -207,7 +212,8 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair], move
         rows.append((name, badge(pair.verdict.status), *cells))
     columns = (Column("pair", "name"), Column("verdict", "text"), *(Column(group) for group in groups))
     nulls = [np.mean([p.groups[g].null for p in comparison.pairs if g in p.groups]) for g in groups]
-    footer = ("null, mean of pairs", "", *(share(float(null)) for null in nulls)) if len(rows) > 1 else ()
+    means = (share(float(null)) for null in nulls)
+    footer: tuple[Any, ...] = ("null, mean of pairs", "", *means) if len(rows) > 1 else ()
     yield Table("Held-out error, % of the diameter", columns, rows, brief=len(rows) > 1, footer=footer)
     similar = [pair for pair in comparison.pairs if pair.similarities][:4]
     if similar:
@@ -216,11 +222,12 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair], move
 
 def _similarities(pairs: Sequence[Pair], total: int) -> Table:
     """Further measures, one line each, a column for every pair while they fit."""
+    from congruence.align.similarities import MEASURES
+
     first = f", first {len(pairs)} pairs" if len(pairs) < total else ""
-    columns = (Column("measure", "text"), *(Column(_arrow(pair)) for pair in pairs), Column("meaning", "text"))
-    rows = [
-        (name, *(pair.similarities[name] for pair in pairs), SIMILARITIES.get(name, (name, "higher is closer"))[1])
-        for name in pairs[0].similarities
+    columns = (Column("measure", "text"), *(Column(_arrow(pair)) for pair in pairs), Column("direction", "text"))
+    rows: list[tuple[Any, ...]] = [
+        (name, *(pair.similarities[name] for pair in pairs), MEASURES[name].direction) for name in pairs[0].similarities
     ]
     return Table(f"Similarities, in sample{first}", columns, rows, brief=True)
 
@@ -257,7 +264,7 @@ def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Detail
         *map(Column, ("held out", "95 % interval", "null", "in sample")),
         *(Column(name, brief=False) for name in ("95 % of rows below", "largest")),
     )
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             name,
             share(near.held_out.mean, strong=True),
@@ -440,16 +447,3 @@ def _moved_table(moved: MovedRows) -> Table:
             columns.append((Column(name), [share(float(x)) for x in values[order]]))
     rows = list(zip(*(cells for _, cells in columns), strict=True))
     return Table("The rows that moved most", [column for column, _ in columns], rows)
-
-
-def label_cell(value: Any) -> Cell:
-    """Any id or metadata as a cell of a table; missing values sort last."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if plain is None or (isinstance(plain, float) and math.isnan(plain)):
-        return Cell("", "")
-    if isinstance(plain, float):
-        whole = plain.is_integer() and abs(plain) < 1e15
-        return Cell(f"{plain:.0f}".replace("-", "−") if whole else number(plain, 4), plain)
-    text = str(plain)
-    short = elided([text], LETTERS)[0]
-    return Cell(short) if short == text else Cell(short, hint=elided([text], HINT)[0])

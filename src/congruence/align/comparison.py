@@ -195,6 +195,10 @@ class Comparison(Result):
         """One finding for each pair: is the difference only a rotation and a scale?"""
         return tuple(pair.verdict.finding for pair in self.pairs)
 
+    def __getitem__(self, key: tuple[str, str]) -> Pair:
+        pair: Pair = super().__getitem__(key)
+        return pair
+
     def parts(self) -> dict[tuple[str, str], Pair]:
         """The pairs by (source, target)."""
         return {(pair.source, pair.target): pair for pair in self.pairs}

@@ -167,9 +167,7 @@ def deliver(result: R, outputs: Outputs) -> R:
     for text in _WARNED:
         if text not in result.notes:
             say(f"note: {text}")
-    render = {"report": _page, "json": lambda r: r.to_json(), "csv": lambda r: r.to_csv()}
-    render |= {"markdown": lambda r: r.to_markdown(), "latex": lambda r: r.to_latex()}
-    texts = {name: render[name](result) for name in outputs.files()}
+    texts = {name: _rendered(result, name) for name in outputs.files()}
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():
         if name in to_stdout:
@@ -181,10 +179,12 @@ def deliver(result: R, outputs: Outputs) -> R:
     return result
 
 
-def _page(result: Result) -> str:
+def _rendered(result: Any, output: str) -> str:
+    """The text of one output: "report" is the HTML page, others are what ``to_<output>`` returns."""
     from congruence.report.html import render_html
 
-    return render_html(result.document())
+    text: str = render_html(result.document()) if output == "report" else getattr(result, f"to_{output}")()
+    return text
 
 
 def show(result: Result, *, stderr: bool = False) -> None:

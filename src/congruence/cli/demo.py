@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say, show_comparison
+from congruence.cli._command import show
+from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
 from congruence.progress import Progress
 
 
@@ -29,9 +30,7 @@ def demo(
     from congruence.align._compare import compare
     from congruence.data.digits import digits
     from congruence.errors import InputError
-    from congruence.files import write_text
     from congruence.models.dense_autoencoders import train_autoencoder
-    from congruence.report import write_report
     from congruence.tables import Table, write_table
 
     try:
@@ -48,9 +47,10 @@ def demo(
             write_table(Table(codes, f"seed{seed}", ids, {"Metadata_digit": labels}), paths[-1])
             say(f"trained seed {seed}: reconstruction error {loss:.4f}, codes in {paths[-1]}")
         result = compare(paths, progress=progress)
-    write_text(out / "result.json", result.to_json())
-    write_report(result, out / "report.html")
-    show_comparison(result)
+    result = result.with_command(f"congruence compare {' '.join(map(str, paths))}")
+    result.to_json(out / "result.json")
+    result.report(out / "report.html")
+    show(result)
     say(f"report: {out / 'report.html'}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,12 +17,10 @@ from congruence.errors import CongruenceWarning
 from congruence.progress import Progress
 
 if TYPE_CHECKING:
-    from congruence.align.comparison import Comparison, Pair
     from congruence.translation.translate import Translation
     from congruence.translation.unpaired_translation import UnpairedTranslation
 
 F = TypeVar("F", bound=Callable[..., Any])
-SHOWN_PAIRS = 4  # with their similarities side by side; the report and the JSON have all
 
 
 def interruptible(command: F) -> F:
@@ -75,75 +72,6 @@ def progress_bar(*, shown: bool = True) -> Iterator[Progress]:
             bar.update(task, description=what, completed=done, total=total)
 
         yield update
-
-
-def show_comparison(result: Comparison, *, stderr: bool = False) -> None:
-    """Print the verdict and a short table."""
-    console = Console(stderr=stderr, highlight=False)
-    console.print(f"[bold]{_plain(result.verdict)}[/bold]", soft_wrap=True)
-    console.print(_plain(_basis(result)), soft_wrap=True)
-    console.print(_ladder(result.pairs[0]) if len(result.pairs) == 1 else _overview(result))
-    if result.pairs[0].similarities:
-        console.print(_similarities(result))
-    for note in result.advice:
-        console.print(f"note: {_plain(note)}", soft_wrap=True)
-
-
-def _basis(result: Comparison) -> str:
-    """What was compared, how rows were paired, and the word for the verdict."""
-    widths = sorted({run.d for run in result.runs})
-    width = f"{widths[0]}" if len(widths) == 1 else f"{widths[0]} to {widths[-1]} (zero-padded)"
-    statuses = Counter(pair.verdict.status for pair in result.pairs)
-    verdict = ", ".join(f"{word} in {count}" if len(statuses) > 1 else word for word, count in statuses.items())
-    pairing = result.settings.get("paired", "by position")
-    return f"{result.pairs[0].n} rows x {width} dimensions, paired {pairing}; only a rotation and a scale: {verdict}"
-
-
-def _ladder(pair: Pair) -> Table:
-    """One pair: a line for every group."""
-    bound = "" if pair.diameter_exact else "at least "
-    title = f"{pair.source} -> {pair.target}, % of the diameter {bound}{pair.diameter:.4g}"
-    table = Table(title=_plain(title))
-    for heading in ("group", "held out", "95 % interval", "null", "in sample", "sup"):
-        table.add_column(heading, justify="left" if heading == "group" else "right", no_wrap=True)
-    for name, near in pair.groups.items():
-        held = near.held_out
-        interval = f"{_percent(held.low)} .. {_percent(held.high)}" if held.low == held.low else "-"
-        numbers = (_percent(held.mean), interval, *map(_percent, (near.null, near.mean, near.sup)))
-        table.add_row(name, *numbers)
-    return table
-
-
-def _overview(result: Comparison) -> Table:
-    """Many pairs: a line for every pair, and one for what unrelated runs would give."""
-    groups = list(result.pairs[0].groups)
-    table = Table(title="held-out error, % of the diameter", box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("pair", overflow="fold")
-    for group in groups:
-        table.add_column({"permutation": "perm."}.get(group, group), justify="right", no_wrap=True)
-    for pair in result.pairs:
-        cells = [_percent(near.held_out.mean) for near in pair.groups.values()]
-        table.add_row(_plain(f"{pair.source} -> {pair.target}"), *cells)
-    nulls = [sum(pair.groups[g].null for pair in result.pairs) / len(result.pairs) for g in groups]
-    table.add_row("unrelated (null)", *map(_percent, nulls), style="dim")
-    return table
-
-
-def _similarities(result: Comparison) -> Table:
-    """The further measures that were asked for: a line for each, a column for every pair while they fit."""
-    from congruence.align.similarities import MEASURES
-
-    few = result.pairs[:SHOWN_PAIRS]
-    title = "similarities, in sample" + (f", first {len(few)} pairs" if len(few) < len(result.pairs) else "")
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("measure", no_wrap=True)
-    for pair in few:
-        table.add_column(_plain(f"{pair.source} -> {pair.target}"), justify="right", overflow="fold")
-    table.add_column("direction", no_wrap=True)
-    for name in few[0].similarities:
-        values = (pair.similarities[name] for pair in few)
-        table.add_row(name, *("-" if v != v else f"{v:.4g}" for v in values), MEASURES[name].direction)
-    return table
 
 
 def show_translation(result: Translation, *, stderr: bool = False) -> None:

@@ -19,7 +19,7 @@ from scipy import linalg
 from congruence.arrays import Float, Rows, as_matrix, as_paired, float64_beside, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.files import replacing
-from congruence.maps._names import GROUPS
+from congruence.maps._names import GROUPS as GROUPS
 from congruence.maps.matching import signed_permutation
 from congruence.maps.sums import Paired, sums_of
 

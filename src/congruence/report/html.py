@@ -24,8 +24,8 @@ GAP = 2  # pixels between images side by side
 
 
 class _Limits(NamedTuple):
-    rows: int = ROWS
-    details: int = DETAILS
+    rows: int
+    details: int
 
 
 def render_html(document: Document) -> str:
@@ -34,7 +34,7 @@ def render_html(document: Document) -> str:
     Where it would be larger, fewer parts with figures and fewer rows of each table are shown, and the page says so.
     """
     drawn: dict[int, str] = {}
-    limits = _Limits()
+    limits = _Limits(ROWS, DETAILS)
     page = _render("page.html.j2", document, limits, drawn)
     while len(page.encode()) > LIMIT and (limits.details > 0 or limits.rows > 1):
         limits = _Limits(max(limits.rows // 2, 1), limits.details // 2)
@@ -45,7 +45,7 @@ def render_html(document: Document) -> str:
 def render_cell(document: Document) -> str:
     """Return headline, main tables and main figure as a fragment for a notebook."""
     brief: list[Block] = [b for b in document.blocks() if getattr(b, "brief", False)]
-    return _render("cell.html.j2", document, _Limits(rows=20), {}, brief=brief)
+    return _render("cell.html.j2", document, _Limits(20, 0), {}, brief=brief)
 
 
 def _render(template: str, document: Document, limits: _Limits, drawn: dict[int, str], **more: Any) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from congruence import files
-from congruence.align._document import label_cell as as_cell
 from congruence.document import Cell
+from congruence.document import label_cell as as_cell
 from congruence.formatting import elided, number, percent
 from congruence.report import words
 from congruence.report.figures import components as figures

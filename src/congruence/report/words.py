@@ -6,8 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from congruence.formatting import UNDEFINED, count, elided, number, percent, setting, step  # noqa: F401
-from congruence.formatting import interval as between  # noqa: F401
+from congruence.formatting import UNDEFINED as UNDEFINED
+from congruence.formatting import count as count
+from congruence.formatting import elided as elided
+from congruence.formatting import interval
+from congruence.formatting import number as number
+from congruence.formatting import percent as percent
+from congruence.formatting import setting as setting
+from congruence.formatting import step as step
 
 GROUPS = {
     "identity": "nothing is undone; the raw difference",
@@ -67,6 +73,9 @@ SIMILARITIES = {  # those that only some reports have: what they are called, and
     ),
     "weak_mcc": ("MCC, weak, in sample", "correlation after the best linear map (CCA); higher is closer, 0 to 1"),
 }
+
+
+between = interval
 
 
 def ordered(groups: Iterable[str]) -> list[str]:

@@ -90,7 +90,7 @@ def _test(bench: Bench, family: str) -> Scores:
         "widths": {run.name: run.d for run in found.runs},
         "rows": found.runs[0].n,
         "clusters": None if cluster is None else len(np.unique(cluster)),
-        "advice": found.advice,
+        "advice": list(found.notes),
     }
 
 
@@ -280,4 +280,4 @@ def _admet(bench: Bench) -> Scores:
         apart = disagreement(logits[pair.source], logits[pair.target], "sigmoid", bench.seed)
         pairs[_key(pair)] = _held_out(pair) | {"in_sample": _in_sample(pair)} | apart
     widths = {run.name: run.d for run in test.runs}
-    return {"pairs": pairs, "widths": widths, "rows": test.runs[0].n, "clusters": None, "advice": test.advice}
+    return {"pairs": pairs, "widths": widths, "rows": test.runs[0].n, "clusters": None, "advice": list(test.notes)}

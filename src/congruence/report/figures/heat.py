@@ -13,16 +13,15 @@ from congruence.report.figures.svg import GRID, HEAT, MUTED, Drawing
 if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
 
-HEAT_RUNS = 40  # more do not fit on a page
 PRINTED_RUNS = 12  # up to here cells are wide enough for a number
 
 
-def heat_map(comparison: Comparison, group: str = "similarity") -> Drawing:
+def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) -> Drawing:
     """Draw the held-out error up to `group` for all pairs of runs, from source (row) to target (column).
 
-    Cells that were not computed are left blank. With more than `HEAT_RUNS` runs, the first ones are shown.
+    Cells that were not computed are left blank. With more than `most` runs, the first ones are shown.
     """
-    runs = [run.name for run in comparison.runs[:HEAT_RUNS]]
+    runs = [run.name for run in comparison.runs[:most]]
     place = {name: i for i, name in enumerate(runs)}
     cells = {
         (place[pair.source], place[pair.target]): pair.groups[group].held_out.mean

@@ -1,0 +1,88 @@
+"""What every result promises, whatever verb it comes from."""
+
+import json
+import re
+
+import jsonschema
+import pytest
+from matplotlib import pyplot
+
+from congruence.report.html import render_cell
+from congruence.result import STATUSES, Result, combine
+from congruence.schema import result_schema, result_types
+
+
+def test_json_is_valid_for_the_schema_of_its_kind(make_result):
+    result = make_result()
+    read = json.loads(result.to_json())
+    jsonschema.validate(read, result_schema(type(result)))
+    assert read["kind"] == type(result).__name__
+    assert result_types()[read["kind"]] is type(result)
+
+
+def test_a_result_has_the_members_of_all_results(make_result):
+    result = make_result()
+    assert isinstance(result, Result)
+    assert result.status in STATUSES
+    assert result.status == combine(result.findings) or result.findings
+    assert result.verdict
+    assert isinstance(result.findings, tuple)
+    assert isinstance(result.notes, tuple)
+    assert len({finding.name for finding in result.findings}) == len(result.findings)
+
+
+def test_a_result_prints_on_one_line(make_result):
+    assert len(repr(make_result())) <= 120
+    assert "\n" not in repr(make_result())
+
+
+def test_the_headline_is_the_same_everywhere(make_result, render):
+    result = make_result()
+    headline = result.document().headline
+    assert result.verdict.startswith(headline)
+    plain = render(result).replace("\u00a0", " ")
+    for text in (plain, str(result), result.to_markdown(), render_cell(result.document()).replace("\u00a0", " ")):
+        assert " ".join(headline.split()) in " ".join(text.split()).replace("&#39;", "'")
+
+
+def test_a_notebook_shows_the_main_table_and_the_main_figure(make_result):
+    cell = make_result()._repr_html_()
+    assert "<table" in cell
+    assert "<svg" in cell
+    assert "<script" not in cell
+    assert len(cell) < 400_000
+
+
+def test_the_main_figure_is_drawn_on_axes(make_result):
+    result = make_result()
+    axes = result.plot()
+    assert hasattr(axes, "plot")
+    assert axes.figure.axes
+    pyplot.close(axes.figure)
+
+
+def test_the_tidy_table_has_the_same_columns_in_every_row(make_result):
+    rows = [dict(row) for row in make_result().rows()]
+    assert rows
+    assert all(list(row) == list(rows[0]) for row in rows)
+    assert list(make_result().to_frame().columns) == list(rows[0])
+
+
+def test_markdown_has_every_section(make_result):
+    result = make_result()
+    text = result.to_markdown()
+    for section in result.document().sections:
+        assert f"## {' '.join(section.title.split())}" in text
+    assert not re.search(r"\bnan\b", text)
+
+
+def test_a_terminal_of_80_columns_is_wide_enough(make_result):
+    from congruence.report.terminal import render_text
+
+    for line in render_text(make_result().document(), width=80).splitlines():
+        assert "…" not in line
+
+
+def test_a_wrong_key_lists_the_right_ones(make_result):
+    with pytest.raises(KeyError, match="the keys are"):
+        make_result()["no such key"]
