@@ -111,7 +111,7 @@ def test_devices_are_chosen_or_refused(monkeypatch):
 
 def test_the_device_path_gives_the_same_numbers_as_numpy(rng):
     """The code that runs on a GPU, here on torch's CPU: any device but "cpu" takes the torch path."""
-    from congruence.maps.diameter import rows_diameter
+    from congruence.maps._diameter import rows_diameter
     from congruence.maps.groups import fit_group
     from congruence.maps.nearness import row_errors
     from congruence.maps.sums import sums_of

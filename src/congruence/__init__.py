@@ -26,7 +26,7 @@ _HOMES = {
     "compare": "congruence.align._compare",
     "component_stability": "congruence.ica.stability",
     "consensus": "congruence.align._consensus",
-    "diameter": "congruence.maps.diameter",
+    "diameter": "congruence.maps._diameter",
     "evaluate_codes": "congruence.metrics.suite",
     "fit_map": "congruence.maps.groups",
     "infomec": "congruence.metrics.infomec",
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from congruence.ica.estimator import ICA, load_ica
     from congruence.ica.stability import component_stability
     from congruence.ica.whitener import Whitener
-    from congruence.maps.diameter import diameter
+    from congruence.maps._diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
     from congruence.metrics.evaluation import Evaluation
     from congruence.metrics.infomec import infomec

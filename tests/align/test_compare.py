@@ -437,7 +437,7 @@ def test_wrong_steps_are_named(steps, message, rng):
 
 def test_a_diameter_that_was_not_searched_to_the_end_is_labelled(rng, monkeypatch):
     from congruence.align import prepared
-    from congruence.maps.diameter import Diameter
+    from congruence.maps._diameter import Diameter
 
     monkeypatch.setattr(prepared, "rows_diameter", lambda rows: Diameter(20.0, False, 20.0, 30.0, (0, 1)))
     result = compare({"a": cloud(rng), "b": cloud(rng)}, groups=["rigid"], **QUICK)

@@ -16,7 +16,7 @@ from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps import diameter as module
 from congruence.maps import pair_bounds
-from congruence.maps.diameter import diameter, rows_diameter
+from congruence.maps._diameter import diameter, rows_diameter
 from congruence.maps.pair_bounds import PairBounds, centre_rows, choose_axes
 
 CLOUDS = {

@@ -13,8 +13,8 @@ from congruence.align.inputs import gather
 from congruence.align.prepared import prepare
 from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.maps._diameter import rows_diameter
 from congruence.maps.algebra import eigh, one_thread, svd
-from congruence.maps.diameter import rows_diameter
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, check_method, protocol, repairing
 from congruence.maps.sums import PairSums, RunSums, pair_sums

@@ -11,7 +11,7 @@ from congruence.align.similarities.sides import Side
 from congruence.arrays import Array, Rows, listing, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.ica.unmix import Unmixing, unmix
-from congruence.maps.diameter import Diameter, rows_diameter
+from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
 from congruence.maps.sums import RunSums, run_sums
 from congruence.tables.spill import room_for

@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.align.comparison import Pair, PairVerdict
 from congruence.arrays import Array
-from congruence.maps.diameter import Diameter
+from congruence.maps._diameter import Diameter
 from congruence.maps.groups import GROUPS
 from congruence.maps.nearness import Nearness, bootstrap_ratio
 from congruence.result import Finding, Status

@@ -13,7 +13,7 @@ from congruence.decoder.bounds import Bound, theorem1
 from congruence.decoder.probed import Probed, import_torch, probe
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
-from congruence.maps.diameter import Diameter, diameter
+from congruence.maps._diameter import Diameter, diameter
 from congruence.result import json_text
 
 LOOKED_AT = 1000  # rows whose pairs are looked at

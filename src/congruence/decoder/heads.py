@@ -15,8 +15,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_paired, to_numpy
 from congruence.errors import InputError
+from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
-from congruence.maps.diameter import diameter
 from congruence.maps.groups import Map, fit_map
 
 OUTPUTS = ("softmax", "sigmoid", "linear")

@@ -18,8 +18,8 @@ from congruence.ica.contrasts import contrast_named
 from congruence.ica.passes import Passes
 from congruence.ica.rotations import random_rotation
 from congruence.ica.solver import solve
+from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
-from congruence.maps.diameter import diameter
 from congruence.maps.groups import fit_map
 from congruence.maps.sums import run_sums
 

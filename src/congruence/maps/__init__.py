@@ -1,1 +1,5 @@
 """Groups of maps, the best map of each, and the error it leaves."""
+
+from congruence._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

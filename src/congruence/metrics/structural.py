@@ -12,7 +12,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, Rows
 from congruence.errors import InputError
-from congruence.maps.diameter import rows_diameter
+from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import Map
 from congruence.maps.nearness import Nearness, check_method, measure, protocol
 from congruence.maps.statistical import statistical_from_structural as statistical_from_structural

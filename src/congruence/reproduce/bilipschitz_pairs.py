@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, Rows
-from congruence.maps.diameter import rows_diameter
+from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import fit_group
 from congruence.maps.nearness import Nearness, measure, protocol
 from congruence.maps.sums import pair_sums, run_sums
