@@ -120,7 +120,7 @@ def test_wrong_options_are_named(rng):
 
 
 def test_a_diameter_that_was_not_searched_to_the_end_is_said(rng, monkeypatch):
-    from congruence.maps import diameter
+    from congruence.maps import _diameter as diameter
 
     assert consensus(runs(rng), nulls=0).to_dict()["diameter_exact"]
     monkeypatch.setattr(diameter, "CPU_PAIRS", 0)

@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist
 
 from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps import diameter as module
+from congruence.maps import _diameter as module
 from congruence.maps import pair_bounds
 from congruence.maps._diameter import diameter, rows_diameter
 from congruence.maps.pair_bounds import PairBounds, centre_rows, choose_axes

@@ -24,7 +24,7 @@ IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markere
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2.5, "dashes": (1.6, 0.8)}
 
 
-def ladder(pair: Pair) -> str:
+def ladder(pair: Pair) -> Drawing:
     """Draw the error that each group leaves, from small to large: held out, in sample, and the null.
 
     The held-out mark carries its 95 % interval. The y axis, in % of the target's diameter, starts at 0.
