@@ -39,9 +39,9 @@ COLUMNS = (
 def whole(screen, device, jobs, quick):
     task = Task(1, CONTROLS, 3 if quick else FOLDS, 5 if quick else ROUNDS, 1, (), 0, device)
     return deconfound(
-        screen.x, task.labels(screen), screen.plate, control=CONTROL, targets=list(screen.genes), guides=screen.guide,
-        conditions=CONDITIONS, folds=task.folds, rounds=task.rounds, rotations=1, concentration=(), leakage=False,
-        retrieval=False, portraits=False, jobs=jobs, device=device,
+        screen.x, batch=screen.plate, target=task.labels(screen), control=CONTROL, positive=list(screen.genes),
+        guide=screen.guide, components="all", conditions=CONDITIONS, folds=task.folds, rounds=task.rounds,
+        rotations=1, concentration=(), leakage=False, retrieval=False, profiles=False, jobs=jobs, device=device,
     )  # fmt: skip
 
 

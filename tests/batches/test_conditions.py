@@ -76,7 +76,7 @@ def test_a_plate_with_too_few_controls_borrows_all_of_them_and_says_so(plates):
     z = condition.transform(x, batch, control)
     expected = (x[batch == 3] - x[control].mean(0)) / x[control].std(0)
     np.testing.assert_allclose(z[batch == 3], expected)
-    assert condition.notes == ["1 batches have fewer than 3 controls, so all controls stand in for theirs."]
+    assert condition.notes == ["1 batches have fewer than 3 controls, so all controls are used for them."]
 
 
 def test_a_column_that_is_constant_among_controls_is_not_blown_up(plates):
@@ -163,5 +163,7 @@ def test_harmony_gets_principal_components_and_batches(turned, plates, monkeypat
     variances = np.linalg.eigvalsh(np.cov(x, rowvar=False, bias=True))[::-1]
     np.testing.assert_allclose(rows.var(0), variances, rtol=1e-6)
     np.testing.assert_array_equal(z, rows + 1)
-    with pytest.raises(InputError, match="harmony has no rule for rows it was not fitted on: 400 were, 10 are given"):
+    with pytest.raises(
+        InputError, match="harmony cannot transform new rows: it was fitted on 400 rows, but 10 are given"
+    ):
         Harmonised(seed=4).fit(*plates).transform(x[:10], batch[:10], control[:10])

@@ -8,10 +8,10 @@ from congruence.batches.rows import experiments_of, screen_of
 from congruence.errors import InputError
 
 
-def planned(gene, plate, *, groups=None, folds=5, targets=None, seed=0, **more):
+def planned(gene, plate, *, cluster=None, folds=5, positive=None, seed=0, **more):
     x = np.random.default_rng(1).normal(size=(len(gene), 3))
-    screen = screen_of(x, gene, plate, "none", groups=groups, **more)
-    experiments, _ = experiments_of(screen, targets)
+    screen = screen_of(x, gene, plate, "none", cluster=cluster, **more)
+    experiments, _ = experiments_of(screen, positive)
     return screen, experiments, hold_out_batches(screen, experiments, folds, seed)
 
 
@@ -64,31 +64,31 @@ def test_batches_without_positives_are_kept_out_of_scoring_but_trained_on():
 
 def test_sites_that_hold_several_batches_are_held_out_whole(wells):
     number = np.char.lstrip(wells.plate, "p").astype(int)
-    _screen, _, plan = planned(wells.gene, wells.plate, groups=number // 3)
+    _screen, _, plan = planned(wells.gene, wells.plate, cluster=number // 3)
     assert len(plan.folds) == 4
-    assert "There are 4 groups of batches" in plan.notes[0]
+    assert "There are 4 clusters of batches" in plan.notes[0]
     for fold in plan.folds:
         assert not set(number[fold.train] // 3) & set(number[fold.test] // 3)
 
 
-def test_controls_without_a_group_go_with_their_batch():
+def test_controls_without_a_cluster_stay_with_their_batch():
     plate = np.repeat(np.arange(8), 6)
     gene = np.where(np.arange(48) % 2 == 0, "gene", "none")
     gene[plate == 7] = "none"
     site = np.where(gene == "none", "", (plate // 2).astype(str))
-    screen, _, plan = planned(gene, plate, groups=site, folds=2)
+    screen, _, plan = planned(gene, plate, cluster=site, folds=2)
     for fold in plan.folds:
         for low in (0, 2, 4):  # both plates of a site are on the same side, with their controls
             both = np.isin(screen.batch, [low, low + 1])
             assert fold.test[both].all() or fold.train[both].all()
 
 
-def test_compounds_are_held_out_besides_batches():
+def test_compounds_are_held_out_in_addition_to_batches():
     rng = np.random.default_rng(0)
     plate, compound = rng.integers(0, 10, 400), rng.integers(0, 12, 400)
     gene = np.where(rng.uniform(size=400) < 0.5, "none", "gene")
-    screen, (experiment,), plan = planned(gene, plate, groups=compound)
-    assert "Groups are held out besides" in plan.notes[0]
+    screen, (experiment,), plan = planned(gene, plate, cluster=compound)
+    assert "Clusters are held out in addition" in plan.notes[0]
     for fold in plan.folds:
         assert not set(compound[fold.train & experiment.positive]) & set(compound[fold.test & experiment.positive])
         assert not set(plate[fold.train]) & set(plate[fold.test])
@@ -111,7 +111,7 @@ def test_fewer_batches_than_folds_are_held_out_one_by_one(wells):
     few = np.isin(wells.plate, ["p0", "p1", "p2"])
     _, _, plan = planned(wells.gene[few], wells.plate[few])
     assert len(plan.folds) == 3
-    assert "each is held out by itself: 3 folds, not 5" in plan.notes[0]
+    assert "each is one fold: 3 folds instead of 5" in plan.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -119,17 +119,17 @@ def test_fewer_batches_than_folds_are_held_out_one_by_one(wells):
     [
         ({"plate": ["one"] * 40}, r"batch has one value \(one\), so no batch can be held out"),
         ({"gene": ["none"] * 40}, "all 40 rows are controls"),
-        ({"gene": ["a"] * 40}, "no row of perturbation is 'none', so there are no controls; it has a"),
-        ({"groups": ["site"] * 40}, "all batches belong to one group"),
+        ({"gene": ["a"] * 40}, "no row of target is .none. .control., so there are no controls; it has a"),
+        ({"cluster": ["site"] * 40}, "all batches belong to one cluster"),
         ({"folds": 1}, "folds must be a whole number of at least 2, not 1"),
         ({"plate": [None, *range(39)]}, r"batch is missing in 1 of 40 rows \(row 0\)"),
-        ({"targets": ["b"]}, "there is no b; there are a"),
-        ({"plate": [0] * 20 + [1] * 20}, "no perturbation can be judged on other batches: a, because all its 20 rows"),
+        ({"positive": ["b"]}, "there is no b; there are a"),
+        ({"plate": [0] * 20 + [1] * 20}, "no target can be judged on held-out batches: a, because all its 20 rows"),
     ],
 )
 def test_what_cannot_be_judged_is_refused_with_the_reason(change, message):
     asked = {"gene": ["none"] * 20 + ["a"] * 20, "plate": [0, 1] * 20} | change
-    if change.get("groups"):
+    if change.get("cluster"):
         asked["gene"] = ["none", "none", "a", "a"] * 10
     with pytest.raises(InputError, match=message):
         planned(np.array(asked.pop("gene")), np.array(asked.pop("plate"), dtype=object), **asked)
@@ -137,4 +137,4 @@ def test_what_cannot_be_judged_is_refused_with_the_reason(change, message):
 
 def test_images_lie_on_one_plate():
     with pytest.raises(InputError, match="rows of one image must share their batch, but row"):
-        screen_of(np.ones((4, 1)), ["none", "a", "none", "a"], [0, 0, 1, 1], "none", images=[0, 1, 0, 2])
+        screen_of(np.ones((4, 1)), ["none", "a", "none", "a"], [0, 0, 1, 1], "none", image=[0, 1, 0, 2])

@@ -10,12 +10,11 @@ def outcome(data_folder):
     """Two injuries of U2OS cells against DMSO, plates held out; fewer rounds and components than in the docs."""
     path = data_folder / "cellpainting" / "cell_injury_u2os_wells.parquet"
     table = read_table(path, features=["Cells_*", "Cytoplasm_*", "Nuclei_*"])
-    injury, plate = table.metadata["injury_type"], table.metadata["plate"]
-    asked = {"targets": ["Miscellaneous", "Redox"], "conditions": ("ica",), "components": 32, "rounds": 10, "folds": 3}
-    return deconfound(table.values, injury, plate, control="Control", concentration=(), jobs=2, **asked)
+    asked = {"positive": ["Miscellaneous", "Redox"], "conditions": ("ica",), "components": 32, "rounds": 10, "folds": 3}
+    return deconfound(table, batch="plate", target="injury_type", control="Control", concentration=(), jobs=2, **asked)
 
 
-def test_injuries_are_told_on_plates_never_seen(outcome):
+def test_injuries_are_classified_on_held_out_plates(outcome):
     for name in ("Miscellaneous", "Redox"):
         assert 0.85 < outcome[name].scores["base"].mean < 0.99
         assert outcome[name].judged == 3
@@ -24,5 +23,5 @@ def test_injuries_are_told_on_plates_never_seen(outcome):
 
 def test_normalised_features_leave_no_batch_to_remove_and_nothing_to_gain(outcome):
     assert outcome.leakage["base"].mean == pytest.approx(outcome.leakage["base"].by_chance, abs=0.05)
-    assert np.nanmax(outcome.carriers["base"].technical) < 0.05
-    assert outcome.overall["ica"].verdict != "better"
+    assert np.nanmax(outcome.profiles["base"].technical) < 0.05
+    assert outcome.overall["ica"].status != "holds"

@@ -73,7 +73,7 @@ def test_top_features_are_those_with_the_most_splits_and_never_all():
     assert list(top_features(splits, gain, 0.5)) == [False, False, True, True]  # of equal splits, the larger gain
     assert top_features(splits, gain, 0.99).sum() == 3
     assert top_features(splits, gain, 0.01).sum() == 1
-    with pytest.raises(InputError, match="concentration takes shares between 0 and 1 such as 0.25, not 25"):
+    with pytest.raises(InputError, match="concentration takes shares between 0 and 1 such as 0.25, or 'none', not 25"):
         check_shares([25])
 
 
@@ -86,7 +86,7 @@ def test_trees_find_the_feature_that_tells(rng):
     np.testing.assert_array_equal(trees.score(x), fit_trees(x, positive, rounds=20).score(x))
 
 
-def test_the_batch_is_told_where_it_moves_rows_and_not_where_it_does_not(rng):
+def test_the_batch_is_predicted_only_where_it_moves_rows(rng):
     batch = np.repeat(np.arange(6), 40)
     noise = rng.normal(size=(240, 5))
     moved = noise + 4 * rng.normal(size=(6, 5))[batch]
@@ -98,7 +98,7 @@ def test_the_batch_is_told_where_it_moves_rows_and_not_where_it_does_not(rng):
     assert predict_batch(moved @ rotation + 3, batch)[0] == pytest.approx(accuracy)
 
 
-def test_a_batch_cannot_be_told_from_nothing(rng):
+def test_a_batch_cannot_be_predicted_from_constant_rows(rng):
     assert np.isnan(predict_batch(rng.normal(size=(20, 2)), np.zeros(20, dtype=int))).all()
     assert np.isnan(predict_batch(rng.normal(size=(6, 2)), np.repeat([0, 1], 3))).all()
     assert np.isnan(predict_batch(np.ones((40, 2)), np.repeat([0, 1], 20))).all()

@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from congruence import read_table
-from congruence.batches.suite import DEFAULT
+from congruence.batches import deconfound as judge
 from congruence.cli import main
-from congruence.cli.deconfound import CONDITIONS
 
 pytest.importorskip("lightgbm")
 QUICK = ["--rounds", "10", "--concentration", "none", "--conditions", "whitened", "--batch", "plate"]
-GENES = ["--control", "gene=none", "--by", "gene"]
+GENES = ["--control", "gene=none", "--target", "gene"]
 
 
 @pytest.fixture
@@ -53,32 +52,48 @@ def read_json(path="r.json"):
         return json.load(file)
 
 
-def test_the_screen_begins_with_the_answer(deconfound):
+def read_numbers():
+    return read_json()["numbers"]
+
+
+def test_the_terminal_begins_with_the_verdict(deconfound):
     code, out, _ = deconfound(
-        "wells.parquet", *GENES, "--batch", "plate", "--rounds", "10", "--features", "emb_*", "--concentration", "25",
-        "--json", "r.json", "--csv", "r.csv", "--report", "r.html",
+        "wells.parquet", *GENES, "--batch", "plate", "--rounds", "10", "--features", "emb_*", "--concentration", "0.25",
+        "--json", "r.json", "--csv", "r.csv", "--report", "r.html", "--markdown", "r.md",
     )  # fmt: skip
     assert code == 0
-    first = out.splitlines()[0]
-    assert "on batches never seen (AUROC" in first
-    assert "Mean AUROC of 2 targets: base" in first
-    assert "From random rotation, ICA cannot be told" in first
-    for line in ("MTOR", "PLK1", "sparsity of trees", "top 25 % − rest", "batch told", "replicates found"):
-        assert line in out
     result = read_json()
-    assert result["conditions"] == ["base", "whitened", "ica", "rotated"]
+    headline, second = out.splitlines()[:2]
+    assert "on held-out batches: AUROC" in headline
+    assert "Mean AUROC over 2 targets: base" in second
+    assert "ICA is indistinguishable from a random rotation" in second
+    assert result["verdict"].startswith(headline)
+    for word in ("MTOR", "PLK1", "sparsity", "top 25 %", "accuracy", "precision", "chance"):
+        assert word in out
+    assert result["numbers"]["conditions"] == ["base", "whitened", "ica", "rotated"]
     assert result["settings"]["reading"] == "difference"
+    assert (result["settings"]["batch"], result["settings"]["target"]) == ("plate", "gene")
     assert result["settings"]["command"].startswith("congruence deconfound wells.parquet")
     with open("r.csv") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 8
     assert float(rows[0]["auroc"]) > 0.8
-    with open("r.html") as file:
-        assert "does it generalise to batches never seen?" in file.read()
+    for name in ("r.html", "r.md"):
+        with open(name) as file:
+            text = file.read()
+        assert "does it generalise to unseen batches?" in text
+        assert headline in text.replace("\u00a0%", " %")
 
 
-def test_the_defaults_are_those_of_python():
-    assert tuple(CONDITIONS.split(",")) == DEFAULT
+def test_python_and_the_command_line_say_the_same(deconfound):
+    """With the defaults of both, and the same words for the options."""
+    options = ["--rounds", "10", "--concentration", "none", "--features", "emb_*", "--json", "-"]
+    _, out, _ = deconfound("wells.parquet", *GENES, "--batch", "plate", *options)
+    told = json.loads(out)
+    more = {"rounds": 10, "concentration": "none", "features": "emb_*"}
+    result = judge("wells.parquet", batch="plate", target="gene", control="gene=none", **more)
+    assert told["settings"].pop("command").startswith("congruence deconfound wells.parquet")
+    assert told == json.loads(result.to_json())
 
 
 def test_csv_and_prefixed_columns_and_parquet_say_the_same(deconfound):
@@ -86,7 +101,7 @@ def test_csv_and_prefixed_columns_and_parquet_say_the_same(deconfound):
     for name in ("wells.parquet", "wells.csv", "prefixed.parquet"):
         code, _, err = deconfound(name, *GENES, *QUICK, "--features", "emb_*", "--json", "r.json", "-q")
         assert code == 0, err
-        found.append([one["scores"]["whitened"]["auroc"] for one in read_json()["targets"]])
+        found.append([one["scores"]["whitened"]["auroc"] for one in read_numbers()["targets"]])
     assert found[0] == found[1] == found[2]
 
 
@@ -97,20 +112,20 @@ def test_columns_that_are_labels_are_no_features(deconfound):
     assert "columns that are not numbers: guide (string), is_control (bool)" in err
     options = ["--metadata", "guide,is_control,dose,well", "--json", "r.json", "-q"]
     assert deconfound("wells.parquet", *GENES, *QUICK, *options)[0] == 0
-    assert read_json()["d"] == 5
+    assert read_numbers()["d"] == 5
 
 
 def test_labels_and_odd_columns_among_the_features_do_not_go_unseen(deconfound):
     table = pq.read_table("wells.parquet")
     aside = ["--metadata", "guide,is_control"]
     assert deconfound("wells.parquet", *GENES, *QUICK, *aside, "--json", "r.json", "-q")[0] == 0
-    said = "Taken for part of the embedding, beside 5 columns such as emb_0: dose, well; if that is wrong, name them"
+    said = "The embedding has 5 columns such as emb_0, and also dose, well; if that is wrong, set these aside"
     assert any(said in note for note in read_json()["notes"])
     marks = np.asarray(table["is_control"]).astype(int)
     pq.write_table(table.append_column("mark", pa.array(marks)), "marked.parquet")
     code, _, err = deconfound("marked.parquet", *GENES, *QUICK, *aside)
     assert code == 2
-    assert "column 'mark' is taken for part of the embedding, but has one value in all controls" in err
+    assert "column 'mark' would be part of the embedding, but it has one value in all controls" in err
 
 
 def test_controls_may_be_a_number_however_it_is_written(deconfound):
@@ -121,22 +136,22 @@ def test_controls_may_be_a_number_however_it_is_written(deconfound):
     for written in ("0", "0.0", "0.00"):
         code, _, err = deconfound("doses.parquet", "--control", f"dose={written}", *options)
         assert code == 0, err
-        assert read_json()["controls"] == int((dose == 0).sum())
+        assert read_numbers()["controls"] == int((dose == 0).sum())
 
 
-def test_without_by_all_that_is_no_control_is_one_target(deconfound):
+def test_without_target_all_other_rows_are_one_target(deconfound):
     code, out, _ = deconfound(
         "wells.parquet", "--control", "is_control=true", *QUICK, "--features", "emb_*", "--json", "r.json"
     )
     assert code == 0
-    assert [one["name"] for one in read_json()["targets"]] == ["perturbed"]
-    assert "perturbed" in out
+    assert [one["name"] for one in read_numbers()["targets"]] == ["treated"]
+    assert "treated" in out
 
 
 def test_positive_alone_makes_all_others_controls(deconfound):
-    options = ["--by", "gene", "--positive", "MTOR", *QUICK, "--features", "emb_*", "--json", "r.json", "-q"]
+    options = ["--target", "gene", "--positive", "MTOR", *QUICK, "--features", "emb_*", "--json", "r.json", "-q"]
     assert deconfound("wells.parquet", *options)[0] == 0
-    result = read_json()
+    result = read_numbers()
     assert [one["name"] for one in result["targets"]] == ["MTOR"]
     assert result["controls"] == 300 - result["targets"][0]["positives"]
 
@@ -156,14 +171,14 @@ def test_positive_with_control_picks_targets_and_guides_are_experiments(deconfou
         "-q",
     ]
     assert deconfound("wells.parquet", *options)[0] == 0
-    (target,) = read_json()["targets"]
+    (target,) = read_numbers()["targets"]
     assert (target["name"], target["guides"]) == ("PLK1", ["PLK1-1", "PLK1-2"])
 
 
 def test_rows_without_labels_are_refused_or_left_out(deconfound):
     code, _, err = deconfound("holes.parquet", *GENES, *QUICK, "--features", "emb_*")
     assert code == 2
-    assert "the column of --batch is missing in 4 of 300 rows (row 0, 1, 2, 3)" in err
+    assert "batch is missing in 4 of 300 rows (row 0, 1, 2, 3); leave such rows out with drop_missing" in err
     options = ["--drop-missing", "--out", "z.parquet", "--embedding", "whitened"]
     code, out, _ = deconfound("holes.parquet", *GENES, *QUICK, "--features", "emb_*", *options)
     assert code == 0
@@ -191,7 +206,7 @@ def test_the_embedding_is_written_back_to_anndata(deconfound):
     obs.loc["w7", "plate"] = None
     data = anndata.AnnData(np.zeros((300, 2), np.float32), obs=obs, obsm={"X_model": table.values}, uns={"kept": 1})
     data.write_h5ad("a.h5ad")
-    options = ["--obsm", "X_model", "--control", "is_control=True", *QUICK, "--write-back", "--drop-missing", "-q"]
+    options = ["--key", "X_model", "--control", "is_control=True", *QUICK, "--write-back", "--drop-missing", "-q"]
     code, _, err = deconfound("a.h5ad", *options)
     assert code == 0, err
     read = anndata.read_h5ad("a.h5ad")
@@ -202,7 +217,7 @@ def test_the_embedding_is_written_back_to_anndata(deconfound):
     assert read.uns["kept"] == 1
 
 
-def test_a_stopped_run_goes_on_and_other_settings_begin_anew(deconfound, tmp_path):
+def test_an_interrupted_run_continues_and_other_settings_start_again(deconfound, tmp_path):
     options = [*GENES, *QUICK, "--features", "emb_*", "--parts", "parts", "--json", "r.json", "-q"]
     assert deconfound("wells.parquet", *options)[0] == 0
     first, files = read_json(), {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").iterdir()}
@@ -215,7 +230,18 @@ def test_a_stopped_run_goes_on_and_other_settings_begin_anew(deconfound, tmp_pat
 
 
 def test_both_modes_and_both_readings_are_named(deconfound):
-    options = [*GENES, *QUICK, "--concentration", "25", "--reading", "ratio", "--both", "--features", "emb_*"]
+    options = [
+        *GENES,
+        *QUICK,
+        "--concentration",
+        "0.25",
+        "--reading",
+        "ratio",
+        "--fit-on",
+        "both",
+        "--features",
+        "emb_*",
+    ]
     code, out, _ = deconfound("wells.parquet", *options)
     assert code == 0
     assert "top 25 % / rest − 1" in out
@@ -225,25 +251,32 @@ def test_both_modes_and_both_readings_are_named(deconfound):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--by", "gene"], "controls must be known: give --control COLUMN=VALUE, or --by COLUMN with --positive VALUE"),
-        (["--control", "gene"], "--control takes COLUMN=VALUE such as perturbation=DMSO, not 'gene'"),
-        (["--control", "gene=DMSO"], "no row has gene = DMSO (--control), so there are no controls; it has MTOR, PLK1"),
-        (["--control", "dose=1"], "all rows have dose = 1 (--control), so there is nothing to tell from them"),
-        (["--control", "genes=none"], "wells.parquet has no column 'genes' for --control; it has gene, plate, guide"),
-        (["--control", "gene=none", "--positive", "MTOR"], "--positive names values of the column --by, which is not"),
-        (["--by", "gene", "--positive", "SRC"], "no row has --positive 'SRC'; the column has MTOR, PLK1, none"),
+        (
+            ["--target", "gene"],
+            "controls are unknown: give control, as COLUMN=VALUE or as a value of target; or target and",
+        ),
+        (["--control", "gene"], "control must be COLUMN=VALUE such as gene=none, or a value of target, not 'gene'"),
+        (["--control", "gene=DMSO"], "no row has gene = DMSO (control), so there are no controls; it has MTOR, PLK1"),
+        (["--control", "dose=1"], "all rows have dose = 1 (control), so there is nothing to compare with them"),
+        (["--control", "genes=none"], "wells.parquet has no column 'genes' for control; it has gene, plate, guide"),
+        (["--control", "gene=none", "--positive", "MTOR"], "positive names values of target, which is not given"),
+        (["--target", "gene", "--positive", "SRC"], "no row has positive 'SRC'; gene has MTOR, PLK1, none"),
         ([*GENES, "--positive", "SRC"], "there is no SRC; there are MTOR, PLK1"),
         ([*GENES, "--batch", "dose"], "batch has one value (1), so no batch can be held out"),
-        ([*GENES, "--guide", "guides"], "has no column 'guides' for --guide"),
+        ([*GENES, "--guide", "guides"], "has no column 'guides' for guide"),
         ([*GENES, "--conditions", "pca"], "conditions must be some of base"),
-        ([*GENES, "--components", "none"], "--components takes a number such as 64, a share such as 0.95, auto or all"),
-        ([*GENES, "--concentration", "0"], "--concentration takes percentages such as 10,25,50, or none, not 0"),
-        ([*GENES, "--reading", "log"], "--reading takes difference or ratio, not log"),
-        ([*GENES, "--both", "--fit-on-all"], "leave out --fit-on-all"),
+        (
+            [*GENES, "--components", "none"],
+            "components must be a number such as 64, a share such as 0.95, 'auto' or 'all'",
+        ),
+        ([*GENES, "--concentration", "0"], "concentration takes shares between 0 and 1 such as 0.25, or 'none', not 0"),
+        ([*GENES, "--reading", "log"], "reading must be one of difference, ratio, not 'log'"),
+        ([*GENES, "--fit-on", "none"], "fit_on must be one of training, all, both, not 'none'"),
         ([*GENES, "--write-back"], "wells.parquet is not AnnData (.h5ad), so no embedding can be written back"),
-        ([*GENES, "--embedding", "ica"], "--embedding says what --out or --write-back write, but neither is given"),
-        ([*GENES, "--parts", "wells.csv"], "--parts wells.csv must be a folder, but is a file"),
+        ([*GENES, "--embedding", "ica"], "--embedding names what --out or --write-back writes, but neither is given"),
+        ([*GENES, "--parts", "wells.csv"], "parts must be a folder, but wells.csv is a file"),
         ([*GENES, "--out", "wells.parquet"], "--out wells.parquet would overwrite the input"),
+        ([*GENES, "--report", "r.pdf"], "--report r.pdf must end in .html"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(deconfound, arguments, message):

@@ -11,10 +11,9 @@ import pytest
 
 from congruence.align._consensus import Consensus
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
-from congruence.batches.leakage import Carriers
-from congruence.batches.outcome import Levels, Target, compare_folds
-from congruence.batches.outcome import Outcome as Deconfounded
-from congruence.batches.outcome import Score as TargetScore
+from congruence.batches.deconfounding import Deconfounding, Levels, Target, compare_folds
+from congruence.batches.deconfounding import Score as TargetScore
+from congruence.batches.leakage import FeatureProfile
 from congruence.batches.sparsity import Concentration
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
@@ -30,7 +29,6 @@ from congruence.maps.nearness import HeldOut, Nearness
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
-    render_deconfounding,
     render_evaluation,
     render_reproduction,
     render_resolution,
@@ -379,13 +377,15 @@ def deconfounding_by_hand(gains=GAINS, names=("MTOR", "PLK1"), **changes):
     conditions = ("base", *gains)
     levels = {one: Levels(one, np.full(5, 0.4), np.full(5, 0.1)) for one in conditions}
     rng = np.random.default_rng(0)
-    shown = {one: Carriers(one, rng.uniform(size=9), rng.uniform(size=(2, 9)), np.full(2, 0.1)) for one in conditions}
+    shown = {
+        one: FeatureProfile(one, rng.uniform(size=9), rng.uniform(size=(2, 9)), np.full(2, 0.1)) for one in conditions
+    }
     overall = {one: compare_folds(targets, one, "base", "folds") for one in gains}
     settings = {"protocol": "folds", "reading": "difference", "command": "congruence deconfound wells.parquet"}
     made = {"name": "wells", "n": 600, "d": 9, "batches": 10, "controls": 300, "conditions": conditions}
     made |= {"targets": targets, "skipped": {"SRC": "it has 2 rows, fewer than 5"}, "overall": overall}
-    made |= {"leakage": levels, "retrieval": levels, "carriers": shown, "notes": ("A note.",), "settings": settings}
-    return Deconfounded(**(made | changes))
+    made |= {"leakage": levels, "retrieval": levels, "profiles": shown, "notes": ("A note.",), "settings": settings}
+    return Deconfounding(**(made | changes))
 
 
 def _many_ticks(figure):
@@ -409,7 +409,7 @@ PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
-    "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
+    "deconfounding": lambda: page_of(deconfounding_by_hand()),
 }
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from congruence.report import (
-    write_deconfounding_report,
     write_evaluation_report,
     write_reproduction_report,
     write_resolution_report,
@@ -65,7 +64,7 @@ def folder(
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
     write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
-    write_deconfounding_report(make_deconfounding(), report.with_name("deconfounding.html"))
+    make_deconfounding().report(report.with_name("deconfounding.html"))
     return report.parent
 
 

@@ -4,86 +4,177 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.report import render_deconfounding, write_deconfounding_report
-from congruence.report.deconfounding import answer, asked_condition, further_sentences, summary
+from congruence.batches._verdict import measures_of
+from congruence.report.terminal import render_text
 
-BASE = np.array([0.7, 0.6, 0.8, 0.7, 0.65])  # as of the outcome that is made by hand
+BASE = np.array([0.7, 0.6, 0.8, 0.7, 0.65])  # as of the result that is made by hand
 AHEAD = np.array([0.05, 0.06, 0.04, 0.05, 0.07])
 
 
 @pytest.mark.parametrize(
-    ("gain", "said"),
+    ("gain", "status", "sentence"),
     [
-        (AHEAD, "ICA helps on batches never seen (AUROC +0.054, 95 % interval +0.033 to +0.075)."),
-        (-AHEAD, "ICA hurts on batches never seen (AUROC −0.054, 95 % interval −0.075 to −0.033)."),
-        (AHEAD - 0.05, "No gain from ICA shows on batches never seen (AUROC +0.004, 95 % interval −0.017 to +0.025)."),
-        (np.where(np.arange(5) < 2, AHEAD, np.nan), "cannot be said: too few folds could be judged."),
+        (
+            AHEAD,
+            "holds",
+            "ICA improves classification on held-out batches: AUROC +0.054 (95 % interval +0.033 to +0.075).",
+        ),
+        (
+            -AHEAD,
+            "fails",
+            "ICA worsens classification on held-out batches: AUROC −0.054 (95 % interval −0.075 to −0.033).",
+        ),
+        (
+            AHEAD - 0.05,
+            "ambiguous",
+            "ICA has no clear effect on held-out batches: AUROC +0.004 (95 % interval −0.017 to +0.025).",
+        ),
+        (
+            np.where(np.arange(5) < 2, AHEAD, np.nan),
+            "unknown",
+            "The effect of ICA on held-out batches is unknown: too few folds could be scored.",
+        ),
     ],
 )
-def test_the_answer_comes_first_and_says_how_sure_it_is(make_deconfounding, gain, said):
-    result = make_deconfounding({"ica": gain})
-    assert said in answer(result)
-    page = render_deconfounding(result)
-    assert page.index(said.split(" (")[0]) < page.index("Target by target")
+def test_the_verdict_is_the_same_in_python_json_terminal_and_page(make_deconfounding, render, gain, status, sentence):
+    result = make_deconfounding({"rotated": -AHEAD, "ica": gain})  # the rotation is worse, which is no verdict on ICA
+    assert (result.status, result.headlines[0]) == (status, sentence)
+    assert result.verdict.startswith(f"{sentence} Mean AUROC over 2 targets: base 0.690, ICA ")
+    assert (result.to_dict()["status"], result.to_dict()["verdict"]) == (status, result.verdict)
+    assert render_text(result.document()).replace("\n", " ").startswith(sentence)
+    page = render(result).replace("\u00a0%", " %")
+    assert page.index(sentence) < page.index("Scores by target")
+    assert repr(result).startswith(f"<Deconfounding {status}: ")
 
 
-def test_what_the_gain_is_due_to_is_told(make_deconfounding):
+def test_each_condition_has_a_finding_with_the_main_one_first(make_deconfounding):
+    findings = make_deconfounding({"whitened": 0 * AHEAD, "ica": AHEAD, "rotated": -AHEAD}).findings
+    assert [(one.name, one.status) for one in findings] == [
+        ("ica", "holds"),
+        ("whitened", "ambiguous"),
+        ("rotated", "fails"),
+        ("ica against rotated", "holds"),
+        ("ica against whitened", "holds"),
+    ]
+    assert findings[0].number == pytest.approx(0.054)
+    assert findings[0].interval == pytest.approx((0.0328, 0.0752), abs=1e-4)
+    assert findings[0].evidence == "AUROC +0.054 (95 % interval +0.033 to +0.075), 5 folds."
+    (unknown,) = make_deconfounding({"ica": np.where(np.arange(5) < 2, AHEAD, np.nan)}).findings
+    assert (unknown.status, unknown.interval, unknown.evidence) == ("unknown", None, "Only 2 folds could be scored.")
+
+
+def test_the_verdict_explains_the_gain(make_deconfounding):
     result = make_deconfounding({"whitened": 0 * AHEAD, "ica": AHEAD, "rotated": AHEAD, "tvn": AHEAD})
-    told = " ".join(further_sentences(result))
-    assert "ICA is better than whitened (+0.054, +0.033 to +0.075), so it is more than whitening." in told
-    assert "From random rotation, ICA cannot be told" in told
-    assert "Better than base by more than chance: random rotation, TVN." in told
-    both = further_sentences(make_deconfounding({"ica": 0 * AHEAD, "ica, fitted on all": AHEAD}))
-    assert "Had ICA seen the held-out batches when it was fitted: +0.054, +0.033 to +0.075." in both
-    worse = " ".join(further_sentences(make_deconfounding({"ica": 0 * AHEAD, "rotated": AHEAD})))
-    assert "ICA is worse than random rotation" in worse
+    said = " ".join(result.headlines)
+    gain = "+0.054 (95 % interval +0.033 to +0.075)"
+    assert f"ICA is better than whitening: {gain}, so the gain is not due to whitening alone." in said
+    assert "ICA is indistinguishable from a random rotation: +0.000" in said
+    assert "Also better than base: random rotation, TVN." in said
+    both = make_deconfounding({"ica": 0 * AHEAD, "ica, fitted on all": AHEAD}).headlines
+    assert f"When ICA is fitted on the held-out batches too, the AUROC changes by {gain}." in both
+    worse = " ".join(make_deconfounding({"ica": 0 * AHEAD, "rotated": AHEAD}).headlines)
+    assert "ICA is worse than a random rotation" in worse
 
 
-def test_without_ica_the_answer_is_about_the_best_condition(make_deconfounding):
-    assert asked_condition(make_deconfounding({"whitened": 0 * AHEAD, "tvn": AHEAD})) == "tvn"
-    assert answer(make_deconfounding({})) == "On batches never seen, the embedding has AUROC 0.690."
-    assert "On batches never seen" in render_deconfounding(make_deconfounding({}))
+def test_without_ica_the_verdict_is_about_the_best_condition(make_deconfounding, render):
+    result = make_deconfounding({"whitened": 0 * AHEAD, "tvn": AHEAD})
+    assert (result.main_condition, result.status) == ("tvn", "holds")
+    alone = make_deconfounding({})
+    assert alone.headlines == (
+        "On held-out batches, the embedding has a mean AUROC of 0.690.",
+        "Mean AUROC over 2 targets: base 0.690.",
+    )
+    assert (alone.status, alone.findings) == ("unknown", ())
+    assert "On held-out batches" in render(alone)
 
 
-def test_the_page_shows_every_target_and_measure(make_deconfounding):
-    page = render_deconfounding(make_deconfounding({"ica": AHEAD, "rotated": AHEAD}))
+def test_a_target_is_found_by_its_name(make_deconfounding):
+    result = make_deconfounding({"ica": AHEAD})
+    assert result["PLK1"].scores["ica"].mean == pytest.approx(0.744)
+    assert repr(result["PLK1"]) == "<Target PLK1: AUROC base 0.690, ica 0.744>"
+    frame = result.to_frame()
+    assert list(frame["target"]) == ["MTOR", "MTOR", "PLK1", "PLK1"]
+    assert list(frame["status"]) == ["", "holds", "", "holds"]
+
+
+def test_the_page_shows_every_target_and_measure(make_deconfounding, render):
+    page = render(make_deconfounding({"ica": AHEAD, "rotated": AHEAD}))
     error = (BASE + AHEAD).std(ddof=1) / np.sqrt(5)
-    for text in ("MTOR", f"▲ 0.744 ± {error:.3f}", "+0.033 to +0.075", "all together", "0.100, 0.200, 0.300", "top 25"):
+    for text in (
+        "MTOR",
+        f"▲ 0.744 ± {error:.3f}",
+        "+0.033 to +0.075",
+        "0.100, 0.200, 0.300",
+        "top 25",
+        '<td class="num" data-value="40"><bdi>40</bdi></td><td class="num" data-value="7"><bdi>7</bdi></td>',
+    ):
         assert text in page
     assert "SRC was not judged: it has 2 rows, fewer than 5." in page
     assert "congruence deconfound wells.parquet" in page
 
 
-def test_the_summary_has_both_readings_of_concentration(make_deconfounding):
-    difference = {row["measure"]: row for row in summary(make_deconfounding({"ica": AHEAD}))}
-    assert difference["top 25 % − rest"]["ICA"] == pytest.approx(0.1)
-    ratio = summary(make_deconfounding({"ica": AHEAD}, settings={"reading": "ratio"}))
-    (row,) = [row for row in ratio if row["measure"] == "top 25 % / rest − 1"]
-    assert row["base"] == pytest.approx((BASE / (BASE - 0.1) - 1).mean())
-    assert difference["batch told"]["chance"] == pytest.approx(0.1)
-    assert math.isnan(difference["sparsity of trees"]["chance"])
+def test_many_notes_are_folded_but_all_on_the_page(make_deconfounding, render, outline):
+    notes = tuple(f"Note {i}." for i in range(30))
+    page = outline(render(make_deconfounding(notes=notes))).text
+    assert "All 31 notes" in page
+    assert all(note in page for note in notes)
+    text = render_text(make_deconfounding(notes=notes).document())
+    assert text.count("note: ") == 6
+    assert "note: 26 more notes are at the end of the page and in the JSON." in text
+
+
+def test_many_conditions_of_few_targets_are_rows(make_deconfounding):
+    gains = dict.fromkeys(("whitened", "ica", "rotated", "standardised", "tvn"), AHEAD)
+    tables = {t.label: t for t in make_deconfounding(gains).document().blocks() if hasattr(t, "columns")}
+    table = tables["AUROC on held-out batches, ± standard error"]
+    assert [column.name for column in table.columns] == ["condition", "MTOR", "PLK1"]
+    assert [row[0] for row in table.rows] == [
+        "base",
+        "whitened",
+        "ICA",
+        "random rotation",
+        "standardised",
+        "TVN",
+    ]
+
+
+def test_concentration_is_shown_as_difference_or_ratio(make_deconfounding):
+    measures = {one.name: one for one in measures_of(make_deconfounding({"ica": AHEAD}))}
+    assert measures["top 25 % − rest"].means["ica"] == pytest.approx(0.1)
+    assert measures["batch accuracy"].chance == pytest.approx(0.1)
+    assert math.isnan(measures["sparsity"].chance)
+    ratio = make_deconfounding({"ica": AHEAD}, settings={"reading": "ratio"})
+    (one,) = [row for row in ratio.numbers()["means"] if row["measure"] == "top 25 % / rest − 1"]
+    assert one["means"]["base"] == pytest.approx((BASE / (BASE - 0.1) - 1).mean())
 
 
 def test_names_from_a_file_are_text_and_not_tags(make_deconfounding, tmp_path):
     bad = "<script>alert(1)</script>"
-    write_deconfounding_report(make_deconfounding({"ica": AHEAD}, names=(bad, "x$y_1$")), tmp_path / "r.html")
+    make_deconfounding({"ica": AHEAD}, names=(bad, "x$y_1$")).report(tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert bad not in page
     assert "&lt;script&gt;alert(1)" in page
 
 
-def test_the_same_outcome_makes_the_same_page_without_what_was_not_asked_for(make_deconfounding):
-    bare = {"leakage": {}, "retrieval": {}, "carriers": {}, "notes": (), "skipped": {}}
+def test_the_same_result_makes_the_same_page_without_what_was_not_asked_for(make_deconfounding, render):
+    bare = {"leakage": {}, "retrieval": {}, "profiles": {}, "notes": (), "skipped": {}}
     result = make_deconfounding({"ica": AHEAD}, **bare)
-    page = render_deconfounding(result)
-    assert page == render_deconfounding(result)
+    page = render(result)
+    assert page == render(result)
     assert "Which features carry biology" not in page
-    assert '<h2 id="notes">' not in page
+    assert "batch accuracy</button>" not in page
 
 
-def test_base_alone_is_named_once_and_features_without_a_level_of_chance_are_drawn(make_deconfounding):
-    alone = make_deconfounding(gains={})
-    assert "Mean AUROC of 2 targets: base 0.690." in further_sentences(alone)[0]
-    assert further_sentences(alone)[0].count("base") == 1
-    lost = {name: replace(one, noise=np.full(2, np.nan)) for name, one in make_deconfounding().carriers.items()}
-    assert "Biological against technical" in render_deconfounding(make_deconfounding(carriers=lost))
+def test_features_without_a_chance_level_are_drawn(make_deconfounding, render):
+    lost = {name: replace(one, noise=np.full(2, np.nan)) for name, one in make_deconfounding().profiles.items()}
+    assert "Biological against technical" in render(make_deconfounding(profiles=lost))
+
+
+def test_the_main_figure_is_drawn_on_given_axes(make_deconfounding):
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots()
+    assert make_deconfounding().plot(axes) is axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["random rotation", "ICA", "whitened"]
+    assert len(axes.get_legend().get_texts()) == 2
+    pyplot.close("all")

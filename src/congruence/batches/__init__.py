@@ -1,5 +1,8 @@
-"""Does it generalise to batches it has never seen? Embeddings judged by classifiers on batches held out."""
+"""Does an embedding generalise to unseen batches? `deconfound` classifies targets on batches held out.
 
-from congruence.batches.suite import deconfound as deconfound
+The stub lists the names of this room.
+"""
 
-__all__ = ["deconfound"]
+from congruence._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Trees that tell a perturbation from controls, trained on some batches and judged on others."""
+"""Gradient-boosted trees that classify treated rows against controls, and the AUROC."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ PAPER = {  # Table 6 of Nelson et al. 2026
     "min_gain_to_split": 0.8,
     "min_data_in_leaf": 30,
 }
-ROUNDS = 100  # the paper does not say; this is LightGBM's own
+ROUNDS = 100  # not stated in the paper; LightGBM's default
 
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Fitted trees, and how often and how well they used each feature."""
+    """Fitted trees, with the split count and gain of each feature."""
 
     booster: Any
     splits: Array  # (d,) how many splits used each feature
-    gain: Float  # (d,) what these splits gained
+    gain: Float  # (d,) total gain of these splits
 
     def score(self, x: Array) -> Float:
-        """Log odds of being perturbed, (n,); higher is more like the perturbed rows."""
+        """Log odds of being treated, (n,); higher is more like the treated rows."""
         return np.asarray(self.booster.predict(x, raw_score=True, num_threads=1), dtype=np.float64)
 
 
@@ -53,11 +53,11 @@ def fit_trees(x: Array, positive: Array, *, rounds: int = ROUNDS, seed: int = 0)
 
 
 def require_lightgbm() -> Any:
-    """LightGBM, or an error that says how to get it."""
+    """Import LightGBM, or raise an error that says how to install it."""
     try:
         import lightgbm
     except ImportError as error:
-        raise MissingDependencyError("the trees need LightGBM: pip install 'congruence[lightgbm]'") from error
+        raise MissingDependencyError("deconfound needs LightGBM: pip install 'congruence[lightgbm]'") from error
     return lightgbm
 
 

@@ -1,10 +1,10 @@
-"""What may be done to embeddings before they are classified; nothing here sees a label but control or not.
+"""Conditions: transformations of embeddings before classification. The only label they see is control or not.
 
 A condition has ``fit(x, batch, control)`` and ``transform(x, batch, control)``, with rows x (n, d), the number of the
-batch of each row (n,) and whether it is a control (n,). In the strict mode, `fit` sees no row of a held-out batch. What
-is done batch by batch (`Standardised`, `TypicalVariation`) uses, in `transform`, the controls of the batch itself, held
-out or not. Those controls are then near the origin because they were put there, which trees would learn to see: so they
-are neither trained on nor judged by, and half of the controls of each batch are set apart for it (`BY_BATCH`).
+batch of each row (n,) and whether it is a control (n,). With ``fit_on="training"``, `fit` sees no row of a held-out
+batch. Corrections by batch (`Standardised`, `TypicalVariation`) use the controls of each batch in `transform`, also of
+held-out batches. Those controls are then near the origin by construction, which trees would learn. They are therefore
+excluded from training and scoring: half of the controls of each batch are set apart for this (`BY_BATCH`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from congruence.ica.rotations import random_rotation
 from congruence.ica.unmix import advice
 from congruence.ica.whitener import Whitener
 
-FEWEST_CONTROLS = 3  # of a batch, below which those of the rows that were fitted on stand in
+FEWEST_CONTROLS = 3  # of a batch; below that, all controls of the fit are used instead
 ROWS_EACH = 20  # rows for each component that "auto" keeps
 
 
 class Condition(Protocol):
     """A way to prepare embeddings."""
 
-    notes: list[str]  # what is to be said of the fit
+    notes: list[str]  # warnings about the fit
 
     def fit(self, x: Array, batch: Array, control: Array) -> Any:
         """Learn from rows (n, d), their batches (n,) and whether they are controls (n,)."""
@@ -41,7 +41,7 @@ class Condition(Protocol):
 
 @dataclass
 class Base:
-    """The embedding as it is."""
+    """The embedding unchanged."""
 
     notes: list[str] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Base:
         return self
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
-        """Return the rows as they are."""
+        """Return the rows unchanged."""
         return x
 
 
@@ -73,12 +73,12 @@ class Whitened:
 
 @dataclass
 class Rotated(Whitened):
-    """Principal components of unit variance, turned at random: as white as `Whitened`, with axes that mean nothing."""
+    """Principal components of unit variance, rotated at random: as white as `Whitened`, with arbitrary axes."""
 
     seed: int = 0
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
-        """Whiten the rows and turn them."""
+        """Whiten the rows and rotate them."""
         white = super().transform(x, batch, control)
         rotation = random_rotation(white.shape[1], np.random.default_rng([self.seed, 21]))
         return np.asarray(affine(white, np.zeros(len(rotation)), rotation, np.zeros(len(rotation))))
@@ -115,7 +115,7 @@ class Standardised:
     notes: list[str] = field(default_factory=list)
 
     def fit(self, x: Array, batch: Array, control: Array) -> Standardised:
-        """Keep the controls of all rows, which stand in for batches that have too few."""
+        """Keep the moments of all controls, used for batches that have too few."""
         _check_controls(control, "standardised")
         self.mean, self.deviation = _moments(x[control])
         return self
@@ -125,7 +125,7 @@ class Standardised:
         out = np.empty(x.shape, _floating(x))
         for rows, controls in _by_batch(batch, control, self.notes):
             mean, deviation = (self.mean, self.deviation) if controls is None else _moments(x[controls])
-            # A column that does not vary among a few controls would be blown up: there all controls stand in.
+            # A column that hardly varies among few controls would be inflated: use the deviation of all controls there.
             deviation = np.where(deviation > 1e-3 * self.deviation, deviation, self.deviation)
             out[rows] = (x[rows] - mean) / np.where(deviation > 0, deviation, 1.0)
         return out
@@ -135,9 +135,9 @@ class Standardised:
 class TypicalVariation:
     """Typical variation normalisation: whitened by the controls, then each batch aligned on its own controls.
 
-    Controls vary in ways that mean nothing, so directions along which they vary much are shrunk. Then the mean of each
-    batch's controls is taken out and their covariance carried onto that of all controls, the identity, by CORAL
-    (Sun et al. 2016) with 1 added to the variances, as few controls do not tell all of them.
+    The variation of controls is not biological, so directions along which they vary much are shrunk. Then the mean of
+    each batch's controls is subtracted and their covariance is mapped onto that of all controls, the identity, by CORAL
+    (Sun et al. 2016), with 1 added to the variances because controls are few.
 
     References
     ----------
@@ -171,7 +171,7 @@ class TypicalVariation:
 class Harmonised:
     """Harmony (Korsunsky et al. 2019) on principal components, through `harmonypy`.
 
-    It moves all rows at once and has no rule for rows that come later, so it cannot be used in the strict mode.
+    It moves all rows at once and cannot transform new rows, so it cannot be fitted on training batches only.
     """
 
     components: int | float | str | None = None
@@ -194,18 +194,20 @@ class Harmonised:
         return self
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
-        """The rows of the fit, harmonised; others cannot be had."""
+        """Return the harmonised rows of the fit; other rows are refused."""
         if len(x) != self.rows:
-            raise InputError(f"harmony has no rule for rows it was not fitted on: {self.rows} were, {len(x)} are given")
+            raise InputError(
+                f"harmony cannot transform new rows: it was fitted on {self.rows} rows, but {len(x)} are given"
+            )
         return self.moved
 
 
-BY_BATCH = ("standardised", "tvn")  # that need controls of the batch itself
+BY_BATCH = ("standardised", "tvn")  # use the controls of each batch
 NAMES = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
 
 
 def condition_named(name: str, components: int | float | str | None, seed: int, draw: int, device: str) -> Condition:
-    """A condition that is not fitted yet; `draw` is the number of a random rotation."""
+    """An unfitted condition; `draw` is the number of a random rotation."""
     made: dict[str, Any] = {
         "base": Base,
         "whitened": lambda: Whitened(components),
@@ -220,7 +222,7 @@ def condition_named(name: str, components: int | float | str | None, seed: int, 
 
 
 def check_conditions(names: Any) -> tuple[str, ...]:
-    """The conditions that are wanted, base first; refuse what is not known or not installed, before any work."""
+    """The conditions asked for, base first; refuse unknown and uninstalled ones before any work."""
     if not isinstance(names, Iterable):
         raise InputError(f"conditions must be some of {', '.join(NAMES)}, not {names!r}")
     wanted = tuple(dict.fromkeys(("base", *([names] if isinstance(names, str) else names))))
@@ -232,8 +234,23 @@ def check_conditions(names: Any) -> tuple[str, ...]:
     return wanted
 
 
+def check_components(components: Any) -> int | float | str | None:
+    """The number of components, a share of the variance, "auto" or None (all), from a number or from text."""
+    if components is None or components in ("auto", "all"):
+        return "auto" if components == "auto" else None
+    try:
+        number = float(components)
+    except (TypeError, ValueError):
+        number = 0.0
+    if isinstance(components, bool) or not (number.is_integer() if number >= 1 else 0 < number < 1):
+        raise InputError(
+            f"components must be a number such as 64, a share such as 0.95, 'auto' or 'all', not {components!r}"
+        )
+    return int(number) if number >= 1 else number
+
+
 def kept(components: int | float | str | None, n: int, d: int) -> int | float | None:
-    """How many components to keep of n rows in d dimensions: "auto" asks for 20 rows for each."""
+    """How many components to keep for n rows in d dimensions: "auto" keeps one for 20 rows."""
     if components == "auto":
         return max(1, min(d, n // ROWS_EACH))
     if isinstance(components, str):
@@ -257,7 +274,7 @@ def _check_controls(control: Array, name: str) -> None:
 
 
 def _by_batch(batch: Array, control: Array, notes: list[str]) -> Iterator[tuple[Array, Array | None]]:
-    """The rows of each batch and its controls; None where they are too few."""
+    """The rows of each batch and its controls; None if those are too few."""
     few = 0
     for number in np.unique(batch):
         rows = np.flatnonzero(batch == number)
@@ -265,7 +282,7 @@ def _by_batch(batch: Array, control: Array, notes: list[str]) -> Iterator[tuple[
         few += len(controls) < FEWEST_CONTROLS
         yield rows, controls if len(controls) >= FEWEST_CONTROLS else None
     if few:
-        notes.append(f"{few} batches have fewer than {FEWEST_CONTROLS} controls, so all controls stand in for theirs.")
+        notes.append(f"{few} batches have fewer than {FEWEST_CONTROLS} controls, so all controls are used for them.")
 
 
 def _moments(x: Array) -> tuple[Float, Float]:

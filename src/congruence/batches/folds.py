@@ -1,4 +1,4 @@
-"""Which rows are trained on and which are judged: batches held out in turn, or one batch against all others."""
+"""Training and test rows: batches held out in turn, or one model per batch, scored on all others."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PROTOCOLS = ("folds", "batch")
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Rows to train on and rows to judge by; no batch, and no group, is in both."""
+    """Training and test rows; no batch and no cluster is in both."""
 
     train: Array  # (n,) of bool
     test: Array  # (n,) of bool
-    held: tuple[str, ...]  # batches held out; for one model per batch, the batch that is trained on
+    held: tuple[str, ...]  # batches held out; with one model per batch, the training batch
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The folds, and what is to be said of them."""
+    """The folds, and notes on them."""
 
     folds: tuple[Fold, ...]
     notes: tuple[str, ...] = ()
@@ -34,27 +34,29 @@ class Plan:
 def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> Plan:
     """Divide batches into folds, each with positives of every experiment as far as there are batches with positives.
 
-    Experiments with few batches are spread first (Sechidis et al. 2011), then batches without positives, so that folds
-    are of about the same size. Where each batch belongs to one group (experiments, sites), groups are held out whole.
-    Where groups cross batches (compounds), a fold holds out a part of the groups as well: it is judged by held-out
-    groups on held-out batches, and trained on neither; controls count as no group.
+    Experiments with few batches are distributed first (Sechidis et al. 2011), then batches without positives, so that
+    folds have about the same size. If each batch belongs to one cluster (site, experiment), clusters are held out
+    whole. If clusters cross batches (compounds), a fold also holds out a part of the clusters: it is scored on held-out
+    clusters in held-out batches, and trained on neither; controls belong to no cluster.
     """
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
         raise InputError(f"folds must be a whole number of at least 2, not {folds!r}")
     notes = []
-    crossing = screen.groups is not None and _crosses(screen)
-    unit = screen.batch if crossing else _whole_groups(screen)
+    crossing = screen.cluster is not None and _crosses(screen)
+    unit = screen.batch if crossing else _whole_clusters(screen)
     counts, sizes = _counts(unit, experiments), np.bincount(unit)
     if len(sizes) < 2:
-        raise InputError("all batches belong to one group, so none can be held out; group them by something finer")
+        raise InputError("all batches belong to one cluster, so none can be held out; choose a finer cluster")
     if len(sizes) < folds:
-        what = "groups of batches" if len(sizes) < len(screen.batches) else "batches"
-        notes.append(f"There are {len(sizes)} {what}, so each is held out by itself: {len(sizes)} folds, not {folds}.")
+        what = "clusters of batches" if len(sizes) < len(screen.batches) else "batches"
+        notes.append(f"There are {len(sizes)} {what}, so each is one fold: {len(sizes)} folds instead of {folds}.")
     k = min(folds, len(sizes))
     place = spread(counts, sizes, k, np.random.default_rng([seed, 1]))[unit]
     if crossing:
-        apart = _group_places(screen, experiments, k, seed)
-        notes.append("Groups are held out besides batches: each fold is judged by groups and batches it never saw.")
+        apart = _cluster_places(screen, experiments, k, seed)
+        notes.append(
+            "Clusters are held out in addition to batches: each fold is scored on unseen clusters in unseen batches."
+        )
     made = []
     for number in range(k):
         test, train = place == number, place != number
@@ -67,10 +69,10 @@ def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: i
 
 
 def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> Plan:
-    """One model for each batch that has positives and controls, judged on all other batches (appendix A.7.4)."""
-    if screen.groups is not None and _crosses(screen):
-        raise InputError("groups that cross batches can be held out with protocol 'folds' only, not with 'batch'")
-    group = _whole_groups(screen)
+    """One model for each batch that has positives and controls, scored on all other batches (appendix A.7.4)."""
+    if screen.cluster is not None and _crosses(screen):
+        raise InputError("a cluster that crosses batches needs protocol 'folds'; protocol 'batch' cannot hold it out")
+    cluster = _whole_clusters(screen)
     positive = np.any([one.positive for one in experiments], axis=0)
     with_both = np.intersect1d(screen.batch[positive], screen.batch[screen.control])
     if not len(with_both):
@@ -80,15 +82,15 @@ def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> Plan:
     made = []
     for number in with_both:
         train = screen.batch == number
-        test = ~np.isin(group, np.unique(group[train]))
+        test = ~np.isin(cluster, np.unique(cluster[train]))
         made.append(Fold(train, test, (str(screen.batches[number]),)))
     return Plan(tuple(made))
 
 
 def scored_rows(fold: Fold, screen: Screen, experiment: Experiment) -> tuple[Array, str]:
-    """Rows that judge an experiment in a fold, (n,) of bool, or none and the reason.
+    """Rows that score an experiment in a fold, (n,) of bool, or none and the reason.
 
-    Batches without positives are kept out: their controls could only tell batches apart.
+    Batches without positives are excluded: their controls could only separate batches from each other.
     """
     train = fold.train & screen.fitted_on
     if not (train & experiment.positive).any():
@@ -100,18 +102,18 @@ def scored_rows(fold: Fold, screen: Screen, experiment: Experiment) -> tuple[Arr
     if not len(with_positives):
         return np.zeros_like(train), "no positives held out"
     if not (rows & screen.control).any():
-        return np.zeros_like(train), "no controls beside the positives held out"
+        return np.zeros_like(train), "no controls on the held-out batches with positives"
     return rows, ""
 
 
 def spread(counts: Array, sizes: Array, folds: int, rng: np.random.Generator) -> Array:
-    """Put units into folds so that each label, counts (units, labels), is in as many folds as can be; shape (units,).
+    """Assign units to folds so that each label, counts (units, labels), is in as many folds as possible; (units,).
 
-    The label that is in the fewest units that are left goes first; its largest unit goes to the fold with the fewest
-    units of this label, then with the fewest of its rows, then with the fewest rows.
+    The label with the fewest remaining units goes first; its largest unit goes to the fold with the fewest units of
+    this label, then with the fewest of its rows, then with the fewest rows.
     """
     place = np.full(len(counts), -1)
-    order = rng.permutation(len(counts))  # ties are settled by chance, not by the names of batches
+    order = rng.permutation(len(counts))  # ties are broken at random, not by the names of batches
     here = counts[order] > 0
     units, rows, total = np.zeros((folds, counts.shape[1])), np.zeros((folds, counts.shape[1])), np.zeros(folds)
     left = np.ones(len(order), dtype=bool)
@@ -136,33 +138,33 @@ def _counts(unit: Array, experiments: Sequence[Experiment]) -> Array:
 
 
 def _crosses(screen: Screen) -> bool:
-    """Whether rows of one batch, controls aside, belong to several groups."""
-    assert screen.groups is not None
-    pairs = np.unique(np.column_stack([screen.batch, screen.groups])[screen.treated], axis=0)
+    """Whether treated rows of one batch belong to several clusters."""
+    assert screen.cluster is not None
+    pairs = np.unique(np.column_stack([screen.batch, screen.cluster])[screen.treated], axis=0)
     return bool((np.bincount(pairs[:, 0]) > 1).any())
 
 
-def _whole_groups(screen: Screen) -> Array:
-    """The number of the unit of each row, (n,), that is held out whole: batches of one group together.
+def _whole_clusters(screen: Screen) -> Array:
+    """The number of the unit of each row, (n,), that is held out whole: batches of one cluster together.
 
-    Controls go with their batch, whatever group they are said to be of; a batch of controls alone whose group nothing
-    else has is a unit by itself.
+    Controls stay with their batch, whatever their cluster; a batch that holds only controls of a cluster of their own
+    is a unit of its own.
     """
-    if screen.groups is None:
+    if screen.cluster is None:
         return screen.batch
     of_batch = -1 - np.arange(len(screen.batches))
-    for rows in (~screen.treated & np.isin(screen.groups, screen.groups[screen.treated]), screen.treated):
-        of_batch[screen.batch[rows]] = screen.groups[rows]
+    for rows in (~screen.treated & np.isin(screen.cluster, screen.cluster[screen.treated]), screen.treated):
+        of_batch[screen.batch[rows]] = screen.cluster[rows]
     unit: Array = np.unique(of_batch, return_inverse=True)[1].reshape(-1)[screen.batch]
     return unit
 
 
-def _group_places(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> Array:
-    """The fold in which each row's group is held out, (n,)."""
-    assert screen.groups is not None
-    counts = _counts(screen.groups, experiments)
+def _cluster_places(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> Array:
+    """The fold in which each row's cluster is held out, (n,)."""
+    assert screen.cluster is not None
+    counts = _counts(screen.cluster, experiments)
     few = [one.target for one, column in zip(experiments, counts.T, strict=True) if (column > 0).sum() < 2]
     if len(few) == len(experiments):
-        raise InputError(f"no target has more than one group ({listing(few)}), so groups cannot be held out besides")
-    sizes = np.bincount(screen.groups[screen.treated], minlength=len(counts))
-    return spread(counts, sizes, folds, np.random.default_rng([seed, 2]))[screen.groups]
+        raise InputError(f"no target has more than one cluster ({listing(few)}), so clusters cannot be held out")
+    sizes = np.bincount(screen.cluster[screen.treated], minlength=len(counts))
+    return spread(counts, sizes, folds, np.random.default_rng([seed, 2]))[screen.cluster]

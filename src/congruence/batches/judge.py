@@ -1,4 +1,4 @@
-"""One condition in one fold: fitted, and judged by every experiment."""
+"""Fit one condition in one fold and score every experiment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from congruence.batches.retrieval import retrieve_replicates
 from congruence.batches.rows import Experiment, Screen
 from congruence.batches.sparsity import concentrations, hoyer
 
-ONE_AT_A_TIME = Lock()  # linear algebra has threads of its own; trees have one each
+ONE_AT_A_TIME = Lock()  # linear algebra is multi-threaded; each tree model uses one thread
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A condition as it is fitted: by which rows, and for random rotations with which."""
+    """A condition, the rows it is fitted on and, for random rotations, the number of the draw."""
 
     name: str  # as it is shown
     kind: str
@@ -38,7 +38,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Work:
-    """How conditions are fitted and judged."""
+    """How conditions are fitted and scored."""
 
     components: int | float | str | None
     rounds: int
@@ -54,7 +54,7 @@ class Work:
 
 
 def embed(screen: Screen, condition: Condition, rows: Array) -> Array:
-    """Fit on `rows` (n,) of bool and nothing else, and transform all rows, (n, d) to (n, k)."""
+    """Fit on `rows` (n,) of bool only, and transform all rows, (n, d) to (n, k)."""
     everything = bool(rows.all())
     x, batch, known = screen.x, screen.batch, screen.reference
     condition.fit(*((x, batch, known) if everything else (x[rows], batch[rows], known[rows])))
@@ -62,14 +62,14 @@ def embed(screen: Screen, condition: Condition, rows: Array) -> Array:
 
 
 class Embeddings:
-    """The rows of a screen under each condition; what is fitted on all rows is the same in every fold, and kept."""
+    """The rows of a screen under each condition; fits on all rows are the same in every fold and are cached."""
 
     def __init__(self, screen: Screen, work: Work) -> None:
         self.screen, self.work = screen, work
         self.kept: dict[str, tuple[Array, list[str]]] = {}
 
     def of(self, variant: Variant, fold: Fold) -> tuple[Array, list[str]]:
-        """Rows (n, k) as a variant prepares them in a fold, and what is to be said of its fit."""
+        """Rows (n, k) as a variant prepares them in a fold, and notes on its fit."""
         if not variant.strict:
             if variant.key not in self.kept:
                 self.kept[variant.key] = self._fitted(variant, self.screen.fitted_on)
@@ -89,7 +89,7 @@ class Embeddings:
 def judge(
     embeddings: Embeddings, fold: Fold, variant: Variant, experiments: Sequence[Experiment], tick: Callable[[], None]
 ) -> Mapping[str, Any]:
-    """Every number of a variant in a fold: of each experiment (m,), and of the fold as a whole."""
+    """All scores of a variant in a fold: for each experiment (m,), and for the whole fold."""
     screen, work = embeddings.screen, embeddings.work
     with ONE_AT_A_TIME:
         z, said = embeddings.of(variant, fold)
@@ -113,8 +113,8 @@ def _experiment(
     train = fold.train & screen.fitted_on & (one.positive | screen.control)
     learned, label = z[train], one.positive[train]
     judged, truth, batch, image = z[test], one.positive[test], screen.batch[test], None
-    if screen.images is not None:
-        image = np.unique(screen.images[test], return_inverse=True)[1].reshape(-1)
+    if screen.image is not None:
+        image = np.unique(screen.image[test], return_inverse=True)[1].reshape(-1)
         first = np.unique(image, return_index=True)[1]
         truth, batch = truth[first], batch[first]
 
@@ -141,10 +141,10 @@ def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, f
 
 
 def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
-    """Replicates among held-out batches; cosines are taken from the mean control that was trained on."""
+    """Replicates among held-out batches; cosines are relative to the mean training control."""
     if not work.retrieval:
         return float("nan"), float("nan")
     rows = fold.test & screen.treated & screen.fitted_on
     known = fold.train & screen.fitted_on
     origin = z[known & screen.control if (known & screen.control).any() else known].mean(0)
-    return retrieve_replicates(z[rows] - origin, screen.perturbation[rows], screen.batch[rows], work.seed)
+    return retrieve_replicates(z[rows] - origin, screen.target[rows], screen.batch[rows], work.seed)

@@ -1,4 +1,4 @@
-"""How much embeddings tell of the batch: all features together, and feature by feature."""
+"""How well the batch can be predicted from embeddings: all features together, and feature by feature."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from congruence.arrays import Array, Float
 from congruence.batches.rows import Experiment, Screen
 from congruence.ica.whitener import Whitener
 
-MOST_ROWS = 20_000  # that the batch is predicted from; more tell hardly more
-LEVEL = 1.96  # standard errors that chance stays within, 19 times of 20
+MOST_ROWS = 20_000  # used to predict the batch; more change little
+LEVEL = 1.96  # standard errors, for a 95 % level
 
 
 def predict_batch(x: Array, batch: Array, seed: int = 0) -> tuple[float, float]:
-    """Balanced accuracy of a linear prediction of the batch, and that of guessing, from rows held out within batches.
+    """Balanced accuracy of a linear prediction of the batch, and its chance level, on rows held out within batches.
 
     Half of each batch trains a linear discriminant (class means, one covariance, shrunk as Chen et al. 2010), the other
-    half judges it. 1 is a batch that can always be told, the chance is 1 / batches. Unchanged by shifts and
-    rotations; a linear map that keeps all directions changes only what the shrinkage does. Batches with fewer than four
-    rows are left out; NaN where fewer than two are left.
+    half scores it. 1 means that the batch is always predicted; chance is 1 / batches. Invariant to shifts and
+    rotations; an invertible linear map only changes the effect of the shrinkage. Batches with fewer than four rows are
+    left out; NaN if fewer than two remain.
     """
     rng = np.random.default_rng([seed, 31])
     rows = rng.permutation(len(x))[:MOST_ROWS]
@@ -49,16 +49,21 @@ def predict_batch(x: Array, batch: Array, seed: int = 0) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Carriers:
-    """What each feature of one condition carries: of the batch, and of each target.
+class FeatureProfile:
+    """How much each feature of one condition depends on the batch, and on each target.
 
-    The condition is fitted on all rows here: this describes features, and scores nothing.
+    The condition is fitted on all rows: this describes features and enters no score.
     """
 
     condition: str
     technical: Float  # (k,) share of the variance among controls that lies between batches, from 0 to 1
     biological: Float  # (targets, k) |2 A - 1| of the AUROC within batches, from 0 (none) to 1
-    noise: Float  # (targets,) what a feature that tells nothing stays below, 19 times of 20
+    noise: Float  # (targets,) the 95 % level of a feature unrelated to the target
+
+    @property
+    def strongest(self) -> Float:
+        """How biological each feature is for the target it separates best, (k,)."""
+        return np.asarray(self.biological, dtype=float).max(0)
 
     @property
     def entangled(self) -> Float:
@@ -68,21 +73,21 @@ class Carriers:
         return np.asarray((weight * self.technical).sum(1) / np.where(total > 0, total, np.nan))
 
 
-def carriers(name: str, z: Array, screen: Screen, experiments: Sequence[Experiment]) -> Carriers:
-    """Look at every feature of z (n, k) by itself; the guides of a target count together."""
+def profile_features(name: str, z: Array, screen: Screen, experiments: Sequence[Experiment]) -> FeatureProfile:
+    """Profile every feature of z (n, k) on its own; the guides of a target count together."""
     use = screen.fitted_on
     found = []
     for target in dict.fromkeys(one.target for one in experiments):
         positive = np.any([one.positive for one in experiments if one.target == target], axis=0)
         found.append(_within(z, positive & use, screen.control & use, screen.batch))
     technical = between_batches(z[screen.control & use], screen.batch[screen.control & use])
-    return Carriers(name, technical, np.stack([one for one, _ in found]), np.array([noise for _, noise in found]))
+    return FeatureProfile(name, technical, np.stack([one for one, _ in found]), np.array([noise for _, noise in found]))
 
 
 def between_batches(x: Array, batch: Array) -> Float:
     """Share of the variance of each column of x (n, d) that lies between batches, (d,), from 0 to 1.
 
-    Omega squared, which expects 0 where batches do not differ. NaN where a column does not vary.
+    Omega squared, whose expectation is 0 if batches do not differ. NaN for a constant column.
     """
     number = np.unique(batch, return_inverse=True)[1].reshape(-1)
     sizes = np.bincount(number)
@@ -100,7 +105,7 @@ def between_batches(x: Array, batch: Array) -> Float:
 
 
 def _within(z: Array, positive: Array, control: Array, batch: Array) -> tuple[Float, float]:
-    """|2 A - 1| of the mean AUROC within batches of each column, (k,), and the level that chance stays below."""
+    """|2 A - 1| of the mean AUROC A within batches of each column, (k,), and its 95 % level under chance."""
     from scipy.stats import rankdata
 
     total, sums, variance = 0, np.zeros(z.shape[1]), 0.0

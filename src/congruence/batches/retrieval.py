@@ -1,4 +1,4 @@
-"""Do replicates find each other across batches? Mean average precision, the score that the field uses."""
+"""Search for replicates across batches, scored by mean average precision."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ MOST_CANDIDATES = 20_000
 BLOCK = 256  # queries at a time
 
 
-def retrieve_replicates(x: Array, perturbation: Array, batch: Array, seed: int = 0) -> tuple[float, float]:
-    """Mean average precision of finding rows of the same perturbation on other batches, and that of a random order.
+def retrieve_replicates(x: Array, target: Array, batch: Array, seed: int = 0) -> tuple[float, float]:
+    """Mean average precision of finding rows of the same target on other batches, and that of a random order.
 
-    For each row, the rows of all other batches are ranked by cosine similarity; those of its own batch are left out, as
-    they are alike for reasons that have nothing to do with what was done. From 0 to 1, higher is better; unchanged by
-    rotations and by one scale, not by shifts. Rows without a replicate on another batch are no queries. At most 1,000
-    queries and 20,000 rows, drawn at random. NaN where no row has a replicate, or all rows are replicates.
+    For each row, the rows of all other batches are ranked by cosine similarity; rows of its own batch are excluded,
+    since they are similar for technical reasons. From 0 to 1, higher is better; invariant to rotations and to one
+    scale, not to shifts. Rows without a replicate on another batch are not queries. At most 1,000 queries and 20,000
+    rows, drawn at random. NaN if no row has a replicate, or all rows are replicates.
     """
     rng = np.random.default_rng([seed, 41])
     rows = np.sort(rng.permutation(len(x))[:MOST_CANDIDATES])
-    label = np.unique(perturbation[rows], return_inverse=True)[1].reshape(-1)
+    label = np.unique(target[rows], return_inverse=True)[1].reshape(-1)
     place = np.unique(batch[rows], return_inverse=True)[1].reshape(-1)
     points = x[rows].astype(np.float64)
     length = np.linalg.norm(points, axis=1, keepdims=True)
@@ -32,14 +32,14 @@ def retrieve_replicates(x: Array, perturbation: Array, batch: Array, seed: int =
     replicates = (pairs.sum(1, keepdims=True) - pairs)[label, place]
     others = len(rows) - np.bincount(place, minlength=pairs.shape[1])[place]
     asked = np.flatnonzero(replicates > 0)
-    if not len(asked) or len(pairs) < 2:  # of one perturbation, every row is a replicate
+    if not len(asked) or len(pairs) < 2:  # with one target, every row is a replicate
         return float("nan"), float("nan")
     asked = np.sort(rng.permutation(asked)[:MOST_QUERIES])
     found = []
     for start in range(0, len(asked), BLOCK):
         queries = asked[start : start + BLOCK]
         likeness = points[queries] @ points.T
-        likeness[place[queries][:, None] == place[None, :]] = -np.inf  # last, where they count for nothing
+        likeness[place[queries][:, None] == place[None, :]] = -np.inf  # ranked last and not counted
         order = np.argsort(-likeness, axis=1, kind="stable")
         relevant = label[order] == label[queries][:, None]
         relevant &= np.arange(len(rows)) < others[queries][:, None]

@@ -1,8 +1,8 @@
-"""How few features the trees use, and how much of what they know is in the few that they use most."""
+"""How few features the trees use, and how much of their AUROC the most used features carry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 
-SHARES = (0.1, 0.25, 0.5)  # of the features that count as the top
+SHARES = (0.1, 0.25, 0.5)  # of features that count as top features
 READINGS = ("difference", "ratio")
 
 
@@ -41,7 +41,7 @@ class Concentration:
 
     @property
     def difference(self) -> Float:
-        """What the top features are ahead of the rest, (m,); 0 where they are no better."""
+        """Top minus rest, (m,); 0 where the top features are no better."""
         return self.top - self.rest
 
     @property
@@ -62,20 +62,26 @@ def top_features(splits: Array, gain: Array, share: float) -> Array:
 def concentrations(
     splits: Array, gain: Array, shares: Sequence[float], judged: Callable[[Array], float]
 ) -> tuple[list[float], list[float]]:
-    """AUROC of the top features and of the rest for each share; `judged` trains and judges on chosen features."""
+    """AUROC of the top features and of the rest for each share; `judged` trains and scores on chosen features."""
     top, rest = [], []
     for share in shares:
         chosen = top_features(splits, gain, share)
-        single = len(chosen) < 2  # the rest of one feature is nothing
+        single = len(chosen) < 2  # one feature leaves no rest
         top.append(float("nan") if single else judged(chosen))
         rest.append(float("nan") if single else judged(~chosen))
     return top, rest
 
 
 def check_shares(shares: Any) -> tuple[float, ...]:
-    """Refuse shares of features that are none."""
-    given = tuple(float(share) for share in np.atleast_1d(shares))
+    """Shares of features as numbers; "none" stands for no share."""
+    given = [shares] if isinstance(shares, str) or not isinstance(shares, Iterable) else list(shares)
+    if given == ["none"]:
+        return ()
     for share in given:
-        if not 0 < share < 1:
-            raise InputError(f"concentration takes shares between 0 and 1 such as 0.25, not {share:g}")
-    return given
+        try:
+            fits = 0 < float(share) < 1
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise InputError(f"concentration takes shares between 0 and 1 such as 0.25, or 'none', not {share}")
+    return tuple(map(float, given))

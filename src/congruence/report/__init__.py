@@ -3,8 +3,6 @@
 from congruence.report.csv import rows_to_csv as rows_to_csv
 from congruence.report.decoder import render_decoder as render_decoder
 from congruence.report.decoder import write_decoder_report as write_decoder_report
-from congruence.report.deconfounding import render_deconfounding as render_deconfounding
-from congruence.report.deconfounding import write_deconfounding_report as write_deconfounding_report
 from congruence.report.evaluation import render_evaluation as render_evaluation
 from congruence.report.evaluation import write_evaluation_report as write_evaluation_report
 from congruence.report.layers import layer_picture as layer_picture

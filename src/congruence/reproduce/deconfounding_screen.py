@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.batches._deconfound import deconfound
 from congruence.batches.conditions import condition_named
-from congruence.batches.outcome import Score
+from congruence.batches.deconfounding import Score
 from congruence.batches.screen import CONTROL, SimulatedScreen
-from congruence.batches.suite import deconfound
 from congruence.progress import Progress
 from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import cores
@@ -167,14 +167,15 @@ class Task:
 
 
 def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progress: Progress) -> Measured:
-    """Judge a screen on plates never seen, and compare its axes with the truth."""
+    """Score a screen on held-out plates, and compare its axes with the truth."""
     outcome = deconfound(
         screen.x,
-        task.labels(screen),
-        screen.plate,
+        batch=screen.plate,
+        target=task.labels(screen),
         control=CONTROL,
-        targets=list(screen.genes),
-        guides=screen.guide,
+        positive=list(screen.genes),
+        guide=screen.guide,
+        components="all",
         conditions=CONDITIONS,
         folds=task.folds,
         rounds=task.rounds,
@@ -182,7 +183,7 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
         concentration=task.shares,
         leakage=False,
         retrieval=False,
-        portraits=False,
+        profiles=False,
         seed=task.seed,
         jobs=cores(),
         device=task.device,

@@ -1,6 +1,8 @@
 from typing import Any
 
 from congruence.document import Document, Figure
+from congruence.report.figures.batches import condition_differences as condition_differences
+from congruence.report.figures.batches import feature_profiles as feature_profiles
 from congruence.report.figures.curves import learning_curve as learning_curve
 from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves

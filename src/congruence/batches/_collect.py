@@ -1,4 +1,4 @@
-"""What was found in every fold, gathered by target and condition."""
+"""Collect the scores of all folds by target and condition."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing
 from congruence.batches.classify import PAPER
+from congruence.batches.deconfounding import Levels, Score, Target, compare_folds, mean_of
 from congruence.batches.folds import Plan, scored_rows
 from congruence.batches.judge import Variant
-from congruence.batches.outcome import Levels, Score, Target, compare_folds, mean_of
 from congruence.batches.rows import Experiment, Screen
 from congruence.batches.sparsity import Concentration
 
-Parts = dict[str, Array]
-Judged = dict[tuple[str, int], Parts]  # by the key of a variant and the number of a fold
+KeptParts = dict[str, Array]
+Judged = dict[tuple[str, int], KeptParts]  # by the key of a variant and the number of a fold
 
 
 def target_of(
@@ -29,7 +29,7 @@ def target_of(
     shares: tuple[float, ...],
     protocol: str,
 ) -> Target:
-    """One target under all conditions; its experiments are its guides, each in every fold."""
+    """One target under all conditions; its experiments are its guides in every fold."""
     mine = [i for i, one in enumerate(experiments) if one.target == name]
     units = [(i, number) for i in mine for number in range(len(plan.folds))]
     reasons = [scored_rows(plan.folds[number], screen, experiments[i])[1] for i, number in units]
@@ -70,7 +70,7 @@ def target_of(
 
 
 def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], found: Judged) -> dict[str, Levels]:
-    """What a fold says as a whole (leakage, retrieval), by condition; of random rotations, their mean."""
+    """Scores of whole folds (leakage, retrieval) by condition; for random rotations, their mean."""
     many = 1 + max(number for _, number in found)
     levels = {}
     for name in names:
@@ -83,40 +83,42 @@ def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], fou
 def notes_on(
     screen: Screen, plan: Plan, targets: Sequence[Target], variants: Sequence[Variant], found: Judged
 ) -> tuple[str, ...]:
-    """What was left out, and what the conditions have to say."""
+    """What was left out, and warnings of the conditions."""
     notes = list(plan.notes)
     apart = int((screen.reference & ~screen.control).sum())
     if apart:
         notes.append(
-            f"{apart} of {apart + int(screen.control.sum())} controls are set apart as the reference of their batch: "
-            "what is done batch by batch puts these near the origin, so none is trained on or judged by."
+            f"{apart} of {apart + int(screen.control.sum())} controls are set apart as the reference of their batch: a "
+            "correction by batch puts these near the origin, so they are excluded from training and scoring."
         )
     lacking = [one for one in targets if one.left_out]
     if lacking:
         few = ", ".join(f"{one.name} {one.left_out} of {len(screen.batches)}" for one in lacking[:8])
         more = f" and {len(lacking) - 8} more targets" if len(lacking) > 8 else ""
-        notes.append(f"Batches without positives are trained on, but kept out of scoring: {few}{more}.")
+        notes.append(f"Batches without positives are used for training, but not for scoring: {few}{more}.")
     for one in targets:
         bare = _without_controls(screen, one.name)
         if len(bare):
             notes.append(
                 f"{one.name}: {len(bare)} of {one.batches} batches with positives have no controls ({listing(bare)}), "
-                "so its AUROC compares batches there; AUROC within batches does not."
+                "so its AUROC compares batches there; the AUROC within batches does not."
             )
         missing = sorted({reason for reason in one.reasons if reason})
         if missing:
             many = len(one.reasons) - one.judged
-            notes.append(f"{one.name}: {many} of {len(one.reasons)} experiments not judged ({'; '.join(missing)}).")
+            notes.append(
+                f"{one.name}: {many} of {len(one.reasons)} experiments were not judged ({'; '.join(missing)})."
+            )
         base = one.scores["base"]
         blank = int((np.isfinite(base.auroc) & np.isnan(base.sparsity)).sum())
         if blank:
             notes.append(
-                f"{one.name}: {blank} of {one.judged} models made no split and have AUROC 0.5, because a leaf takes "
-                f"{PAPER['min_data_in_leaf']} rows and there are too few to train on."
+                f"{one.name}: {blank} of {one.judged} models made no split and have AUROC 0.5, because a leaf needs "
+                f"{PAPER['min_data_in_leaf']} rows and there are too few training rows."
             )
-    if screen.images is not None:
+    if screen.image is not None:
         count = int(screen.fitted_on.sum())
-        notes.append(f"One random row of each of {count} images was fitted on; scores are means over its rows.")
+        notes.append(f"Models are fitted on one random row of each of {count} images; scores are averaged by image.")
     for variant in variants:
         said = [bytes(part["notes"]).decode() for (key, _), part in found.items() if key == variant.key]
         for text in dict.fromkeys(line for lines in said for line in lines.split("\n") if line):
@@ -125,7 +127,7 @@ def notes_on(
 
 
 def _without_controls(screen: Screen, target: str) -> Array:
-    """The names of batches that have positives of a target, but no controls to judge them by."""
-    positive = screen.treated & (screen.perturbation.astype(str) == target)
+    """The names of batches that have positives of a target, but no controls."""
+    positive = screen.treated & (screen.target.astype(str) == target)
     bare: Array = screen.batches[np.setdiff1d(screen.batch[positive], screen.batch[screen.control])]
     return bare

@@ -4,26 +4,32 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from congruence.batches import deconfound
+from congruence.batches import apply_condition, deconfound
 from congruence.batches import judge as judging
-from congruence.batches.outcome import Score, Target, compare_folds
-from congruence.batches.suite import embedding_of
+from congruence.batches.deconfounding import Score, Target, compare_folds
 from congruence.errors import InputError
-from congruence.reproduce.parts import Parts
+from congruence.parts import Parts
 
-QUICK = {"rounds": 15, "concentration": (), "portraits": False, "leakage": False, "retrieval": False}
+QUICK = {
+    "rounds": 15,
+    "components": "all",
+    "concentration": (),
+    "profiles": False,
+    "leakage": False,
+    "retrieval": False,
+}
 
 
 def run(wells, **options):
-    return deconfound(wells.x, wells.gene, wells.plate, control="none", **(QUICK | options))
+    return deconfound(wells.x, target=wells.gene, batch=wells.plate, control="none", **(QUICK | options))
 
 
 @pytest.fixture(scope="module")
 def outcome(wells):
     return deconfound(
         wells.x,
-        wells.gene,
-        wells.plate,
+        target=wells.gene,
+        batch=wells.plate,
         control="none",
         rounds=15,
         concentration=(0.2, 0.5),
@@ -38,7 +44,7 @@ def test_ica_finds_the_axis_that_biology_has_to_itself(outcome):
     assert outcome.against("ica", "rotated").difference > 0
     assert np.nanmean(ica.sparsity) > np.nanmean(rotated.sparsity)
     assert np.nanmean(ica.concentration[0].difference) > np.nanmean(rotated.concentration[0].difference)
-    clean = {name: found.entangled.mean() for name, found in outcome.carriers.items()}
+    clean = {name: found.entangled.mean() for name, found in outcome.profiles.items()}
     assert clean["ica"] < min(clean["base"], clean["rotated"])
 
 
@@ -60,17 +66,17 @@ def test_no_rotation_changes_what_a_line_can_tell_of_the_batch_or_a_cosine_of_re
 
 
 def test_results_become_rows_and_json(outcome):
-    rows = outcome.table()
+    rows = list(outcome.rows())
     assert [(row["target"], row["condition"]) for row in rows[:3]] == [
         ("MTOR", "base"),
         ("MTOR", "ica"),
         ("MTOR", "rotated"),
     ]
     assert {"concentration20_difference", "concentration20_ratio"} <= set(rows[0])
-    read = json.loads(outcome.to_json())
+    read = json.loads(outcome.to_json())["numbers"]
     assert read["overall"]["ica"]["difference"] == pytest.approx(outcome.overall["ica"].difference)
     assert read["targets"][0]["scores"]["ica"]["auroc"] == pytest.approx(outcome["MTOR"].scores["ica"].auroc.tolist())
-    with pytest.raises(KeyError, match="no target 'x'; there are MTOR, PLK1"):
+    with pytest.raises(KeyError, match="no 'x' in this Deconfounding; the keys are 'MTOR', 'PLK1'"):
         outcome["x"]
     with pytest.raises(InputError, match="no condition 'tvn'; there are base, ica, rotated"):
         outcome.against("tvn")
@@ -88,11 +94,11 @@ def test_a_signal_of_plates_alone_leaves_held_out_batches_at_chance(rng):
     gene = np.where(rng.uniform(size=1200) < rng.uniform(0.1, 0.9, 20)[plate], "gene", "none")
     x = 5 * rng.normal(size=(20, 6))[plate] + rng.normal(size=(1200, 6))
     conditions = ("whitened", "ica", "rotated", "standardised", "tvn")
-    held = deconfound(x, gene, plate, control="none", conditions=conditions, **QUICK)
+    held = deconfound(x, target=gene, batch=plate, control="none", conditions=conditions, **QUICK)
     for name, score in held["gene"].scores.items():
         assert abs(np.nanmean(score.within) - 0.5) < 0.05, name
         assert abs(score.mean - 0.5) < 0.15, name  # plates held out are few, and each is right or wrong as a whole
-    known = deconfound(x, gene, rng.integers(0, 5, 1200), control="none", conditions=(), **QUICK)
+    known = deconfound(x, target=gene, batch=rng.integers(0, 5, 1200), control="none", conditions=(), **QUICK)
     assert known["gene"].scores["base"].mean > 0.7
 
 
@@ -101,16 +107,16 @@ def test_controls_that_a_batch_is_aligned_on_would_give_themselves_away(rng, mon
     plate = np.repeat(np.arange(12), 60)
     gene = np.where(np.arange(720) % 3 == 0, "none", "nothing")
     x = rng.normal(size=(720, 20)) + rng.normal(size=(12, 20))[plate]
-    options = {"control": "none", "conditions": ("tvn",), **QUICK}
-    held = deconfound(x, gene, plate, **options)
+    options = {"target": gene, "batch": plate, "control": "none", "conditions": ("tvn",), **QUICK}
+    held = deconfound(x, **options)
     assert abs(held["nothing"].scores["tvn"].mean - 0.5) < 0.06
     assert "120 of 240 controls are set apart" in held.notes[0]
-    monkeypatch.setattr("congruence.batches.suite.BY_BATCH", ())
-    assert deconfound(x, gene, plate, **options)["nothing"].scores["tvn"].mean > 0.6
+    monkeypatch.setattr("congruence.batches._deconfound.BY_BATCH", ())
+    assert deconfound(x, **options)["nothing"].scores["tvn"].mean > 0.6
 
 
-@pytest.mark.parametrize(("strict", "seen"), [(True, "training rows"), (False, "all rows")])
-def test_which_rows_a_condition_is_fitted_on(wells, monkeypatch, strict, seen):
+@pytest.mark.parametrize(("fit_on", "seen"), [("training", "training rows"), ("all", "all rows")])
+def test_which_rows_a_condition_is_fitted_on(wells, monkeypatch, fit_on, seen):
     fitted = []
     whole = judging.embed
 
@@ -119,7 +125,7 @@ def test_which_rows_a_condition_is_fitted_on(wells, monkeypatch, strict, seen):
         return whole(screen, condition, rows)
 
     monkeypatch.setattr(judging, "embed", spy)
-    outcome = run(wells, conditions=("whitened",), strict=strict)
+    outcome = run(wells, conditions=("whitened",), fit_on=fit_on)
     assert outcome.settings["folds"] == 5
     if seen == "all rows":
         assert len(fitted) == 5 + 1  # base learns nothing; the other is fitted once
@@ -129,9 +135,9 @@ def test_which_rows_a_condition_is_fitted_on(wells, monkeypatch, strict, seen):
 
 
 def test_both_modes_side_by_side(wells):
-    outcome = run(wells, conditions=("whitened",), strict="both")
+    outcome = run(wells, conditions=("whitened",), fit_on="both")
     assert outcome.conditions == ("base", "whitened", "whitened, fitted on all")
-    alone = run(wells, conditions=("whitened",), strict=False)
+    alone = run(wells, conditions=("whitened",), fit_on="all")
     expected = alone["PLK1"].scores["whitened"].auroc
     np.testing.assert_array_equal(outcome["PLK1"].scores["whitened, fitted on all"].auroc, expected)
     assert outcome.against("whitened, fitted on all", "whitened").folds == 5
@@ -141,12 +147,12 @@ def test_guides_are_experiments_of_their_own(wells):
     guides = np.where(
         wells.gene == "none", "", np.char.add(wells.gene.astype(str), np.where(wells.x[:, 0] > 0, "-1", "-2"))
     )
-    outcome = run(wells, guides=guides, conditions=(), targets=["PLK1"])
+    outcome = run(wells, guide=guides, conditions=(), positive=["PLK1"])
     target = outcome["PLK1"]
     assert target.guides == ("PLK1-1", "PLK1-2")
     assert target.scores["base"].auroc.shape == (10,)
     assert target.experiments[5] == ("PLK1-2", 0)
-    whole = run(wells, guides=guides, conditions=("whitened",), targets=["PLK1"])
+    whole = run(wells, guide=guides, conditions=("whitened",), positive=["PLK1"])
     difference = whole["PLK1"].scores["whitened"].auroc - whole["PLK1"].scores["base"].auroc
     assert whole["PLK1"].paired["whitened"].difference == pytest.approx(difference.reshape(2, 5).mean(0).mean())
 
@@ -155,8 +161,8 @@ def test_one_model_per_batch(wells):
     few = np.isin(wells.plate, ["p0", "p1", "p2", "p3"])
     outcome = deconfound(
         wells.x[few],
-        wells.gene[few],
-        wells.plate[few],
+        target=wells.gene[few],
+        batch=wells.plate[few],
         control="none",
         protocol="batch",
         conditions=("whitened",),
@@ -166,11 +172,11 @@ def test_one_model_per_batch(wells):
     assert outcome["MTOR"].scores["base"].auroc.shape == (4,)
 
 
-def test_models_that_could_not_split_are_told(wells):
+def test_models_that_could_not_split_are_named(wells):
     """A leaf takes 30 rows; a plate of 40 cannot be split."""
     rows = np.concatenate([np.flatnonzero(wells.plate == name)[:40] for name in ("p0", "p1", "p2", "p3")])
-    few = wells.x[rows], wells.gene[rows], wells.plate[rows]
-    outcome = deconfound(*few, control="none", protocol="batch", conditions=(), targets=["MTOR"], **QUICK)
+    labels = {"target": wells.gene[rows], "batch": wells.plate[rows], "control": "none", "positive": "MTOR"}
+    outcome = deconfound(wells.x[rows], protocol="batch", conditions=(), **labels, **QUICK)
     assert (outcome["MTOR"].scores["base"].auroc == 0.5).all()
     assert "MTOR: 4 of 4 models made no split and have AUROC 0.5" in outcome.notes[-1]
 
@@ -178,17 +184,18 @@ def test_models_that_could_not_split_are_told(wells):
 def test_patches_are_fitted_one_by_one_and_scored_by_image(wells, rng):
     """Four noisy patches of each well: their mean tells more than any of them."""
     patches = np.repeat(wells.x, 4, axis=0) + 3 * rng.normal(size=(2400, 6))
-    labels = [np.repeat(column, 4) for column in (wells.gene, wells.plate)]
+    labels = {"target": np.repeat(wells.gene, 4), "batch": np.repeat(wells.plate, 4)}
     image = np.repeat(np.arange(600), 4)
-    whole = deconfound(patches, *labels, control="none", images=image, conditions=(), **QUICK)
-    single = deconfound(patches[::4], *(column[::4] for column in labels), control="none", conditions=(), **QUICK)
+    whole = deconfound(patches, **labels, control="none", image=image, conditions=(), **QUICK)
+    labels = {name: column[::4] for name, column in labels.items()}
+    single = deconfound(patches[::4], **labels, control="none", conditions=(), **QUICK)
     assert whole["MTOR"].scores["base"].mean > single["MTOR"].scores["base"].mean + 0.03
-    assert "One random row of each of 600 images was fitted on" in whole.notes[-1]
+    assert "Models are fitted on one random row of each of 600 images" in whole.notes[-1]
 
 
 def test_an_interrupted_run_goes_on(wells, tmp_path, monkeypatch):
     keeper = Parts(tmp_path, {"a": 1})
-    whole = run(wells, conditions=("whitened",), portraits=True)
+    whole = run(wells, conditions=("whitened",), profiles=True)
     fits = []
 
     def counted(*arguments, original=judging.judge):
@@ -197,12 +204,12 @@ def test_an_interrupted_run_goes_on(wells, tmp_path, monkeypatch):
         fits.append(1)
         return original(*arguments)
 
-    monkeypatch.setattr("congruence.batches.suite.judge", counted)
+    monkeypatch.setattr("congruence.batches._deconfound.judge", counted)
     with pytest.raises(KeyboardInterrupt):
-        run(wells, conditions=("whitened",), portraits=True, parts=keeper)
+        run(wells, conditions=("whitened",), profiles=True, parts=keeper)
     monkeypatch.undo()
     steps = []
-    again = run(wells, conditions=("whitened",), portraits=True, parts=keeper, progress=lambda *s: steps.append(s))
+    again = run(wells, conditions=("whitened",), profiles=True, parts=keeper, progress=lambda *s: steps.append(s))
     assert again.to_json() == whole.to_json()
     assert steps[-1][1] == steps[-1][2] == 22
     assert len(list(tmp_path.glob("*.safetensors"))) == 12
@@ -214,14 +221,14 @@ def test_targets_that_cannot_be_judged_are_named_with_the_reason(wells):
     plate = wells.plate.copy()
     plate[:3] = ["p0", "p1", "p2"]
     gene[np.flatnonzero(plate == "p4")[:8]] = "alone"
-    outcome = deconfound(wells.x, gene, plate, control="none", conditions=(), **QUICK)
+    outcome = deconfound(wells.x, target=gene, batch=plate, control="none", conditions=(), **QUICK)
     assert outcome.skipped == {"alone": "all its 8 rows are on one batch (p4)", "few": "it has 3 rows, fewer than 5"}
     assert [one.name for one in outcome.targets] == ["MTOR", "PLK1"]
 
 
-def test_positives_without_controls_beside_them_are_told(wells):
+def test_batches_with_positives_and_no_controls_are_noted(wells):
     gene = np.where((wells.plate == "p3") & (wells.gene == "none"), "MTOR", wells.gene)
-    found = deconfound(wells.x, gene, wells.plate, control="none", conditions="whitened", **QUICK)
+    found = deconfound(wells.x, target=gene, batch=wells.plate, control="none", conditions="whitened", **QUICK)
     (said,) = [note for note in found.notes if "have no controls" in note and note.startswith("MTOR")]
     assert "MTOR: 1 of 10 batches with positives have no controls (p3), so its AUROC compares batches there" in said
     assert not any("have no controls" in note for note in run(wells, conditions="whitened").notes)
@@ -232,14 +239,14 @@ def test_an_experiment_without_held_out_positives_is_not_judged(wells):
     two = np.isin(wells.plate, ["p0", "p1"])
     gene[two & (gene == "PLK1")] = "rare"
     outcome = deconfound(
-        wells.x, gene, wells.plate, control="none", targets=["rare"], conditions=("whitened",), **QUICK
+        wells.x, target=gene, batch=wells.plate, control="none", positive=["rare"], conditions=("whitened",), **QUICK
     )
     target = outcome["rare"]
     assert (target.judged, target.batches, target.left_out) == (2, 2, 8)
     assert np.isfinite(target.scores["base"].auroc).sum() == 2
     assert np.isnan(target.paired["whitened"].low)
-    assert target.paired["whitened"].verdict == "unknown"
-    assert "rare: 3 of 5 experiments not judged (no positives held out)." in outcome.notes
+    assert target.paired["whitened"].status == "unknown"
+    assert "rare: 3 of 5 experiments were not judged (no positives held out)." in outcome.notes
 
 
 def test_the_paired_interval_is_that_of_nadeau_and_bengio():
@@ -251,8 +258,8 @@ def test_the_paired_interval_is_that_of_nadeau_and_bengio():
     half = t.ppf(0.975, 4) * np.sqrt((1 / 5 + 1 / 4) * difference.var(ddof=1))
     found = compare_folds((target,), "x", "base", "folds")
     assert (found.difference, found.high - found.difference) == pytest.approx((difference.mean(), half))
-    assert found.verdict == "better"
-    assert compare_folds((target,), "base", "x", "folds").verdict == "worse"
+    assert found.status == "holds"
+    assert compare_folds((target,), "base", "x", "folds").status == "fails"
     narrow = compare_folds((target,), "x", "base", "batch")
     assert narrow.high - narrow.difference == pytest.approx(half * np.sqrt(0.2 / 0.45))
 
@@ -264,34 +271,36 @@ def test_intervals_cover_no_difference_about_as_often_as_they_say():
         rng = np.random.default_rng(seed)
         plate, gene = np.repeat(np.arange(10), 30), np.where(np.arange(300) % 2 == 0, "none", "gene")
         signal = (gene == "gene")[:, None] * np.ones(3) + 0.5 * rng.normal(size=(10, 3))[plate]
+        labels = {"target": gene, "batch": plate}
         outcomes = [
-            deconfound(signal + 2 * rng.normal(size=(300, 3)), gene, plate, control="none", conditions=(), **QUICK)
+            deconfound(signal + 2 * rng.normal(size=(300, 3)), **labels, control="none", conditions=(), **QUICK)
             for _ in range(2)
         ]
         one, other = (outcome["gene"].scores["base"] for outcome in outcomes)
         target = outcomes[0]["gene"]
         both = Target(**(vars(target) | {"scores": {"base": one, "other": other}}))
-        held += compare_folds((both,), "other", "base", "folds").verdict == "no difference seen"
+        held += compare_folds((both,), "other", "base", "folds").status == "ambiguous"
     assert held >= 10
 
 
 def test_the_embedding_to_go_on_with(wells):
-    z = embedding_of(wells.x, wells.gene, wells.plate, control="none", condition="whitened", components=3)
+    labels = {"target": wells.gene, "batch": wells.plate, "control": "none"}
+    z = apply_condition(wells.x, "whitened", components=3, **labels).table.values
     np.testing.assert_allclose(np.cov(z, rowvar=False, bias=True), np.eye(3), atol=1e-8)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strict": "yes"}, "strict must be True, False or 'both', not 'yes'"),
+        ({"fit_on": "yes"}, "fit_on must be one of training, all, both, not 'yes'"),
         ({"protocol": "plates"}, "protocol must be one of folds, batch, not 'plates'"),
         ({"rounds": 0}, "rounds must be a whole number of at least 1, not 0"),
         ({"jobs": 1.5}, "jobs must be a whole number of at least 1, not 1.5"),
         ({"concentration": [2]}, "concentration takes shares between 0 and 1"),
-        ({"concentration": 25}, "concentration takes shares between 0 and 1 such as 0.25, not 25"),
+        ({"concentration": 25}, "concentration takes shares between 0 and 1 such as 0.25, or 'none', not 25"),
         ({"conditions": 3}, "conditions must be some of base, .*, not 3"),
-        ({"targets": []}, "targets must name at least one perturbation; there are MTOR, PLK1"),
-        ({"guides": ["a"]}, r"guides must have one label for each of 600 rows, but has shape \(1,\)"),
+        ({"positive": []}, "positive must name at least one value of target; there are MTOR, PLK1"),
+        ({"guide": ["a"]}, r"guide must have one label for each of 600 rows, but has shape \(1,\)"),
     ],
 )
 def test_options_are_checked_before_any_work(wells, options, message):
@@ -301,5 +310,7 @@ def test_options_are_checked_before_any_work(wells, options, message):
 
 def test_harmony_cannot_be_strict(wells, monkeypatch):
     monkeypatch.setattr("congruence.batches.conditions._harmonypy", lambda: None)
-    with pytest.raises(InputError, match="'harmony' moves all rows at once, so it cannot be fitted without held-out"):
+    with pytest.raises(
+        InputError, match="'harmony' moves all rows at once, so it cannot be fitted on training batches only"
+    ):
         run(wells, conditions=("harmony",))

@@ -1,0 +1,17 @@
+from congruence.batches._deconfound import apply_condition as apply_condition
+from congruence.batches._deconfound import deconfound as deconfound
+from congruence.batches._options import DeconfoundOptions as DeconfoundOptions
+from congruence.batches.classify import auroc as auroc
+from congruence.batches.classify import auroc_within as auroc_within
+from congruence.batches.deconfounding import Deconfounding as Deconfounding
+from congruence.batches.deconfounding import Embedding as Embedding
+from congruence.batches.deconfounding import Paired as Paired
+from congruence.batches.deconfounding import Score as Score
+from congruence.batches.deconfounding import Target as Target
+from congruence.batches.leakage import FeatureProfile as FeatureProfile
+from congruence.batches.leakage import between_batches as between_batches
+from congruence.batches.leakage import predict_batch as predict_batch
+from congruence.batches.retrieval import retrieve_replicates as retrieve_replicates
+from congruence.batches.screen import simulate_screen as simulate_screen
+from congruence.batches.sparsity import Concentration as Concentration
+from congruence.batches.sparsity import hoyer as hoyer

@@ -1,0 +1,311 @@
+"""`deconfound`: does an embedding generalise to unseen batches, and do whitening, ICA or corrections help?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from congruence.batches._collect import Judged, KeptParts, levels_of, notes_on, target_of
+from congruence.batches._inputs import LABELS, LabelledRows, read_rows
+from congruence.batches._options import FITTED_ON, DeconfoundOptions
+from congruence.batches.classify import require_lightgbm
+from congruence.batches.conditions import BY_BATCH, check_components, check_conditions
+from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding, compare_folds
+from congruence.batches.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches
+from congruence.batches.judge import Embeddings, Variant, Work, embed, judge
+from congruence.batches.leakage import FeatureProfile, profile_features
+from congruence.batches.rows import Experiment, experiments_of, screen_of
+from congruence.batches.sparsity import READINGS, check_shares
+from congruence.errors import InputError
+from congruence.options import takes
+from congruence.parts import Parts
+from congruence.progress import Progress, Steps
+
+
+class Keeper(Protocol):
+    """Keeps finished parts, as `congruence.parts.Parts` does."""
+
+    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> KeptParts:
+        """Return the arrays of the part `name`, or compute and keep them."""
+
+
+@takes(DeconfoundOptions)
+def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None = None) -> Deconfounding:
+    """Classify targets against controls on held-out batches, before and after the embedding is transformed.
+
+    Each condition transforms the embedding without seeing targets; LightGBM with the settings of the paper is trained
+    on some batches and scored by AUROC on the others. Section 4.4 of Nelson et al. 2026.
+
+    Parameters
+    ----------
+    x : array of shape (n, d), table, frame or path
+        Embeddings of wells, images or patches. Several paths, or a pattern, are read as one table.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    batch : column name or labels of shape (n,)
+        The batch (plate, experiment, donor) of each row.
+    target : column name or labels of shape (n,), optional
+        The treatment of each row (gene, compound); each value but the control is a target. Without it, all rows that
+        are not controls form one target.
+    control : str or label
+        What marks controls: "COLUMN=VALUE", or a value of `target`.
+    positive : label or labels, optional
+        Targets to judge; by default all with at least five rows on at least two batches. Without `control`, all other
+        rows are controls.
+    guide : column name or labels, optional
+        Independent experiments of a target, each judged on its own. Controls need none.
+    cluster : column name or labels, optional
+        Rows that stay together: sites that hold several batches, or compounds, which are then held out in addition to
+        batches. See `folds.hold_out_batches`.
+    image : column name or labels, optional
+        If rows are patches: the image of each. Models are fitted on one random patch of each image, and the scores of
+        all its patches are averaged.
+    id, features, metadata, key : str, optional
+        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
+    drop_missing : bool
+        Leave out rows with missing labels or values instead of refusing them.
+    name : str, optional
+        What the embedding is called.
+    conditions : sequence of str
+        Some of `conditions.NAMES`; base is always included.
+    components : int, float, "auto" or "all"
+        Directions kept by whitening: this many, the fewest with this share of the variance, one for 20 rows, or all
+        (the paper).
+    fit_on : {"training", "all", "both"}
+        Fit conditions on the training batches, on all rows (the paper), or both ways.
+    protocol : {"folds", "batch"}
+        Hold batches out in turn, or train one model on each batch and score it on all others.
+    folds, rounds, rotations : int
+        Number of folds, rounds of boosting, and random rotations of the condition "rotated".
+    concentration : shares
+        Top shares of features for `Concentration`; each costs two further fits. Empty or "none" for none.
+    reading : {"difference", "ratio"}
+        How concentration is shown.
+    leakage, retrieval, profiles : bool
+        Whether to predict the batch, search for replicates, and profile each feature.
+    seed : int
+        The same seed gives the same result, for any `jobs`.
+    jobs : int
+        Number of fits at a time.
+    device : str
+        Where ICA runs: "auto", "cpu", "cuda" or "cuda:1".
+    parts : path or Keeper, optional
+        Folder for finished parts (folds of conditions), so that an interrupted run can continue.
+    embedding : str, optional
+        Condition whose embedding, fitted on all rows, is returned as ``result.embedding``.
+
+    Returns
+    -------
+    Deconfounding
+        ``result["GENE"]`` is one target; AUROC is 0.5 by chance and 1 at best.
+    """
+    wanted = check_conditions(options.conditions)
+    asked = None if options.embedding is None else check_conditions(options.embedding)[-1]
+    shares, components = check_shares(options.concentration), check_components(options.components)
+    _check(options, wanted)
+    require_lightgbm()
+    rows = read_rows(x, options)
+    values, seed, protocol = rows.values, options.seed, options.protocol
+    set_apart = any(one in BY_BATCH for one in wanted)
+    screen = screen_of(values, rows.target, rows.batch, rows.control, **rows.labels(), set_apart=set_apart, seed=seed)
+    experiments, skipped = experiments_of(screen, options.positive)
+    by_folds = protocol == "folds"
+    plan = (
+        hold_out_batches(screen, experiments, options.folds, seed) if by_folds else batch_by_batch(screen, experiments)
+    )
+    variants = _variants(wanted, options.fit_on, options.rotations)
+    work = Work(components, options.rounds, shares, seed, options.device, options.leakage, options.retrieval)
+    settings = _settings(options, wanted, components, shares, len(plan.folds))
+    parts = _keeper(options, values, rows, settings)
+
+    steps = Steps(progress, len(plan.folds) * len(variants) * len(experiments) + len(variants) * options.profiles)
+    embeddings = Embeddings(screen, work)
+    found = _judged(embeddings, plan, variants, experiments, options.jobs, steps, parts)
+    names = tuple(dict.fromkeys(variant.name for variant in variants))
+    targets = tuple(
+        target_of(one, screen, plan, experiments, variants, found, shares, protocol)
+        for one in dict.fromkeys(experiment.target for experiment in experiments)
+    )
+    return Deconfounding(
+        name=rows.table.name,
+        n=len(screen.x),
+        d=screen.x.shape[1],
+        batches=len(screen.batches),
+        controls=int((~screen.treated).sum()),
+        conditions=names,
+        targets=targets,
+        skipped=skipped,
+        overall={one: compare_folds(targets, one, "base", protocol) for one in names if one != "base"},
+        leakage=levels_of("leakage", names, variants, found) if options.leakage else {},
+        retrieval=levels_of("retrieval", names, variants, found) if options.retrieval else {},
+        profiles=_profiles(embeddings, variants, experiments, steps, parts) if options.profiles else {},
+        notes=(*rows.notes, *notes_on(screen, plan, targets, variants, found)),
+        settings=settings,
+        embedding=None if asked is None else _embedding(rows, values, asked, components, options),
+    )
+
+
+@takes(DeconfoundOptions)
+def apply_condition(x: Any, condition: str = "ica", *, options: DeconfoundOptions) -> Embedding:
+    """Return the embedding under one condition, fitted on all rows, without scoring it.
+
+    The keywords are those of `deconfound`; those about scoring are ignored.
+    """
+    (kind,) = check_conditions(condition)[-1:]
+    rows = read_rows(x, options)
+    return _embedding(rows, rows.values, kind, check_components(options.components), options)
+
+
+def _embedding(
+    rows: LabelledRows, values: Any, condition: str, components: int | float | str | None, options: DeconfoundOptions
+) -> Embedding:
+    screen = screen_of(values, rows.target, rows.batch, rows.control, image=rows.image, seed=options.seed)
+    work = Work(components, 1, (), options.seed, options.device, False, False)
+    z = embed(screen, work.condition(Variant(condition, condition, False)), screen.fitted_on)
+    table, kept = rows.table, slice(None) if rows.kept is None else rows.kept
+    names = table.features if condition == "base" else tuple(f"{condition}{i}" for i in range(z.shape[1]))
+    metadata = {name: column[kept] for name, column in table.metadata.items()}
+    ids = None if table.ids is None else table.ids[kept]
+    made = replace(table, values=z, ids=ids, metadata=metadata, features=names)
+    return Embedding(condition, made, rows.kept, table.n)
+
+
+def _check(options: DeconfoundOptions, wanted: tuple[str, ...]) -> None:
+    for name, known in (("fit_on", FITTED_ON), ("protocol", PROTOCOLS), ("reading", READINGS)):
+        if getattr(options, name) not in known:
+            raise InputError(f"{name} must be one of {', '.join(known)}, not {getattr(options, name)!r}")
+    for name in ("rounds", "rotations", "jobs", "seed"):
+        value, least = getattr(options, name), 0 if name == "seed" else 1
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
+            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    if "harmony" in wanted and options.fit_on == "training":
+        raise InputError(
+            "condition 'harmony' moves all rows at once, so it cannot be fitted on training batches only; "
+            "use fit_on 'all' (--fit-on all)"
+        )
+    if isinstance(options.parts, str | Path) and Path(options.parts).is_file():
+        raise InputError(f"parts must be a folder, but {options.parts} is a file")
+
+
+def _settings(
+    options: DeconfoundOptions, wanted: tuple[str, ...], components: Any, shares: tuple[float, ...], folds: int
+) -> dict[str, Any]:
+    """The labels by the name of their column, and the method."""
+    labels = {name: getattr(options, name) for name in (*LABELS, "control")}
+    named: dict[str, Any] = {
+        name: one if isinstance(one, str) else "labels" for name, one in labels.items() if one is not None
+    }
+    if options.control is not None:
+        named["control"] = str(options.control)
+    if options.positive is not None:
+        named["positive"] = (
+            [options.positive] if isinstance(options.positive, str) else list(map(str, options.positive))
+        )
+    return named | {
+        "conditions": list(wanted),
+        "components": "all" if components is None else components,
+        "fit_on": options.fit_on,
+        "protocol": options.protocol,
+        "folds": folds,
+        "rounds": options.rounds,
+        "rotations": options.rotations,
+        "concentration": list(shares),
+        "reading": options.reading,
+        "seed": options.seed,
+    }
+
+
+def _keeper(options: DeconfoundOptions, values: Any, rows: LabelledRows, settings: Mapping[str, Any]) -> Keeper | None:
+    """What keeps finished parts; other rows, labels or settings invalidate the files of a folder."""
+    if not isinstance(options.parts, str | Path):
+        keeper: Keeper | None = options.parts
+        return keeper
+    folder = Path(options.parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(np.ascontiguousarray(values).tobytes())
+    for labels in (rows.target, rows.batch, rows.guide, rows.cluster, rows.image):
+        digest.update(b"-" if labels is None else "\0".join(map(str, labels)).encode())
+    method = {name: value for name, value in settings.items() if name not in (*LABELS, "reading")}
+    return Parts(folder, {**method, "control": rows.control, "rows": digest.hexdigest()})
+
+
+def _variants(wanted: tuple[str, ...], fit_on: str, rotations: int) -> list[Variant]:
+    made = []
+    for kind in wanted:
+        modes = [True] if kind == "base" else [False] if kind == "harmony" else _MODES[fit_on]
+        for mode in modes:
+            shown = kind if mode or fit_on == "all" else kind + ON_ALL
+            made += [Variant(shown, kind, mode, draw) for draw in range(rotations if kind == "rotated" else 1)]
+    return made
+
+
+_MODES = {"training": [True], "all": [False], "both": [True, False]}
+
+
+def _judged(
+    embeddings: Embeddings,
+    plan: Plan,
+    variants: Sequence[Variant],
+    experiments: Sequence[Experiment],
+    jobs: int,
+    steps: Steps,
+    parts: Keeper | None,
+) -> Judged:
+    """Score every variant in every fold, `jobs` at a time in threads; LightGBM releases the GIL."""
+
+    def one(variant: Variant, number: int) -> KeptParts:
+        ticks = [0]
+
+        def tick() -> None:
+            ticks[0] += 1
+            steps(f"fold {number + 1} of {len(plan.folds)}: {variant.name}")
+
+        def compute() -> Mapping[str, Any]:
+            return judge(embeddings, plan.folds[number], variant, experiments, tick)
+
+        if parts is None:
+            return {key: np.asarray(value) for key, value in compute().items()}
+        found = parts.get(f"{variant.key}-fold{number}", compute)
+        steps(f"fold {number + 1}: kept", len(experiments) - ticks[0])
+        return found
+
+    places = [(variant, number) for number in range(len(plan.folds)) for variant in variants]
+    if jobs == 1:
+        return {(variant.key, number): one(variant, number) for variant, number in places}
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(one, variant, number): (variant.key, number) for variant, number in places}
+        try:
+            found = {waiting[done]: done.result() for done in as_completed(waiting)}
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return found
+
+
+def _profiles(
+    embeddings: Embeddings,
+    variants: Sequence[Variant],
+    experiments: Sequence[Experiment],
+    steps: Steps,
+    parts: Keeper | None,
+) -> dict[str, FeatureProfile]:
+    """The feature profiles of each condition, fitted on all rows; for random rotations, of the first."""
+    shown = {}
+    for variant in variants:
+        steps(f"features of {variant.kind}")
+        if variant.kind in shown or variant.draw:
+            continue
+
+        def compute(variant: Variant = variant) -> Mapping[str, Any]:
+            found = profile_features(variant.kind, embeddings.on_all(variant), embeddings.screen, experiments)
+            return {"technical": found.technical, "biological": found.biological, "noise": found.noise}
+
+        part = compute() if parts is None else parts.get(f"features-{variant.kind}", compute)
+        shown[variant.kind] = FeatureProfile(variant.kind, part["technical"], part["biological"], part["noise"])
+    return shown

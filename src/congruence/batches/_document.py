@@ -1,0 +1,242 @@
+"""A `Deconfounding` as a document: differences from base, scores by target, explanations, feature profiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.batches._verdict import WORDS, kind_of, measures_of, signed, three, words_for
+from congruence.batches.conditions import NAMES
+from congruence.batches.deconfounding import mean_of
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Document,
+    Figure,
+    Heading,
+    Notes,
+    Section,
+    Table,
+    Text,
+    badge,
+)
+from congruence.formatting import UNDEFINED, count, elided
+
+if TYPE_CHECKING:
+    from congruence.batches.deconfounding import Deconfounding, Paired, Target
+
+WIDE = 5  # conditions that fit next to each other on a terminal
+TOP_NOTES = 6  # on top of the page; more are folded
+PANELS = 4  # conditions whose features are drawn
+FEATURES = 40  # listed
+MARKS = {"holds": "▲ ", "fails": "▼ "}
+SCORES = (
+    (
+        "AUROC",
+        "the probability that a treated row scores above a control; 0.5 is chance, 1 is perfect. Batches without "
+        "treated rows are not scored.",
+    ),
+    ("AUROC within batches", "the same, comparing only rows of the same batch."),
+)
+INTERVAL = {
+    "folds": "95 %, over folds, paired, and widened because folds share training rows (Nadeau and Bengio 2003).",
+    "batch": "95 %, over models, each trained on another batch; all are scored on nearly the same rows, so it covers "
+    "other training batches only.",
+}
+EXPLANATIONS = (
+    (
+        "sparsity",
+        "Hoyer’s measure of how few features the splits of the trees use: 0 if all are used alike, 1 if one is.",
+    ),
+    (
+        "top 25 % − rest",
+        "concentration: the AUROC of trees that see only the most used features, against trees that see only the rest.",
+    ),
+    (
+        "batch accuracy",
+        "balanced accuracy of a linear prediction of the batch of controls, on held-out rows; invariant to rotations.",
+    ),
+    (
+        "replicate precision",
+        "mean average precision of finding the same target on other batches, by cosine; invariant to rotations.",
+    ),
+)
+
+
+def describe(result: Deconfounding) -> Document:
+    """The document of a `Deconfounding`."""
+    main = words_for(result.main_condition)
+    protocol = result.settings.get("protocol", "folds")
+    kinds = [name for name in NAMES if any(kind_of(one) == name for one in result.conditions)]
+    notes = [*(f"{name} was not judged: {why}." for name, why in result.skipped.items()), *result.notes]
+    few = len(notes) <= TOP_NOTES
+    more = f"{len(notes) - TOP_NOTES + 1} more notes are at the end of the page and in the JSON."
+    return Document(
+        question=f"{result.name}: does it generalise to unseen batches?",
+        headline=result.headlines[0],
+        details=result.headlines[1:],
+        claim=f"Does {main.inside} help on held-out batches?" if result.overall else "Does a condition help?",
+        status=result.status,
+        remark=f"{result.n} rows × {result.d} dimensions, {result.batches} batches, {result.controls} controls, "
+        f"{count(len(result.targets), 'target')}",
+        notes=notes if few else [*notes[: TOP_NOTES - 1], more],
+        sections=tuple(_sections(result, [] if few else notes)),
+        reading=(
+            "A classifier can look good because it knows the batches it was trained on. Here it is scored on batches "
+            "that it has never seen and that, unless stated otherwise, the transformation of the embedding has not "
+            "seen either. Only the classifier sees the targets."
+        ),
+        glossary=(
+            *SCORES,
+            ("interval", INTERVAL[protocol]),
+            *EXPLANATIONS,
+            *((WORDS[name].label, WORDS[name].meaning) for name in kinds),
+        ),
+        settings=result.settings,
+        title=f"{result.name}: {result.headlines[0]}",
+    )
+
+
+def _sections(result: Deconfounding, folded: Sequence[str]) -> Iterator[Section]:
+    if result.overall:
+        rows = [
+            (words_for(name).label, one, [target.paired[name].difference for target in result.targets])
+            for name, one in result.overall.items()
+        ]
+        figure = Figure("condition_differences", (rows,), wide=True, brief=True)
+        yield Section("Difference from base", (figure, _differences(result)), id="differences")
+    yield Section("Scores by target", tuple(_scores(result)), id="targets")
+    yield Section("What explains it?", tuple(_explanation(result)), id="why")
+    if result.profiles:
+        yield Section("Which features carry biology, and which the batch?", tuple(_profiles(result)), id="features")
+    if folded:
+        yield Section("Notes", (Details(f"All {len(folded)} notes", (Notes(folded),)),), id="notes")
+
+
+def _differences(result: Deconfounding) -> Table:
+    columns = (Column("condition", "text"), Column("difference"), Column("95 % interval"), Column("better?", "text"))
+    rows = [
+        (words_for(name).label, _difference(one, strong=True), _score(one.low, _interval(one)), badge(one.status))
+        for name, one in result.overall.items()
+    ]
+    return Table("Difference in AUROC from base, all targets together", columns, rows, brief=True)
+
+
+def _scores(result: Deconfounding) -> Iterator[Block]:
+    by_batch = " (one model per batch, scored on all others)" if result.settings.get("protocol") == "batch" else ""
+    yield Text(
+        f"AUROC of each target against controls on held-out batches, ± standard error over folds{by_batch}. ▲ better "
+        "than base, ▼ worse; no mark: the 95 % interval of the difference includes 0. Click a heading to sort.",
+        muted=True,
+    )
+    labels = [words_for(name).label for name in result.conditions]
+    cells = [[_auroc(one, name) for name in result.conditions] for one in result.targets]
+    label = "AUROC on held-out batches, ± standard error"
+    if len(result.conditions) > WIDE > len(result.targets):  # fits a terminal the other way round
+        names = elided([one.name for one in result.targets], 24)
+        columns = (Column("condition", "text"), *map(Column, names))
+        yield Table(label, columns, list(zip(labels, *cells, strict=True)), brief=True, note=_draws(result))
+    else:
+        about = [Column(name, brief=False) for name in ("rows", "batches", "guides")]
+        columns = (Column("target", "name"), *map(Column, labels), *about)
+        rows = [
+            (one.name, *row, one.positives, one.batches, len(one.guides) or None)
+            for one, row in zip(result.targets, cells, strict=True)
+        ]
+        footer = ("mean", *(_score(result.mean(name)) for name in result.conditions), "", "", "")
+        yield Table(label, columns, rows, brief=True, footer=footer if len(rows) > 1 else (), note=_draws(result))
+    if result.overall:
+        columns = (Column("target", "name"), *(Column(words_for(name).label) for name in result.overall))
+        rows = [(one.name, *(_difference(one.paired[name]) for name in result.overall)) for one in result.targets]
+        yield Heading("Difference from base, with its 95 % interval")
+        yield Table("Difference in AUROC from base by target", columns, rows)
+
+
+def _draws(result: Deconfounding) -> str:
+    """How much random rotations differ: the mean AUROC of each."""
+    sentences = []
+    for name in result.conditions:
+        draws = [one.scores[name].draws for one in result.targets]
+        if len(draws[0]) > 1:
+            means = ", ".join(three(value) for value in np.nanmean(np.array(draws), axis=0))
+            sentences.append(f"Mean AUROC of each draw of “{words_for(name).label}”: {means}.")
+    return " ".join(sentences)
+
+
+def _auroc(target: Target, condition: str) -> Cell:
+    score, paired = target.scores[condition], target.paired.get(condition)
+    text = three(score.mean) if math.isnan(score.error) else f"{three(score.mean)} ± {three(score.error)}"
+    return _score(score.mean, text if paired is None else MARKS.get(paired.status, "") + text)
+
+
+def _difference(paired: Paired, **more: Any) -> Cell:
+    below = {} if more else {"below": _interval(paired)}
+    return _score(paired.difference, signed(paired.difference), **more, **below)
+
+
+def _explanation(result: Deconfounding) -> Iterator[Block]:
+    reading = "a difference of AUROC" if result.settings.get("reading") != "ratio" else "a ratio of AUROC, minus 1"
+    yield Text(
+        "Means over the targets. Sparse trees use few features. Concentration compares trees that see only the most "
+        f"used features with trees that see only the rest (as {reading}). The batch is predicted from held-out "
+        "controls; replicates are searched for across batches.",
+        muted=True,
+    )
+    measures = measures_of(result)
+    labels = [words_for(name).label for name in result.conditions]
+    cells = [[*(_score(one.means[name]) for name in result.conditions), _score(one.chance)] for one in measures]
+    if len(labels) > WIDE:  # fits a terminal the other way round
+        columns = (Column("condition", "text"), *(Column(one.short) for one in measures))
+        yield Table("Means over the targets", columns, list(zip([*labels, "chance"], *cells, strict=True)), brief=True)
+    else:
+        columns = (Column("measure", "text"), *map(Column, labels), Column("chance"))
+        rows = [(one.name, *row) for one, row in zip(measures, cells, strict=True)]
+        yield Table("Means over the targets", columns, rows, brief=True)
+
+
+def _profiles(result: Deconfounding) -> Iterator[Block]:
+    yield Text(
+        "One point for each feature, fitted on all rows. Vertical: how well it separates a target from controls of the "
+        "same batch. Horizontal: the share of its variance among controls that lies between batches. Top left: "
+        "biology alone; top right: biology and batch share a feature. Dashed: 95 % level of an unrelated feature.",
+        muted=True,
+    )
+    shown = [name for name in NAMES if name in result.profiles][:PANELS]
+    yield Figure("feature_profiles", ([(words_for(n).label, result.profiles[n]) for n in shown],), wide=True)
+    columns = (Column("condition", "text"), Column("technical share of the biological features"))
+    rows = [(words_for(name).label, _score(mean_of(one.entangled))) for name, one in result.profiles.items()]
+    yield Table("Technical share of the biological features", columns, rows, note="Lower is cleaner.")
+    yield Details("Features one by one", (_features(result),))
+
+
+def _features(result: Deconfounding) -> Table:
+    """The most biological or technical features of ICA, or of the last condition."""
+    name = "ica" if "ica" in result.profiles else list(result.profiles)[-1]
+    profile = result.profiles[name]
+    strongest, technical = np.nan_to_num(profile.strongest), np.asarray(profile.technical, dtype=float)
+    rows = []
+    for j in np.argsort(-np.maximum(strongest, np.nan_to_num(technical)), kind="stable")[:FEATURES]:
+        i = int(np.argmax(np.nan_to_num(profile.biological[:, j])))
+        target = result.targets[i].name if strongest[j] > profile.noise[i] else UNDEFINED
+        two = [Cell(f"{x:.2f}", x) if math.isfinite(x) else Cell(UNDEFINED, "") for x in (strongest[j], technical[j])]
+        rows.append((f"{name}{j}", target, *two))
+    columns = (Column("feature", "name"), Column("target", "text"), Column("biological"), Column("technical"))
+    note = (
+        "The target is the one that the feature separates best from controls, if it exceeds the 95 % level of chance."
+    )
+    return Table(
+        f"The {len(rows)} most biological or technical features of {words_for(name).label}", columns, rows, note=note
+    )
+
+
+def _score(value: float, text: str | None = None, **more: Any) -> Cell:
+    return Cell(three(value) if text is None else text, float(value) if math.isfinite(value) else "", **more)
+
+
+def _interval(paired: Paired) -> str:
+    return "" if math.isnan(paired.low) else f"{signed(paired.low)} to {signed(paired.high)}"

@@ -1,0 +1,418 @@
+"""What `deconfound` returns: AUROC on held-out batches by target and condition, and what explains it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.batches.leakage import FeatureProfile
+from congruence.batches.sparsity import Concentration
+from congruence.errors import InputError
+from congruence.result import Finding, Result, Status
+from congruence.tables import Table
+
+if TYPE_CHECKING:
+    from congruence.document import Document
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """One condition on one target: a value for each experiment (a guide in a fold), NaN if it was not judged."""
+
+    condition: str
+    auroc: Float  # (m,) on held-out batches; for random rotations, their mean
+    within: Float  # (m,) the same within batches, without differences between batches
+    sparsity: Float  # (m,) Hoyer sparsity of the split counts
+    concentration: tuple[Concentration, ...]  # for each share of top features
+    draws: Float  # (r,) mean AUROC of each random rotation; r is 1 for other conditions
+
+    @property
+    def mean(self) -> float:
+        """Mean AUROC over the experiments."""
+        return mean_of(self.auroc)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean over all folds of all guides, as in the paper; NaN for one experiment."""
+        return error_of(self.auroc)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The difference of two conditions, paired by fold, with a 95 % interval."""
+
+    condition: str
+    reference: str
+    difference: float  # of mean AUROC; positive if `condition` is better
+    low: float
+    high: float
+    folds: int  # number of folds in the interval
+
+    @property
+    def status(self) -> Status:
+        """Whether `condition` is better: "holds", "fails" (worse), "ambiguous", or "unknown" without an interval."""
+        if math.isnan(self.low):
+            return "unknown"
+        return "holds" if self.low > 0 else "fails" if self.high < 0 else "ambiguous"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Target:
+    """One target (gene, compound) against the controls."""
+
+    name: str
+    guides: tuple[str, ...]  # empty if there are none
+    positives: int  # rows
+    experiments: tuple[tuple[str, int], ...]  # (m,) guide and number of the fold
+    reasons: tuple[str, ...]  # (m,) why an experiment was not judged; empty if it was
+    batches: int  # with positives
+    left_out: int  # batches without positives, not used for scoring
+    scores: Mapping[str, Score]
+    paired: Mapping[str, Paired]  # each condition against base
+
+    @property
+    def judged(self) -> int:
+        """Number of experiments with a score."""
+        return sum(not reason for reason in self.reasons)
+
+    def __repr__(self) -> str:
+        means = ", ".join(f"{name} {score.mean:.3f}" for name, score in self.scores.items())
+        return f"<Target {self.name}: AUROC {means}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """One number for each fold and its chance level: accuracy for the batch, or precision for replicates."""
+
+    condition: str
+    value: Float  # (folds,)
+    chance: Float  # (folds,)
+
+    @property
+    def mean(self) -> float:
+        """Mean over the folds."""
+        return mean_of(self.value)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return error_of(self.value)
+
+    @property
+    def by_chance(self) -> float:
+        """Mean chance level."""
+        return mean_of(self.chance)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """The embedding under one condition, fitted on all rows, with ids and metadata."""
+
+    condition: str
+    table: Table  # (n, k); rows with missing labels or values are left out
+    kept: Array | None = None  # (n,) their numbers in the input, where some were left out
+    total: int = 0  # rows of the input
+
+    def aligned(self) -> Array:
+        """One row for each row of the input, (total, k); NaN for rows that were left out."""
+        if self.kept is None:
+            return self.table.values
+        whole = np.full((self.total, self.table.d), np.nan, self.table.values.dtype)
+        whole[self.kept] = self.table.values
+        return whole
+
+
+class PairedNumbers(TypedDict):
+    """The difference of two conditions in JSON; `status` is about the claim that `condition` is better."""
+
+    condition: str
+    reference: str
+    difference: float
+    low: float
+    high: float
+    folds: int
+    status: str
+
+
+class LevelNumbers(TypedDict):
+    """Accuracy for the batch or precision for replicates in JSON."""
+
+    mean: float
+    error: float
+    chance: float
+    folds: list[float]
+
+
+class TargetNumbers(TypedDict):
+    """One target in JSON; scores and differences from base by condition."""
+
+    name: str
+    guides: list[str]
+    positives: int
+    batches: int
+    left_out: int
+    experiments: list[dict[str, Any]]
+    scores: dict[str, dict[str, Any]]
+    paired: dict[str, PairedNumbers]
+
+
+class DeconfoundingNumbers(TypedDict):
+    """The numbers of a `Deconfounding` in JSON; `means` has one entry for each measure."""
+
+    name: str
+    n: int
+    d: int
+    batches: int
+    controls: int
+    conditions: list[str]
+    main_condition: str
+    targets: list[TargetNumbers]
+    skipped: dict[str, str]
+    overall: dict[str, PairedNumbers]
+    contrasts: list[PairedNumbers]
+    means: list[dict[str, Any]]
+    leakage: dict[str, LevelNumbers]
+    retrieval: dict[str, LevelNumbers]
+    profiles: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Deconfounding(Result):
+    """The answer to "does it generalise to unseen batches?" for an embedding under several conditions.
+
+    ``result["GENE"]`` is one target. There is a finding for each condition (is it better than base on held-out
+    batches?) and for ICA against its controls; `status` is that of the main condition: ICA, or else the best.
+    """
+
+    name: str
+    n: int
+    d: int
+    batches: int
+    controls: int  # rows
+    conditions: tuple[str, ...]
+    targets: tuple[Target, ...]
+    skipped: Mapping[str, str]  # targets that could not be judged, and why
+    overall: Mapping[str, Paired]  # each condition against base, all targets together
+    leakage: Mapping[str, Levels]  # balanced accuracy for the batch, from held-out controls
+    retrieval: Mapping[str, Levels]  # mean average precision of replicates across batches
+    profiles: Mapping[str, FeatureProfile]
+    notes: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Embedding | None = None  # under the condition that was asked for
+
+    @property
+    def main_condition(self) -> str:
+        """The condition that the verdict is about: ICA, or else the one with the highest mean AUROC."""
+        if "ica" in self.overall:
+            return "ica"
+        means = {name: self.mean(name) for name in self.overall}
+        known = {name: value for name, value in means.items() if not math.isnan(value)}
+        return max(known, key=lambda name: known[name]) if known else next(iter(self.overall), "base")
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The answer, the mean AUROC, and how the main condition compares with its controls; one sentence each."""
+        from congruence.batches._verdict import headlines_of
+
+        return headlines_of(self)
+
+    @property
+    def verdict(self) -> str:
+        """The answer, and the mean AUROC of base and of the main condition."""
+        return " ".join(self.headlines[:2])
+
+    @property
+    def status(self) -> Status:
+        """Whether the main condition is better than base on held-out batches."""
+        paired = self.overall.get(self.main_condition)
+        return "unknown" if paired is None else paired.status
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Each condition against base, the main one first, and the main condition against its controls."""
+        from congruence.batches._verdict import findings_of
+
+        return findings_of(self)
+
+    @property
+    def contrasts(self) -> tuple[Paired, ...]:
+        """The main condition against its controls: ICA against random rotations and whitening; fits on all rows."""
+        main = self.main_condition
+        pairs = [(main, other) for other in ("rotated", "whitened") if main == "ica"]
+        pairs.append((main + ON_ALL, main))
+        known = [(one, other) for one, other in pairs if {one, other} <= set(self.conditions)]
+        return tuple(self.against(one, other) for one, other in known)
+
+    def parts(self) -> dict[str, Target]:
+        """The targets by name."""
+        return {one.name: one for one in self.targets}
+
+    def against(self, condition: str, reference: str = "base", target: str | None = None) -> Paired:
+        """The difference of two conditions, for one target or for all together."""
+        for name in (condition, reference):
+            if name not in self.conditions:
+                raise InputError(f"there is no condition {name!r}; there are {', '.join(self.conditions)}")
+        chosen = self.targets if target is None else (self[target],)
+        return compare_folds(chosen, condition, reference, self.settings.get("protocol", "folds"))
+
+    def mean(self, condition: str) -> float:
+        """Mean AUROC over targets, each counted once."""
+        return mean_of(np.array([one.scores[condition].mean for one in self.targets]))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row per target and condition; `difference`, its interval and `status` are relative to base."""
+        for target in self.targets:
+            for score in target.scores.values():
+                paired = target.paired.get(score.condition)
+                nothing = math.nan
+                yield {
+                    "target": target.name,
+                    "condition": score.condition,
+                    "guides": max(1, len(target.guides)),
+                    "experiments": target.judged,
+                    "auroc": score.mean,
+                    "error": score.error,
+                    "difference": nothing if paired is None else paired.difference,
+                    "low": nothing if paired is None else paired.low,
+                    "high": nothing if paired is None else paired.high,
+                    "status": "" if paired is None else paired.status,
+                    "within": mean_of(score.within),
+                    "rotations": float(np.std(score.draws)) if len(score.draws) > 1 else nothing,
+                    "sparsity": mean_of(score.sparsity),
+                    "sparsity_error": error_of(score.sparsity),
+                } | {
+                    f"concentration{round(100 * one.share)}_{reading}": mean_of(getattr(one, reading))
+                    for one in score.concentration
+                    for reading in ("difference", "ratio")
+                }
+
+    def numbers(self) -> DeconfoundingNumbers:
+        """All scores, differences and feature profiles."""
+        from congruence.batches._verdict import measures_of
+
+        return {
+            "name": self.name,
+            "n": self.n,
+            "d": self.d,
+            "batches": self.batches,
+            "controls": self.controls,
+            "conditions": list(self.conditions),
+            "main_condition": self.main_condition,
+            "targets": [_target_numbers(one) for one in self.targets],
+            "skipped": dict(self.skipped),
+            "overall": {name: _paired_numbers(one) for name, one in self.overall.items()},
+            "contrasts": [_paired_numbers(one) for one in self.contrasts],
+            "means": [one.to_dict() for one in measures_of(self)],
+            "leakage": {name: _level_numbers(one) for name, one in self.leakage.items()},
+            "retrieval": {name: _level_numbers(one) for name, one in self.retrieval.items()},
+            "profiles": {name: _profile_numbers(one) for name, one in self.profiles.items()},
+        }
+
+    def document(self) -> Document:
+        """Headline, differences from base, scores by target, explanations and feature profiles."""
+        from congruence.batches._document import describe
+
+        return describe(self)
+
+
+ON_ALL = ", fitted on all"  # suffix of a condition that was fitted on all rows, next to one that was not
+
+
+def compare_folds(targets: tuple[Target, ...], condition: str, reference: str, protocol: str) -> Paired:
+    """Mean difference of two conditions over folds, with a 95 % t interval.
+
+    Guides and targets are averaged within each fold, whose batches they share. Folds share most of their training
+    rows, so their variance is multiplied by (1 / k + test / train) instead of 1 / k (Nadeau & Bengio 2003): with five
+    folds, intervals are 1.5 times as wide as the naive ones. With one model per batch, training batches are disjoint
+    and the interval is the naive one: it covers other training batches, not other test batches.
+    """
+    by_fold: dict[int, list[float]] = {}
+    for one in targets:
+        difference = one.scores[condition].auroc - one.scores[reference].auroc
+        own: dict[int, list[float]] = {}
+        for (_, fold), value in zip(one.experiments, difference, strict=True):
+            if not math.isnan(value):
+                own.setdefault(fold, []).append(float(value))
+        for fold, values in own.items():
+            by_fold.setdefault(fold, []).append(float(np.mean(values)))
+    folds = np.array([np.mean(values) for _, values in sorted(by_fold.items())])
+    k = len(folds)
+    if not k:
+        return Paired(condition, reference, math.nan, math.nan, math.nan, 0)
+    mean = float(folds.mean())
+    if k < 3:
+        return Paired(condition, reference, mean, math.nan, math.nan, k)
+    from scipy.stats import t
+
+    share = 1 / k + (1 / (k - 1) if protocol == "folds" else 0.0)
+    half = float(t.ppf(0.975, k - 1)) * math.sqrt(share * float(folds.var(ddof=1)))
+    return Paired(condition, reference, mean, mean - half, mean + half, k)
+
+
+def mean_of(values: Float) -> float:
+    """The mean of the finite values; NaN if there are none."""
+    good = values[np.isfinite(values)]
+    return float(good.mean()) if len(good) else math.nan
+
+
+def error_of(values: Float) -> float:
+    """The standard error of the mean of the finite values; NaN for fewer than two."""
+    good = values[np.isfinite(values)]
+    return float(good.std(ddof=1) / np.sqrt(len(good))) if len(good) > 1 else math.nan
+
+
+def _target_numbers(one: Target) -> TargetNumbers:
+    return {
+        "name": one.name,
+        "guides": list(one.guides),
+        "positives": one.positives,
+        "batches": one.batches,
+        "left_out": one.left_out,
+        "experiments": [
+            {"guide": guide, "fold": fold, "reason": reason}
+            for (guide, fold), reason in zip(one.experiments, one.reasons, strict=True)
+        ],
+        "scores": {name: _score_numbers(score) for name, score in one.scores.items()},
+        "paired": {name: _paired_numbers(paired) for name, paired in one.paired.items()},
+    }
+
+
+def _score_numbers(score: Score) -> dict[str, Any]:
+    return {
+        "auroc": score.auroc.tolist(),
+        "mean": score.mean,
+        "error": score.error,
+        "within": mean_of(score.within),
+        "rotations": score.draws.tolist() if len(score.draws) > 1 else None,
+        "sparsity": {"mean": mean_of(score.sparsity), "error": error_of(score.sparsity)},
+        "concentration": [
+            {"share": one.share}
+            | {name: mean_of(getattr(one, name)) for name in ("top", "rest", "difference", "ratio")}
+            for one in score.concentration
+        ],
+    }
+
+
+def _paired_numbers(one: Paired) -> PairedNumbers:
+    return {
+        "condition": one.condition,
+        "reference": one.reference,
+        "difference": one.difference,
+        "low": one.low,
+        "high": one.high,
+        "folds": one.folds,
+        "status": one.status,
+    }
+
+
+def _level_numbers(one: Levels) -> LevelNumbers:
+    return {"mean": one.mean, "error": one.error, "chance": one.by_chance, "folds": one.value.tolist()}
+
+
+def _profile_numbers(one: FeatureProfile) -> dict[str, Any]:
+    return {name: getattr(one, name).tolist() for name in ("technical", "biological", "noise", "entangled")}
