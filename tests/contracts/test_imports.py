@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "result": {"errors", "files", "document", "report"},  # `report`, `plot` and `_repr_html_` load their renderers
     "document": {"formatting", "result"},
     "progress": set(),
+    "parts": {"arrays", "files"},  # finished parts of long computations
     "arrays": {"errors"},
     "tables": BASE,
     "runs": BASE | {"tables"},
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "ica": BELOW,
     "metrics": BELOW,
     "decoder": BELOW | {"ica"},  # Theorem 2, which lives with the components it is about
-    "batches": BELOW | {"ica", "metrics"},
+    "batches": BELOW | {"ica", "metrics", "parts"},
     "mechanism": BELOW | {"metrics", "decoder"},  # which opens decoders of any kind
     "data": BELOW,
     "models": BELOW | {"data"},

@@ -403,13 +403,13 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "comparison": lambda: comparison_by_hand(("seed 1", "seed 2", "seed 10")),
     "rich": lambda: rich_by_hand(),
     "training": lambda: training_by_hand((0, 1, 1000)),
+    "deconfounding": lambda: deconfounding_by_hand(),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
-    "deconfounding": lambda: page_of(deconfounding_by_hand()),
 }
 
 

@@ -136,7 +136,7 @@ class PairedNumbers(TypedDict):
     low: float
     high: float
     folds: int
-    status: str
+    status: Status
 
 
 class LevelNumbers(TypedDict):
