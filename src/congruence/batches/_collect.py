@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from congruence.arrays import Array, Float, listing
+from congruence.batches._numbers import mean_of
 from congruence.batches.classify import PAPER
-from congruence.batches.deconfounding import Levels, Score, Target, compare_folds, mean_of
+from congruence.batches.deconfounding import Levels, Score, Target, compare_folds
 from congruence.batches.folds import Plan, scored_rows
 from congruence.batches.judge import Variant
 from congruence.batches.rows import Experiment, Screen

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence.batches._numbers import mean_of
 from congruence.batches._verdict import WORDS, kind_of, measures_of, signed, three, words_for
 from congruence.batches.conditions import NAMES
-from congruence.batches.deconfounding import mean_of
 from congruence.document import (
     Block,
     Cell,
@@ -144,11 +144,11 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
     else:
         about = [Column(name, brief=False) for name in ("rows", "batches", "guides")]
         columns = (Column("target", "name"), *map(Column, labels), *about)
-        rows = [
+        rows: list[Any] = [
             (one.name, *row, one.positives, one.batches, len(one.guides) or None)
             for one, row in zip(result.targets, cells, strict=True)
         ]
-        footer = ("mean", *(_score(result.mean(name)) for name in result.conditions), "", "", "")
+        footer: Any = ("mean", *(_score(result.mean(name)) for name in result.conditions), "", "", "")
         yield Table(label, columns, rows, brief=True, footer=footer if len(rows) > 1 else (), note=_draws(result))
     if result.overall:
         columns = (Column("target", "name"), *(Column(words_for(name).label) for name in result.overall))
@@ -195,7 +195,7 @@ def _explanation(result: Deconfounding) -> Iterator[Block]:
         yield Table("Means over the targets", columns, list(zip([*labels, "chance"], *cells, strict=True)), brief=True)
     else:
         columns = (Column("measure", "text"), *map(Column, labels), Column("chance"))
-        rows = [(one.name, *row) for one, row in zip(measures, cells, strict=True)]
+        rows: list[Any] = [(one.name, *row) for one, row in zip(measures, cells, strict=True)]
         yield Table("Means over the targets", columns, rows, brief=True)
 
 
@@ -219,7 +219,7 @@ def _features(result: Deconfounding) -> Table:
     name = "ica" if "ica" in result.profiles else list(result.profiles)[-1]
     profile = result.profiles[name]
     strongest, technical = np.nan_to_num(profile.strongest), np.asarray(profile.technical, dtype=float)
-    rows = []
+    rows: list[Any] = []
     for j in np.argsort(-np.maximum(strongest, np.nan_to_num(technical)), kind="stable")[:FEATURES]:
         i = int(np.argmax(np.nan_to_num(profile.biological[:, j])))
         target = result.targets[i].name if strongest[j] > profile.noise[i] else UNDEFINED

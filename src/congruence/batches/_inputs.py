@@ -153,7 +153,8 @@ def _labels(table: Table, label: str, given: Any, x: Any) -> Array:
 
 def _check_index(x: Any, labels: Any, label: str) -> None:
     """Refuse a pandas series whose index is not that of the frame it labels."""
-    ours, theirs = getattr(x, "index", None), getattr(labels, "index", None)
+    ours: Any = getattr(x, "index", None)
+    theirs: Any = getattr(labels, "index", None)
     if hasattr(ours, "equals") and hasattr(theirs, "equals") and not ours.equals(theirs):
         raise InputError(f"the index of {label} differs from that of x: reindex it like x, or pass its values")
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from congruence.batches.deconfounding import ON_ALL, mean_of
+from congruence.batches._numbers import mean_of
+from congruence.batches.deconfounding import ON_ALL
 from congruence.formatting import UNDEFINED, count
 from congruence.result import Finding
 
 if TYPE_CHECKING:
-    from congruence.batches.deconfounding import Deconfounding, Paired
+    from congruence.batches.deconfounding import Deconfounding, Paired, Score
 
 
 class Words(NamedTuple):
@@ -158,9 +160,7 @@ def measures_of(result: Deconfounding) -> list[Measure]:
     ]
     for j, one in enumerate(result.targets[0].scores["base"].concentration):
         name = f"top {100 * one.share:g} % {'− rest' if reading == 'difference' else '/ rest − 1'}"
-        measures.append(
-            mean(name, lambda score, j=j: getattr(score.concentration[j], reading), 0.0, f"top {100 * one.share:g} %")
-        )
+        measures.append(mean(name, partial(_concentration, j, reading), 0.0, f"top {100 * one.share:g} %"))
     for name, short, levels in (
         ("batch accuracy", "batch", result.leakage),
         ("replicate precision", "replicates", result.retrieval),
@@ -169,6 +169,10 @@ def measures_of(result: Deconfounding) -> list[Measure]:
             means = {condition: one.mean for condition, one in levels.items()}
             measures.append(Measure(name, means, levels["base"].by_chance, short))
     return measures
+
+
+def _concentration(place: int, reading: str, score: Score) -> Any:
+    return getattr(score.concentration[place], reading)
 
 
 def three(value: float) -> str:

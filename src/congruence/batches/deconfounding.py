@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.batches._numbers import (
+    DeconfoundingNumbers,
+    error_of,
+    level_numbers,
+    mean_of,
+    paired_numbers,
+    profile_numbers,
+    target_numbers,
+)
 from congruence.batches.leakage import FeatureProfile
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
@@ -125,60 +134,6 @@ class Embedding:
         whole = np.full((self.total, self.table.d), np.nan, self.table.values.dtype)
         whole[self.kept] = self.table.values
         return whole
-
-
-class PairedNumbers(TypedDict):
-    """The difference of two conditions in JSON; `status` is about the claim that `condition` is better."""
-
-    condition: str
-    reference: str
-    difference: float
-    low: float
-    high: float
-    folds: int
-    status: Status
-
-
-class LevelNumbers(TypedDict):
-    """Accuracy for the batch or precision for replicates in JSON."""
-
-    mean: float
-    error: float
-    chance: float
-    folds: list[float]
-
-
-class TargetNumbers(TypedDict):
-    """One target in JSON; scores and differences from base by condition."""
-
-    name: str
-    guides: list[str]
-    positives: int
-    batches: int
-    left_out: int
-    experiments: list[dict[str, Any]]
-    scores: dict[str, dict[str, Any]]
-    paired: dict[str, PairedNumbers]
-
-
-class DeconfoundingNumbers(TypedDict):
-    """The numbers of a `Deconfounding` in JSON; `means` has one entry for each measure."""
-
-    name: str
-    n: int
-    d: int
-    batches: int
-    controls: int
-    conditions: list[str]
-    main_condition: str
-    targets: list[TargetNumbers]
-    skipped: dict[str, str]
-    overall: dict[str, PairedNumbers]
-    contrasts: list[PairedNumbers]
-    means: list[dict[str, Any]]
-    leakage: dict[str, LevelNumbers]
-    retrieval: dict[str, LevelNumbers]
-    profiles: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -303,14 +258,14 @@ class Deconfounding(Result):
             "controls": self.controls,
             "conditions": list(self.conditions),
             "main_condition": self.main_condition,
-            "targets": [_target_numbers(one) for one in self.targets],
+            "targets": [target_numbers(one) for one in self.targets],
             "skipped": dict(self.skipped),
-            "overall": {name: _paired_numbers(one) for name, one in self.overall.items()},
-            "contrasts": [_paired_numbers(one) for one in self.contrasts],
+            "overall": {name: paired_numbers(one) for name, one in self.overall.items()},
+            "contrasts": [paired_numbers(one) for one in self.contrasts],
             "means": [one.to_dict() for one in measures_of(self)],
-            "leakage": {name: _level_numbers(one) for name, one in self.leakage.items()},
-            "retrieval": {name: _level_numbers(one) for name, one in self.retrieval.items()},
-            "profiles": {name: _profile_numbers(one) for name, one in self.profiles.items()},
+            "leakage": {name: level_numbers(one) for name, one in self.leakage.items()},
+            "retrieval": {name: level_numbers(one) for name, one in self.retrieval.items()},
+            "profiles": {name: profile_numbers(one) for name, one in self.profiles.items()},
         }
 
     def document(self) -> Document:
@@ -352,67 +307,3 @@ def compare_folds(targets: tuple[Target, ...], condition: str, reference: str, p
     share = 1 / k + (1 / (k - 1) if protocol == "folds" else 0.0)
     half = float(t.ppf(0.975, k - 1)) * math.sqrt(share * float(folds.var(ddof=1)))
     return Paired(condition, reference, mean, mean - half, mean + half, k)
-
-
-def mean_of(values: Float) -> float:
-    """The mean of the finite values; NaN if there are none."""
-    good = values[np.isfinite(values)]
-    return float(good.mean()) if len(good) else math.nan
-
-
-def error_of(values: Float) -> float:
-    """The standard error of the mean of the finite values; NaN for fewer than two."""
-    good = values[np.isfinite(values)]
-    return float(good.std(ddof=1) / np.sqrt(len(good))) if len(good) > 1 else math.nan
-
-
-def _target_numbers(one: Target) -> TargetNumbers:
-    return {
-        "name": one.name,
-        "guides": list(one.guides),
-        "positives": one.positives,
-        "batches": one.batches,
-        "left_out": one.left_out,
-        "experiments": [
-            {"guide": guide, "fold": fold, "reason": reason}
-            for (guide, fold), reason in zip(one.experiments, one.reasons, strict=True)
-        ],
-        "scores": {name: _score_numbers(score) for name, score in one.scores.items()},
-        "paired": {name: _paired_numbers(paired) for name, paired in one.paired.items()},
-    }
-
-
-def _score_numbers(score: Score) -> dict[str, Any]:
-    return {
-        "auroc": score.auroc.tolist(),
-        "mean": score.mean,
-        "error": score.error,
-        "within": mean_of(score.within),
-        "rotations": score.draws.tolist() if len(score.draws) > 1 else None,
-        "sparsity": {"mean": mean_of(score.sparsity), "error": error_of(score.sparsity)},
-        "concentration": [
-            {"share": one.share}
-            | {name: mean_of(getattr(one, name)) for name in ("top", "rest", "difference", "ratio")}
-            for one in score.concentration
-        ],
-    }
-
-
-def _paired_numbers(one: Paired) -> PairedNumbers:
-    return {
-        "condition": one.condition,
-        "reference": one.reference,
-        "difference": one.difference,
-        "low": one.low,
-        "high": one.high,
-        "folds": one.folds,
-        "status": one.status,
-    }
-
-
-def _level_numbers(one: Levels) -> LevelNumbers:
-    return {"mean": one.mean, "error": one.error, "chance": one.by_chance, "folds": one.value.tolist()}
-
-
-def _profile_numbers(one: FeatureProfile) -> dict[str, Any]:
-    return {name: getattr(one, name).tolist() for name in ("technical", "biological", "noise", "entangled")}

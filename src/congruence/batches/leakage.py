@@ -63,7 +63,7 @@ class FeatureProfile:
     @property
     def strongest(self) -> Float:
         """How biological each feature is for the target it separates best, (k,)."""
-        return np.asarray(self.biological, dtype=float).max(0)
+        return np.asarray(self.biological.max(0), dtype=float)
 
     @property
     def entangled(self) -> Float:

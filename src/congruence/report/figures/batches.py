@@ -29,7 +29,13 @@ def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -
         from matplotlib.lines import Line2D
 
         axes.axvline(0, color=INK, linewidth=1.2)
-        ring = {"color": MUTED, "markersize": 6, "markerfacecolor": "none", "markeredgewidth": 1.3, "linewidth": 0}
+        ring: dict[str, Any] = {
+            "color": MUTED,
+            "markersize": 6,
+            "markerfacecolor": "none",
+            "markeredgewidth": 1.3,
+            "linewidth": 0,
+        }
         for y, (_, one, targets) in enumerate(reversed(rows)):
             dots = [value for value in targets[:MOST_DOTS] if math.isfinite(value)]
             axes.plot(dots, [y - 0.22] * len(dots), "o", **ring)

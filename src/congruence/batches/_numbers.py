@@ -1,0 +1,130 @@
+"""The numbers of a `Deconfounding` as plain data: their types make the JSON schema."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.result import Status
+
+if TYPE_CHECKING:
+    from congruence.batches.deconfounding import Levels, Paired, Score, Target
+    from congruence.batches.leakage import FeatureProfile
+
+
+class PairedNumbers(TypedDict):
+    """The difference of two conditions in JSON; `status` is about the claim that `condition` is better."""
+
+    condition: str
+    reference: str
+    difference: float
+    low: float
+    high: float
+    folds: int
+    status: Status
+
+
+class LevelNumbers(TypedDict):
+    """Accuracy for the batch or precision for replicates in JSON."""
+
+    mean: float
+    error: float
+    chance: float
+    folds: list[float]
+
+
+class TargetNumbers(TypedDict):
+    """One target in JSON; scores and differences from base by condition."""
+
+    name: str
+    guides: list[str]
+    positives: int
+    batches: int
+    left_out: int
+    experiments: list[dict[str, Any]]
+    scores: dict[str, dict[str, Any]]
+    paired: dict[str, PairedNumbers]
+
+
+class DeconfoundingNumbers(TypedDict):
+    """The numbers of a `Deconfounding` in JSON; `means` has one entry for each measure."""
+
+    name: str
+    n: int
+    d: int
+    batches: int
+    controls: int
+    conditions: list[str]
+    main_condition: str
+    targets: list[TargetNumbers]
+    skipped: dict[str, str]
+    overall: dict[str, PairedNumbers]
+    contrasts: list[PairedNumbers]
+    means: list[dict[str, Any]]
+    leakage: dict[str, LevelNumbers]
+    retrieval: dict[str, LevelNumbers]
+    profiles: dict[str, dict[str, Any]]
+
+
+def mean_of(values: Float) -> float:
+    """The mean of the finite values; NaN if there are none."""
+    good = values[np.isfinite(values)]
+    return float(good.mean()) if len(good) else math.nan
+
+
+def error_of(values: Float) -> float:
+    """The standard error of the mean of the finite values; NaN for fewer than two."""
+    good = values[np.isfinite(values)]
+    return float(good.std(ddof=1) / np.sqrt(len(good))) if len(good) > 1 else math.nan
+
+
+def target_numbers(one: Target) -> TargetNumbers:
+    """A target as plain data."""
+    return {
+        "name": one.name,
+        "guides": list(one.guides),
+        "positives": one.positives,
+        "batches": one.batches,
+        "left_out": one.left_out,
+        "experiments": [
+            {"guide": guide, "fold": fold, "reason": reason}
+            for (guide, fold), reason in zip(one.experiments, one.reasons, strict=True)
+        ],
+        "scores": {name: _score_numbers(score) for name, score in one.scores.items()},
+        "paired": {name: paired_numbers(paired) for name, paired in one.paired.items()},
+    }
+
+
+def _score_numbers(score: Score) -> dict[str, Any]:
+    return {
+        "auroc": score.auroc.tolist(),
+        "mean": score.mean,
+        "error": score.error,
+        "within": mean_of(score.within),
+        "rotations": score.draws.tolist() if len(score.draws) > 1 else None,
+        "sparsity": {"mean": mean_of(score.sparsity), "error": error_of(score.sparsity)},
+        "concentration": [
+            {"share": one.share}
+            | {name: mean_of(getattr(one, name)) for name in ("top", "rest", "difference", "ratio")}
+            for one in score.concentration
+        ],
+    }
+
+
+def paired_numbers(one: Paired) -> PairedNumbers:
+    """The difference of two conditions as plain data."""
+    return cast(PairedNumbers, asdict(one) | {"status": one.status})
+
+
+def level_numbers(one: Levels) -> LevelNumbers:
+    """Accuracy or precision by fold as plain data."""
+    return {"mean": one.mean, "error": one.error, "chance": one.by_chance, "folds": one.value.tolist()}
+
+
+def profile_numbers(one: FeatureProfile) -> dict[str, Any]:
+    """A feature profile as plain data."""
+    return {name: getattr(one, name).tolist() for name in ("technical", "biological", "noise", "entangled")}
