@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Regions:
-    """What was found of all linear pieces: how many there are, and the certificate over all of them."""
+    """All linear pieces: how many there are, and the certificate over all of them."""
 
     count: int
     certificate: Certificate
@@ -45,16 +45,16 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
     Parameters
     ----------
     decoder : torch module
-        A `Sequential` with at most 64 rectifiers' units; rectifiers without a leak are welcome.
+        A `Sequential` with at most 64 units in rectifiers; rectifiers may have no leak.
     box : (float, float), optional
-        Look only at latents whose coordinates all lie between these; everywhere unless given.
+        Only latents whose coordinates all lie between these; all latents unless given.
 
     Returns
     -------
     Regions
         The certificate holds the exact least and largest singular value over all pieces. The largest bounds every
         distance in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces
-        that hold no ball of radius 1e-9 are passed over.
+        that contain no ball of radius 1e-9 are ignored.
     """
     pieces = linear_pieces(decoder, box)
     d = pieces[0].matrix.shape[0]
@@ -171,4 +171,4 @@ def _has_inside(piece: Piece) -> bool:
 
 def _check_count(count: int) -> None:
     if count > MOST_PIECES:
-        raise InputError(f"the decoder has more than {MOST_PIECES} linear pieces, too many to look at all")
+        raise InputError(f"the decoder has more than {MOST_PIECES} linear pieces, too many to enumerate")

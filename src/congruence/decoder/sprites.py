@@ -19,7 +19,7 @@ from congruence.arrays import Float
 from congruence.errors import InputError
 
 NODES = 40  # of Gauss and Legendre on every stretch of one standard deviation
-SIZES = 201  # half-sides at which the stretch of smoothed squares is looked at
+SIZES = 201  # half-sides at which the stretch of smoothed squares is measured
 REACH = 9.0  # standard deviations beyond which a smoothed edge is over in float64
 
 

@@ -1,8 +1,6 @@
 """Renderers of documents: HTML page, notebook cell, terminal text, Markdown; and the figures of results."""
 
 from congruence.report.csv import rows_to_csv as rows_to_csv
-from congruence.report.decoder import render_decoder as render_decoder
-from congruence.report.decoder import write_decoder_report as write_decoder_report
 from congruence.report.deconfounding import render_deconfounding as render_deconfounding
 from congruence.report.deconfounding import write_deconfounding_report as write_deconfounding_report
 from congruence.report.evaluation import render_evaluation as render_evaluation

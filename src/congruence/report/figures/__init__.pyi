@@ -9,6 +9,8 @@ from congruence.report.figures.histogram import error_histogram as error_histogr
 from congruence.report.figures.pairs import groups_ladder as groups_ladder
 from congruence.report.figures.pairs import ladder as ladder
 from congruence.report.figures.pairs import planes as planes
+from congruence.report.figures.stretches import stretch_histogram as stretch_histogram
+from congruence.report.figures.stretches import stretch_spectrum as stretch_spectrum
 from congruence.report.figures.svg import Drawing
 
 def drawing(figure: Figure) -> Drawing: ...
