@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from congruence.mechanism import check
+from congruence.mechanism import check_blocks
 
 FULL = (10, 64, 64)  # latents, points, pixels to a side
 QUICK = (3, 4, 8)
@@ -67,7 +67,7 @@ def measured(name, task, size):
     start, used = time.perf_counter(), time.process_time()
     verdicts = ""
     if TASKS[task] is not None:
-        verdicts = " ".join(f"{one.criterion}:{one.status}" for one in check(model, z, orders=TASKS[task]).verdicts)
+        verdicts = " ".join(f"{one.name}:{one.status}" for one in check_blocks(model, z, orders=TASKS[task]).criteria)
     seconds, used = time.perf_counter() - start, time.process_time() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"outputs": outputs, "seconds": seconds, "cpu": used, "peak": peak, "verdicts": verdicts}

@@ -104,7 +104,10 @@ def test_another_training_is_compared(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"), "other and other_latents go together"),
+        (
+            ("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"),
+            "other and other_latents go together",
+        ),
         (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
         (("my_models.model:absent", "latents.npy"), "my_models.model has no 'absent'"),
@@ -119,9 +122,15 @@ def test_another_training_is_compared(folder, capsys):
         (("wrong_import:f", "latents.npy"), "the module wrong_import needs no_such_package"),
         (("wrong_code:f", "latents.npy"), "cannot be imported: ZeroDivisionError"),
         (("my_models.model:plain", "absent.npy"), "absent.npy"),
-        (("my_models.model:plain", "latents.npy", "--diameter", "wide"), "diameter must be 'auto' or a positive number, not 'wide'"),
+        (
+            ("my_models.model:plain", "latents.npy", "--diameter", "wide"),
+            "diameter must be 'auto' or a positive number, not 'wide'",
+        ),
         (("my_models.model:plain", "latents.npy", "--method", "guess"), "method must be one of"),
-        (("my_models.model:plain", "latents.npy", "--features", "z_*"), "features does not apply to files like latents"),
+        (
+            ("my_models.model:plain", "latents.npy", "--features", "z_*"),
+            "features does not apply to files like latents",
+        ),
         (("my_models.model:plain", "latents.npy", "--json", "latents.npy"), "--json latents.npy must end in .json"),
         (("my_models.model:plain", "latents.npy", "--report", "page.txt"), "--report page.txt must end in .html"),
     ],

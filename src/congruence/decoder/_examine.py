@@ -118,5 +118,7 @@ def _conclusion(bound: Bound | None, premises: tuple[Finding, ...]) -> Finding:
         return conclude("theorem1", CLAIM, premises, evidence="All latents are the same point.")
     share, trivial = bound.epsilon / bound.diameter, bound.trivial / bound.diameter
     against = "no better than" if bound.vacuous else "against"
-    evidence = f"The bound is {100 * share:.3g} % of the diameter, {against} the trivial bound of {100 * trivial:.3g} %."
+    evidence = (
+        f"The bound is {100 * share:.3g} % of the diameter, {against} the trivial bound of {100 * trivial:.3g} %."
+    )
     return conclude("theorem1", CLAIM, premises, evidence=evidence, number=share, null=trivial)

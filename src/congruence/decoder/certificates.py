@@ -183,7 +183,9 @@ def _slopes(name: str, part: Any) -> tuple[float, float] | None:
     kind = kind_of(part)
     if kind in LINEAR:
         if part.training and kind.startswith("BatchNorm"):
-            raise InputError(f"{name} is in training mode, so the output for a row depends on the others; call decoder.eval() first")
+            raise InputError(
+                f"{name} is in training mode, so the output for a row depends on the others; call decoder.eval() first"
+            )
         return None
     if kind.startswith("Dropout"):
         if part.training and part.p > 0:

@@ -77,9 +77,7 @@ def injective_decoder(probed: Probed, stretch: BiLipschitz, seed: int) -> Findin
     ratio = decoded[apart > 0] / apart[apart > 0]
     least, typical = float(ratio.min()), float(np.median(ratio))
     evidence = f"Distances of {len(ratio)} pairs of rows are multiplied by {least:.3g} to {ratio.max():.3g}."
-    return Finding(
-        name, claim, "fails" if least <= TOUCHING * typical else "unknown", evidence=evidence, number=least
-    )
+    return Finding(name, claim, "fails" if least <= TOUCHING * typical else "unknown", evidence=evidence, number=least)
 
 
 def agreeing_outputs(probed: Probed, other: Probed | None, seed: int) -> Finding:

@@ -78,7 +78,9 @@ def import_torch() -> Any:
     except ImportError as error:
         raise MissingDependencyError("examining a decoder needs torch: pip install 'congruence[torch]'") from error
     if "torch._decomp.decompositions_for_jvp" not in sys.modules:
-        with warnings.catch_warnings():  # torch warns about its own deprecated parts when it first differentiates forwards
+        with (
+            warnings.catch_warnings()
+        ):  # torch warns about its own deprecated parts when it first differentiates forwards
             warnings.simplefilter("ignore", DeprecationWarning)
             with contextlib.suppress(ImportError):
                 import_module("torch._decomp.decompositions_for_jvp")

@@ -213,7 +213,9 @@ def _lost_directions(low: Float, high: Float, probed: Any) -> tuple[Float, list[
     lost = low <= LOST * math.sqrt(d) * torch.finfo(probed.z.dtype).eps * high
     if not lost.any():
         return low, []
-    reason = f"The Jacobian loses a direction at {int(lost.sum())} of {len(low)} points, where the constant is infinite."
+    reason = (
+        f"The Jacobian loses a direction at {int(lost.sum())} of {len(low)} points, where the constant is infinite."
+    )
     return np.where(lost, 0.0, low), [reason]
 
 

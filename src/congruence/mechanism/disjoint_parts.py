@@ -56,7 +56,7 @@ class HatTree:
         sizes = [round(float(np.trace(span))) for span in spans]
         notes = []
         if sum(sizes) != self.rows.shape[1]:
-            notes.append("at this tolerance outputs do not fall into parts, so that all directions are one")
+            notes.append("At this tolerance the outputs do not split, so all directions form one part.")
             found, sizes = (np.sort(np.concatenate(found)),), [self.rows.shape[1]]
             spans = [np.eye(self.rows.shape[1])]
         # eigenvectors from the largest eigenvalue down; the first `size` of them span the part
