@@ -156,7 +156,8 @@ def test_codes_that_change_places_between_points_are_not_disentangled():
 def test_points_that_the_model_misses_are_left_out(z):
     found = measure_disentanglement(generator, model, z, BLOCKS, codes=np.zeros_like(z))
     assert (found.local.status, found.everywhere.status) == ("unknown", "unknown")
-    assert "The model misses 40 of 40 points" in found.local.evidence
+    assert found.local.evidence == "The model misses all 40 points."
+    assert found.notes == ("The model misses 40 of 40 points, which are left out.",)
     assert found.assumed == ()
     assert found.to_dict()["points"] == 0
 

@@ -5,14 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.mechanism.block_check import BlockCheck, criterion_of
 from congruence.mechanism.decomposable import Disentanglement
 from congruence.mechanism.discovery import SWEEP, Discovery, Found
-from congruence.mechanism.examination import MechanismExamination
 from congruence.mechanism.graphs import action_graph
-from congruence.mechanism.profile import BlockProfile
 from congruence.mechanism.splitting import Followed, split
-from congruence.mechanism.supports import Tolerance
 from congruence.mechanism.theorems import Theorem
 from congruence.report.html import render_html
 from congruence.result import Finding, conclude
@@ -20,10 +16,6 @@ from congruence.result import Finding, conclude
 BLOCKS = ((0, 1), (2,))
 JACOBIAN = np.array([[1.0, 0.5, 0], [0.3, 2, 0], [1, 1, 0], [0, 0, 1], [0, 0, 2], [0, 0.01, 1]])
 LOCAL = Finding("disentangled", "The codes are disentangled at every point.", "holds")
-
-
-def criterion(name, status, margin=0.25):
-    return criterion_of(name, status, margin, "a share", 3, 0.5, 8, remarks=("a remark",))
 
 
 def theorem(number, name, *statuses, assumed=()):
@@ -36,42 +28,9 @@ def conditional(number, name):
     return theorem(number, name, "holds", "unknown", assumed=("premise1",))
 
 
-def examination(*, shape=(6,), theorems=None, discovery=None, blocks=BLOCKS, effects=None):
-    k = len(blocks)
-    if effects is None:
-        effects = np.stack([np.linalg.norm(JACOBIAN[:, list(b)], axis=1) for b in blocks])
-    profile = BlockProfile(
-        blocks=blocks,
-        effects=effects,
-        overlap=np.where(np.eye(k, dtype=bool), 1.0, 0.03),
-        shared=np.full((k, k), 2),
-        near=np.full((3, 3), 0.5),
-        graph=action_graph(JACOBIAN),
-        output_shape=shape,
-        points=8,
-    )
-    check = BlockCheck(
-        blocks=blocks,
-        points=8,
-        dimension=3,
-        outputs=6,
-        output_shape=shape,
-        bending="smooth",
-        criteria=(criterion("D", "ambiguous"), criterion("M_coord", "holds", 0.0), criterion("H4", "unknown")),
-        irreducible=(),
-        separable=(),
-        theorems=theorems or (theorem(2, "D", "fails"), conditional(3, "M_coord")),
-        tolerance=Tolerance(1e-6, 0.0, "global", 1e-7, 1e-2),
-        injective="holds",
-        nonzeros=(8, 9),
-        contrast=0.1,
-        rho=(5, 7),
-        overlap=np.zeros((k, k)),
-        sizes=np.abs(JACOBIAN),
-    )
-    settings = {"command": "congruence mechanism <model>", "seed": 0}
-    origin = "given" if discovery is None else "D"
-    return MechanismExamination(check, profile, discovery, origin, ("Supports are uncertain.",), settings)
+@pytest.fixture
+def examination(make_mechanism):
+    return make_mechanism
 
 
 def discovered():
@@ -88,7 +47,7 @@ def page(result):
     return render_html(result.document())
 
 
-def test_the_page_is_well_formed_and_says_the_answer_first(outline):
+def test_the_page_is_well_formed_and_says_the_answer_first(examination, outline):
     text = page(examination())
     read = outline(text)
     assert not read.open
@@ -106,13 +65,13 @@ def test_the_page_is_well_formed_and_says_the_answer_first(outline):
     ("criterion", "why"),
     [("D", "they act on disjoint outputs"), ("H2", "they are additive"), ("H3", "no derivative of order 3 mixes them")],
 )
-def test_the_headline_gives_the_reason(criterion, why):
+def test_the_headline_gives_the_reason(examination, criterion, why):
     result = examination(theorems=(theorem(5, criterion, "holds"),))
     assert result.headlines[0] == f"Theorem 5 identifies the blocks 0-1,2: {why}."
     assert result.status == "holds"
 
 
-def test_no_theorem_identifies_the_blocks_where_none_applies():
+def test_no_theorem_identifies_the_blocks_where_none_applies(examination):
     result = examination(theorems=(theorem(2, "D", "unknown"),))
     assert result.headlines[0] == "No theorem is shown to identify the blocks 0-1,2."
     assert "Each block is identified" not in page(result)
@@ -129,32 +88,32 @@ def test_no_theorem_identifies_the_blocks_where_none_applies():
         ((theorem(2, "D", "fails"), theorem(4, "S", "fails", "holds")), 2, "unknown", "premise fails"),
     ],
 )
-def test_the_strongest_theorem_decides_and_is_never_better_than_its_premises(theorems, number, status, basis):
+def test_the_strongest_theorem_is_never_better_than_its_premises(examination, theorems, number, status, basis):
     result = examination(theorems=theorems)
     assert result.strongest.number == number
     assert (result.status, result.identified.basis) == (status, basis)
 
 
-def test_parts_that_the_latents_mix_are_the_answer_where_there_are_no_blocks():
+def test_parts_that_the_latents_mix_are_the_answer_where_there_are_no_blocks(examination):
     none = replace(examination(discovery=discovered(), theorems=(theorem(2, "D", "fails"),)), blocks_from="none")
     assert none.headlines[0] == "The decoder has 2 parts of type D, but its latents mix them."
 
 
-def test_every_criterion_has_its_row(outline):
+def test_every_criterion_has_its_row(examination, outline):
     text = outline(page(examination())).text
     for part in ("M, coordinates", "No derivative of order 4 mixes blocks.", "0.250", "row 3", "50.0", "a remark"):
         assert part in text
     assert text.count("row 3") == 2  # not where a criterion holds with nothing against it
 
 
-def test_every_theorem_has_its_premises(outline):
+def test_every_theorem_has_its_premises(examination, outline):
     text = outline(page(examination())).text
     assert "premise0 (fails)" in text
     assert "Premises of Theorem 3 (Type M, coordinates)" in text
     assert "Premise 1 holds." in text
 
 
-def test_outputs_are_shown_as_strips_or_as_images():
+def test_outputs_are_shown_as_strips_or_as_images(examination):
     strips = page(examination())
     assert strips.count("data:image/png") == 2
     assert 'aria-label="Outputs of each block"' in strips
@@ -163,7 +122,7 @@ def test_outputs_are_shown_as_strips_or_as_images():
     assert 'alt="z0-1 moves 2 outputs of 6"' in images
 
 
-def test_many_outputs_are_pooled_and_the_strongest_shown():
+def test_many_outputs_are_pooled_and_the_strongest_shown(examination):
     effects = np.zeros((2, 5000))
     effects[0, 4321] = 1.0
     few = page(examination(shape=(5000,), effects=effects))
@@ -171,14 +130,14 @@ def test_many_outputs_are_pooled_and_the_strongest_shown():
     assert few != page(examination(shape=(5000,), effects=0 * effects))
 
 
-def test_overlap_and_graph_are_shown(outline):
+def test_overlap_and_graph_are_shown(examination, outline):
     read = outline(page(examination()))
     assert "0.03" in read.text
     labels = [value for _, name, value in read.attributes if name == "aria-label"]
     assert "Graph of 3 latents: 2 edges, 1 of them between blocks" in labels
 
 
-def test_many_latents_have_the_overlap_of_blocks_as_their_figure():
+def test_many_latents_have_the_overlap_of_blocks_as_their_figure(examination):
     many, blocks = 50, tuple((a,) for a in range(50))
     result = examination(theorems=(theorem(2, "D", "fails"),))
     profile = replace(
@@ -195,7 +154,7 @@ def test_many_latents_have_the_overlap_of_blocks_as_their_figure():
     assert "26 more blocks are not shown." in text
 
 
-def test_what_was_discovered_is_shown_with_its_tolerances(outline):
+def test_what_was_discovered_is_shown_with_its_tolerances(examination, outline):
     text = outline(page(examination(discovery=discovered()))).text
     assert "2 parts of dimensions 1, 2 at every point; along the coordinates 0-1,2" in text
     assert "parts turn by at most 30.0°" in text
@@ -220,7 +179,7 @@ def model(*premises, **more):
     )
 
 
-def test_a_model_is_shown_with_the_premises_of_theorem_1(outline):
+def test_a_model_is_shown_with_the_premises_of_theorem_1(examination, outline):
     premises = (
         Finding("whole", "It is whole.", "holds", evidence="Nothing 5 % was seen."),
         Finding("slices", "Slices are connected.", "unknown", evidence="Too few rows."),
@@ -233,7 +192,7 @@ def test_a_model_is_shown_with_the_premises_of_theorem_1(outline):
         "Theorem 1 does not extend this to the domain. Too few rows.",
     )
     text = outline(page(result)).text
-    for part in ("It is whole.", "Nothing 5\u00a0% was seen.", "0.97", "50.0", "1.00\u00a0%"):
+    for part in ("It is whole.", "Nothing 5\u00a0% was seen.", "0.97", "50.0", "1.00 %"):
         assert part in text
 
 
@@ -244,13 +203,13 @@ def test_what_is_only_assumed_about_a_model_is_named():
     assert found.everywhere.status == "unknown"
 
 
-def test_the_same_result_gives_the_same_bytes_and_is_written(tmp_path):
+def test_the_same_result_gives_the_same_bytes_and_is_written(examination, tmp_path):
     result = examination(discovery=discovered())
     result.report(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(examination(discovery=discovered()))
 
 
-def test_names_in_settings_cannot_inject_markup(outline):
+def test_names_in_settings_cannot_inject_markup(examination, outline):
     bad = "<img src=x onerror=alert(1)>"
     text = page(replace(examination(), settings={"decoder": bad}))
     assert bad in outline(text).text

@@ -7,8 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from congruence.document import Block, Cell, Column, Document, Figure, Findings, Grid, Heading, Section, Table, Text
-from congruence.document import facts, share
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Findings,
+    Grid,
+    Heading,
+    Section,
+    Table,
+    Text,
+    facts,
+    share,
+)
 from congruence.formatting import number
 
 if TYPE_CHECKING:
@@ -58,7 +71,7 @@ def describe(examination: DecoderExamination) -> Document:
             Section("What does Theorem 1 say?", tuple(_theorem(examination)), id="theorem"),
         ),
         glossary=GLOSSARY,
-        settings=examination.settings | {"latents per point": b.dimension, "outputs per point": b.outputs},
+        settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
         title=f"Decoder: {headline}",
     )
 
@@ -115,4 +128,4 @@ def _bounds(bound: Bound) -> Table:
         (name, value, Cell("", "") if value is None else share(value / bound.diameter), reason)
         for name, value, reason in rows
     ]
-    return Table("Bounds of Theorem 1", columns, cells, sortable=False, brief=True)
+    return Table("Bounds of Theorem 1", columns, cells, brief=True)

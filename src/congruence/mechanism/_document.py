@@ -29,7 +29,7 @@ from congruence.document import (
 )
 from congruence.formatting import count, number, percent
 from congruence.mechanism.discovery import TYPES
-from congruence.mechanism.theorems import IDENTIFIED
+from congruence.mechanism.theorems import IDENTIFIED, strongest
 
 if TYPE_CHECKING:
     from congruence.mechanism.block_check import Criterion
@@ -66,7 +66,7 @@ GLOSSARY = (
     ("unknown", "the points examined do not decide it. “Premise fails”: the theorem says nothing here."),
     (
         "irreducible",
-        "a block that does not split into smaller ones of the same type. Otherwise a different split may be identified.",
+        "a block that does not split into smaller ones of the same type. Otherwise another split may be identified.",
     ),
     (
         "at a point",
@@ -93,8 +93,8 @@ def describe(examination: MechanismExamination) -> Document:
         notes=examination.notes,
         sections=tuple(_sections(examination)),
         glossary=GLOSSARY,
-        settings=examination.settings
-        | {
+        settings={
+            **examination.settings,
             "latents per point": len(profile.graph),
             "outputs per point": int(np.prod(profile.output_shape)),
             "supports are constant for tolerances": f"from {number(tolerance.low, 2)} to {number(tolerance.high, 2)}",
@@ -188,7 +188,7 @@ def _criteria(criteria: tuple[Criterion, ...], label: str) -> Table:
                 Cell(one.basis, below="; ".join(one.remarks)),
             )
         )
-    return Table(label, columns, rows, sortable=False, brief=True)
+    return Table(label, columns, rows, brief=True)
 
 
 def _theorems(theorems: tuple[Theorem, ...]) -> Iterator[Block]:
@@ -209,43 +209,33 @@ def _theorems(theorems: tuple[Theorem, ...]) -> Iterator[Block]:
         )
         for one in theorems
     ]
-    yield Table("Theorems", columns, rows, sortable=False, brief=True)
-    if any(one.strength in ("holds", "conditional") for one in theorems):
-        yield Text(IDENTIFIED)
+    note = IDENTIFIED if any(one.strength in ("holds", "conditional") for one in theorems) else ""
+    yield Table("Theorems", columns, rows, brief=True, note=note)
     for one in theorems:
         summary = f"Premises of Theorem {one.number} (Type {LABELS.get(one.criterion, one.criterion)})"
-        yield Details(summary, (Findings(one.conclusion.premises),), status=one.status)
+        premises = Findings(one.conclusion.premises)
+        yield Details(summary, (premises,), open=one is strongest(theorems), status=one.status)
 
 
 def _blocks(profile: BlockProfile) -> Iterator[Block]:
     shape = _image_shape(profile)
     images = list(_images(profile, shape))
+    hidden = len(profile.blocks) - len(images)
+    more = f" {hidden} more blocks are not shown." if hidden else ""
+    note = (
+        "How far each block moves every output, root mean square over the points. The largest effect has full shade; "
+        f"half the shade is a quarter of it.{more}"
+    )
     if shape is not None:
         yield Grid(images, "small")
+        yield Text(note, muted=True)
     else:
         rows = [(Cell(image.caption, below=image.detail), Cell("", image=image)) for image in images]
         columns = (Column("block", "text"), Column("outputs", "text"))
-        yield Table("Outputs of each block", columns, rows, style="images", sortable=False, header=False)
-    hidden = len(profile.blocks) - len(images)
-    more = f" {hidden} more blocks are not shown." if hidden else ""
-    yield Text(
-        "How far each block moves every output, root mean square over the points. The largest effect has full shade; "
-        f"half the shade is a quarter of it.{more}",
-        muted=True,
-    )
-    drawn = len(profile.graph) <= SHOWN_LATENTS
-    overlap = Group(
-        (
-            Heading("How much do blocks overlap?"),
-            _overlap(profile),
-            Text(
-                "0: no output in common. 1: both move every output alike. On the diagonal: the number of outputs that "
-                "a block moves.",
-                muted=True,
-            ),
-        )
-    )
-    if not drawn:
+        label = "Outputs of each block"
+        yield Table(label, columns, rows, style="images", sortable=False, header=False, note=note)
+    overlap = Group((Heading("How much do blocks overlap?"), _overlap(profile)))
+    if len(profile.graph) > SHOWN_LATENTS:
         yield Grid((overlap, Group((Figure("block_overlap", (profile, SHOWN_BLOCKS), brief=True),))))
         return
     graph = Group(
@@ -302,7 +292,7 @@ def _shaded(values: Any) -> Any:
 
 def _overlap(profile: BlockProfile) -> Table:
     names = profile.names[:SHOWN_BLOCKS]
-    rows = []
+    rows: list[tuple[str | Cell, ...]] = []
     for i, name in enumerate(names):
         cells = []
         for j, other in enumerate(names):
@@ -312,7 +302,8 @@ def _overlap(profile: BlockProfile) -> Table:
             cells.append(Cell(str(shared) if i == j else _short(value), tint=tint, hint=hint))
         rows.append((name, *cells))
     columns = (Column("", "text"), *(Column(name) for name in names))
-    return Table("Overlap of blocks", columns, rows, style="heat", sortable=False)
+    note = "0: no output in common. 1: both move every output alike. Diagonal: number of outputs that a block moves."
+    return Table("Overlap of blocks", columns, rows, style="heat", sortable=False, note=note)
 
 
 def _short(value: float) -> str:
@@ -331,17 +322,17 @@ def _model(found: Disentanglement, names: tuple[str, ...]) -> Iterator[Block]:
         meaning = "of the spread of the outputs: largest distance between the model's and the generator's"
         rows.append(("outputs missed by", percent(float(np.nanmax(found.misses))), meaning))
     yield facts(rows, "Disentanglement", brief=True)
-    cells = [
+    cells: list[tuple[str | Cell, ...]] = [
         (f"c{j}", *(Cell(_short(float(value)), tint=round(0.9 * float(value), 2)) for value in row))
         for j, row in enumerate(found.shares[:SHOWN_LATENTS])
         if np.isfinite(row).all()
     ]
     columns = (Column("", "text"), *(Column(name) for name in names))
+    note = "Shares of a code’s squared motion over all points."
     shares = Group(
         (
             Heading("Which factor moves which code?"),
-            Table("Share of each code’s motion", columns, cells, style="heat", sortable=False),
-            Text("Shares of a code’s squared motion over all points.", muted=True),
+            Table("Share of each code’s motion", columns, cells, style="heat", sortable=False, note=note),
         )
     )
     yield Grid((shares, Group((Heading("Premises of Theorem 1"), Findings(found.premises)))))

@@ -74,8 +74,9 @@ def examine_mechanism(
     rows = every[chosen]
     steps = 3 + (options.blocks is None)
     tell("finding blocks" if options.blocks is None else "checking blocks", 0, steps)
-    shared = {"chunk": options.chunk, "device": options.device}
-    discovery, blocks, origin = None, options.blocks, cast(BlocksFrom, "given")
+    shared: dict[str, Any] = {"chunk": options.chunk, "device": options.device}
+    discovery, blocks = None, options.blocks
+    origin: BlocksFrom = "given"
     if blocks is None:
         discovery = discover(
             decoder, rows, types=options.types, rtol=options.rtol, budget=options.budget, seed=options.seed, **shared

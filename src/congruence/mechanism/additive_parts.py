@@ -54,7 +54,7 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     notes: tuple[str, ...] = ()
     if 0 < len(forms) <= FEW_FORMS:
         notes = (
-            f"There are only {len(forms)} independent curvatures: any decoder then splits into parts of one or two latents.",
+            f"With only {len(forms)} independent curvatures, any decoder splits into parts of one or two latents.",
         )
     return split(matrix, [back @ bent @ piece for piece in pieces], idle, notes=notes)
 

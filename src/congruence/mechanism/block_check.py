@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from congruence.arrays import Float
 from congruence.errors import UnknownKeyError
@@ -60,7 +60,7 @@ class Criterion:
 
     @property
     def name(self) -> str:
-        """ "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... or "IMA"."""
+        """One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"."""
         return self.finding.name
 
     @property
@@ -71,7 +71,7 @@ class Criterion:
     @property
     def basis(self) -> Basis:
         """That of the finding."""
-        return self.finding.basis
+        return cast(Basis, self.finding.basis)
 
     @property
     def margin(self) -> float:
@@ -115,7 +115,7 @@ def criterion_of(
         name,
         CLAIMS.get(name, f"No derivative of order {name[1:]} mixes blocks."),
         status,
-        basis or "",  # type: ignore[arg-type]
+        basis,
         evidence=evidence if known else "It is not known at all points.",
         number=margin if known else None,
     )

@@ -155,18 +155,16 @@ def _notes(probed: Probed, kind: str, at: Tolerance, few: SparseWalk, seen: Walk
         notes.append("The decoder works in float32 only, so small numbers are less certain.")
     if kind == "piecewise linear":
         notes.append(
-            "The decoder is piecewise linear: mixed differences over steps of one standard deviation replace derivatives."
+            "The decoder is piecewise linear: differences over steps of one standard deviation replace derivatives."
         )
     if at.stable is None:
         notes.append(
-            "No interval of a decade of tolerances leaves all supports the same: the criteria on supports are uncertain."
+            "No interval of a decade of tolerances leaves all supports the same: criteria on supports are uncertain."
         )
     if len(few.gaps) < len(probed.z):
         notes.append(f"The sparsity gap was computed at {len(few.gaps)} of {len(probed.z)} points.")
     if probed.outputs <= probed.dimension:
-        notes.append(
-            "With no more outputs than latents, the Jacobian at every point splits into single directions in some basis."
-        )
+        notes.append("With no more outputs than latents, every Jacobian splits into single directions in some basis.")
     lost = int((seen.lost > 0).sum())
     if lost:
         notes.append(f"The Jacobian loses a direction at {lost} of {len(probed.z)} points.")

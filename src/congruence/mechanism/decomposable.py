@@ -171,7 +171,7 @@ def measure_disentanglement(
 def _through(
     generator: Probed, decoder: Any, rows: Float, slopes: Float, inverse: Any, codes: Any, device: str, seed: int
 ) -> tuple[Float, Float, float]:
-    """The Jacobian of h at each point, (r, k, d), the distance of the outputs, and how often the decoder is as sparse."""
+    """The Jacobian of h at each point, (r, k, d), distances of the outputs, and how often the decoder is as sparse."""
     targets = decoded(generator, rows)
     starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
     probed = opened(decoder, starts[0], device)
@@ -252,7 +252,8 @@ def _judged(
     if not seen.any():
         none = (0,) * inner.shape[1]
         shares = np.full((inner.shape[1], len(partition)), np.nan)
-        local = Finding(*LOCAL, "unknown", evidence=notes[0])
+        evidence = f"The model misses all {missed} points."
+        local = Finding(*LOCAL, "unknown", evidence=evidence)
         everywhere = _everywhere(local, 0, premises)
         return Disentanglement(local, everywhere, np.zeros(0), none, shares, 0, (), misses, partition, notes=notes)
     moved = _moved(inner[seen], rows, partition)

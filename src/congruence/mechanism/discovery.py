@@ -201,8 +201,8 @@ def discover(
     notes = []
     if probed.outputs <= probed.dimension:
         text = (
-            f"The decoder has {probed.outputs} outputs for {probed.dimension} latents; parts of type D and S at a point "
-            "are uninformative then, since any invertible square Jacobian splits into single directions."
+            f"The decoder has {probed.outputs} outputs for {probed.dimension} latents; parts of type D and S at a "
+            "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
         notes.append(text)
         warnings.warn(text, FewOutputsWarning, stacklevel=2)

@@ -120,8 +120,9 @@ class MechanismExamination(Result):
 
     def parts(self) -> dict[str, Finding | Criterion]:
         """The findings, the conclusions of the theorems and the criteria, by name."""
-        findings = (*self.findings, *(one.conclusion for one in self.check.theorems))
-        return {one.name: one for one in (*findings, *self.check.criteria)}
+        found: dict[str, Finding | Criterion] = {one.name: one for one in self.findings}
+        found |= {one.conclusion.name: one.conclusion for one in self.check.theorems}
+        return found | {one.name: one for one in self.check.criteria}
 
     def numbers(self) -> MechanismNumbers:
         """Criteria, theorems, overlaps, what was discovered, and what a model makes of the factors."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.decoder.probed import Probed
-from congruence.mechanism.blocks import Blocks
 from congruence.mechanism.block_check import Criterion, Irreducible, Separable, criterion_of
+from congruence.mechanism.blocks import Blocks
 from congruence.mechanism.criteria import overlap
 from congruence.mechanism.derivatives import step_lengths
 from congruence.mechanism.interactions import Interactions
@@ -201,7 +201,7 @@ def judge_irreducible(seen: Walk, few: SparseWalk, blocks: Blocks) -> tuple[Irre
 
 
 def _irreducible(criterion: str, parts: Array) -> Irreducible:
-    """Statuses from parts (points, K): one part at every point is irreducible; none means that a block moves nothing."""
+    """Statuses from parts (points, K): one part at every point is irreducible; 0 means that a block moves nothing."""
     most = np.where((parts < 0).any(axis=0), -1, parts.max(axis=0))
     statuses: tuple[Status, ...] = tuple(
         "fails" if (column > 1).any() or (column == 0).any() else "unknown" if (column < 0).any() else "holds"

@@ -323,7 +323,7 @@ def _bounded(rows: Float, blocks: Blocks, aligned: Aligned, lengths: Float, tole
 
 
 def _result(
-    status: str,
+    status: Status,
     aligned: Aligned,
     lengths: Float,
     rho_minus: tuple[float, float],
