@@ -1,8 +1,8 @@
 """How long the criteria of mechanistic independence take on decoders of pictures, and how much memory.
 
 10 latents to 12,288 outputs (3 x 64 x 64) at 64 points, on all cores, for a dense and a convolutional decoder: all of
-`check` with derivatives of order 2, and of orders 2 and 3. Each runs in a process of its own, whose largest resident
-memory is told, beside that of a process that only loads torch and decodes the points.
+`check_blocks` with derivatives of order 2, and of orders 2 and 3. Each runs in its own process, whose peak resident
+memory is measured, together with that of a process that only loads torch and decodes the points.
 
     python benchmarks/mechanism.py            # writes benchmarks/results/mechanism.csv, a few minutes
     python benchmarks/mechanism.py --quick    # seconds, for the test suite

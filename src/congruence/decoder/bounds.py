@@ -5,7 +5,7 @@ paper writes Lambda = 1 + L, so that its sqrt(2 L + L^2) is sqrt(Lambda^2 - 1).
 
 The paper takes its constant c_D from Alestalo, Trotsenko and Vaisala, whose recursion is not restated there. The c_D of
 this package is derived on its own (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for every compact
-set, and is loose. Bounds made with it say when they are empty.
+set, and is loose. Bounds made with it are marked where they are vacuous.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
 def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The layers of a `Sequential`, however deep, each with a name that can be found again.
 
-    One with a `forward` of its own, or with hooks, does more than its layers say and is handed on whole.
+    One with a `forward` of its own, or with hooks, does more than its layers and is yielded as a whole.
     """
     torch = import_torch()
     if not isinstance(module, torch.nn.Module):
@@ -157,7 +157,9 @@ def latent_shape_of(asked: tuple[int, ...] | int | None, parts: list[tuple[str, 
             return (int(part.in_features),)
         if kind_of(part).startswith("Conv"):
             break
-    raise InputError("latent_shape must be given: no linear layer at the beginning tells how many latents there are")
+    raise InputError(
+        "latent_shape must be given: the decoder does not start with a linear layer that has the number of latents"
+    )
 
 
 def kind_of(part: Any) -> str:

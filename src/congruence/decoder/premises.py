@@ -1,4 +1,4 @@
-"""The premises of Theorem 1 (Nelson et al. 2026), as far as a sample of latents can speak for or against them."""
+"""The premises of Theorem 1 (Nelson et al. 2026), as far as a sample of latents can support or refute them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
 
 
 def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents: int | None = None) -> list[Piece]:
-    """The linear pieces themselves, as `linear_regions` counts them; `latents` where no linear layer tells how many."""
+    """The linear pieces themselves, as `linear_regions` counts them; `latents` where no linear layer has their number."""
     parts = list(layers_of(decoder))
     pieces = [_start(latent_shape_of(latents, parts)[0], box)]
     units = 0
@@ -87,7 +87,7 @@ def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents:
 
 
 def _or_nothing(values: Array) -> float:
-    """The least singular value; 0 where it is nothing but rounding."""
+    """The least singular value; 0 where it is only rounding."""
     return float(values[-1]) if values[-1] > 1e-12 * values[0] else 0.0
 
 

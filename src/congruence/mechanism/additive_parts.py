@@ -28,7 +28,7 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     """The finest parts across which the second fundamental form vanishes; unique where nothing is flat.
 
     If the decoder is a sum of functions of separate latents in some smooth coordinates, these are at least as fine as
-    their tangent spaces. Flat directions, along which nothing bends, cannot be told apart by H_2 and are `idle`.
+    their tangent spaces. Flat directions, along which nothing bends, are not determined by H_2 and are `idle`.
 
     Parameters
     ----------

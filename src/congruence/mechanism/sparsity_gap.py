@@ -86,7 +86,7 @@ def sparsity_gap(
     blocks : tuple of tuples of latents
         A partition of the d latents.
     budget : float
-        Sets of d - 1 rows that may be tried; past it rigorous bounds are given, and `unknown` where they do not tell.
+        Sets of d - 1 rows that may be tried; past it rigorous bounds are given, and `unknown` where they do not decide.
     tolerance : float
         Relative size below which a number that should cancel counts as zero.
     seed : int
