@@ -68,7 +68,7 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
 
 
 def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents: int | None = None) -> list[Piece]:
-    """The linear pieces themselves, as `linear_regions` counts them; `latents` where no linear layer has their number."""
+    """The linear pieces that `linear_regions` counts; `latents` is needed where no linear layer has their number."""
     parts = list(layers_of(decoder))
     pieces = [_start(latent_shape_of(latents, parts)[0], box)]
     units = 0
