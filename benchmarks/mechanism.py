@@ -1,8 +1,8 @@
 """How long the criteria of mechanistic independence take on decoders of pictures, and how much memory.
 
 10 latents to 12,288 outputs (3 x 64 x 64) at 64 points, on all cores, for a dense and a convolutional decoder: all of
-`check` with derivatives of order 2, and of orders 2 and 3. Each runs in a process of its own, whose largest resident
-memory is told, beside that of a process that only loads torch and decodes the points.
+`check_blocks` with derivatives of order 2, and of orders 2 and 3. Each runs in its own process, whose peak resident
+memory is measured, together with that of a process that only loads torch and decodes the points.
 
     python benchmarks/mechanism.py            # writes benchmarks/results/mechanism.csv, a few minutes
     python benchmarks/mechanism.py --quick    # seconds, for the test suite
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from congruence.mechanism import check
+from congruence.mechanism import check_blocks
 
 FULL = (10, 64, 64)  # latents, points, pixels to a side
 QUICK = (3, 4, 8)
@@ -67,7 +67,7 @@ def measured(name, task, size):
     start, used = time.perf_counter(), time.process_time()
     verdicts = ""
     if TASKS[task] is not None:
-        verdicts = " ".join(f"{one.criterion}:{one.status}" for one in check(model, z, orders=TASKS[task]).verdicts)
+        verdicts = " ".join(f"{one.name}:{one.status}" for one in check_blocks(model, z, orders=TASKS[task]).criteria)
     seconds, used = time.perf_counter() - start, time.process_time() - used
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"outputs": outputs, "seconds": seconds, "cpu": used, "peak": peak, "verdicts": verdicts}

@@ -23,6 +23,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 RESULTS = {  # of every verb
     "Comparison": "congruence.align.comparison",
     "Deconfounding": "congruence.batches.deconfounding",
+    "DecoderExamination": "congruence.decoder.examination",
+    "MechanismExamination": "congruence.mechanism.examination",
 }
 
 

@@ -1,4 +1,4 @@
-"""`congruence decoder` finds a decoder by name, measures it, and says in one sentence what it cannot use."""
+"""`congruence decoder` finds a decoder by name, measures it, and refuses in one sentence what it cannot use."""
 
 import csv
 import json
@@ -63,37 +63,51 @@ def test_a_decoder_is_measured_and_everything_is_written(folder, capsys):
     assert "Theorem 1" in out
     assert "lower estimate" in out
     result = json.loads((folder / "out.json").read_text())
-    assert result["stretch"]["n"] == 80
+    assert result["numbers"]["stretch"]["n"] == 80
     assert result["settings"]["decoder"] == "my_models.model:load_decoder"
+    assert result["settings"]["latents"] == "latents.npy"
+    assert [premise["name"] for premise in result["findings"][0]["premises"]] == [
+        "bi_lipschitz",
+        "convex",
+        "injective",
+        "agreement",
+    ]
     with (folder / "out.csv").open() as handle:
         rows = list(csv.DictReader(handle))
     assert len(rows) == 80
-    assert max(float(row["constant"]) for row in rows) == pytest.approx(result["stretch"]["constant"], rel=1e-9)
-    assert "How much does the decoder stretch?" in (folder / "page.html").read_text()
+    assert max(float(row["constant"]) for row in rows) == pytest.approx(
+        result["numbers"]["stretch"]["constant"], rel=1e-9
+    )
+    assert "How much does the decoder stretch lengths" in (folder / "page.html").read_text()
 
 
 def test_a_torch_module_by_name_and_json_on_stdout(folder, capsys):
     assert call("my_models.model:decoder", "latents.npy", "--json", "-", "--quiet", "--method", "lanczos") == 0
-    assert json.loads(capsys.readouterr().out)["stretch"]["method"] == "lanczos"
+    assert json.loads(capsys.readouterr().out)["numbers"]["stretch"]["method"] == "lanczos"
 
 
 def test_diameter_and_constant_are_passed_on(folder, capsys):
     options = ("--diameter", "4", "--constant", "0.5", "--json", "-", "-q")
     assert call("my_models.model:plain", "latents.npy", *options) == 0
-    bound = json.loads(capsys.readouterr().out)["theorem1"]
+    bound = json.loads(capsys.readouterr().out)["numbers"]["theorem1"]
     assert (bound["diameter"], bound["isometric_constant_from"], bound["constant"]) == (4.0, "yours", 2.0)
 
 
-def test_another_training_is_looked_at(folder, capsys):
+def test_another_training_is_compared(folder, capsys):
     options = ("--other", "my_models.model:plain", "--other-latents", "latents.npy", "--json", "-", "-q")
     assert call("my_models.model:plain", "latents.npy", *options) == 0
-    assert json.loads(capsys.readouterr().out)["premises"][2]["status"] == "holds"
+    result = json.loads(capsys.readouterr().out)
+    assert result["findings"][0]["premises"][3]["status"] == "holds"
+    assert result["settings"]["other"] == "my_models.model:plain"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"), "--other-latents go together"),
+        (
+            ("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"),
+            "other and other_latents go together",
+        ),
         (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
         (("my_models.model:absent", "latents.npy"), "my_models.model has no 'absent'"),
@@ -108,12 +122,20 @@ def test_another_training_is_looked_at(folder, capsys):
         (("wrong_import:f", "latents.npy"), "the module wrong_import needs no_such_package"),
         (("wrong_code:f", "latents.npy"), "cannot be imported: ZeroDivisionError"),
         (("my_models.model:plain", "absent.npy"), "absent.npy"),
-        (("my_models.model:plain", "latents.npy", "--diameter", "wide"), "--diameter takes auto or a positive number"),
+        (
+            ("my_models.model:plain", "latents.npy", "--diameter", "wide"),
+            "diameter must be 'auto' or a positive number, not 'wide'",
+        ),
         (("my_models.model:plain", "latents.npy", "--method", "guess"), "method must be one of"),
-        (("my_models.model:plain", "latents.npy", "--json", "latents.npy"), "would overwrite the input"),
+        (
+            ("my_models.model:plain", "latents.npy", "--features", "z_*"),
+            "features does not apply to files like latents",
+        ),
+        (("my_models.model:plain", "latents.npy", "--json", "latents.npy"), "--json latents.npy must end in .json"),
+        (("my_models.model:plain", "latents.npy", "--report", "page.txt"), "--report page.txt must end in .html"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_sentence(arguments, message, folder, capsys):
+def test_what_cannot_be_used_is_refused_in_one_sentence(arguments, message, folder, capsys):
     assert call(*arguments) == 2
     error = capsys.readouterr().err
     assert message in error

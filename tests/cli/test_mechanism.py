@@ -1,4 +1,4 @@
-"""`congruence mechanism` checks given blocks, finds blocks where none are given, and says what it cannot use."""
+"""`congruence mechanism` checks given blocks, finds blocks where none are given, and refuses what it cannot use."""
 
 import csv
 import json
@@ -73,27 +73,29 @@ def test_given_blocks_are_checked_and_everything_is_written(folder, capsys):
     assert call("made:disjoint", "latents.npy", "--blocks", "0,1,2-3", "--points", 6, *outputs) == 0
     out = capsys.readouterr().out
     assert "Theorem 2" in out
-    assert "blocks 0,1,2-3, 6 points" in out
+    assert "Criteria for the blocks 0,1,2-3, 6 points" in out
     result = json.loads((folder / "out.json").read_text())
-    assert result["blocks_from"] == "given"
-    assert result["discovery"] is None
-    assert result["portrait"]["points"] == 6
+    assert (result["status"], result["findings"][0]["basis"]) == ("holds", "supported")
+    assert (result["settings"]["decoder"], result["settings"]["latents"]) == ("made:disjoint", "latents.npy")
+    assert result["numbers"]["blocks_from"] == "given"
+    assert result["numbers"]["discovery"] is None
+    assert result["numbers"]["profile"]["points"] == 6
     with (folder / "out.csv").open() as handle:
         statuses = {row["criterion"]: row["status"] for row in csv.DictReader(handle)}
     assert (statuses["D"], statuses["H2"]) == ("holds", "holds")
-    assert "Do the factors act on separate parts of the world?" in (folder / "page.html").read_text()
+    assert "Do the factors act on separate parts of the observation?" in (folder / "page.html").read_text()
 
 
 def test_blocks_are_found_where_none_are_given(folder, capsys):
     assert call("made:disjoint", "latents.npy", "--points", 4, "--json", "-", "--types", "D") == 0
     said = capsys.readouterr()
     result = json.loads(said.out)
-    assert result["blocks_from"] == "D"
-    assert result["blocks"] == [[0], [1], [2, 3]]
+    assert result["numbers"]["blocks_from"] == "D"
+    assert result["numbers"]["blocks"] == [[0], [1], [2, 3]]
     assert "3 parts of dimensions 1, 1, 2 at every point" in said.err
 
 
-def test_parts_that_are_not_along_the_coordinates_are_told_of(folder, capsys):
+def test_parts_that_are_not_along_the_coordinates_are_reported(folder, capsys):
     assert call("made:turned", "latents.npy", "--points", 4, "--types", "D") == 0
     out = capsys.readouterr().out
     assert "3 parts of dimensions 1, 1, 2 at every point, but not along the coordinates (0-1,2-3)" in out
@@ -103,14 +105,18 @@ def test_a_model_of_the_generator_is_judged(folder, capsys):
     options = ("--blocks", "0,1,2-3", "--points", 5, "--orders", "2", "--model", "made:model")
     assert call("made:disjoint", "latents.npy", *options, "--json", "out.json", "--report", "page.html") == 0
     assert "The codes are disentangled at 5 points" in capsys.readouterr().out
-    result = json.loads((folder / "out.json").read_text())["disentanglement"]
-    assert (result["local"], result["factor_of"], result["sparse"]) == ("holds", [2, 2, 1, 0], 1.0)
+    result = json.loads((folder / "out.json").read_text())
+    model = result["numbers"]["disentanglement"]
+    assert [finding["name"] for finding in result["findings"]] == ["identified", "disentangled", "disentangled_domain"]
+    assert (result["findings"][1]["status"], model["factor_of"], model["sparse"]) == ("holds", [2, 2, 1, 0], 1.0)
+    assert result["settings"]["model"] == "made:model"
     assert "Is the model disentangled?" in (folder / "page.html").read_text()
     z = np.load("latents.npy")
     np.save("codes.npy", np.stack([z[:, 2] - z[:, 3] / 2, z[:, 3], z[:, 1] / 2, z[:, 0]], axis=1))
     assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy", "--json", "-", "-q") == 0
-    given = json.loads(capsys.readouterr().out)["disentanglement"]
-    assert (given["local"], given["factor_of"]) == ("holds", [2, 2, 1, 0])
+    given = json.loads(capsys.readouterr().out)
+    assert given["findings"][1]["status"] == "holds"
+    assert given["numbers"]["disentanglement"]["factor_of"] == [2, 2, 1, 0]
     np.save("codes.npy", z[:3])
     assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy") == 2
     assert "a row for each of 20 rows of latents, not 3" in capsys.readouterr().err
@@ -136,15 +142,16 @@ def test_outputs_that_are_images_are_shown_as_images(folder):
     [
         (("--blocks", "0,1"), "latent 2 is in none of"),
         (("--blocks", "a"), "blocks must read like '0-1,2,3-4'"),
-        (("--codes", "latents.npy"), "--codes are those of a model"),
-        (("--orders", "1"), "--orders takes numbers of at least 2"),
-        (("--orders", "two"), "--orders takes numbers of at least 2"),
+        (("--codes", "latents.npy"), "codes are those of a model"),
+        (("--orders", "1"), "orders must be whole numbers of at least 2"),
+        (("--orders", "two"), "orders must be whole numbers of at least 2, such as 2,3, not 'two'"),
         (("--types", "M"), "types must be some of D, S, H2, not M"),
         (("--scale", "rows", "--blocks", "0-3"), "scale must be one of"),
-        (("--json", "latents.npy"), "would overwrite the input"),
+        (("--points", "0"), "points must be a number of rows of at least 1"),
+        (("--json", "latents.npy"), "--json latents.npy must end in .json"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_sentence(arguments, message, folder, capsys):
+def test_what_cannot_be_used_is_refused_in_one_sentence(arguments, message, folder, capsys):
     assert call("made:disjoint", "latents.npy", *arguments) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -160,8 +167,9 @@ def test_rows_that_codes_or_latents_lack_are_left_out_of_both(folder, capsys):
     options = ("--blocks", "0,1,2-3", "--model", "made:model", "--codes", "codes.npy", "--drop-missing", "-q")
     assert call("made:disjoint", "holes.npy", *options, "--json", "-") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["check"]["points"] == 18
-    assert result["disentanglement"]["verdict"].startswith("The codes are disentangled at 18 points")
+    assert result["numbers"]["check"]["points"] == 18
+    assert "The codes are disentangled at 18 points" in result["verdict"]
+    assert "2 of 20 rows have NaN or infinite values and were left out." in result["notes"]
 
 
 def test_codes_are_paired_by_id(folder, capsys):
@@ -172,30 +180,30 @@ def test_codes_are_paired_by_id(folder, capsys):
         (folder / name).write_text("\n".join(["sample,a,b,c,d", *rows]))
     options = ("--id", "sample", "--blocks", "0,1,2-3", "--model", "made:model", "-q")
     assert call("made:disjoint", "z.csv", *options, "--codes", "codes.csv", "--json", "-") == 0
-    assert "disentangled at 20 points" in json.loads(capsys.readouterr().out)["disentanglement"]["verdict"]
+    assert "disentangled at 20 points" in json.loads(capsys.readouterr().out)["verdict"]
 
     (folder / "codes.csv").write_text("\n".join((folder / "codes.csv").read_text().splitlines()[:-2]))
     assert call("made:disjoint", "z.csv", *options, "--codes", "codes.csv") == 2
     assert "2 of these have no codes" in capsys.readouterr().err
 
 
-def test_whole_numbers_are_latents_and_nothing_is_told_twice(folder, capsys):
+def test_whole_numbers_are_latents_and_nothing_is_reported_twice(folder, capsys):
     np.save("whole.npy", np.arange(1, 13).reshape(3, 4) % 5)
     assert call("made:disjoint", "whole.npy", "--types", "D,D", "--orders", "2,2", "--json", "-", "-q") == 0
     result = json.loads(capsys.readouterr().out)
-    assert [one["type"] for one in result["discovery"]["found"]] == ["D"]
-    assert [one["criterion"] for one in result["check"]["verdicts"]].count("H2") == 1
+    assert [one["type"] for one in result["numbers"]["discovery"]["found"]] == ["D"]
+    assert [one["criterion"] for one in result["numbers"]["check"]["criteria"]].count("H2") == 1
 
 
-def test_a_decoder_that_moves_nothing_is_told_of(folder, capsys):
+def test_a_decoder_that_moves_nothing_is_reported(folder, capsys):
     assert call("made:still", "latents.npy", "--blocks", "0-1,2-3", "--csv", "out.csv") == 0
     out = capsys.readouterr().out
-    assert "no theorem is seen to apply" in out
+    assert "No theorem is shown to identify the blocks 0-1,2-3." in out
     assert "nan" not in out
 
 
-def test_a_script_that_ends_itself_is_told_of(folder, capsys):
+def test_a_script_that_ends_itself_is_reported(folder, capsys):
     assert call("made:ends_itself", "latents.npy") == 2
     assert "made:ends_itself fails when called: SystemExit: usage: made [-h]" in capsys.readouterr().err
     assert call(".made:disjoint", "latents.npy") == 2
-    assert "cannot tell what '.made:disjoint' is" in capsys.readouterr().err
+    assert "cannot find a decoder called '.made:disjoint'" in capsys.readouterr().err

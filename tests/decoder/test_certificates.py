@@ -1,4 +1,4 @@
-"""Certified constants are never below what is seen, and exact where everything is looked at."""
+"""Certified constants are never below what is seen, and exact where everything is enumerated."""
 
 import json
 import math
@@ -165,8 +165,8 @@ class Unknown(nn.Module):
     ("make", "message"),
     [
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU())), r"1 \(ReLU\) gives no lower bound, since"),
-        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "slope comes down to 0"),
-        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope comes down to 0"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "slope falls to 0"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope falls to 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(4, 3))), "it has 3 outputs for 4 inputs"),
         (lambda: certify_layers(Unknown(), 2), r"decoder \(Unknown\) is none of the layers"),
         (lambda: certify_layers(Doubled(nn.Linear(2, 3)), 2), r"decoder \(Doubled\) is none of the layers"),

@@ -115,7 +115,7 @@ def test_31_outputs_do_not_fix_300_directions_of_a_real_network(model_pair, data
         (lambda: sufficient_diversity(np.ones((3, 2)), outputs="relu"), "outputs must be one of softmax"),
         (lambda: sufficient_diversity(np.ones(3)), r"head must have weights \(classes, D\)"),
         (lambda: sufficient_diversity((np.ones((3, 2)), np.ones(2))), "biases"),
-        (lambda: sufficient_diversity((np.ones((3, 2)),) * 3), "not 3 things"),
+        (lambda: sufficient_diversity((np.ones((3, 2)),) * 3), "not 3 entries"),
         (lambda: sufficient_diversity(np.full((3, 2), np.nan)), "NaN or infinite weights"),
     ],
 )

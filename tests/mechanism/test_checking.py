@@ -1,4 +1,4 @@
-"""`check` on generators whose verdicts are known by hand, and what it says of others."""
+"""`check_blocks` on generators whose criteria are known by hand, and on others."""
 
 import json
 from pathlib import Path
@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.errors import InputError
+from congruence.errors import InputError, UnknownKeyError
 
 torch = pytest.importorskip("torch")
-from congruence.mechanism import check  # noqa: E402
+from congruence.mechanism import check_blocks  # noqa: E402
 from congruence.mechanism.criteria import block_orthogonality, disjoint_parts  # noqa: E402
 from congruence.mechanism.derivatives import jacobians  # noqa: E402
 from congruence.mechanism.sparsity_gap import sparse_decomposition  # noqa: E402
+from congruence.result import json_text  # noqa: E402
 
 KNOWN = json.loads((Path(__file__).parents[1] / "oracles" / "mechanistic" / "analytic.json").read_text())
 IDS = [known["id"] for known in KNOWN]
@@ -26,7 +27,7 @@ def blocks_of(known):
 
 @pytest.mark.parametrize("known", KNOWN, ids=IDS)
 def test_the_verdicts_on_analytic_generators_are_those_by_hand(generators, known):
-    found = check(generators[known["id"]], np.array(known["sample_points"]), blocks_of(known))
+    found = check_blocks(generators[known["id"]], np.array(known["sample_points"]), blocks_of(known))
     names = {"D": "D", "M_coordinate": "M_coord", "M_sparsest_basis": "M_sparsest", "S": "S", "H2": "H2", "H3": "H3"}
     names["IMA"] = "IMA"
     assert {ours: found[ours].status for ours in names.values()} == {
@@ -69,21 +70,22 @@ def points():
 
 
 def test_disjoint_at_a_point_does_not_make_it_additive():
-    found = check(stacked(lambda a, b: a + a * b, lambda a, b: b + a**2), np.zeros((1, 2)))
+    found = check_blocks(stacked(lambda a, b: a + a * b, lambda a, b: b + a**2), np.zeros((1, 2)))
     assert statuses(found, "D", "H2") == ["holds", "fails"]
 
 
 def test_theorems_need_irreducible_blocks_and_something_that_bends(generators, points):
-    applied = {(one.number, one.criterion): one.status for one in check(generators["A1"], points).theorems}
-    assert applied[2, "D"] == applied[4, "S"] == applied[5, "H2"] == "applies"
-    assert applied[3, "M_coord"] == "conditional"
-    linear = check(generators["A3"], points)  # a rotation: additive, and yet nothing identifies it
+    applied = {(one.number, one.criterion): one for one in check_blocks(generators["A1"], points).theorems}
+    assert {applied[key].status for key in ((2, "D"), (4, "S"), (5, "H2"))} == {"holds"}
+    assert applied[2, "D"].conclusion.basis == "supported"
+    assert (applied[3, "M_coord"].status, applied[3, "M_coord"].strength) == ("unknown", "conditional")
+    linear = check_blocks(generators["A3"], points)  # a rotation: additive, and yet nothing identifies it
     assert linear["H2"].degenerate
-    assert {one.status for one in linear.theorems} == {"does not apply"}
+    assert {(one.status, one.conclusion.basis) for one in linear.theorems} == {("unknown", "premise fails")}
     assert linear.separable[0].rank == linear.separable[0].expected
     four = np.random.default_rng(1).normal(size=(5, 4))
-    for blocks, status in (("0-1,2-3", "does not apply"), ("0,1,2-3", "applies")):
-        assert check(generators["A10"], four, blocks).theorems[0].status == status
+    for blocks, strength in (("0-1,2-3", "premise fails"), ("0,1,2-3", "holds")):
+        assert check_blocks(generators["A10"], four, blocks).theorems[0].strength == strength
 
 
 def test_density_does_not_matter_where_the_points_lie_on_the_same_ground(generators):
@@ -91,8 +93,8 @@ def test_density_does_not_matter_where_the_points_lie_on_the_same_ground(generat
     free = rng.uniform(0.2, 2, size=(30, 2))
     tied = free[np.abs(free[:, 0] - free[:, 1]) < 0.5]  # strongly dependent
     for name in ("A1", "A5", "A7"):
-        one, two = (check(generators[name], z) for z in (free, tied))
-        assert [v.status for v in one.verdicts] == [v.status for v in two.verdicts]
+        one, two = (check_blocks(generators[name], z) for z in (free, tied))
+        assert [v.status for v in one.criteria] == [v.status for v in two.criteria]
 
 
 def leaky(additive):
@@ -107,11 +109,11 @@ def leaky(additive):
 
 @pytest.mark.parametrize("additive", [True, False])
 def test_a_piecewise_linear_decoder_is_additive_or_not_by_finite_differences(points, additive):
-    found = check(leaky(additive), points)
+    found = check_blocks(leaky(additive), points)
     assert found.bending == "piecewise linear"
     assert statuses(found, "H2", "H3") == ([STATUS[additive]] * 2)
     assert not found["H2"].degenerate
-    assert found["H2"].note == "by differences over finite steps, since derivatives are empty"
+    assert found["H2"].remarks == ("by differences over finite steps, since the derivatives vanish",)
     assert {one.status for one in found.separable} == {"unknown"}
 
 
@@ -119,9 +121,9 @@ def test_a_piecewise_linear_decoder_is_additive_or_not_by_finite_differences(poi
 def test_random_directions_find_what_all_derivatives_do(generators, name, monkeypatch):
     known = KNOWN[IDS.index(name)]
     monkeypatch.setattr("congruence.mechanism.interactions.MOST_TUPLES", 0)
-    found = check(generators[name], np.array(known["sample_points"]), blocks_of(known), orders=(2, 3, 4))
+    found = check_blocks(generators[name], np.array(known["sample_points"]), blocks_of(known), orders=(2, 3, 4))
     assert statuses(found, "H2", "H3") == [STATUS[known["H2"]], STATUS[known["H3"]]]
-    assert "along random directions" in found["H4"].note
+    assert "along random directions" in found["H4"].remarks
 
 
 def test_noise_between_zero_and_the_entries_makes_it_ambiguous_and_more_of_it_fail(points):
@@ -130,29 +132,29 @@ def test_noise_between_zero_and_the_entries_makes_it_ambiguous_and_more_of_it_fa
             lambda a, b: a.exp() + noise * b, lambda a, b: b + b**3 + noise * a, lambda a, b: a + 2 * b * noise
         )
 
-    assert statuses(check(noisy(0.0), points), "D", "S") == ["holds", "holds"]
+    assert statuses(check_blocks(noisy(0.0), points), "D", "S") == ["holds", "holds"]
     for noise, expected in ((1e-9, "holds"), (1e-5, "ambiguous"), (0.3, "fails")):
-        found = check(noisy(noise), points)
+        found = check_blocks(noisy(noise), points)
         assert found["D"].status == expected
-    soft = check(noisy(1e-5), points)
+    soft = check_blocks(noisy(1e-5), points)
     assert soft.tolerance.low == pytest.approx(2e-5, rel=0.9)
     assert soft["D"].sweep[0] == 0
     assert soft["D"].sweep[-1] == 1
-    assert check(noisy(1e-5), points, rtol=1e-3)["D"].status == "holds"
+    assert check_blocks(noisy(1e-5), points, rtol=1e-3)["D"].status == "holds"
 
 
-def test_the_worst_point_and_the_share_of_points_are_told(points):
+def test_the_worst_point_and_the_share_of_points_are_given(points):
     spread = np.vstack([np.abs(points) + 1, [[-1.0, -1.0]]])
-    found = check(stacked(lambda a, b: a + torch.relu(-a) * b, lambda a, b: b, lambda a, b: a), spread)
+    found = check_blocks(stacked(lambda a, b: a + torch.relu(-a) * b, lambda a, b: b, lambda a, b: a), spread)
     assert (found["D"].status, found["D"].worst) == ("fails", 12)
     assert found["D"].fraction == pytest.approx(12 / 13)
-    assert found["D"].evidence == "certified"
+    assert found["D"].basis == "refuted"
 
 
 def test_past_the_budget_the_gap_is_unknown_with_bounds():
     torch.manual_seed(0)
     weight = torch.randn(40, 4).double() * (torch.rand(40, 4) < 0.6)
-    found = check(
+    found = check_blocks(
         lambda z: torch.tanh(z @ weight.T), np.random.default_rng(0).normal(size=(3, 4)), "0-1,2-3", budget=50
     )
     assert statuses(found, "S", "M_sparsest") == ["unknown", "holds"]
@@ -165,33 +167,43 @@ def test_zero_weights_certify_that_blocks_stay_apart(points):
     with torch.no_grad():
         net[0].weight[:3, 1] = net[0].weight[3:, 0] = 0
         net[2].weight[:3, 3:] = net[2].weight[3:, :3] = 0
-    assert (check(net, points)["D"].status, check(net, points)["D"].evidence) == ("holds", "certified")
+    assert (check_blocks(net, points)["D"].status, check_blocks(net, points)["D"].basis) == ("holds", "certified")
     net.double()
-    assert check(lambda z: net(z), points)["D"].evidence == "supported"  # a function cannot be looked into
+    assert check_blocks(lambda z: net(z), points)["D"].basis == "supported"  # a function cannot be looked into
     net.register_forward_hook(lambda module, given, out: 2 * out)
-    assert check(net, points)["D"].evidence == "supported"  # nor can a hook
+    assert check_blocks(net, points)["D"].basis == "supported"  # nor can a hook
 
 
 def test_what_works_in_float32_only_has_wider_tolerances(points):
     weight = torch.tensor([[1.0, 0], [2, 0], [0, 3], [0, 4]])
-    found = check(lambda z: torch.tanh(z.float() @ weight.T), points)
+    found = check_blocks(lambda z: torch.tanh(z.float() @ weight.T), points)
     assert found.tolerance.rtol == 1e-4
     assert statuses(found, "D", "M_coord", "S", "H2", "IMA") == ["holds"] * 5
     assert "float32" in found.notes[0]
 
 
-def test_results_are_written_and_read(generators, points):
-    found = check(generators["A5"], points, settings={"why": "a test"})
-    told = json.loads(found.to_json())
-    assert told["verdicts"][3]["criterion"] == "S"
-    assert (told["rho_plus"], told["rho_minus"]) == (8, 10)
-    assert told["overlap"] == [[1.0, 0.25], [0.25, 1.0]]
-    assert len(told["tolerance"]["sweep"]) == len(told["verdicts"][0]["sweep"])
-    assert found.verdict == (
-        "For blocks 0,1 at 12 points M_coord, M_sparsest, S, H3 hold; Theorems 4 and 5 identify the blocks."
-    )
-    assert "sparsity gap 2" in str(found)
+def test_results_are_plain_data(generators, points):
+    found = check_blocks(generators["A5"], points)
+    numbers = json.loads(json_text(found.to_dict()))
+    assert numbers["criteria"][3]["criterion"] == "S"
+    assert numbers["criteria"][3]["margin"] == 2
+    assert (numbers["rho_plus"], numbers["rho_minus"]) == (8, 10)
+    assert numbers["overlap"] == [[1.0, 0.25], [0.25, 1.0]]
+    assert len(numbers["tolerance"]["sweep"]) == len(numbers["criteria"][0]["sweep"])
+    assert [one.name for one in found.criteria if one.status == "holds"] == ["M_coord", "M_sparsest", "S", "H3"]
+    assert {one.number for one in found.theorems if one.status == "holds"} == {4, 5}
     assert found.sizes.shape == (7, 2)
+    with pytest.raises(UnknownKeyError, match="there is no criterion 'T'; there are D, M_coord"):
+        found["T"]
+
+
+def test_a_theorem_is_never_better_than_its_premises(generators, points):
+    for name in ("A1", "A3", "A5", "A7"):
+        for theorem in check_blocks(generators[name], points).theorems:
+            premises = [one.status for one in theorem.conclusion.premises]
+            assert (theorem.status == "holds") == (set(premises) == {"holds"})
+            assert (theorem.conclusion.basis == "premise fails") == ("fails" in premises)
+            assert theorem.conclusion.premises[0] == check_blocks(generators[name], points)[theorem.criterion].finding
 
 
 @pytest.mark.parametrize(
@@ -207,4 +219,4 @@ def test_results_are_written_and_read(generators, points):
 )
 def test_what_cannot_be_done_is_refused_with_its_reason(generators, points, arguments, message):
     with pytest.raises(InputError, match=message):
-        check(generators["A1"], points, **arguments)
+        check_blocks(generators["A1"], points, **arguments)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 
-from congruence.errors import FewOutputsWarning, InputError
+from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.mechanism.additive_parts import finest_additive
 from congruence.mechanism.disjoint_parts import finest_disjoint
 
@@ -150,7 +150,7 @@ def test_outputs_show_disjoint_parts_over_all_points_whatever_the_latents_are(rn
     assert found.dims == (1, 1, 2)
     assert found.partition == ((0, 1, 2, 3),)
     assert sorted(tuple(map(int, part)) for part in found.outputs) == [(0, 3), (1, 4), (2, 5, 6)]
-    assert "the outputs fall into 3 groups" in found.sentence
+    assert "the outputs form 3 groups" in found.sentence
 
 
 def test_raw_second_derivatives_would_not_show_them(rng):
@@ -237,7 +237,7 @@ def test_a_square_jacobian_warns_that_nothing_is_learned(rng):
     assert "uninformative" in found.notes[0]
 
 
-def test_what_cannot_be_told_is_not_told(rng):
+def test_what_cannot_be_found_is_unknown(rng):
     linear = torch.as_tensor(rng.normal(size=(4, 30)))
     found = discover(lambda s: (s @ linear).relu(), rng.normal(size=(3, 4)), types=("S", "H2"), budget=100)
     assert found["S"].dims is None
@@ -260,8 +260,8 @@ def test_a_nearly_disjoint_decoder_shows_its_parts_at_a_larger_tolerance(rng):
 def test_words_and_json(generators, rng):
     found = discover(generators["A10"], rng.uniform(0.3, 1.2, size=(3, 4)), types=("D",))
     assert str(found) == "Type D: 3 parts of dimensions 1, 1, 2 at every point; along the coordinates 0,1,2-3."
-    assert '"partition"' in found.to_json()
-    with pytest.raises(KeyError, match="no parts of type 'H2'"):
+    assert found.to_dict()["found"][0]["partition"] == [[0], [1], [2, 3]]
+    with pytest.raises(UnknownKeyError, match="there is no type 'H2'; there are D"):
         found["H2"]
     with pytest.raises(InputError, match="types must be some of D, S, H2, not M"):
         discover(generators["A10"], rng.normal(size=(3, 4)), types=("M",))

@@ -15,6 +15,9 @@ from congruence.batches.deconfounding import Deconfounding, Levels, Target, comp
 from congruence.batches.deconfounding import Score as TargetScore
 from congruence.batches.leakage import FeatureProfile
 from congruence.batches.sparsity import Concentration
+from congruence.decoder.bounds import theorem1
+from congruence.decoder.examination import DecoderExamination
+from congruence.decoder.stretch import BiLipschitz
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
 from congruence.ica.portraits import Loading, Portrait
@@ -26,6 +29,12 @@ from congruence.ica.unmix import Unmixing
 from congruence.ica.whiten import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
+from congruence.mechanism.block_check import BlockCheck, criterion_of
+from congruence.mechanism.examination import MechanismExamination
+from congruence.mechanism.graphs import action_graph
+from congruence.mechanism.profile import BlockProfile
+from congruence.mechanism.supports import Tolerance
+from congruence.mechanism.theorems import Theorem
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
@@ -37,7 +46,7 @@ from congruence.report import (
 from congruence.report.figures.svg import draw
 from congruence.report.html import render_html
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
-from congruence.result import Finding
+from congruence.result import Finding, conclude
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.translation.translate import Translation, Translator
 
@@ -388,6 +397,71 @@ def deconfounding_by_hand(gains=GAINS, names=("MTOR", "PLK1"), **changes):
     return Deconfounding(**(made | changes))
 
 
+def decoder_by_hand():
+    """A decoder at 30 points, one of which loses a direction."""
+    low, high = np.linspace(0.4, 0.9, 30), np.linspace(1.1, 1.6, 30)
+    low[3] = 0.0
+    stretch = BiLipschitz(low, high, np.column_stack([high, low]), "exact", 2, 5, notes=("Only 30 points.",))
+    convex = Finding("convex", "The latents fill a convex set.", "unknown", evidence="5.0 % lie in holes.")
+    finding = conclude("theorem1", "Two trainings differ by a rigid motion.", (convex,))
+    return DecoderExamination(stretch, theorem1(stretch, 4.0), finding, 4.0, "given", stretch.notes, {"seed": 0})
+
+
+def _theorems_by_hand():
+    fails = Finding("premise0", "Premise 0 holds.", "fails")
+    holds, assumed = (
+        Finding("premise0", "Premise 0 holds.", "holds"),
+        Finding("premise1", "Premise 1 holds.", "unknown"),
+    )
+    return (
+        Theorem(2, "D", conclude("theorem2_D", "Theorem 2 identifies the blocks.", (fails,))),
+        Theorem(3, "M_coord", conclude("theorem3_M_coord", "Theorem 3 does.", (holds, assumed)), ("premise1",)),
+    )
+
+
+def mechanism_by_hand(*, shape=(6,), theorems=None, discovery=None, effects=None):
+    blocks = ((0, 1), (2,))
+    jacobian = np.array([[1.0, 0.5, 0], [0.3, 2, 0], [1, 1, 0], [0, 0, 1], [0, 0, 2], [0, 0.01, 1]])
+    k = len(blocks)
+    if effects is None:
+        effects = np.stack([np.linalg.norm(jacobian[:, list(b)], axis=1) for b in blocks])
+    profile = BlockProfile(
+        blocks=blocks,
+        effects=effects,
+        overlap=np.where(np.eye(k, dtype=bool), 1.0, 0.03),
+        shared=np.full((k, k), 2),
+        near=np.full((3, 3), 0.5),
+        graph=action_graph(jacobian),
+        output_shape=shape,
+        points=8,
+    )
+    check = BlockCheck(
+        blocks=blocks,
+        points=8,
+        dimension=3,
+        outputs=6,
+        output_shape=shape,
+        bending="smooth",
+        criteria=tuple(
+            criterion_of(name, status, margin, "a share", 3, 0.5, 8, remarks=("a remark",))
+            for name, status, margin in (("D", "ambiguous", 0.25), ("M_coord", "holds", 0.0), ("H4", "unknown", 0.25))
+        ),
+        irreducible=(),
+        separable=(),
+        theorems=theorems or _theorems_by_hand(),
+        tolerance=Tolerance(1e-6, 0.0, "global", 1e-7, 1e-2),
+        injective="holds",
+        nonzeros=(8, 9),
+        contrast=0.1,
+        rho=(5, 7),
+        overlap=np.zeros((k, k)),
+        sizes=np.abs(jacobian),
+    )
+    settings = {"command": "congruence mechanism <model>", "seed": 0}
+    origin = "given" if discovery is None else "D"
+    return MechanismExamination(check, profile, discovery, origin, ("Supports are uncertain.",), settings)
+
+
 def _many_ticks(figure):
     axes = figure.subplots()
     axes.set(xticks=np.linspace(0, 1, 11), yticks=np.linspace(0, 1, 11))
@@ -404,6 +478,8 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "rich": lambda: rich_by_hand(),
     "training": lambda: training_by_hand((0, 1, 1000)),
     "deconfounding": lambda: deconfounding_by_hand(),
+    "decoder": lambda: decoder_by_hand(),
+    "mechanism": lambda: mechanism_by_hand(),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "translation": lambda: render_translation(translation_by_hand()),
@@ -432,6 +508,11 @@ def outline():
 @pytest.fixture(scope="session", params=list(PAGES))
 def any_page(request):
     return PAGES[request.param]()
+
+
+@pytest.fixture(scope="session")
+def make_mechanism():
+    return mechanism_by_hand
 
 
 @pytest.fixture(scope="session")

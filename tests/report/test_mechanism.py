@@ -1,4 +1,4 @@
-"""The page on mechanistic independence: the answer first, then verdicts, theorems, pictures, overlaps and the graph."""
+"""The page on mechanistic independence: the answer first, then criteria, theorems, pictures, overlaps and the graph."""
 
 from dataclasses import replace
 
@@ -7,67 +7,30 @@ import pytest
 
 from congruence.mechanism.decomposable import Disentanglement
 from congruence.mechanism.discovery import SWEEP, Discovery, Found
-from congruence.mechanism.domains import Premise
-from congruence.mechanism.examination import Examination
 from congruence.mechanism.graphs import action_graph
-from congruence.mechanism.outcome import Mechanism
-from congruence.mechanism.portrait import Portrait
 from congruence.mechanism.splitting import Followed, split
-from congruence.mechanism.supports import Tolerance
-from congruence.mechanism.theorems import Condition, Theorem
-from congruence.mechanism.verdicts import Verdict
-from congruence.report import render_mechanism, write_mechanism_report
+from congruence.mechanism.theorems import Theorem
+from congruence.report.html import render_html
+from congruence.result import Finding, conclude
 
 BLOCKS = ((0, 1), (2,))
 JACOBIAN = np.array([[1.0, 0.5, 0], [0.3, 2, 0], [1, 1, 0], [0, 0, 1], [0, 0, 2], [0, 0.01, 1]])
+LOCAL = Finding("disentangled", "The codes are disentangled at every point.", "holds")
 
 
-def verdict(criterion, status, **more):
-    fields = {"margin": 0.25, "measures": "of something", "worst": 3, "fraction": 0.5, "points": 8}
-    return Verdict(criterion, status, evidence="supported", **(fields | more))
+def theorem(number, name, *statuses, assumed=()):
+    premises = [Finding(f"premise{i}", f"Premise {i} holds.", status) for i, status in enumerate(statuses)]
+    conclusion = conclude(f"theorem{number}_{name}", f"Theorem {number} identifies the blocks.", premises)
+    return Theorem(number, name, conclusion, assumed)
 
 
-def theorem(number, criterion, status):
-    premises = (Condition(f"Type {criterion}", "holds", "8 points"), Condition("sparse", "assumed", "not looked at"))
-    return Theorem(number, criterion, status, premises, "each block")
+def conditional(number, name):
+    return theorem(number, name, "holds", "unknown", assumed=("premise1",))
 
 
-def examination(*, shape=(6,), theorems=None, discovery=None, blocks=BLOCKS, effects=None):
-    k = len(blocks)
-    if effects is None:
-        effects = np.stack([np.linalg.norm(JACOBIAN[:, list(b)], axis=1) for b in blocks])
-    portrait = Portrait(
-        blocks=blocks,
-        effects=effects,
-        overlap=np.where(np.eye(k, dtype=bool), 1.0, 0.03),
-        shared=np.full((k, k), 2),
-        near=np.full((3, 3), 0.5),
-        graph=action_graph(JACOBIAN),
-        output_shape=shape,
-        points=8,
-    )
-    check = Mechanism(
-        blocks=blocks,
-        points=8,
-        dimension=3,
-        outputs=6,
-        output_shape=shape,
-        bending="smooth",
-        verdicts=(verdict("D", "ambiguous"), verdict("M_coord", "holds", margin=0.0), verdict("H4", "unknown")),
-        irreducible=(),
-        separable=(),
-        theorems=theorems or (theorem(2, "D", "does not apply"), theorem(3, "M_coord", "conditional")),
-        tolerance=Tolerance(1e-6, 0.0, "global", 1e-7, 1e-2),
-        injective="holds",
-        nonzeros=(8, 9),
-        contrast=0.1,
-        rho=(5, 7),
-        overlap=np.zeros((k, k)),
-        sizes=np.abs(JACOBIAN),
-        notes=("supports are soft",),
-    )
-    settings = {"command": "congruence mechanism <model>", "seed": 0}
-    return Examination(check, portrait, discovery, "given" if discovery is None else "D", settings)
+@pytest.fixture
+def examination(make_mechanism):
+    return make_mechanism
 
 
 def discovered():
@@ -75,119 +38,179 @@ def discovered():
     points = tuple(split(JACOBIAN, parts, np.zeros((3, 0))) for _ in range(2))
     followed = Followed(np.zeros((2, 2), dtype=int), np.array([np.nan, np.cos(np.pi / 6)]))
     sweep = tuple((at, (3,) if at < 1e-3 else (1, 2)) for at in SWEEP)
-    found = Found("D", points, BLOCKS, followed, sweep=sweep, notes=("mind the gap",))
-    none = Found("S", (), None, None, notes=("too many sets",))
+    found = Found("D", points, BLOCKS, followed, sweep=sweep, notes=("Mind the gap.",))
+    none = Found("S", (), None, None, notes=("There are too many sets.",))
     return Discovery((found, none), 2, 3, 6, action_graph(JACOBIAN))
 
 
-def test_the_page_is_well_formed_and_says_the_answer_first(outline):
-    page = render_mechanism(examination())
-    read = outline(page)
+def page(result):
+    return render_html(result.document())
+
+
+def test_the_page_is_well_formed_and_says_the_answer_first(examination, outline):
+    text = page(examination())
+    read = outline(text)
     assert not read.open
     assert not read.misplaced
-    assert "Theorem 3 identifies the blocks 0\u20111, 2, for models whose Jacobian is as sparse" in read.text
-    assert "Supports are soft." in read.text
+    assert "Theorem 3 identifies the blocks 0-1,2 for models whose Jacobian is as sparse" in read.text
+    assert "Supports are uncertain." in read.text
     assert "The blocks were given." in read.text
-    assert "congruence mechanism &lt;model&gt;" in page
-    assert "What does the decoder support" not in page
+    assert "congruence mechanism &lt;model&gt;" in text
+    assert "Which parts does the decoder have?" not in text
     ids = [value for _, name, value in read.attributes if name == "id"]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(
     ("criterion", "why"),
-    [("D", "they act on disjoint outputs"), ("H2", "they add up"), ("H3", "no derivative of order 3 mixes them")],
+    [("D", "they act on disjoint outputs"), ("H2", "they are additive"), ("H3", "no derivative of order 3 mixes them")],
 )
-def test_the_lead_says_what_a_theorem_rests_on(criterion, why, outline):
-    page = render_mechanism(examination(theorems=(theorem(5, criterion, "applies"),)))
-    assert f"Theorem 5 identifies the blocks 0\u20111, 2: {why}." in outline(page).text
+def test_the_headline_gives_the_reason(examination, criterion, why):
+    result = examination(theorems=(theorem(5, criterion, "holds"),))
+    assert result.headlines[0] == f"Theorem 5 identifies the blocks 0-1,2: {why}."
+    assert result.status == "holds"
 
 
-def test_no_theorem_is_said_to_apply_where_none_does(outline):
-    page = render_mechanism(examination(theorems=(theorem(2, "D", "unknown"),)))
-    assert "No theorem is seen to identify the blocks" in outline(page).text
-    assert "Identified is then" not in page
+def test_no_theorem_identifies_the_blocks_where_none_applies(examination):
+    result = examination(theorems=(theorem(2, "D", "unknown"),))
+    assert result.headlines[0] == "No theorem is shown to identify the blocks 0-1,2."
+    assert "Each block is identified" not in page(result)
 
 
-def test_parts_that_the_latents_mix_are_the_answer_where_there_are_no_blocks(outline):
-    none = replace(
-        examination(discovery=discovered(), theorems=(theorem(2, "D", "does not apply"),)), blocks_from="none"
-    )
-    assert "The decoder has 2 parts of type D, but its latents mix them." in outline(render_mechanism(none)).text
+@pytest.mark.parametrize(
+    ("theorems", "number", "status", "basis"),
+    [
+        ((theorem(2, "D", "fails"), theorem(4, "S", "holds", "holds")), 4, "holds", "supported"),
+        ((theorem(2, "D", "ambiguous"), conditional(3, "M_coord")), 3, "unknown", "not refuted"),
+        ((theorem(2, "D", "fails", "unknown"), theorem(4, "S", "ambiguous")), 4, "ambiguous", "not refuted"),
+        ((theorem(2, "D", "fails"), theorem(4, "S", "unknown")), 4, "unknown", "not refuted"),
+        ((theorem(2, "D", "fails"), conditional(3, "M_coord")), 3, "unknown", "not refuted"),
+        ((theorem(2, "D", "fails"), theorem(4, "S", "fails", "holds")), 2, "unknown", "premise fails"),
+    ],
+)
+def test_the_strongest_theorem_is_never_better_than_its_premises(examination, theorems, number, status, basis):
+    result = examination(theorems=theorems)
+    assert result.strongest.number == number
+    assert (result.status, result.identified.basis) == (status, basis)
 
 
-def test_every_verdict_has_its_row(outline):
-    text = outline(render_mechanism(examination())).text
-    for part in ("Type D", "Type M, coordinates", "no derivative of order 4 mixes blocks", "0.250", "row 3", "50.0"):
+def test_parts_that_the_latents_mix_are_the_answer_where_there_are_no_blocks(examination):
+    none = replace(examination(discovery=discovered(), theorems=(theorem(2, "D", "fails"),)), blocks_from="none")
+    assert none.headlines[0] == "The decoder has 2 parts of type D, but its latents mix them."
+
+
+def test_every_criterion_has_its_row(examination, outline):
+    text = outline(page(examination())).text
+    for part in ("M, coordinates", "No derivative of order 4 mixes blocks.", "0.250", "row 3", "50.0", "a remark"):
         assert part in text
     assert text.count("row 3") == 2  # not where a criterion holds with nothing against it
 
 
-def test_outputs_are_shown_as_strips_or_as_images():
-    strips = render_mechanism(examination())
+def test_every_theorem_has_its_premises(examination, outline):
+    text = outline(page(examination())).text
+    assert "premise0 (fails)" in text
+    assert "Premises of Theorem 3 (Type M, coordinates)" in text
+    assert "Premise 1 holds." in text
+
+
+def test_outputs_are_shown_as_strips_or_as_images(examination):
+    strips = page(examination())
     assert strips.count("data:image/png") == 2
     assert 'aria-label="Outputs of each block"' in strips
-    images = render_mechanism(examination(shape=(1, 2, 3)))
+    images = page(examination(shape=(1, 2, 3)))
     assert images.count("framed") == 2 + 1  # and its style
     assert 'alt="z0-1 moves 2 outputs of 6"' in images
 
 
-def test_many_outputs_are_put_together_and_the_strongest_shown():
+def test_many_outputs_are_pooled_and_the_strongest_shown(examination):
     effects = np.zeros((2, 5000))
     effects[0, 4321] = 1.0
-    few = render_mechanism(examination(shape=(5000,), effects=effects))
+    few = page(examination(shape=(5000,), effects=effects))
     assert len(few) < 80_000
-    assert few != render_mechanism(examination(shape=(5000,), effects=0 * effects))
+    assert few != page(examination(shape=(5000,), effects=0 * effects))
 
 
-def test_overlap_and_graph_are_shown(outline):
-    page = render_mechanism(examination())
-    read = outline(page)
+def test_overlap_and_graph_are_shown(examination, outline):
+    read = outline(page(examination()))
     assert "0.03" in read.text
     labels = [value for _, name, value in read.attributes if name == "aria-label"]
     assert "Graph of 3 latents: 2 edges, 1 of them between blocks" in labels
 
 
-def test_what_was_discovered_is_told_with_its_tolerances(outline):
-    text = outline(render_mechanism(examination(discovery=discovered()))).text
+def test_many_latents_have_the_overlap_of_blocks_as_their_figure(examination):
+    many, blocks = 50, tuple((a,) for a in range(50))
+    result = examination(theorems=(theorem(2, "D", "fails"),))
+    profile = replace(
+        result.profile,
+        blocks=blocks,
+        effects=np.ones((many, 6)),
+        overlap=np.full((many, many), 0.5),
+        shared=np.ones((many, many), dtype=int),
+        near=np.full((many, many), 0.5),
+        graph=np.ones((many, many), dtype=bool),
+    )
+    text = page(replace(result, profile=profile))
+    assert 'aria-label="Overlap of 24 blocks"' in text
+    assert "26 more blocks are not shown." in text
+
+
+def test_what_was_discovered_is_shown_with_its_tolerances(examination, outline):
+    text = outline(page(examination(discovery=discovered()))).text
     assert "2 parts of dimensions 1, 2 at every point; along the coordinates 0-1,2" in text
     assert "parts turn by at most 30.0°" in text
     assert "2 of 1, 2" in text
     assert "Mind the gap." in text
-    assert "Not known; too many sets" in text
+    assert "Type S: unknown. There are too many sets." in text
 
 
-def test_a_model_is_told_of_with_the_premises_of_theorem_1(outline):
-    premises = (Premise("it is whole", "holds", "assumed", "Nothing 5 % was seen."),)
-    found = Disentanglement(
-        local="holds",
-        everywhere="unknown",
-        evidence="assumed",
+def model(*premises, **more):
+    return Disentanglement(
+        local=LOCAL,
+        everywhere=conclude("disentangled_domain", "The codes are disentangled over the domain.", (LOCAL, *premises)),
         leaks=np.array([0.0, 0.02]),
         factor_of=(1, 0),
         shares=np.array([[0.0, 1.0], [0.97, 0.03]]),
         changes=0,
         lost=(),
         misses=np.array([0.0, 0.01]),
-        premises=(*premises, Premise("slices", "unknown", "assumed", "Too few rows.")),
         blocks=BLOCKS,
         sparse=0.5,
+        **more,
     )
-    text = outline(render_mechanism(replace(examination(), disentanglement=found))).text
-    assert "The codes are disentangled at 2 points, which is not carried over to the domain: Too few rows." in text
+
+
+def test_a_model_is_shown_with_the_premises_of_theorem_1(examination, outline):
+    premises = (
+        Finding("whole", "It is whole.", "holds", evidence="Nothing 5 % was seen."),
+        Finding("slices", "Slices are connected.", "unknown", evidence="Too few rows."),
+    )
+    result = replace(examination(theorems=(theorem(2, "D", "holds"),)), disentanglement=model(*premises))
+    assert [finding.name for finding in result.findings] == ["identified", "disentangled", "disentangled_domain"]
+    assert result.status == "unknown"
+    assert result.headlines[-2:] == (
+        "The codes are disentangled at 2 points.",
+        "Theorem 1 does not extend this to the domain. Too few rows.",
+    )
+    text = outline(page(result)).text
     for part in ("It is whole.", "Nothing 5\u00a0% was seen.", "0.97", "50.0", "1.00 %"):
         assert part in text
 
 
-def test_the_same_result_gives_the_same_bytes_and_is_written(tmp_path):
-    page = render_mechanism(examination(discovery=discovered()))
-    assert page == render_mechanism(examination(discovery=discovered()))
-    write_mechanism_report(examination(discovery=discovered()), tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
+def test_what_is_only_assumed_about_a_model_is_named():
+    assumed = Finding("covering", "The decoder is a covering map.", "unknown")
+    found = model(assumed, assumed=("covering",))
+    assert found.headlines[1].startswith("By Theorem 1 this extends to the domain if the decoder is a covering map")
+    assert found.everywhere.status == "unknown"
 
 
-def test_names_in_settings_cannot_inject_markup(outline):
+def test_the_same_result_gives_the_same_bytes_and_is_written(examination, tmp_path):
+    result = examination(discovery=discovered())
+    result.report(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(examination(discovery=discovered()))
+
+
+def test_names_in_settings_cannot_inject_markup(examination, outline):
     bad = "<img src=x onerror=alert(1)>"
-    page = render_mechanism(replace(examination(), settings={"decoder": bad}))
-    assert bad in outline(page).text
-    assert bad not in page
+    text = page(replace(examination(), settings={"decoder": bad}))
+    assert bad in outline(text).text
+    assert bad not in text

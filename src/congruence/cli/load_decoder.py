@@ -1,15 +1,28 @@
-"""Finding a decoder or a model by its name, `mypackage.model:load`, in the folder one is in or in what is installed."""
+"""Find a decoder or a model by its name, `mypackage.model:load`, in the current folder or an installed package."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from congruence.errors import CongruenceError, InputError
 
 FORM = "name a {0} as package.module:function, where the function takes no arguments and returns the {0}"
+DecoderName = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:FUNCTION",
+        help="A function without arguments that returns the decoder, or a torch module.",
+        show_default=False,
+    ),
+]
+LatentsFile = Annotated[
+    str, typer.Argument(metavar="LATENTS", help="Table of latents (.npy .csv .parquet ...).", show_default=False)
+]
 
 
 def load_decoder(name: str) -> Any:
@@ -21,12 +34,12 @@ def load_decoder(name: str) -> Any:
 
 
 def load_named(name: str, what: str) -> Any:
-    """Import the module, take what the name says, and call it unless it is a torch module already."""
+    """Import the module, take the attribute of the name, and call it unless it is a torch module already."""
     form = FORM.format(what)
     module_name, colon, attribute = name.partition(":")
     odd = module_name.startswith(".") or module_name.endswith((".py", "/")) or "/" in module_name
     if odd or not (module_name and colon and attribute):
-        raise InputError(f"cannot tell what {name!r} is; {form}")
+        raise InputError(f"cannot find a {what} called {name!r}; {form}")
     found = _imported(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
@@ -55,7 +68,7 @@ def _imported(name: str) -> Any:
         raise InputError(f"the module {name} needs {error.name}, which is not installed") from error
     except CongruenceError:
         raise
-    except (Exception, SystemExit) as error:  # a script may end itself
+    except (Exception, SystemExit) as error:  # a script may exit on import
         raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -64,6 +77,6 @@ def _called(name: str, function: Any, form: str) -> Any:
         return function()
     except CongruenceError:
         raise
-    except (Exception, SystemExit) as error:  # a script may end itself
+    except (Exception, SystemExit) as error:  # a script may exit when called
         hint = f"; {form}" if isinstance(error, TypeError) else ""
         raise InputError(f"{name} fails when called: {type(error).__name__}: {error}{hint}") from error

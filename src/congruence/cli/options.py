@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 OWN_SUFFIXES = {"map": ".safetensors", "model": ".safetensors"}  # of outputs that are not called after their option
 DATA, METHOD, OUTPUT = "Which rows and columns", "How it is done", "What to write"
 
-DecoderName = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODULE:FUNCTION",
-        help="A function without arguments that returns the decoder, or a torch module.",
-        show_default=False,
-    ),
-]
-Latents = Annotated[
-    str, typer.Argument(metavar="LATENTS", help="Table of latents (.npy .csv .parquet ...).", show_default=False)
-]
 Id = Annotated[Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)]
 RowId = Annotated[Optional[str], typer.Option(help="Column with row ids.", rich_help_panel=DATA)]  # of one table
 Features = Annotated[

@@ -1,11 +1,11 @@
-"""What a bi-Lipschitz constant is worth: Theorems 1 and 3 of the paper, and dynamical isometry (A.4).
+"""What a bi-Lipschitz constant implies: Theorems 1 and 3 of the paper, and dynamical isometry (A.4).
 
 Lambda >= 1 is a bi-Lipschitz constant here: lengths are multiplied by something between 1 / Lambda and Lambda. The
 paper writes Lambda = 1 + L, so that its sqrt(2 L + L^2) is sqrt(Lambda^2 - 1).
 
 The paper takes its constant c_D from Alestalo, Trotsenko and Vaisala, whose recursion is not restated there. The c_D of
 this package is derived on its own (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for every compact
-set, and is loose. Bounds made with it say when they are empty.
+set, and is loose. Bounds made with it are marked where they are vacuous.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Protocol
 from congruence.errors import InputError
 
 OURS, YOURS = "ours", "yours"
-LARGEST_PAPER_CONSTANT = math.sqrt(2)  # past it the near-isometry exceeds the diameter, and Lemma A.4 is silent
+LARGEST_PAPER_CONSTANT = math.sqrt(2)  # past it the near-isometry exceeds the diameter, and Lemma A.4 does not apply
 ROUNDING = 1e-12  # sqrt(2) squared is a little more than 2
 
 
 class Stretch(Protocol):
-    """What knows a bi-Lipschitz constant: the result of `bilipschitz`, or a certificate."""
+    """Anything with a bi-Lipschitz constant: the result of `bilipschitz`, or a certificate."""
 
     @property
     def constant(self) -> float:
@@ -34,7 +34,7 @@ class Stretch(Protocol):
 
     @property
     def certified(self) -> bool:
-        """Whether it bounds the map everywhere, and not only where it was looked at."""
+        """Whether it bounds the map everywhere, and not only at sampled points."""
 
 
 def isometry_factor(n: int) -> float:
@@ -114,7 +114,7 @@ class Bound:
 
 
 def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: float | None = None) -> Bound:
-    """Bound how far two trainings can be from a rigid motion of each other, by what their decoders stretch.
+    """Bound how far two trainings can be from a rigid motion of each other, by how much their decoders stretch.
 
     It is about models whose reconstructions agree, whose codes fill a convex set, and whose decoders are smooth and
     injective with a local bi-Lipschitz constant of at most Lambda. None of this is checked here.
@@ -195,7 +195,7 @@ def _bound(
     if applies:
         reason = f"it applies, since distances change by at most {theirs:.4g} of the diameter, and 1 is the limit"
     else:
-        reason = "it does not apply, since Lemma A.4 asks for Lambda <= sqrt(2)"
+        reason = "it does not apply, since Lemma A.4 needs Lambda <= sqrt(2)"
     if math.isinf(chain):
         reason += "; the map loses a direction somewhere"
     return Bound(

@@ -1,4 +1,4 @@
-"""Bi-Lipschitz constants that hold everywhere, and not only where a decoder was looked at.
+"""Bi-Lipschitz constants that hold everywhere, and not only at sampled points.
 
 Three ways: a stack of isometries and leaky rectifiers by its leak alone, any chain of layers by the singular values of
 each, and a small piecewise linear network by all of its linear pieces (`congruence.decoder.regions`).
@@ -18,11 +18,11 @@ from congruence.decoder.probed import import_torch
 from congruence.errors import InputError
 
 LARGEST_LAYER = 2**24  # entries of the matrix of one layer
-# Maps of the form A x + b once in evaluation mode; their matrix is found by trying.
+# Maps of the form A x + b in evaluation mode; their matrix is found by applying them to the axes.
 LINEAR: tuple[str, ...] = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d")
 LINEAR += ("ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample")
 LINEAR += ("PixelShuffle", "Flatten", "Unflatten", "Identity", "ZeroPad2d")
-# Activations whose slope comes down to 0.
+# Activations whose slope falls to 0.
 FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax")
 
 
@@ -106,7 +106,7 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
     Parameters
     ----------
     decoder : torch module
-        A `Sequential` (of Sequentials) in evaluation mode. Refused are layers whose slope comes down to 0 (ReLU, tanh),
+        A `Sequential` (of Sequentials) in evaluation mode. Refused are layers whose slope falls to 0 (ReLU, tanh),
         linear layers that lose a direction, and what is unknown.
     latent_shape : int or tuple of int, optional
         Shape of one row of latents; the width of the first linear layer unless given.
@@ -135,7 +135,7 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
 def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The layers of a `Sequential`, however deep, each with a name that can be found again.
 
-    One with a `forward` of its own, or with hooks, does more than its layers say and is handed on whole.
+    One with a `forward` of its own, or with hooks, does more than its layers and is yielded as a whole.
     """
     torch = import_torch()
     if not isinstance(module, torch.nn.Module):
@@ -157,7 +157,9 @@ def latent_shape_of(asked: tuple[int, ...] | int | None, parts: list[tuple[str, 
             return (int(part.in_features),)
         if kind_of(part).startswith("Conv"):
             break
-    raise InputError("latent_shape must be given: no linear layer at the beginning tells how many latents there are")
+    raise InputError(
+        "latent_shape must be given: the decoder does not start with a linear layer that has the number of latents"
+    )
 
 
 def kind_of(part: Any) -> str:
@@ -183,7 +185,9 @@ def _slopes(name: str, part: Any) -> tuple[float, float] | None:
     kind = kind_of(part)
     if kind in LINEAR:
         if part.training and kind.startswith("BatchNorm"):
-            raise InputError(f"{name} is in training mode, so that rows change each other; call decoder.eval() first")
+            raise InputError(
+                f"{name} is in training mode, so the output for a row depends on the others; call decoder.eval() first"
+            )
         return None
     if kind.startswith("Dropout"):
         if part.training and part.p > 0:
@@ -194,7 +198,7 @@ def _slopes(name: str, part: Any) -> tuple[float, float] | None:
         if min(slopes) > 0:
             return min(1.0, *slopes), max(1.0, *slopes)
     if kind in ("LeakyReLU", "PReLU", *FLAT):
-        raise InputError(f"{name} gives no lower bound, since its slope comes down to 0; nothing can be certified")
+        raise InputError(f"{name} gives no lower bound, since its slope falls to 0; nothing can be certified")
     raise InputError(f"{name} is none of the layers whose stretch is known: {', '.join(LINEAR)}, LeakyReLU, PReLU")
 
 

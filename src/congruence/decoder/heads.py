@@ -1,4 +1,4 @@
-"""What the last layers of two classifiers say about their representations, without any data (appendix A.3.1).
+"""What the last layers of two classifiers imply about their representations, without any data (appendix A.3.1).
 
 Two models with softmax(W f + b) that give the same probabilities have W f + b equal up to a number that all classes
 share. If the rows of W differ in enough directions (sufficient diversity), f is fixed by that: the two representations
@@ -25,7 +25,7 @@ USES = ("all", "best")
 
 @dataclass(frozen=True)
 class Diversity:
-    """Whether a head looks at its representation from enough sides to fix it."""
+    """Whether the rows of a head span the representation, so that its outputs determine it."""
 
     diverse: bool
     rank: int  # directions of the representation that the outputs fix
@@ -47,7 +47,7 @@ class RoederMap:
     """The linear map between two representations that their heads imply, from that of a to that of b.
 
     It is unique only if the head of b is sufficiently diverse; otherwise it is the map of least norm, right on `rank`
-    directions and silent on the others.
+    directions and undetermined on the others.
     """
 
     map: Map
@@ -84,7 +84,7 @@ class RoederMap:
 
 @dataclass(frozen=True)
 class HeadsAgainstData:
-    """The map from heads beside the best linear map of the data; errors are shares of the target's diameter."""
+    """The map from heads and the best linear map of the data; errors are shares of the target's diameter."""
 
     heads: float  # mean error of the map from heads, in no way fitted to these rows
     fitted: float  # mean error of the least-squares map, in sample
@@ -160,7 +160,7 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
 
 
 def compare_with_fitted(found: RoederMap, x: Any, y: Any, head_b: Any, *, outputs: str = "softmax") -> HeadsAgainstData:
-    """Measure the map from heads on paired representations x, y, beside the linear map fitted to them.
+    """Measure the map from heads on paired representations x, y, together with the linear map fitted to them.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def _head(head: Any, name: str) -> tuple[Float, Float]:
         weights, biases = head.weight, getattr(head, "bias", None)
     elif isinstance(head, tuple):
         if len(head) != 2:
-            raise InputError(f"{name} must be weights, or a pair of weights and biases, not {len(head)} things")
+            raise InputError(f"{name} must be weights, or a pair of weights and biases, not {len(head)} entries")
         weights, biases = head
     else:
         weights, biases = head, None

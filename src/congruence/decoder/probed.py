@@ -1,4 +1,4 @@
-"""A decoder that was tried out: it takes the latents, answers with one finite tensor, and always with the same.
+"""A decoder that was tested on its latents: it returns one finite tensor, the same each time.
 
 Whatever would make a Jacobian meaningless (dropout, batch statistics, NaN, no gradient) is refused here, with the
 reason, before anything is computed.
@@ -20,13 +20,13 @@ import numpy as np
 from congruence.arrays import is_tensor, listing, resolve_device, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 
-TRIED = 3  # rows that are decoded twice, together and alone, to see whether the answer stays the same
+TRIED = 3  # rows that are decoded twice, together and alone, to test whether the output stays the same
 ALIKE = 1e-3  # of the largest output: rows decoded together and alone differ by rounding only
 
 
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """A decoder with its latents, ready to be differentiated: `one` maps (d,) to (p,) and knows nothing of batches."""
+    """A decoder with its latents, ready to be differentiated: `one` maps (d,) to (p,), without a batch."""
 
     decode: Callable[[Any], Any]  # (rows, *latent shape) -> (rows, *output shape)
     z: Any  # (n, d) tensor, flattened
@@ -72,13 +72,15 @@ def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
 
 
 def import_torch() -> Any:
-    """Return torch, ready to differentiate forwards, or say how to get it."""
+    """Return torch, ready for forward-mode differentiation, or raise with how to install it."""
     try:
         import torch
     except ImportError as error:
-        raise MissingDependencyError("looking at a decoder needs torch: pip install 'congruence[torch]'") from error
+        raise MissingDependencyError("examining a decoder needs torch: pip install 'congruence[torch]'") from error
     if "torch._decomp.decompositions_for_jvp" not in sys.modules:
-        with warnings.catch_warnings():  # torch warns of its own old parts when it first differentiates forwards
+        with (
+            warnings.catch_warnings()
+        ):  # torch warns about its own deprecated parts when it first differentiates forwards
             warnings.simplefilter("ignore", DeprecationWarning)
             with contextlib.suppress(ImportError):
                 import_module("torch._decomp.decompositions_for_jvp")
@@ -92,13 +94,13 @@ def _check_mode(module: Any) -> None:
     for name, part in module.named_modules():
         if part.training and isinstance(part, _DropoutNd) and part.p > 0:
             raise InputError(
-                f"the decoder has dropout in training mode ({name or type(part).__name__}), so it answers anew each "
-                "time; call decoder.eval() first"
+                f"the decoder has dropout in training mode ({name or type(part).__name__}), so its output is random; "
+                "call decoder.eval() first"
             )
         if part.training and isinstance(part, _BatchNorm):
             raise InputError(
-                f"the decoder has batch norm in training mode ({name or type(part).__name__}), so rows change each "
-                "other; call decoder.eval() first"
+                f"the decoder has batch norm in training mode ({name or type(part).__name__}), so the output for a "
+                "row depends on the other rows; call decoder.eval() first"
             )
 
 
@@ -141,7 +143,7 @@ def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
     )
     limit = ALIKE * (float(output.abs().max()) or 1.0)
     if float((output - again).abs().max()) > limit:
-        raise InputError("the decoder answers differently each time; switch off what is random in it (decoder.eval())")
+        raise InputError("the decoder is random: it gave two outputs for the same latents; call decoder.eval() first")
     if alone.shape != output[:1].shape or float((output[:1] - alone).abs().max()) > limit:
         raise InputError(
             "the output for a row depends on the other rows; switch off batch statistics in the decoder "

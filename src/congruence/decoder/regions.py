@@ -32,7 +32,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Regions:
-    """What was found of all linear pieces: how many there are, and the certificate over all of them."""
+    """All linear pieces: how many there are, and the certificate over all of them."""
 
     count: int
     certificate: Certificate
@@ -45,16 +45,16 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
     Parameters
     ----------
     decoder : torch module
-        A `Sequential` with at most 64 rectifiers' units; rectifiers without a leak are welcome.
+        A `Sequential` with at most 64 units in rectifiers; rectifiers may have no leak.
     box : (float, float), optional
-        Look only at latents whose coordinates all lie between these; everywhere unless given.
+        Only latents whose coordinates all lie between these; all latents unless given.
 
     Returns
     -------
     Regions
         The certificate holds the exact least and largest singular value over all pieces. The largest bounds every
         distance in a convex box. The least holds inside each piece: two pieces may still fold onto each other. Pieces
-        that hold no ball of radius 1e-9 are passed over.
+        that contain no ball of radius 1e-9 are ignored.
     """
     pieces = linear_pieces(decoder, box)
     d = pieces[0].matrix.shape[0]
@@ -68,7 +68,7 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
 
 
 def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents: int | None = None) -> list[Piece]:
-    """The linear pieces themselves, as `linear_regions` counts them; `latents` where no linear layer tells how many."""
+    """The linear pieces that `linear_regions` counts; `latents` is needed where no linear layer has their number."""
     parts = list(layers_of(decoder))
     pieces = [_start(latent_shape_of(latents, parts)[0], box)]
     units = 0
@@ -87,7 +87,7 @@ def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents:
 
 
 def _or_nothing(values: Array) -> float:
-    """The least singular value; 0 where it is nothing but rounding."""
+    """The least singular value; 0 where it is only rounding."""
     return float(values[-1]) if values[-1] > 1e-12 * values[0] else 0.0
 
 
@@ -171,4 +171,4 @@ def _has_inside(piece: Piece) -> bool:
 
 def _check_count(count: int) -> None:
     if count > MOST_PIECES:
-        raise InputError(f"the decoder has more than {MOST_PIECES} linear pieces, too many to look at all")
+        raise InputError(f"the decoder has more than {MOST_PIECES} linear pieces, too many to enumerate")

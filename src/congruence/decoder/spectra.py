@@ -1,4 +1,4 @@
-"""Singular values of the Jacobian at many points: all of them, the extreme ones, or what random directions see."""
+"""Singular values of the Jacobian at many points: all, the extreme ones, or the stretch of random directions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from congruence.decoder.probed import Probed, import_torch
 from congruence.errors import InputError
 
 CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of Jacobians at a time
-LOOK = 16  # steps of Lanczos before the first look at whether it has come to rest; later ones are rarer
+LOOK = 16  # steps of Lanczos before the first test of convergence; later tests are rarer
 STEPS = 600  # of Lanczos at most
-REST = 1e-4  # residual of a singular value, relative to it, at which it counts as found; its error is mostly the square
+REST = 1e-4  # relative residual at which a singular value has converged; its error is mostly the square
 
 
 def exact_spectra(probed: Probed, chunk: int | None) -> Float:
@@ -33,7 +33,7 @@ def exact_spectra(probed: Probed, chunk: int | None) -> Float:
 def _singular_values(jacobians: Any) -> Any:
     """The singular values in float64, (rows, min(d, p)).
 
-    Of float32 Jacobians the eigenvalues of J^T J in float64 tell as much, and faster: squaring loses half of the
+    For float32 Jacobians the eigenvalues of J^T J in float64 are as accurate, and faster: squaring loses half of the
     digits, which these Jacobians do not have.
     """
     torch = import_torch()
@@ -60,7 +60,7 @@ def _jacobians(probed: Probed, z: Any) -> Any:
 
 @contextlib.contextmanager
 def plain_attention() -> Iterator[None]:
-    """Attention in its plain form, which has every derivative, and no warning where a batch is done one by one."""
+    """Attention in its plain form, which has every derivative, without warnings about slow batches."""
     from torch.backends import mha
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -83,7 +83,7 @@ def _differentiated(probed: Probed, row: Any) -> Any:
 
 
 def extreme_values(probed: Probed, chunk: int | None, seed: int) -> tuple[Float, Float, int]:
-    """The smallest and the largest singular value at every point, (n,) each, and at how many points they came to rest.
+    """The smallest and the largest singular value at every point, (n,) each, and at how many points they converged.
 
     Golub-Kahan-Lanczos bidiagonalisation by products with the Jacobian and its transpose, which is never formed. Only
     vectors of latents are kept and made orthogonal again (Simon and Zha 2000). Both values are those of the Jacobian
@@ -133,7 +133,7 @@ def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tup
         look = (9 * look) // 8
         for i in np.flatnonzero(~done):
             part = diagonal[i, : k + 1], above[i, : k + 1]
-            done[i] = whole or _at_rest(*part, z.dtype)
+            done[i] = whole or _converged(*part, z.dtype)
             if done[i] or k + 1 == steps:
                 low[i], high[i] = _extremes(*part)
         if done.all():
@@ -141,17 +141,17 @@ def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tup
     return low, high, int(done.sum())
 
 
-def _at_rest(diagonal: Float, above: Float, dtype: Any) -> bool:
+def _converged(diagonal: Float, above: Float, dtype: Any) -> bool:
     """Whether both extreme singular values of the bidiagonal matrix B are those of the Jacobian, by their residuals."""
     from scipy.linalg import eigh_tridiagonal
 
     k = len(diagonal)
     squares = diagonal**2  # B B^T is tridiagonal, and its eigenvectors are the left singular vectors
     squares[:-1] += above[:-1] ** 2
-    beside = above[:-1] * diagonal[1:]
+    off_diagonal = above[:-1] * diagonal[1:]
     floor = 0.0
     for end in (k - 1, 0):
-        value, vector = eigh_tridiagonal(squares, beside, select="i", select_range=(end, end))
+        value, vector = eigh_tridiagonal(squares, off_diagonal, select="i", select_range=(end, end))
         size = math.sqrt(max(float(value[0]), 0.0))
         floor = floor or float(import_torch().finfo(dtype).eps) * size  # below it lies only rounding
         if above[-1] * abs(float(vector[-1, 0])) > REST * size + floor:
@@ -165,7 +165,7 @@ def _extremes(diagonal: Float, above: Float) -> tuple[float, float]:
 
 
 def _safe(length: Any) -> Any:
-    """A length to divide by: where it is 0, all directions are spent, and what comes after does not count."""
+    """A length to divide by: where it is 0, all directions are used, and later steps do not count."""
     return length.clamp_min(import_torch().finfo(length.dtype).tiny)
 
 
@@ -214,7 +214,7 @@ def _in_a_batch(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
             return torch.stack([product(one, vector) for one, vector in zip(z, vectors, strict=True)])
         except (RuntimeError, NotImplementedError) as error:
             raise InputError(
-                f"products with the Jacobian of this decoder cannot be had ({error}); use method='exact'"
+                f"products with the Jacobian of this decoder are not available ({error}); use method='exact'"
             ) from error
 
     return products

@@ -1,7 +1,7 @@
 """The worked example of the paper: pictures of a square that moves and grows (section 3.3.1 and appendix A.6).
 
 A picture is a function on the plane, 1 inside the square of half-side r at p and 0 outside, smoothed with a Gaussian of
-standard deviation s so that it can be differentiated. The metric of the pictures tells how fast they change: g_pp with
+standard deviation s so that it can be differentiated. The metric of the pictures is how fast they change: g_pp with
 the position, g_rr with the size. As s goes to 0 they grow as C = 1 / (2 s sqrt(pi)), where g_pp / C goes to 4 r and
 g_rr / C to 8 r, the length of the edges that move. In coordinates (p, sqrt(2) r) the metric is 4 r times the identity.
 """
@@ -19,7 +19,7 @@ from congruence.arrays import Float
 from congruence.errors import InputError
 
 NODES = 40  # of Gauss and Legendre on every stretch of one standard deviation
-SIZES = 201  # half-sides at which the stretch of smoothed squares is looked at
+SIZES = 201  # half-sides at which the stretch of smoothed squares is measured
 REACH = 9.0  # standard deviations beyond which a smoothed edge is over in float64
 
 

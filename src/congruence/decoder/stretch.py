@@ -1,7 +1,7 @@
-"""How much a decoder stretches and shrinks: its local bi-Lipschitz constant at every point it is asked about.
+"""How much a decoder stretches and shrinks lengths: its local bi-Lipschitz constant at given points.
 
 At a latent z the constant is max(s_max, 1 / s_min) of the singular values of the Jacobian: short lengths are
-multiplied by something between 1 / Lambda and Lambda. 1 is an isometry. Theorem 1 asks for the supremum over the whole
+multiplied by something between 1 / Lambda and Lambda. 1 is an isometry. Theorem 1 needs the supremum over the whole
 support, of which the largest value at sampled points is a lower estimate.
 """
 
@@ -29,8 +29,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class BiLipschitz:
     """Local bi-Lipschitz constants of a decoder at n points; at least 1, lower is nearer to an isometry.
 
-    Everything was looked at only where the points are, so that `constant` is a lower estimate of the supremum that
-    Theorem 1 asks for, and never `certified`.
+    Only the given points were examined, so `constant` is a lower estimate of the supremum that Theorem 1 needs, and
+    never `certified`.
     """
 
     s_min: Float  # (n,) least stretch at each point; 0 where a direction is lost
@@ -63,7 +63,7 @@ class BiLipschitz:
         return float(self.constants.mean())
 
     def quantile(self, q: float) -> float:
-        """The q-quantile of the constants over points, an observed one, so that infinity stays apart."""
+        """The q-quantile of the constants over points: an observed value, so that infinity is never averaged."""
         return float(np.quantile(self.constants, q, method="inverted_cdf"))
 
     @property
@@ -111,7 +111,6 @@ class BiLipschitz:
             "condition": float(self.conditions.max()),
             "scale": self.scale,
             "scale_free": self.scale_free,
-            "notes": list(self.notes),
         }
 
     def table(self) -> list[dict[str, Any]]:
@@ -168,7 +167,7 @@ def bilipschitz(
     -------
     BiLipschitz
         Constants from 1 (an isometry) up, infinite where the Jacobian loses a direction. They do not change when
-        latents or outputs are rotated or shifted. Not certified: only the given points were looked at.
+        latents or outputs are rotated or shifted. Not certified: only the given points were examined.
 
     References
     ----------
@@ -191,31 +190,32 @@ def bilipschitz(
         low, high, rested = extreme_values(probed, chunk, seed)
         if rested < len(low):
             notes.append(
-                f"lanczos had not come to rest at {len(low) - rested} of {len(low)} points, whose constants may be "
-                "larger still"
+                f"Lanczos did not converge at {len(low) - rested} of {len(low)} points, whose constants may be larger."
             )
     else:
         low, high = seen_stretch(probed, directions, chunk, seed)
-        notes.append(f"{directions} random directions were looked at; others may be stretched more or less")
+        notes.append(f"Only {directions} random directions were sampled; others may be stretched more or less.")
     low, lost = _lost_directions(low, high, probed)
     if spectra is not None:
         spectra = np.pad(spectra, ((0, 0), (0, d - spectra.shape[1])))  # directions beyond the outputs are lost
-    notes = [*lost, *notes, f"only {len(low)} points were looked at, so the largest constant is a lower estimate"]
+    notes = [*lost, *notes, f"Only {len(low)} points were examined, so the largest constant is a lower estimate."]
     return BiLipschitz(low, high, spectra, method, d, p, tuple(notes))
 
 
 def _lost_directions(low: Float, high: Float, probed: Any) -> tuple[Float, list[str]]:
-    """Set the least stretch to 0 where it is nothing but rounding, and say so."""
+    """Set the least stretch to 0 where it is only rounding, with a note."""
     import torch
 
     d, p = probed.dimension, probed.outputs
     if p < d:
-        reason = f"the decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere"
+        reason = f"The decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere."
         return np.zeros_like(low), [reason]
     lost = low <= LOST * math.sqrt(d) * torch.finfo(probed.z.dtype).eps * high
     if not lost.any():
         return low, []
-    reason = f"the Jacobian loses a direction at {int(lost.sum())} of {len(low)} points, where the constant is infinite"
+    reason = (
+        f"The Jacobian loses a direction at {int(lost.sum())} of {len(low)} points, where the constant is infinite."
+    )
     return np.where(lost, 0.0, low), [reason]
 
 

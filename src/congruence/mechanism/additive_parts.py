@@ -28,7 +28,7 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     """The finest parts across which the second fundamental form vanishes; unique where nothing is flat.
 
     If the decoder is a sum of functions of separate latents in some smooth coordinates, these are at least as fine as
-    their tangent spaces. Flat directions, along which nothing bends, cannot be told apart by H_2 and are `idle`.
+    their tangent spaces. Flat directions, along which nothing bends, are not determined by H_2 and are `idle`.
 
     Parameters
     ----------
@@ -53,7 +53,9 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     idle = np.linalg.qr(np.concatenate([lost, back @ flat], axis=1))[0]
     notes: tuple[str, ...] = ()
     if 0 < len(forms) <= FEW_FORMS:
-        notes = (f"only {len(forms)} independent curvatures: any decoder falls into parts of one or two latents then",)
+        notes = (
+            f"With only {len(forms)} independent curvatures, any decoder splits into parts of one or two latents.",
+        )
     return split(matrix, [back @ bent @ piece for piece in pieces], idle, notes=notes)
 
 
@@ -160,7 +162,7 @@ def _groupings(values: Array) -> list[Array]:
 
 
 def _unmixed(spaces: list[Float], forms: Float, rtol: float) -> bool:
-    """Whether the forms vanish between any two spaces, beside what they are within them."""
+    """Whether the forms vanish between any two spaces, relative to their size within them."""
     basis = np.concatenate(spaces, axis=1)
     owner = np.repeat(np.arange(len(spaces)), [space.shape[1] for space in spaces])
     seen = np.abs(np.einsum("fab,ak,bl->fkl", forms, basis, basis, optimize=True))

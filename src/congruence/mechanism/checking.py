@@ -1,14 +1,15 @@
-"""`check`: the criteria of mechanistic independence for given blocks of latents, and which theorem follows."""
+"""`check_blocks`: the criteria of mechanistic independence for given blocks of latents, and which theorem applies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from congruence.decoder.probed import Probed
 from congruence.errors import InputError
+from congruence.mechanism.block_check import BlockCheck
 from congruence.mechanism.blocks import read_blocks
 from congruence.mechanism.connectivity import TOLERANCE
 from congruence.mechanism.derivatives import bending, is_double, opened
@@ -23,18 +24,17 @@ from congruence.mechanism.judging import (
     judge_sparse,
     judge_sparsest_contained,
 )
-from congruence.mechanism.outcome import Mechanism
 from congruence.mechanism.pointwise import SparseWalk, Walk, sparse_walk, walk
 from congruence.mechanism.sparsity_gap import BUDGET
 from congruence.mechanism.structure import reachable
 from congruence.mechanism.supports import RTOL, SCALES, Tolerance
-from congruence.mechanism.theorems import theorems
-from congruence.mechanism.verdicts import FAILS, HOLDS
+from congruence.mechanism.theorems import theorems_of
+from congruence.result import Status
 
-SINGLE = 1e-4  # tolerance of ranks and of supports where a decoder could not be had in float64
+SINGLE = 1e-4  # tolerance of ranks and of supports where a decoder does not work in float64
 
 
-def check(
+def check_blocks(
     decoder: Any,
     z: Any,
     blocks: Any = None,
@@ -47,9 +47,8 @@ def check(
     chunk: int | None = None,
     device: str = "auto",
     seed: int = 0,
-    settings: Mapping[str, Any] | None = None,
-) -> Mechanism:
-    """Ask whether blocks of latents act on the outputs independently of each other, at given points.
+) -> BlockCheck:
+    """Check whether blocks of latents act on the outputs independently of each other, at given points.
 
     Parameters
     ----------
@@ -72,13 +71,11 @@ def check(
         As in `congruence.mechanism.jacobians`.
     seed : int
         Of random directions and searches.
-    settings : mapping, optional
-        What to write beside the result.
 
     Returns
     -------
-    Mechanism
-        Verdicts on D, M (in the given coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each
+    BlockCheck
+        The criteria D, M (in the given coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each
         `holds`, `fails`, `ambiguous` or `unknown`; and which of Theorems 2 to 5 applies. Each is computed on its own,
         and none is inferred from another.
 
@@ -108,21 +105,21 @@ def check(
     )
     separable, bent = judge_separability(probed, parts, orders, finite, small, seed)
     irreducible = (*judge_irreducible(seen, few, parts), *bent)
-    injective = HOLDS if not seen.lost.any() else FAILS
+    injective: Status = "holds" if not seen.lost.any() else "fails"
     worst = found[3].worst
-    return Mechanism(
+    return BlockCheck(
         blocks=parts,
         points=len(probed.z),
         dimension=probed.dimension,
         outputs=probed.outputs,
         output_shape=probed.output_shape,
         bending=kind,
-        verdicts=found,
+        criteria=found,
         irreducible=irreducible,
         separable=separable,
-        theorems=theorems(
-            {one.criterion: one for one in found},
-            {one.criterion: one.status for one in irreducible},
+        theorems=theorems_of(
+            {one.name: one for one in found},
+            {one.criterion: one for one in irreducible},
             {one.order: one.status for one in separable},
             injective,
             int(seen.nonzeros.min()),
@@ -135,7 +132,6 @@ def check(
         overlap=seen.overlap,
         sizes=seen.sizes,
         notes=_notes(probed, kind, at, few, seen, wide),
-        settings=settings or {},
     )
 
 
@@ -156,20 +152,20 @@ def _check_arguments(rtol: float, atol: float, scale: str, orders: Sequence[int]
 def _notes(probed: Probed, kind: str, at: Tolerance, few: SparseWalk, seen: Walk, wide: bool) -> tuple[str, ...]:
     notes = []
     if not wide:
-        notes.append("the decoder works in float32 only, so that small numbers are less certain")
+        notes.append("The decoder works in float32 only, so small numbers are less certain.")
     if kind == "piecewise linear":
         notes.append(
-            "the decoder is piecewise linear: points up to a standard deviation from the given ones were decoded"
+            "The decoder is piecewise linear: differences over steps of one standard deviation replace derivatives."
         )
     if at.stable is None:
         notes.append(
-            "no interval of tolerances of a decade leaves all supports the same: verdicts on supports are soft"
+            "No interval of a decade of tolerances leaves all supports the same: criteria on supports are uncertain."
         )
     if len(few.gaps) < len(probed.z):
-        notes.append(f"the sparsity gap was looked at at {len(few.gaps)} of {len(probed.z)} points")
+        notes.append(f"The sparsity gap was computed at {len(few.gaps)} of {len(probed.z)} points.")
     if probed.outputs <= probed.dimension:
-        notes.append("with no more outputs than latents, every point splits into single directions in some basis")
+        notes.append("With no more outputs than latents, every Jacobian splits into single directions in some basis.")
     lost = int((seen.lost > 0).sum())
     if lost:
-        notes.append(f"the Jacobian loses a direction at {lost} of {len(probed.z)} points")
+        notes.append(f"The Jacobian loses a direction at {lost} of {len(probed.z)} points.")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""What a sample of latents says of the set it came from: in one piece, without holes, connected slices; heuristics."""
+"""Heuristics on a sample of latents: is the set it came from in one piece, without holes, with connected slices?"""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.mechanism.blocks import Blocks
 
-ROWS = 1000  # that are looked at
+ROWS = 1000  # that are examined
 FEWEST = 30  # rows of a cloud or a slice
 FAR = 3.0  # times the longest of the other steps between neighbours: a gap
 SHARE = 0.05  # of the rows: what is beyond a gap is a piece, not some outliers
-PAIRS = 2000  # of rows whose midpoint is looked at
+PAIRS = 2000  # of rows whose midpoint is examined
 SLICES = 12  # values at which each factor is fixed
 BAND = 0.1  # of the rows: those nearest to the value stand for the slice
 
@@ -22,13 +22,13 @@ def cloud_connected(rows: Float) -> tuple[bool | None, str]:
     """Whether the rows (n, d) are in one piece: no step of the shortest tree through them is far longer than others."""
     z = _scaled(_some(rows))
     if len(z) < FEWEST:
-        return None, f"{len(z)} rows are too few to tell."
+        return None, f"{len(z)} rows are too few to judge by."
     gap = _gap(z)
     if gap is None:
-        return True, f"The {len(z)} rows looked at are in one piece."
+        return True, f"The {len(z)} rows examined are in one piece."
     return (
         False,
-        f"The rows fall into two pieces of {gap[0]} and {gap[1]}, {gap[2]:.1f} times as far apart as neighbours.",
+        f"The rows form two pieces of {gap[0]} and {gap[1]} rows, {gap[2]:.1f} times as far apart as neighbours.",
     )
 
 
@@ -42,29 +42,29 @@ def cloud_filled(rows: Float) -> tuple[bool | None, str]:
     pairs = np.random.default_rng(0).integers(0, len(z), size=(PAIRS, 2))
     away = tree.query(z[pairs].mean(1))[0]
     holes = float((away > 2 * np.quantile(gaps, 0.99)).mean())
-    text = f"{100 * holes:.1f} % of midpoints of two rows lie where there are none"
+    text = f"{100 * holes:.1f} % of the midpoints of two rows lie in holes"
     if holes > SHARE:
-        return None, f"{text}; whether that leaves loops around a hole is not decided by rows."
-    return True, f"{text}, so that the rows look convex."
+        return None, f"{text}; rows do not decide whether a loop surrounds a hole."
+    return True, f"{text}, so the rows look convex."
 
 
 def cloud_slices(rows: Float, partition: Blocks) -> tuple[bool | None, str]:
     """Whether rows that nearly share the value of one factor are in one piece, for several values of each factor."""
     z = _scaled(rows)
-    looked = 0
+    examined = 0
     for block in partition:
         inside, outside = list(block), [a for a in range(z.shape[1]) if a not in block]
         for at in _values(z[:, inside]):
             near = np.argsort(np.linalg.norm(z[:, inside] - at, axis=1), kind="stable")[: int(BAND * len(z))]
             if len(near) < FEWEST:
-                return None, f"{len(rows)} rows leave {len(near)} for a slice, which are too few to tell."
-            looked += 1
+                return None, f"{len(rows)} rows leave {len(near)} for a slice, which are too few to judge by."
+            examined += 1
             gap = _gap(_scaled(_some(z[near][:, outside])))
             if gap is not None:
                 names = ", ".join(f"z{a}" for a in block)
                 place = ", ".join(f"{value:.3g}" for value in _unscaled(at, rows[:, inside]))
-                return False, f"Rows with {names} near {place} fall into two pieces of {gap[0]} and {gap[1]}."
-    return True, f"None of {looked} slices looked at falls into pieces."
+                return False, f"Rows with {names} near {place} form two pieces of {gap[0]} and {gap[1]} rows."
+    return True, f"None of the {examined} slices examined is in several pieces."
 
 
 def _values(z: Float) -> Float:

@@ -1,6 +1,6 @@
-"""Which outputs hang together: the connected components of the linear matroid of the rows of a Jacobian.
+"""Which outputs are connected: the components of the linear matroid of the rows of a Jacobian.
 
-Two rows hang together where some smallest set of linearly dependent rows holds both. The components say into how many
+Two rows are connected where some smallest set of linearly dependent rows holds both. The components give into how many
 parts with disjoint outputs the tangent space can be split, in any basis, and need no search over subsets: they are the
 components of the bipartite graph between d independent rows and the rows that are combinations of them. They are also
 those of the graph of the hat matrix J J^+.

@@ -71,7 +71,7 @@ def containment_margin(support: Array, blocks: Blocks) -> float:
 def nested_parts(support: Array, block: tuple[int, ...]) -> int:
     """Into how many parts the columns of a block split so that none contains one of another part; 1 is M-irreducible.
 
-    It is our reading of irreducibility for Type M, and about the basis at hand.
+    It is our interpretation of irreducibility for Type M, and depends on the basis.
     """
     inside = support[:, list(block)]
     pairs = [

@@ -1,4 +1,4 @@
-"""Disentanglement itself: does each block of codes move with one true factor only, at points and over the domain?
+"""Disentanglement: does each block of codes move with one true factor only, at points and over the domain?
 
 With g the generator and g' the model's decoder, h = g'^-1 o g carries true factors to codes. The model is disentangled
 where h is decomposable: every block of codes is a function of one factor (Matthes et al. 2026). At points that is the
@@ -8,7 +8,7 @@ block structure of the Jacobian of h; Theorem 1 carries it to the whole domain.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,36 +18,35 @@ from congruence.decoder.probed import Probed
 from congruence.errors import InputError
 from congruence.mechanism.blocks import Blocks, block_of, read_blocks, write_blocks
 from congruence.mechanism.derivatives import jacobians, opened
-from congruence.mechanism.domains import LatentDomain, Premise, weakest
+from congruence.mechanism.domains import LatentDomain
 from congruence.mechanism.inversion import decoded, invert, spread_of
 from congruence.mechanism.supports import supports
-from congruence.result import json_text
+from congruence.result import Finding, Status, conclude
 
-RTOL = 1e-3  # of the motion of a code: so little from other factors counts as nothing
-PLAIN = 0.1  # of it: so much is entangled
-APART = 0.05  # of the spread of the outputs: a point that the model misses by more says nothing of it
+RTOL = 1e-3  # of the motion of a code: less than this from other factors counts as zero
+PLAIN = 0.1  # of it: more than this is entangled
+APART = 0.05  # of the spread of the outputs: a point that the model misses by more is left out
 RANK = 1e-6  # of the largest singular value
-STARTS = 3  # random ones, where no codes are given to begin with
+STARTS = 3  # random ones, where no codes are given to start from
+LOCAL = "disentangled", "The codes are disentangled at every point."
+EVERYWHERE = "disentangled_domain", "The codes are disentangled over the domain."
 
 
 @dataclass(frozen=True, eq=False)
 class Disentanglement:
     """Whether codes are functions of one factor each, at points (`local`) and over the domain (`everywhere`)."""
 
-    local: str  # "holds", "fails", "ambiguous" or "unknown"
-    everywhere: str  # "holds", "fails", "ambiguous" or "unknown"
-    evidence: str  # for `everywhere`: "certified", "supported" or "assumed", the weakest of what it rests on
+    local: Finding
+    everywhere: Finding  # the conclusion of Theorem 1, with its premises
     leaks: Float  # (r,) the share of a code's motion that comes from other factors than its own, of the worst code
     factor_of: tuple[int, ...]  # the factor each code belongs to, at most points
     shares: Float  # (codes, K) the share of each code's motion that comes from each factor, over all points
     changes: int  # points at which codes belong to other factors than at most points
-    lost: tuple[int, ...]  # factors that the codes do not tell
-    misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not looked at
-    premises: tuple[Premise, ...]
+    lost: tuple[int, ...]  # factors that the codes do not encode
+    misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not known
     blocks: Blocks
-    sparse: float | None = (
-        None  # share of points where the decoder's Jacobian has no more non-zeros than the generator's
-    )
+    assumed: tuple[str, ...] = ()  # premises that points cannot show
+    sparse: float | None = None  # share of points where the model's Jacobian has no more non-zeros than the generator's
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -61,31 +60,39 @@ class Disentanglement:
         return tuple(tuple(j for j, i in enumerate(self.factor_of) if i == k) for k in range(len(self.blocks)))
 
     @property
-    def verdict(self) -> str:
-        """One sentence."""
+    def premises(self) -> tuple[Finding, ...]:
+        """The premises of Theorem 1, without the codes at the points."""
+        return tuple(one for one in self.everywhere.premises if one.name != self.local.name)
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """What holds at the points, and what follows over the domain."""
         n = len(self.leaks)
-        if self.local == "unknown":
-            return f"Whether the codes are disentangled is not known: {self.notes[0]}."
+        if self.local.status == "unknown":
+            return ("Whether the codes are disentangled is unknown: the model misses all points.",)
         if self.lost:
-            return f"The codes do not tell factor {write_blocks([self.blocks[k] for k in self.lost])}."
-        share = f"at most {100 * self.worst:.3g} % of a code's motion comes from factors that are not its own"
-        if self.local != "holds":
-            word = "nearly disentangled" if self.local == "ambiguous" else "entangled"
-            return f"The codes are {word} at {n} points: {share}."
-        if self.everywhere == "holds":
-            return f"The codes are disentangled at {n} points, and by Theorem 1 over the domain ({self.evidence})."
+            return (f"The codes do not encode factor {write_blocks([self.blocks[k] for k in self.lost])}.",)
+        if self.local.status != "holds":
+            word = "nearly disentangled" if self.local.status == "ambiguous" else "entangled"
+            return (f"The codes are {word} at {n} points.", self.local.evidence)
+        return (f"The codes are disentangled at {n} points.", self._over_domain)
+
+    @property
+    def _over_domain(self) -> str:
+        if self.everywhere.status == "holds":
+            return "By Theorem 1 they are disentangled over the domain."
         if self.changes:
-            return f"The codes are disentangled at {n} points, but change places at {self.changes} of them."
-        why = next(one.reason for one in self.premises if one.status != "holds")
-        return f"The codes are disentangled at {n} points, which is not carried over to the domain: {why}"
+            return f"They belong to other factors at {self.changes} of them, so they are not over the domain."
+        open_premises = [one for one in self.premises if one.status != "holds"]
+        if {one.name for one in open_premises} <= set(self.assumed):
+            return "By Theorem 1 this extends to the domain if the decoder is a covering map, which points cannot show."
+        first = next(one for one in open_premises if one.name not in self.assumed)
+        return f"Theorem 1 does not extend this to the domain. {first.evidence}"
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers but those of single points."""
+        known = self.misses[np.isfinite(self.misses)]
         return {
-            "verdict": self.verdict,
-            "local": self.local,
-            "everywhere": self.everywhere,
-            "evidence": self.evidence,
             "points": len(self.leaks),
             "leak": {"worst": self.worst, "mean": float(np.mean(self.leaks)) if len(self.leaks) else float("nan")},
             "factor_of": list(self.factor_of),
@@ -93,16 +100,12 @@ class Disentanglement:
             "changes": self.changes,
             "lost": list(self.lost),
             "sparse": self.sparse,
-            "premises": [asdict(one) for one in self.premises],
-            "notes": list(self.notes),
+            "missed": float(known.max()) if known.size else None,
+            "assumed": list(self.assumed),
         }
 
-    def to_json(self) -> str:
-        """The same as text."""
-        return json_text(self.to_dict())
 
-
-def disentangled(
+def measure_disentanglement(
     generator: Any,
     decoder: Any,
     z: Any,
@@ -117,27 +120,27 @@ def disentangled(
     device: str = "auto",
     seed: int = 0,
 ) -> Disentanglement:
-    """Tell whether a model's codes are functions of one true factor each, given the generator.
+    """Test whether a model's codes are functions of one true factor each, given the generator.
 
     Parameters
     ----------
     generator : torch module or function
         Maps true factors (rows, d) to observations.
     decoder : torch module or function, or None
-        The model's own, from codes to observations. It need not be invertible: h is found where it is looked at. None
-        where `inverse` is given: then the codes are what that makes of observations.
+        The model's own, from codes to observations. It need not be invertible: h is found point by point. None where
+        `inverse` is given: then the codes are its outputs.
     z : (r, d)
-        True factors at which to look.
+        True factors at which to test.
     blocks : as in `read_blocks`
         Which of the d latents together are a factor; each for itself unless given.
     inverse : torch module or function, optional
-        The model's encoder, from observations to codes. Beside a decoder it is where the search for codes begins.
+        The model's encoder, from observations to codes. With a decoder, the search for codes starts from its outputs.
     codes : (r, k), optional
         The codes of the rows of z, if known.
     code_blocks : as in `read_blocks`, optional
         Codes that must stay together; each code may belong to any factor unless given.
     domain : LatentDomain, optional
-        Where the true factors live; the rows of z stand for it unless given.
+        The domain of the true factors; the rows of z stand for it unless given.
     covering : bool
         Whether the decoder is known to be a covering map onto its image, such as an invertible flow.
     rtol : float
@@ -158,19 +161,17 @@ def disentangled(
         misses, sparse = np.full(len(rows), np.nan), None
     else:
         inner, misses, sparse = _through(opened_generator, decoder, rows, slopes, inverse, codes, device, seed)
-    premises = (
-        place.simply_connected(),
-        place.connected_slices(partition),
-        _injective(slopes),
-        _covering(covering, decoder, misses),
-    )
-    return replace(_judged(inner, misses, rows, partition, code_blocks, premises, rtol), sparse=sparse)
+    covers = _covering(covering, misses)
+    premises = (place.simply_connected(), place.connected_slices(partition), _injective(slopes), covers)
+    found = _judged(inner, misses, rows, partition, code_blocks, premises, rtol)
+    assumed = () if covers.status == "holds" or _misses(misses) else (covers.name,)
+    return replace(found, sparse=sparse, assumed=assumed)
 
 
 def _through(
     generator: Probed, decoder: Any, rows: Float, slopes: Float, inverse: Any, codes: Any, device: str, seed: int
 ) -> tuple[Float, Float, float]:
-    """The Jacobian of h at each point, (r, k, d), how far outputs are apart, and how often the decoder is as sparse."""
+    """The Jacobian of h at each point, (r, k, d), distances of the outputs, and how often the decoder is as sparse."""
     targets = decoded(generator, rows)
     starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
     probed = opened(decoder, starts[0], device)
@@ -190,7 +191,7 @@ def _through(
 def _starts(
     rows: Float, targets: Float, shape: tuple[int, ...], inverse: Any, codes: Any, device: str, seed: int
 ) -> list[Float]:
-    """Codes to begin with: those given, the encoder's, or the factors themselves and others in their place."""
+    """Codes to start from: those given, the encoder's, or the factors themselves and permutations of their rows."""
     if codes is not None:
         given = to_numpy(codes).astype(np.float64)
         if given.ndim != 2 or len(given) != len(rows):
@@ -205,27 +206,33 @@ def _starts(
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(STARTS))]
 
 
-def _injective(slopes: Float) -> Premise:
-    """A derivative of full rank makes g injective near that point; between points nothing is seen."""
-    name = "the generator is locally injective"
+def _injective(slopes: Float) -> Finding:
+    """A derivative of full rank makes g injective near that point; nothing is known between points."""
+    name, claim = "injective", "The generator is locally injective."
     values = np.linalg.svd(slopes, compute_uv=False)
     d = slopes.shape[2]
     full = (values[:, -1] > RANK * values[:, 0]) & (slopes.shape[1] >= d)
     if full.all():
-        return Premise(name, "holds", "supported", f"Its derivative has rank {d} at all {len(slopes)} points.")
+        evidence = f"Its derivative has rank {d} at all {len(slopes)} points."
+        return Finding(name, claim, "holds", evidence=evidence)
     lost = int((~full).sum())
-    return Premise(name, "unknown", "assumed", f"Its derivative loses a direction at {lost} of {len(slopes)} points.")
+    evidence = f"Its derivative loses a direction at {lost} of {len(slopes)} points."
+    return Finding(name, claim, "unknown", evidence=evidence)
 
 
-def _covering(known: bool, decoder: Any, misses: Float) -> Premise:
-    name = "the decoder covers what it can give evenly"
+def _covering(known: bool, misses: Float) -> Finding:
+    name, claim = "covering", "The decoder is a covering map onto its image."
     if known:
-        return Premise(name, "holds", "certified", "It was said to be a covering map onto its image.")
-    if decoder is None:
-        return Premise(name, "holds", "assumed", "Only the encoder was given; its decoder was not looked at.")
-    if len(misses) and np.nanmax(misses) > APART:
-        return Premise(name, "unknown", "assumed", "It misses some outputs of the generator.")
-    return Premise(name, "holds", "assumed", "Points cannot show it; invertible networks have it (covering=True).")
+        return Finding(name, claim, "holds", "certified", "It was given as a covering map (covering=True).")
+    if _misses(misses):
+        return Finding(name, claim, "unknown", evidence="It misses some outputs of the generator.")
+    evidence = "It is assumed: points cannot show it. Invertible networks are covering maps (covering=True)."
+    return Finding(name, claim, "unknown", evidence=evidence)
+
+
+def _misses(misses: Float) -> bool:
+    """Whether the model misses some outputs of the generator; NaN is not known."""
+    return bool((misses > APART).any())
 
 
 def _judged(
@@ -234,20 +241,21 @@ def _judged(
     rows: Float,
     partition: Blocks,
     code_blocks: Any,
-    premises: tuple[Premise, ...],
+    premises: tuple[Finding, ...],
     rtol: float,
 ) -> Disentanglement:
     """Read the block structure off the Jacobians of h, (r, k, d)."""
-    seen = ~(misses > APART)  # NaN counts as seen
+    seen = ~(misses > APART)  # NaN counts as met
     missed = int((~seen).sum())
-    notes = (f"the model misses {missed} of {len(seen)} points, which are left out",) if missed else ()
+    notes = (f"The model misses {missed} of {len(seen)} points, which are left out.",) if missed else ()
     codes = read_blocks(code_blocks, inner.shape[1])
     if not seen.any():
         none = (0,) * inner.shape[1]
         shares = np.full((inner.shape[1], len(partition)), np.nan)
-        return Disentanglement(
-            "unknown", "unknown", "assumed", np.zeros(0), none, shares, 0, (), misses, premises, partition, None, notes
-        )
+        evidence = f"The model misses all {missed} points."
+        local = Finding(*LOCAL, "unknown", evidence=evidence)
+        everywhere = _everywhere(local, 0, premises)
+        return Disentanglement(local, everywhere, np.zeros(0), none, shares, 0, (), misses, partition, notes=notes)
     moved = _moved(inner[seen], rows, partition)
     owners, leaks = _owners(np.stack([moved[:, list(block)].sum(1) for block in codes], axis=1))
     owner = np.array(Counter(map(tuple, owners.tolist())).most_common(1)[0][0])
@@ -255,19 +263,19 @@ def _judged(
     place = block_of(codes)
     lost = _lost(inner[seen], owners[:, place], partition)
     worst = float(leaks.max())
-    local = "fails" if lost or worst > PLAIN else "holds" if worst <= rtol else "ambiguous"
+    status: Status = "fails" if lost or worst > PLAIN else "holds" if worst <= rtol else "ambiguous"
+    evidence = f"At most {100 * worst:.3g} % of a code's motion comes from factors that are not its own."
+    local = Finding(*LOCAL, status, evidence=evidence, number=worst)
     total = moved.sum(0)
     return Disentanglement(
         local=local,
         everywhere=_everywhere(local, changes, premises),
-        evidence=weakest((*premises, _POINTS)),
         leaks=leaks,
         factor_of=tuple(map(int, owner[place])),
         shares=total / np.maximum(total.sum(1, keepdims=True), np.finfo(float).tiny),
         changes=changes,
         lost=lost,
         misses=misses,
-        premises=premises,
         blocks=partition,
         notes=notes,
     )
@@ -282,14 +290,13 @@ def _moved(inner: Float, rows: Float, partition: Blocks) -> Float:
     return moved
 
 
-_POINTS = Premise("the codes are disentangled at every point", "holds", "supported", "Points were looked at.")
-
-
 def _owners(together: Float) -> tuple[Array, Float]:
     """The factor that moves each block of codes most, at each point, (r, blocks), and the worst share of the others."""
     total = together.sum(2)  # (r, blocks)
     usual = np.argmax(together.sum(0), axis=1)
-    still = total <= 1e-12 * np.maximum(total.mean(0), np.finfo(float).tiny)  # a code at rest moves with nobody
+    still = total <= 1e-12 * np.maximum(
+        total.mean(0), np.finfo(float).tiny
+    )  # a code that does not move belongs to its usual factor
     owners = np.where(still, usual, together.argmax(2))
     others = total - together.max(2)
     share = np.where(still, 0.0, others / np.where(still, 1.0, total))
@@ -311,10 +318,14 @@ def _lost(inner: Float, owners: Array, partition: Blocks) -> tuple[int, ...]:
     return tuple(lost)
 
 
-def _everywhere(local: str, changes: int, premises: tuple[Premise, ...]) -> str:
-    """What Theorem 1 makes of it: no more than what holds at points, and nothing where a premise is not met."""
-    if local == "fails" or changes:
-        return "fails"
-    if local == "ambiguous":
-        return "ambiguous"
-    return "holds" if all(one.status == "holds" for one in premises) else "unknown"
+def _everywhere(local: Finding, changes: int, premises: tuple[Finding, ...]) -> Finding:
+    """The conclusion of Theorem 1; codes that are entangled at a point, or change factors, refute it directly."""
+    needed = (local, *premises)
+    if changes:
+        evidence = f"Codes belong to other factors at {changes} points."
+        return Finding(*EVERYWHERE, "fails", evidence=evidence, premises=needed)
+    if local.status == "fails":
+        return Finding(*EVERYWHERE, "fails", evidence="They are not at every point.", premises=needed)
+    open_premises = ", ".join(one.name for one in needed if one.status != "holds")
+    evidence = f"Premises of Theorem 1 that are not shown: {open_premises or 'none'}."
+    return conclude(*EVERYWHERE, needed, evidence=evidence)

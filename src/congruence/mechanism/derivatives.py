@@ -16,8 +16,8 @@ from congruence.errors import InputError
 
 CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives at a time
 FLAT, FLAT_SINGLE = 1e-9, 1e-4  # of the first derivatives, in float64 and float32: what is below is rounding
-STEP = 1.0  # of the spread of the latents: how far apart a piecewise linear decoder is looked at
-TRIED = 4  # pairs of directions that tell whether a decoder bends ...
+STEP = 1.0  # of the spread of the latents: the step of differences of a piecewise linear decoder
+TRIED = 4  # pairs of directions that show whether a decoder bends ...
 AT_FIRST = 8  # ... at so many points at a time, and most do at the first
 
 
@@ -183,7 +183,7 @@ def difference_chunks(probed: Probed, directions: Any, *, chunk: int | None = No
 
 
 def bending(probed: Probed, seed: int = 0) -> str:
-    """What the second derivatives say of a decoder: "smooth", "piecewise linear" or "affine".
+    """Classify a decoder by its second derivatives: "smooth", "piecewise linear" or "affine".
 
     "piecewise linear": second derivatives vanish at every point and along every direction tried, while differences
     over finite steps do not. Rectifiers do that, and derivatives of order 2 and more are empty for them.

@@ -1,9 +1,9 @@
-"""Which factors a decoder supports, without being told: the finest parts at every point, and over the sample.
+"""Which factors a decoder supports, without given blocks: the finest parts at every point, and over the sample.
 
-At a point parts are found in whatever basis the latents have, so that a decoder whose latents were mixed still shows
-them. What is said of a point is exact up to the tolerance; what is said of the sample is the finest blocks of the given
-coordinates that are sums of parts at every point. A partition in unknown coordinates of the whole domain is not decided
-by points: parts are followed from neighbour to neighbour, no more.
+At a point parts are found in any basis of the latents, so a decoder whose latents were mixed has the same parts. Parts
+at a point are exact up to the tolerance; over the sample, the result is the finest partition of the given coordinates
+whose blocks are sums of parts at every point. Points do not decide whether there is a partition in other coordinates of
+the whole domain: parts are only matched from neighbour to neighbour.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.probed import Probed, import_torch
-from congruence.errors import FewOutputsWarning, InputError
+from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
+from congruence.formatting import count
 from congruence.mechanism.additive_parts import LARGEST, finest_additive
 from congruence.mechanism.blocks import Blocks, write_blocks
 from congruence.mechanism.checking import SINGLE
@@ -28,7 +29,6 @@ from congruence.mechanism.graphs import action_graph, join_partitions
 from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.mechanism.splitting import Followed, Splitting, follow, split
 from congruence.mechanism.supports import RTOL
-from congruence.result import json_text
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
 SWEEP = tuple(10.0 ** (k / 2) for k in range(-16, -1))  # tolerances from 1e-8 to 0.1
@@ -43,7 +43,7 @@ class Found:
     partition: Blocks | None  # finest blocks of the given coordinates that are sums of parts at every point
     followed: Followed | None = field(repr=False)
     sweep: tuple[tuple[float, tuple[int, ...]], ...] = ()  # tolerance and the most common dimensions at it; Type D
-    outputs: tuple[Array, ...] = field(default=(), repr=False)  # Type D: outputs that hang together at any point
+    outputs: tuple[Array, ...] = field(default=(), repr=False)  # Type D: outputs that are connected at any point
     notes: tuple[str, ...] = ()
 
     @property
@@ -66,7 +66,7 @@ class Found:
 
     @property
     def steady(self) -> float | None:
-        """Over how many decades of tolerance the dimensions stay the same, of the seven looked at; Type D."""
+        """Over how many decades of tolerance the dimensions stay the same, of the seven in the sweep; Type D."""
         if not self.sweep:
             return None
         runs = [dims == self.dims for _, dims in self.sweep]
@@ -78,11 +78,11 @@ class Found:
 
     @property
     def sentence(self) -> str:
-        """What was found, in words."""
+        """The parts, in words."""
         if self.dims is None or self.partition is None:
-            return f"Type {self.type}: not known; {self.notes[0]}."
+            return f"Type {self.type}: unknown. {self.notes[0]}"
         if not self.dims:
-            return f"Type {self.type}: nothing is told of any direction."
+            return f"Type {self.type}: no direction is determined."
         where = "at every point" if self.agreeing == 1 else f"at {100 * self.agreeing:.3g} % of points"
         if len(self.dims) == 1:
             text = f"no finer than one part of {self.dims[0]} {where}" + self._finer()
@@ -90,16 +90,16 @@ class Found:
             text = f"{len(self.dims)} parts of dimensions {', '.join(map(str, self.dims))} {where}"
         idle = self.splittings[0].idle.shape[1]
         if idle:
-            text += f", and {idle} of which nothing is told"
+            text += f", and {count(idle, 'direction')} that it does not determine"
         if len(self.dims) > 1:
             named = write_blocks(self.partition)
             text += f"; along the coordinates {named}" if self.aligned else f", but not along the coordinates ({named})"
             if not self.aligned and len(self.outputs) == len(self.dims):
-                text += f"; over all points the outputs fall into {len(self.outputs)} groups"
+                text += f"; over all points the outputs form {len(self.outputs)} groups"
         return f"Type {self.type}: {text}."
 
     def _finer(self) -> str:
-        """At which tolerance there would be more parts: of a trained decoder nothing is exactly zero."""
+        """The tolerance from which there would be more parts: a trained decoder has no exact zeros."""
         finer = [(rtol, len(dims)) for rtol, dims in self.sweep if len(dims) > 1]
         return f" ({finer[0][1]} parts from a tolerance of {finer[0][0]:.1g} on)" if finer else ""
 
@@ -117,7 +117,7 @@ class Found:
             "outputs": [len(part) for part in self.outputs],
             "steady": self.steady,
             "sweep": [{"rtol": rtol, "dims": list(dims)} for rtol, dims in self.sweep],
-            "sentence": self.sentence,
+            "summary": self.sentence,
             "notes": list(self.notes),
         }
 
@@ -137,17 +137,11 @@ class Discovery:
         for one in self.found:
             if one.type == type:
                 return one
-        raise KeyError(f"no parts of type {type!r} were looked for, but {', '.join(one.type for one in self.found)}")
-
-    @property
-    def verdict(self) -> str:
-        """One sentence on each type."""
-        return " ".join(one.sentence for one in self.found)
+        raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(one.type for one in self.found)}")
 
     def to_dict(self) -> dict[str, Any]:
         """All but single points, as in the JSON contract."""
         return {
-            "verdict": self.verdict,
             "points": self.points,
             "dimension": self.dimension,
             "outputs": self.outputs,
@@ -155,10 +149,6 @@ class Discovery:
             "graph": self.graph.tolist(),
             "notes": list(self.notes),
         }
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json_text(self.to_dict())
 
     def __str__(self) -> str:
         return "\n".join([*(one.sentence for one in self.found), *(f"note: {note}" for note in self.notes)])
@@ -181,15 +171,15 @@ def discover(
     ----------
     decoder : torch module or function
     z : (r, d)
-        Points at which to look; some dozens tell as much as thousands.
+        Points; some dozens are as informative as thousands.
     types : of "D", "S" and "H2"
         D: parts act on disjoint outputs. S: parts make the Jacobian sparsest. H2: parts add up, in some smooth
         coordinates; second derivatives of up to 20 latents.
     rtol : float, optional
-        What counts as zero beside the largest; 1e-6 unless given, or 1e-4 for what works in float32 only. Trained
-        decoders have no zeros: look at `Found.sweep`.
+        What counts as zero relative to the largest; 1e-6 unless given, or 1e-4 for what works in float32 only. Trained
+        decoders have no exact zeros: see `Found.sweep`.
     budget : float
-        Of Type S at a point, see `sparsity_gap`; past it nothing is told.
+        Of Type S at a point, see `sparsity_gap`; past it the parts are unknown.
     chunk, device
         As in `jacobians`.
     seed : int
@@ -198,7 +188,7 @@ def discover(
     Warns
     -----
     FewOutputsWarning
-        Where there are no more outputs than latents: any invertible square Jacobian falls into single directions.
+        Where there are no more outputs than latents: any invertible square Jacobian splits into single directions.
     """
     wanted = _types(types)
     if rtol is not None and not 0 <= rtol < 1:
@@ -211,8 +201,8 @@ def discover(
     notes = []
     if probed.outputs <= probed.dimension:
         text = (
-            f"the decoder has {probed.outputs} outputs for {probed.dimension} latents; at a point parts of type D and "
-            "S are uninformative then, since any invertible square Jacobian falls into single directions"
+            f"The decoder has {probed.outputs} outputs for {probed.dimension} latents; parts of type D and S at a "
+            "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
         notes.append(text)
         warnings.warn(text, FewOutputsWarning, stacklevel=2)
@@ -258,25 +248,25 @@ def _sparse(probed: Probed, rows: Float, rtol: float, budget: float, chunk: int 
     for jacobian in _each(probed, chunk):
         parts = sparse_decomposition(_without_specks(jacobian, rtol), budget=budget)
         if parts is None:
-            note = f"a point would take more than {budget:g} sets of outputs; raise the budget or leave outputs out"
+            note = f"A point needs more than {budget:g} sets of outputs; raise the budget or use fewer outputs."
             return Found("S", (), None, None, notes=(note,))
         splittings.append(split(jacobian, parts, np.zeros((probed.dimension, 0))))
     return _gathered("S", tuple(splittings), rows, rtol)
 
 
 def _without_specks(jacobian: Float, rtol: float) -> Float:
-    """Outputs that hardly move at all are no outputs."""
+    """The Jacobian without outputs that hardly move."""
     size = np.abs(jacobian).max(axis=1, keepdims=True)
     return np.where(size > rtol * size.max(), jacobian, 0.0)
 
 
 def _additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed: int) -> Found:
     if probed.dimension > LARGEST:
-        note = f"it can be found for up to {LARGEST} latents, and there are {probed.dimension}"
+        note = f"It can be found for up to {LARGEST} latents, and there are {probed.dimension}."
         return Found("H2", (), None, None, notes=(note,))
     kind = bending(probed, seed)
     if kind != "smooth":
-        return Found("H2", (), None, None, notes=(f"the decoder is {kind}, and its second derivatives are empty",))
+        return Found("H2", (), None, None, notes=(f"The decoder is {kind}, so its second derivatives vanish.",))
     splittings = []
     for jacobian, hessian in zip(
         _each(probed, 1), (one for some in second_derivative_chunks(probed, chunk=chunk) for one in some), strict=True
@@ -286,7 +276,7 @@ def _additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed:
 
 
 def _gathered(type: str, splittings: tuple[Splitting, ...], rows: Float, rtol: float, **more: Any) -> Found:
-    """What all points say together."""
+    """The parts of all points together."""
     partition = join_partitions((one.partition(rtol) for one in splittings), rows.shape[1])
     notes = tuple(dict.fromkeys(note for one in splittings for note in one.notes))
     followed = follow(splittings, rows)

@@ -56,7 +56,7 @@ class HatTree:
         sizes = [round(float(np.trace(span))) for span in spans]
         notes = []
         if sum(sizes) != self.rows.shape[1]:
-            notes.append("at this tolerance outputs do not fall into parts, so that all directions are one")
+            notes.append("At this tolerance the outputs do not split, so all directions form one part.")
             found, sizes = (np.sort(np.concatenate(found)),), [self.rows.shape[1]]
             spans = [np.eye(self.rows.shape[1])]
         # eigenvectors from the largest eigenvalue down; the first `size` of them span the part
@@ -67,7 +67,7 @@ class HatTree:
 
 
 def finest_disjoint(jacobian: Any, *, rtol: float = RTOL) -> Splitting:
-    """The finest parts of the latent directions that act on disjoint outputs, in whatever basis; unique and exact.
+    """The finest parts of the latent directions that act on disjoint outputs, in any basis; unique and exact.
 
     Two outputs are linked where the hat matrix J J^+ has an entry for them; the components of that graph are those of
     the linear matroid of the rows of J. Directions that move one component alone make a part.
@@ -118,7 +118,7 @@ def _strongest_tree(rows: Float) -> tuple[Array, Float]:
 def global_components(trees: Sequence[HatTree], rtol: float) -> tuple[Array, ...]:
     """The outputs of each component when a link at any point counts; outputs that nothing moves are left out.
 
-    It needs no coordinates: outputs are the same at every point, whatever the latents are.
+    It needs no coordinates: outputs are the same at every point, for any latents.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

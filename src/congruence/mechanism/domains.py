@@ -1,12 +1,11 @@
-"""Where the latents live: a box, a union of boxes, or a sample; and the premises of Theorem 1 that are about it.
+"""The domain of the latents (a box, a union of boxes, or a sample), and the premises of Theorem 1 about it.
 
-What was computed from the shape is `certified`, what a sample speaks for is `supported`, and what nothing here can
-decide is `assumed`. A sample never certifies.
+What is computed from the shape is `certified`, what holds for a sample is `supported`, and what cannot be decided is
+`unknown`. A sample never certifies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -15,28 +14,21 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
+from congruence.formatting import count
 from congruence.mechanism.blocks import Blocks, read_blocks
 from congruence.mechanism.clouds import cloud_connected, cloud_filled, cloud_slices
 from congruence.mechanism.graphs import connected
 from congruence.mechanism.loops import loops_of
+from congruence.result import Basis, Finding, Status
 
-CELLS = 100_000  # values of a factor at which slices are looked at
-EVIDENCE = ("assumed", "supported", "certified")  # from the weakest
-
-
-@dataclass(frozen=True)
-class Premise:
-    """One premise of Theorem 1: whether it holds, and what says so."""
-
-    name: str
-    status: str  # "holds", "fails" or "unknown"
-    evidence: str  # "certified", "supported" or "assumed"
-    reason: str
+CELLS = 100_000  # values of a factor at which slices are examined
+SIMPLE = "simply_connected", "The latents fill a simply connected set."
+SLICES = "connected_slices", "What is left when one factor is fixed is connected."
 
 
 @dataclass(frozen=True, eq=False)
 class LatentDomain:
-    """The set the latents come from. Made by `box`, `boxes` or `sample`."""
+    """The set that the latents come from; made by `box`, `boxes` or `sample`."""
 
     kind: str  # "box", "boxes" or "sample"
     low: Float  # (b, d) corners of closed boxes; of a sample, those of the box around it
@@ -70,7 +62,7 @@ class LatentDomain:
 
     @classmethod
     def sample(cls, z: Any) -> LatentDomain:
-        """Rows of latents (n, d) in the place of a set that is not known."""
+        """Rows of latents (n, d) that stand for a set that is not known."""
         rows = to_numpy(as_matrix(z, "z")).astype(np.float64)
         return cls("sample", rows.min(0)[None], rows.max(0)[None], rows)
 
@@ -85,61 +77,60 @@ class LatentDomain:
         inside = np.all((rows >= self.low) & (rows <= self.high), axis=2)  # (n, boxes)
         return np.asarray(np.any(inside, axis=1))
 
-    def simply_connected(self) -> Premise:
-        """Whether it is in one piece and every loop in it can be drawn together."""
-        name = "the latents fill a simply connected set"
+    def simply_connected(self) -> Finding:
+        """Whether it is in one piece and every loop in it can be contracted."""
         if self.kind == "box":
-            return Premise(name, "holds", "certified", "A box is convex.")
+            return _finding(SIMPLE, "holds", "A box is convex.")
         if self.rows is not None:
-            return _of_cloud(name, *_simple_cloud(self.rows))
+            return _of_cloud(SIMPLE, *_simple_cloud(self.rows))
         touching = _touching(self.low, self.high)
         pieces = len(connected(touching))
         if pieces > 1:
-            return Premise(name, "fails", "certified", f"The boxes fall into {pieces} pieces.")
+            return _finding(SIMPLE, "fails", f"The boxes form {pieces} separate pieces.")
         loops = loops_of(touching)
         if loops is None:
-            return Premise(name, "unknown", "assumed", "The loops of this union of boxes could not be decided.")
+            return _finding(SIMPLE, "unknown", "The loops of this union of boxes could not be decided.")
         if loops:
-            holes = "one loop" if loops == 1 else f"{loops} loops"
-            return Premise(name, "fails", "certified", f"{holes.capitalize()} around a hole cannot be drawn together.")
-        return Premise(name, "holds", "certified", "Every loop through the boxes can be drawn together.")
+            return _finding(SIMPLE, "fails", f"{count(loops, 'loop')} around a hole cannot be contracted.")
+        return _finding(SIMPLE, "holds", "Every loop through the boxes can be contracted.")
 
-    def connected_slices(self, blocks: Any) -> Premise:
+    def connected_slices(self, blocks: Any) -> Finding:
         """Whether what is left when the value of any one factor is fixed is in one piece.
 
         It is our reading of the paper's (K-1)-slices: one factor is fixed, the other K - 1 vary.
         """
         partition = read_blocks(blocks, self.dimension)
-        name = "what is left when one factor is fixed is connected"
         if self.kind == "box":
-            return Premise(name, "holds", "certified", "Slices of a box are boxes.")
+            return _finding(SLICES, "holds", "Slices of a box are boxes.")
         if len(partition) == 1:
-            return Premise(name, "holds", "certified", "There is one factor only; what is left is a point.")
+            return _finding(SLICES, "holds", "There is only one factor; what is left is a point.")
         if self.rows is not None:
-            return _of_cloud(name, *cloud_slices(self.rows, partition))
-        return self._slices_of_boxes(name, partition)
+            return _of_cloud(SLICES, *cloud_slices(self.rows, partition))
+        return self._slices_of_boxes(partition)
 
-    def _slices_of_boxes(self, name: str, partition: Blocks) -> Premise:
+    def _slices_of_boxes(self, partition: Blocks) -> Finding:
         for block in partition:
             rest = [a for a in range(self.dimension) if a not in block]
             touching = _touching(self.low[:, rest], self.high[:, rest])
             low, high = self.low[:, list(block)], self.high[:, list(block)]
             values = [_places(low[:, a], high[:, a]) for a in range(len(block))]
             if np.prod([float(len(one)) for one in values]) > CELLS:
-                reason = f"Latents {_listed(block)} have too many different values to look at every slice."
-                return Premise(name, "unknown", "assumed", reason)
+                reason = f"Latents {_listed(block)} have too many different values to examine every slice."
+                return _finding(SLICES, "unknown", reason)
             for at in product(*values):
                 there = ((low <= at) & (np.array(at) <= high)).all(axis=1)
                 pieces = len(connected(touching[np.ix_(there, there)])) if there.any() else 0
                 if pieces > 1:
                     where = ", ".join(f"z{a} = {value:.4g}" for a, value in zip(block, at, strict=True))
-                    return Premise(name, "fails", "certified", f"With {where} fixed, {pieces} pieces are left.")
-        return Premise(name, "holds", "certified", "Every slice of the boxes is in one piece.")
+                    return _finding(SLICES, "fails", f"With {where} fixed, {pieces} pieces are left.")
+        return _finding(SLICES, "holds", "Every slice of the boxes is in one piece.")
 
 
-def weakest(premises: Iterator[Premise] | tuple[Premise, ...]) -> str:
-    """The weakest evidence among premises."""
-    return min((one.evidence for one in premises), key=EVIDENCE.index)
+def _finding(about: tuple[str, str], status: Status, evidence: str, basis: Basis = "certified") -> Finding:
+    """A premise by its name and claim; `basis` is that of a premise that holds."""
+    if status == "holds":
+        return Finding(*about, status, basis, evidence)
+    return Finding(*about, status, evidence=evidence)
 
 
 def _touching(low: Float, high: Float) -> Array:
@@ -165,10 +156,9 @@ def _simple_cloud(rows: Float) -> tuple[bool | None, str]:
     return cloud_filled(rows)
 
 
-def _of_cloud(name: str, holds: bool | None, reason: str) -> Premise:
-    if holds is None:
-        return Premise(name, "unknown", "assumed", reason)
-    return Premise(name, "holds" if holds else "fails", "supported", reason)
+def _of_cloud(about: tuple[str, str], holds: bool | None, reason: str) -> Finding:
+    status: Status = "unknown" if holds is None else "holds" if holds else "fails"
+    return _finding(about, status, reason, "supported")
 
 
 def _listed(block: tuple[int, ...]) -> str:

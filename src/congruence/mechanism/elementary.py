@@ -3,7 +3,7 @@
 A direction u is elementary where no other direction, its multiples apart, changes fewer of the outputs that u changes.
 Every direction is a sum of elementary ones inside the outputs it changes, so that sparsest bases are made of them. They
 are found by setting d - 1 independent rows of the Jacobian to zero; rows that are parallel are one row, and parts of
-the Jacobian that do not hang together are treated apart, both of which change nothing but the cost.
+the Jacobian that are not connected are treated separately; both only change the cost.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def elementary_vectors(rows: Float, budget: float = math.inf, tolerance: float =
 
 
 def _of_part(rows: Float, tolerance: float) -> tuple[Float, Array]:
-    """Elementary vectors of rows that hang together, (N, k), and the rows they change, (N, c)."""
+    """Elementary vectors of connected rows, (N, k), and the rows they change, (N, c)."""
     c, k = rows.shape
     if k == 1:
         return np.ones((1, 1)), np.ones((1, c), dtype=bool)

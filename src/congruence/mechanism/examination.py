@@ -1,185 +1,148 @@
-"""A decoder and its blocks as a whole: verdicts and theorems, where each block acts, and what it would support."""
+"""`MechanismExamination`: do blocks of latents act on separate parts of the observation, and are they identified?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-import numpy as np
+from congruence.formatting import count
+from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, Criterion
+from congruence.mechanism.blocks import write_blocks
+from congruence.mechanism.decomposable import Disentanglement
+from congruence.mechanism.discovery import Discovery
+from congruence.mechanism.profile import BlockProfile
+from congruence.mechanism.theorems import Theorem, strongest
+from congruence.result import Finding, Result, conclude
 
-from congruence.arrays import Array, to_numpy
-from congruence.errors import InputError
-from congruence.mechanism.blocks import Blocks, write_blocks
-from congruence.mechanism.checking import check
-from congruence.mechanism.decomposable import Disentanglement, disentangled
-from congruence.mechanism.discovery import Discovery, discover
-from congruence.mechanism.domains import LatentDomain
-from congruence.mechanism.outcome import Mechanism
-from congruence.mechanism.portrait import Portrait, portray
-from congruence.mechanism.sparsity_gap import BUDGET
-from congruence.result import json_text
+if TYPE_CHECKING:
+    from congruence.document import Document
 
-POINTS = 64  # looked at where there are more rows
-ORIGINS = {
+BlocksFrom = Literal["given", "D", "S", "H2", "none"]
+ORIGINS: Mapping[BlocksFrom, str] = {
     "given": "The blocks were given.",
     "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
     "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
     "H2": "The blocks were found: the finest along the coordinates whose curvatures do not mix (Type H2).",
     "none": "No blocks were given and none lie along the coordinates, so each latent is a block.",
 }
+REASONS = {  # why a theorem identifies the blocks
+    "D": "they act on disjoint outputs",
+    "M_coord": "no latent moves all outputs of a latent of another block",
+    "M_sparsest": "no direction of one moves all outputs of a direction of another",
+    "S": "mixing them moves more outputs",
+    "H2": "they are additive",
+}
 
 
-@dataclass(frozen=True, eq=False)
-class Examination:
-    """What `examine` found of a decoder."""
+class MechanismNumbers(TypedDict):
+    """The numbers of an examination; `blocks_from` is "given", the type that was discovered, or "none"."""
 
-    check: Mechanism
-    portrait: Portrait
+    blocks: list[list[int]]
+    blocks_from: BlocksFrom
+    check: BlockCheckNumbers
+    profile: dict[str, Any]
+    discovery: dict[str, Any] | None
+    disentanglement: dict[str, Any] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MechanismExamination(Result):
+    """The answer to "do factors act on separate parts of the observation?".
+
+    The first finding is that a theorem identifies the blocks: the conclusion of the strongest theorem, with its
+    premises. Where a model was given, two more say whether its codes are disentangled. ``examination["D"]`` is one
+    criterion, ``examination["theorem2_D"]`` one theorem.
+    """
+
+    check: BlockCheck
+    profile: BlockProfile
     discovery: Discovery | None  # None where blocks were given
-    blocks_from: str  # "given", the type that was discovered, or "none"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    blocks_from: BlocksFrom
+    notes: tuple[str, ...]
+    settings: Mapping[str, Any]
     disentanglement: Disentanglement | None = None  # of a model, where one was given
 
     @property
-    def verdict(self) -> str:
-        """What was found, and what follows: of the parts where no blocks were given, then of the blocks."""
-        told = [] if self.discovery is None else [self.discovery.verdict]
-        model = [] if self.disentanglement is None else [self.disentanglement.verdict]
-        return " ".join([*told, self.check.verdict, *model])
+    def strongest(self) -> Theorem:
+        """The theorem that says most about the blocks."""
+        return strongest(self.check.theorems)
+
+    @property
+    def identified(self) -> Finding:
+        """Whether a theorem identifies the blocks."""
+        best = self.strongest
+        claim = f"Theorem {best.number} (Type {best.criterion}) identifies the blocks {self.blocks_text}."
+        return conclude("identified", claim, best.conclusion.premises)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Whether the blocks are identified and, where a model was given, whether its codes are disentangled."""
+        model = self.disentanglement
+        return (self.identified,) if model is None else (self.identified, model.local, model.everywhere)
 
     @property
     def blocks_text(self) -> str:
         """The blocks as `read_blocks` takes them."""
-        return write_blocks(self.portrait.blocks)
+        return write_blocks(self.check.blocks)
 
     @property
-    def blocks_origin(self) -> str:
-        """Where the blocks come from."""
-        return ORIGINS[self.blocks_from]
+    def headlines(self) -> tuple[str, ...]:
+        """The sentences of the verdict, the answer first."""
+        model = () if self.disentanglement is None else self.disentanglement.headlines
+        return (self._answer, self._criteria, ORIGINS[self.blocks_from], *model)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What to bear in mind."""
-        told = () if self.discovery is None else self.discovery.notes
-        model = () if self.disentanglement is None else self.disentanglement.notes
-        return (*told, *self.check.notes, *model)
+    def _answer(self) -> str:
+        best = self.strongest
+        why = REASONS.get(best.criterion, f"no derivative of order {best.criterion[1:]} mixes them")
+        if best.strength == "holds":
+            return f"Theorem {best.number} identifies the blocks {self.blocks_text}: {why}."
+        if best.strength == "conditional":
+            models = "for models whose Jacobian is as sparse"
+            return f"Theorem {best.number} identifies the blocks {self.blocks_text} {models}: {why}."
+        if self.blocks_from == "none" and self.discovery is not None:
+            for found in self.discovery.found:
+                if found.dims is not None and len(found.dims) > 1:
+                    return f"The decoder has {len(found.dims)} parts of type {found.type}, but its latents mix them."
+        return f"No theorem is shown to identify the blocks {self.blocks_text}."
 
-    def to_dict(self) -> dict[str, Any]:
-        """All but single points, as in the JSON contract."""
+    @property
+    def _criteria(self) -> str:
+        names = [one.name for one in self.check.criteria if one.status == "holds"]
+        points = count(self.check.points, "point")
+        return f"Criteria that hold at {points}: {', '.join(names)}." if names else f"No criterion holds at {points}."
+
+    @property
+    def verdict(self) -> str:
+        """Which theorem identifies the blocks, which criteria hold, and what follows for a model."""
+        return " ".join(self.headlines)
+
+    def parts(self) -> dict[str, Finding | Criterion]:
+        """The findings, the conclusions of the theorems and the criteria, by name."""
+        found: dict[str, Finding | Criterion] = {one.name: one for one in self.findings}
+        found |= {one.conclusion.name: one.conclusion for one in self.check.theorems}
+        return found | {one.name: one for one in self.check.criteria}
+
+    def numbers(self) -> MechanismNumbers:
+        """Criteria, theorems, overlaps, what was discovered, and what a model makes of the factors."""
         return {
-            "verdict": self.verdict,
-            "blocks": [list(block) for block in self.portrait.blocks],
+            "blocks": [list(block) for block in self.check.blocks],
             "blocks_from": self.blocks_from,
             "check": self.check.to_dict(),
-            "portrait": self.portrait.to_dict(),
+            "profile": self.profile.to_dict(),
             "discovery": None if self.discovery is None else self.discovery.to_dict(),
             "disentanglement": None if self.disentanglement is None else self.disentanglement.to_dict(),
-            "settings": dict(self.settings),
         }
 
-    def to_json(self) -> str:
-        """The same as text."""
-        return json_text(self.to_dict())
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each criterion."""
+        for one in self.check.criteria:
+            values = {key: value for key, value in one.to_dict().items() if key not in ("claim", "sweep")}
+            yield values | {"remarks": "; ".join(one.remarks)}
 
+    def document(self) -> Document:
+        """Criteria and theorems, where each block acts, and what the decoder supports without given blocks."""
+        from congruence.mechanism._document import describe
 
-def examine(
-    decoder: Any,
-    z: Any,
-    blocks: Any = None,
-    *,
-    model: Any = None,
-    codes: Any = None,
-    types: Sequence[str] = ("D", "S", "H2"),
-    points: int | None = POINTS,
-    rtol: float | None = None,
-    atol: float = 0.0,
-    scale: str = "global",
-    orders: Sequence[int] = (2, 3),
-    budget: float = BUDGET,
-    chunk: int | None = None,
-    device: str = "auto",
-    seed: int = 0,
-    settings: Mapping[str, Any] | None = None,
-) -> Examination:
-    """Check blocks of latents against every criterion, or find blocks first where none are given.
-
-    Parameters
-    ----------
-    decoder, z, chunk, device
-        As in `jacobians`.
-    blocks : as in `read_blocks`, optional
-        Found by `discover` unless given: the first type of `types` with more than one block along the coordinates.
-    model : torch module or function, optional
-        The decoder of a model, where `decoder` is the generator of its data: are its codes disentangled? The rows of z
-        stand for the domain.
-    codes : (n, k), optional
-        The model's codes of the rows of z; searched for unless given.
-    types
-        As in `discover`; used where no blocks are given.
-    points : int, optional
-        How many rows of z to look at, drawn with `seed`; None for all.
-    rtol, atol, scale, orders, budget, seed
-        As in `check`. Blocks are found by `rtol` alone.
-    settings : mapping, optional
-        What to write beside the result.
-    """
-    every = to_numpy(z)
-    chosen = _some(len(every), points, seed)
-    rows = every[chosen]
-    discovery = None
-    origin = "given"
-    if blocks is None:
-        discovery = discover(
-            decoder, rows, types=types, rtol=rtol, budget=budget, chunk=chunk, device=device, seed=seed
-        )
-        blocks, origin = _chosen(discovery)
-    found = check(
-        decoder,
-        rows,
-        blocks,
-        rtol=rtol,
-        atol=atol,
-        scale=scale,
-        orders=tuple(orders),
-        budget=budget,
-        chunk=chunk,
-        device=device,
-        seed=seed,
-    )
-    portrait = portray(decoder, rows, found.blocks, rtol=found.tolerance.rtol, chunk=chunk, device=device)
-    model_found = None
-    if model is not None:
-        model_found = disentangled(
-            decoder,
-            model,
-            rows,
-            found.blocks,
-            codes=None if codes is None else _paired(codes, len(every))[chosen],
-            domain=LatentDomain.sample(every.reshape(len(every), -1)),
-            device=device,
-            seed=seed,
-        )
-    return Examination(found, portrait, discovery, origin, settings or {}, model_found)
-
-
-def _some(n: int, points: int | None, seed: int) -> Array:
-    """The numbers of at most `points` of n rows, in their order."""
-    if points is None or n <= points:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:points])
-
-
-def _paired(codes: Any, n: int) -> Array:
-    rows = to_numpy(codes)
-    if len(rows) != n:
-        raise InputError(f"codes must have a row for each of {n} rows of latents, not {len(rows)}")
-    return rows
-
-
-def _chosen(discovery: Discovery) -> tuple[Blocks, str]:
-    """The partition of the first type that has more than one block, or single latents."""
-    for found in discovery.found:
-        if found.partition is not None and found.dims and len(found.partition) > 1:
-            return found.partition, found.type
-    return tuple((a,) for a in range(discovery.dimension)), "none"
+        return describe(self)

@@ -17,7 +17,7 @@ from congruence.mechanism.connectivity import null_space
 STARTS = 16  # random searches
 MOST_ROWS = 2000  # that a search looks at; what it finds is weighed on all of them
 STEPS = 30  # of reweighting in each
-MOST_COLUMNS = 15  # whose subsets are all looked at
+MOST_COLUMNS = 15  # whose subsets are all enumerated
 MOST_PAIRS = 2000  # of basis vectors
 
 

@@ -46,7 +46,7 @@ def action_graph(jacobian: Any, basis: Any = None, *, rtol: float = RTOL) -> Arr
     Returns
     -------
     (k, k) array of bool
-        Symmetric; the diagonal says which directions act at all.
+        Symmetric; the diagonal marks the directions that act at all.
     """
     stack = as_stack(jacobian)
     moved = stack if basis is None else stack @ to_numpy(basis).astype(np.float64)

@@ -23,7 +23,7 @@ from congruence.mechanism.derivatives import difference_chunks, directional_chun
 MOST_TUPLES = 400  # of latents, whose derivatives are all taken
 MOST_NUMBERS = 2e7  # tuples times outputs times points
 TRIALS = 2  # of random directions for each block
-FEW = 8  # points that tell how large first derivatives are
+FEW = 8  # points for the size of first derivatives
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from congruence.decoder.probed import Probed, import_torch
 from congruence.mechanism.derivatives import jacobian_chunks
 
 STEPS = 60
-REST = 1e-10  # of the spread of the outputs: as near as need be
+REST = 1e-10  # of the spread of the outputs: converged
 FIRST_DAMPING, MOST_DAMPING = 1e-2, 1e8
 
 

@@ -1,6 +1,6 @@
 """Loops in a union of boxes: its fundamental group, from which boxes touch.
 
-Boxes that meet pairwise meet all together, so that the union can be drawn together to the complex of all cliques of
+Boxes that meet pairwise meet all together, so the union can be contracted to the complex of all cliques of
 the graph of touching boxes (nerve theorem), whose loops are words in the edges outside a spanning tree, with a relation
 for each triangle.
 """
@@ -17,7 +17,7 @@ Letter = tuple[int, int]  # the number of an edge, 0 for none, and the direction
 
 
 def loops_of(touching: Array) -> int | None:
-    """How many independent loops cannot be drawn together, for a connected graph (b, b) of touching boxes.
+    """How many independent loops cannot be contracted, for a connected graph (b, b) of touching boxes.
 
     0 is simply connected, for certain: all edges could be removed by triangles. More than 0 counts loops with values
     modulo 2 (first homology), so that the set is certainly not simply connected. None: neither was found.

@@ -83,7 +83,7 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
     jacobian = _jacobian(jacobian, z)
     parts = read_blocks(blocks, jacobian.shape[-1])
     length = torch.linalg.vector_norm(jacobian, dim=-2, keepdim=True)
-    unit = jacobian / torch.where(length > 0, length, 1.0)  # columns of length 1 change nothing but the rounding
+    unit = jacobian / torch.where(length > 0, length, 1.0)  # columns of length 1 only change the rounding
     gram = unit.mT @ unit  # (..., d, d)
     apart = sum(torch.linalg.slogdet(gram[..., _grid(part)[0], _grid(part)[1]])[1] for part in parts)
     return _reduced((apart - torch.linalg.slogdet(gram)[1]) / 2, reduction)
@@ -106,7 +106,7 @@ def cross_hessian_penalty(
 
     Exact by default, which takes d^2 derivatives. With `directions`, so many pairs of random signs u, v in each pair
     of blocks are tried: the mean of |D2 g(u, v)|^2 is the same sum, unbiased. Second derivatives of piecewise linear
-    decoders (ReLU) are 0 almost everywhere, so this says nothing of them.
+    decoders (ReLU) are 0 almost everywhere, so this is uninformative for them.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def decoder_jacobian(decoder: Any, z: Any) -> Any:
     """The Jacobian of a decoder at points z, (n, m, d), which can be differentiated by weights and by z.
 
     For a `torch.nn.Sequential` of linear layers and pointwise functions the columns of J go through the layers
-    beside the values, which takes one product for each layer; anything else goes through `torch.func.jacfwd`.
+    together with the values, which takes one product for each layer; anything else goes through `torch.func.jacfwd`.
     """
     torch = import_torch()
     layers = _stack(decoder)

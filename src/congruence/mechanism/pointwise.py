@@ -1,7 +1,7 @@
-"""One walk over the points: what each Jacobian says of D, M, orthogonality and irreducibility, and then of S.
+"""One pass over the points: numbers of each Jacobian for D, M, orthogonality and irreducibility, and then for S.
 
-Jacobians come a few at a time and are let go of; only numbers are kept, and the Jacobians of the few points at which
-the sparsity gap is looked at.
+Jacobians are computed a few at a time and not kept, except those of the few points at which the sparsity gap is
+computed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition,
 from congruence.mechanism.supports import GRID, Sizes, Tolerance, relative, without_small
 
 KEPT_NUMBERS = 2**24  # of Jacobians that are kept for the sparsity gap
-BOUNDED_POINTS = 4  # looked at where there are bounds only
+BOUNDED_POINTS = 4  # examined where there are bounds only
 FULL_POINTS = 10  # budgets spent on all points together
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """What the Jacobians at r points say."""
+    """Numbers of the Jacobians at r points."""
 
     disjoint: Float  # (r,) margins of D
     disjoint_from: Float  # (r,) tolerance from which on D holds
@@ -102,7 +102,7 @@ def walk(
 
 @dataclass(frozen=True, eq=False)
 class SparseWalk:
-    """What the Jacobians at p points say of S, and of M in the sparsest aligned basis, at t tolerances, rtol first."""
+    """Numbers of p points for S, and for M in the sparsest aligned basis, at t tolerances, rtol first."""
 
     gaps: tuple[SparsityGap, ...]  # at rtol
     statuses: Array  # (p, t) of S

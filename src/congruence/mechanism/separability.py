@@ -111,7 +111,7 @@ def bent_parts(
 
     Derivatives are taken modulo those of lower order, so that no smooth change of coordinates matters. A splitting is a
     projector X with T(Xu, v, ...) = T(u, Xv, ...); such X form an algebra, and the eigenvalues of a generic one of it
-    tell the parts. Directions on which nothing of this order is left belong to no part. H_n-irreducible is (1, 0).
+    give the parts. Directions on which nothing of this order is left belong to no part. H_n-irreducible is (1, 0).
     """
     k = len(block)
     d = derivatives[1].shape[1]

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.formatting import count
 from congruence.mechanism.blocks import Blocks, block_of
 from congruence.mechanism.connectivity import TOLERANCE, joined, null_space, unit_rows
 from congruence.mechanism.elementary import Elementary, elementary_vectors
 from congruence.mechanism.gap_bounds import exclusive_margin, light_vectors
+from congruence.result import Status
 
 BUDGET = 200_000  # sets of rows tried at a point
 AT_A_TIME = 2**24  # entries of a product of supports
@@ -28,7 +30,7 @@ AT_A_TIME = 2**24  # entries of a product of supports
 class SparsityGap:
     """rho+ and rho- of a Jacobian at a point; Type S holds where the gap is positive."""
 
-    status: str  # "holds", "fails" or "unknown"
+    status: Status  # "holds", "fails" or "unknown"
     exact: bool  # whether both numbers are known
     rho_plus: int  # least weight of aligned bases; an upper bound where `aligned_exact` is False
     rho_minus_low: float  # rho- is at least this ...
@@ -84,7 +86,7 @@ def sparsity_gap(
     blocks : tuple of tuples of latents
         A partition of the d latents.
     budget : float
-        Sets of d - 1 rows that may be tried; past it rigorous bounds are given, and `unknown` where they do not tell.
+        Sets of d - 1 rows that may be tried; past it rigorous bounds are given, and `unknown` where they do not decide.
     tolerance : float
         Relative size below which a number that should cancel counts as zero.
     seed : int
@@ -290,7 +292,7 @@ def _with_kernel(
         witness = vectors[:, int((homes[lost:] != homes[0]).argmax())] + GENERIC * kernel[:, 0]
     high = int(weights.sum())
     low = high if found is not None else rows.shape[1] - lost
-    reason = f"the Jacobian loses {lost} direction{'s' * (lost > 1)}, which can be added to any vector for nothing"
+    reason = f"the Jacobian loses {count(lost, 'direction')}, which can be added to any vector at no cost"
     return _result("fails", aligned, lengths, (low, high), witness, reason)
 
 
@@ -321,7 +323,7 @@ def _bounded(rows: Float, blocks: Blocks, aligned: Aligned, lengths: Float, tole
 
 
 def _result(
-    status: str,
+    status: Status,
     aligned: Aligned,
     lengths: Float,
     rho_minus: tuple[float, float],

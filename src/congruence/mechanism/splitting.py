@@ -1,4 +1,4 @@
-"""How the latent directions at a point fall into parts, what it means for coordinates, and from point to point."""
+"""How the latent directions at a point split into parts, in terms of coordinates, and from point to point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from congruence.mechanism.graphs import connected
 
 @dataclass(frozen=True, eq=False)
 class Splitting:
-    """The latent directions at one point as a direct sum of parts, and of directions of which nothing is told."""
+    """The latent directions at one point as a direct sum of parts, and of directions that are not determined."""
 
     parts: tuple[Float, ...]  # each (d, k), orthonormal columns; determined up to `idle`
     idle: Float  # (d, k), may be empty

@@ -1,4 +1,4 @@
-"""What the structure of a decoder proves: outputs that a latent cannot reach, whatever the point.
+"""What the structure of a decoder proves: outputs that a latent cannot reach at any point.
 
 Zero weights do not depend on the latents. In a chain of linear layers and functions of single numbers, an output that
 is connected to a latent by no path of weights other than zero does not depend on it anywhere.

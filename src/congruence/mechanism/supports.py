@@ -1,6 +1,6 @@
 """Which outputs a latent reaches: supports of Jacobians, and how much they depend on what counts as zero.
 
-A trained decoder has no exact zeros, so that a support is a matter of tolerance. It can be trusted where it stays the
+A trained decoder has no exact zeros, so a support depends on the tolerance. It can be trusted where it stays the
 same over a wide interval of tolerances.
 """
 
@@ -36,7 +36,7 @@ def relative(j: Float, scale: str = "global") -> Float:
     size = np.abs(j)
     if scale == "column":
         lengths = np.linalg.norm(j, axis=-2, keepdims=True)
-        dead = lengths <= np.finfo(np.float64).eps * lengths.max(axis=-1, keepdims=True)  # nothing but rounding
+        dead = lengths <= np.finfo(np.float64).eps * lengths.max(axis=-1, keepdims=True)  # only rounding
         size = np.where(dead, 0.0, size / np.where(dead, 1.0, lengths))
     largest = size.max(axis=(-2, -1), keepdims=True)
     shares: Float = size / np.where(largest > 0, largest, 1.0)

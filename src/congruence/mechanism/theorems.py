@@ -1,33 +1,36 @@
-"""Which theorem of mechanistic independence applies, and what it identifies.
+"""Which theorem of mechanistic independence applies, and what it identifies (Matthes et al. 2026).
 
-Each pairs a criterion with irreducibility of the blocks, and some ask for more. All are about points: that blocks are
-identified on a whole domain takes Theorem 1 on top. None is about how the latents are distributed, so that none changes
-when their density is re-weighted, and none asks for an invertible generator beyond local injectivity.
+Each combines a criterion with irreducibility of the blocks, and some need more. All are about points: identification on
+a whole domain needs Theorem 1 as well. None depends on how the latents are distributed, and none needs an invertible
+generator beyond local injectivity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from congruence.mechanism.verdicts import FAILS, HOLDS, UNKNOWN, Verdict, all_of
+from congruence.result import Finding, Status, conclude
 
-APPLIES, CONDITIONAL, NOT = "applies", "conditional", "does not apply"
-ASSUMED = "assumed"
-BLOCKS = (
-    "each block, up to an invertible map of its own and the order of blocks, near every point; on a whole domain with "
-    "Theorem 1; for every density of the latents that is positive there"
+if TYPE_CHECKING:
+    from congruence.mechanism.block_check import Criterion, Irreducible
+
+IDENTIFIED = (
+    "Each block is identified near every point, up to an invertible map of its own and the order of the blocks, for "
+    "every density of the latents that is positive there. On a whole domain this needs Theorem 1 as well."
 )
+STRENGTH = ("holds", "conditional", "ambiguous", "unknown", "premise fails")  # from the strongest
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One premise of a theorem."""
+class TheoremNumbers(TypedDict):
+    """A theorem in JSON; `conclusion` is a finding with its premises, `assumed` names those about an unseen model."""
 
-    name: str
-    status: str  # of a verdict, or "assumed" where it is about a model that is not at hand
-    evidence: str
+    number: int
+    criterion: str
+    conditional: bool
+    assumed: list[str]
+    conclusion: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,36 +39,60 @@ class Theorem:
 
     number: int
     criterion: str
-    status: str  # "applies", "conditional" (on what is assumed), "does not apply" or "unknown"
-    conditions: tuple[Condition, ...]
-    identifies: str  # what is identified where it applies
+    conclusion: Finding
+    assumed: tuple[str, ...] = ()  # premises about a model that was not given
 
-    def to_dict(self) -> dict[str, Any]:
+    @property
+    def status(self) -> Status:
+        """That of the conclusion."""
+        return self.conclusion.status
+
+    @property
+    def open_premises(self) -> tuple[Finding, ...]:
+        """The premises that are not shown to hold."""
+        return tuple(premise for premise in self.conclusion.premises if premise.status != "holds")
+
+    @property
+    def conditional(self) -> bool:
+        """Whether only what is assumed about a model is open."""
+        return bool(self.assumed) and {premise.name for premise in self.open_premises} <= set(self.assumed)
+
+    @property
+    def strength(self) -> str:
+        """How much it says: "holds", "conditional", "ambiguous", "unknown" or "premise fails"."""
+        if self.status == "unknown" and self.conditional:
+            return "conditional"
+        return "premise fails" if self.conclusion.basis == "premise fails" else self.status
+
+    def to_dict(self) -> TheoremNumbers:
         """The fields, as in the JSON contract."""
-        return asdict(self) | {"conditions": [asdict(condition) for condition in self.conditions]}
+        return {
+            "number": self.number,
+            "criterion": self.criterion,
+            "conditional": self.conditional,
+            "assumed": list(self.assumed),
+            "conclusion": self.conclusion.to_dict(),
+        }
 
-    def __str__(self) -> str:
-        open_ = [f"{c.name}: {c.status}" for c in self.conditions if c.status != HOLDS]
-        return f"Theorem {self.number} (Type {self.criterion}) {self.status}" + (
-            f" ({'; '.join(open_)})" if open_ else ""
-        )
+
+def strongest(theorems: Sequence[Theorem]) -> Theorem:
+    """Return the theorem that says most, the first where several do."""
+    return min(theorems, key=lambda one: STRENGTH.index(one.strength))
 
 
-def theorems(
-    verdicts: Mapping[str, Verdict],
-    irreducible: Mapping[str, str],
-    separable: Mapping[int, str],
-    injective: str,
+def theorems_of(
+    criteria: Mapping[str, Criterion],
+    irreducible: Mapping[str, Irreducible],
+    separable: Mapping[int, Status],
+    injective: Status,
     nonzeros: int | None,
 ) -> tuple[Theorem, ...]:
-    """Put verdicts into Theorems 2 to 5.
+    """Apply Theorems 2 to 5.
 
     Parameters
     ----------
-    verdicts : criterion -> Verdict
-        As `check` makes them.
-    irreducible : criterion -> status
-        Whether all blocks are irreducible in the sense of that criterion.
+    criteria, irreducible : by criterion
+        As `check_blocks` makes them.
     separable : order -> status
         Of n-order separability, with directions that do not bend counted against it.
     injective : status
@@ -78,41 +105,41 @@ def theorems(
     Matthes et al. 2026. The numbers of the theorems for D and S are inferred from a summary of the paper.
     """
     found = []
-    for number, criterion in ((2, "D"), (3, "M_coord"), (3, "M_sparsest"), (4, "S")):
-        if criterion in verdicts:
+    for number, name in ((2, "D"), (3, "M_coord"), (3, "M_sparsest"), (4, "S")):
+        if name in criteria:
             extra = [_sparsity(nonzeros)] if number == 3 else []
-            found.append(_theorem(number, verdicts[criterion], irreducible, injective, extra))
+            found.append(_theorem(number, criteria[name], irreducible.get(name), injective, extra))
     for order in sorted(separable):
-        verdict = verdicts.get(f"H{order}")
-        if verdict is not None:
-            name = f"order-{order} separable, and every direction bends"
-            extra = [Condition(name, separable[order], "ranks of derivatives at points")]
-            found.append(_theorem(5, verdict, irreducible, injective, extra))
+        if f"H{order}" in criteria:
+            claim = f"The blocks are separable of order {order}, and every direction bends."
+            extra = [Finding("separable", claim, separable[order], evidence="Ranks of derivatives at the points.")]
+            found.append(_theorem(5, criteria[f"H{order}"], irreducible.get(f"H{order}"), injective, extra))
     return tuple(found)
 
 
-def _sparsity(nonzeros: int | None) -> Condition:
-    known = "" if nonzeros is None else f", here {nonzeros} at the sparsest point"
-    return Condition(
-        "the model's Jacobian has no more non-zero entries",
-        ASSUMED,
-        f"than that of the generator{known}; not looked at",
-    )
+def _sparsity(nonzeros: int | None) -> Finding:
+    claim = "The model's Jacobian has no more non-zero entries than the generator's."
+    known = "" if nonzeros is None else f" The sparsest Jacobian of the generator has {nonzeros}."
+    return Finding("sparse_model", claim, "unknown", evidence=f"It is assumed, not measured.{known}")
 
 
 def _theorem(
-    number: int, verdict: Verdict, irreducible: Mapping[str, str], injective: str, extra: list[Condition]
+    number: int, criterion: Criterion, irreducible: Irreducible | None, injective: Status, extra: list[Finding]
 ) -> Theorem:
-    name = verdict.criterion
-    conditions = (
-        Condition(f"Type {name}", verdict.status, f"{verdict.points} points, {verdict.evidence}"),
-        Condition("irreducible blocks", irreducible.get(name, UNKNOWN), "at points"),
-        Condition("no direction is lost", injective, "rank of the Jacobian at points"),
+    premises = (
+        criterion.finding,
+        _irreducible(irreducible),
+        Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
         *extra,
     )
-    status = all_of([c.status for c in conditions])
-    if status == HOLDS:
-        status = CONDITIONAL if any(c.status == ASSUMED for c in conditions) else APPLIES
-    else:
-        status = NOT if status == FAILS else UNKNOWN
-    return Theorem(number, name, status, conditions, BLOCKS)
+    claim = f"Theorem {number} identifies the blocks (Type {criterion.name})."
+    conclusion = conclude(f"theorem{number}_{criterion.name}", claim, premises)
+    return Theorem(number, criterion.name, conclusion, tuple(one.name for one in extra if one.name == "sparse_model"))
+
+
+def _irreducible(found: Irreducible | None) -> Finding:
+    claim = "The blocks are irreducible: none splits into smaller ones of the same type."
+    if found is None:
+        return Finding("irreducible", claim, "unknown", evidence="It was not examined.")
+    parts = ", ".join("unknown" if n < 0 else str(n) for n in found.parts)
+    return Finding("irreducible", claim, found.status, evidence=f"Largest number of parts of each block: {parts}.")

@@ -1,11 +1,11 @@
-"""Where each block acts, and how much two blocks have in common."""
+"""Where each block acts, and how much two blocks overlap."""
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from congruence.mechanism.portrait import portray  # noqa: E402
+from congruence.mechanism.profile import profile_blocks  # noqa: E402
 
 MATRIX = torch.tensor([[1.0, 2, 2, 0, 0], [0, 0, 3, 4, 0], [0, 0, 0, 0, 0.0]]).double()  # latents x outputs
 
@@ -15,7 +15,7 @@ def linear(s):
 
 
 def test_effects_and_overlap_of_a_linear_decoder(rng):
-    found = portray(linear, rng.normal(size=(5, 3)), chunk=2)
+    found = profile_blocks(linear, rng.normal(size=(5, 3)), chunk=2)
     assert found.effects == pytest.approx(MATRIX.numpy())
     assert found.overlap[0, 1] == pytest.approx(6 / (3 * 5))
     assert found.overlap[2].tolist() == [0, 0, 0]
@@ -28,11 +28,11 @@ def test_effects_and_overlap_of_a_linear_decoder(rng):
 def test_overlap_does_not_change_with_the_units_of_latents(rng):
     z = rng.normal(size=(4, 3))
     units = torch.tensor([1e3, 1.0, 1e-3]).double()
-    assert portray(lambda s: linear(s * units), z).overlap == pytest.approx(portray(linear, z).overlap)
+    assert profile_blocks(lambda s: linear(s * units), z).overlap == pytest.approx(profile_blocks(linear, z).overlap)
 
 
 def test_a_block_of_several_latents_acts_where_any_of_them_does(rng):
-    found = portray(linear, rng.normal(size=(4, 3)), "0+2,1")
+    found = profile_blocks(linear, rng.normal(size=(4, 3)), "0+2,1")
     assert found.blocks == ((0, 2), (1,))
     assert found.effects[0] == pytest.approx(MATRIX[0].numpy())
     assert found.names == ("z0+2", "z1")
@@ -40,5 +40,5 @@ def test_a_block_of_several_latents_acts_where_any_of_them_does(rng):
 
 
 def test_effects_are_root_mean_squares_over_points():
-    found = portray(lambda s: s**2, np.array([[1.0], [2.0]]))
+    found = profile_blocks(lambda s: s**2, np.array([[1.0], [2.0]]))
     assert found.effects == pytest.approx(np.sqrt([[10.0]]))

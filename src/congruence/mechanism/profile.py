@@ -1,4 +1,4 @@
-"""Where each block of latents acts: how strongly it moves every output, and how much two blocks have in common."""
+"""Where each block of latents acts: how strongly it moves every output, and how much two blocks overlap."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from congruence.mechanism.supports import RTOL
 
 
 @dataclass(frozen=True, eq=False)
-class Portrait:
-    """What the Jacobians of a decoder look like over a sample of points."""
+class BlockProfile:
+    """The effect of each block on each output, over a sample of points."""
 
     blocks: Blocks
     effects: Float = field(repr=False)  # (K, m) how far each block moves each output, root mean square over points
@@ -44,10 +44,10 @@ class Portrait:
         }
 
 
-def portray(
+def profile_blocks(
     decoder: Any, z: Any, blocks: Any = None, *, rtol: float = RTOL, chunk: int | None = None, device: str = "auto"
-) -> Portrait:
-    """Look at what every block of latents moves.
+) -> BlockProfile:
+    """Measure what every block of latents moves.
 
     The overlap of blocks i and j at a point is the sum over outputs of |J_i| |J_j|, the lengths of the output's
     derivatives by either block, over the root of the sums of their squares: a compositional contrast of the pair that
@@ -72,11 +72,11 @@ def portray(
         lengths = np.sqrt(np.stack([squares[:, :, list(block)].sum(2) for block in partition], axis=1))  # (., K, m)
         effects += np.square(lengths).sum(0)
         moves |= (lengths > rtol * lengths.max(axis=2, keepdims=True)).any(0)
-        overlap += _alike(lengths).sum(0)
-        near += _alike(np.abs(jacobian).transpose(0, 2, 1)).sum(0)
+        overlap += _cosines(lengths).sum(0)
+        near += _cosines(np.abs(jacobian).transpose(0, 2, 1)).sum(0)
         graph |= action_graph(jacobian, rtol=rtol)
     count = moves.astype(np.float64)
-    return Portrait(
+    return BlockProfile(
         blocks=partition,
         effects=np.sqrt(effects / r),
         overlap=overlap / r,
@@ -88,7 +88,7 @@ def portray(
     )
 
 
-def _alike(lengths: Float) -> Float:
+def _cosines(lengths: Float) -> Float:
     """Cosines between rows of (., K, m) that are not negative; 0 for rows of zeros."""
     size = np.linalg.norm(lengths, axis=2, keepdims=True)
     unit = lengths / np.where(size > 0, size, 1.0)

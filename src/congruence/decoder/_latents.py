@@ -1,0 +1,110 @@
+"""Read the latents that a decoder is examined at, and the rows of a second table that belong to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import as_matrix, finite_rows, is_tensor, to_numpy
+from congruence.errors import InputError
+from congruence.tables import Table, expanded, finite_table, honours, join_tables, read_parts
+
+READING = ("id", "features", "metadata", "key")
+
+
+@dataclass(frozen=True)
+class Latents:
+    """Rows of latents and, where a second table was given, its rows in the same order."""
+
+    values: Any  # (n, d) or (n, ...)
+    second: Any | None  # (n, k)
+    settings: Mapping[str, Any]  # where the rows come from
+    notes: tuple[str, ...] = ()
+
+
+def read_latents(latents: Any, options: Any, second: Any = None, name: str = "second") -> Latents:
+    """Read latents and, optionally, a second table of the same rows.
+
+    Arrays and tensors are used as they are. Files, tables and frames may have row ids; two that both have them are
+    joined by id, and every row must have its partner. Otherwise rows are paired by position.
+
+    Parameters
+    ----------
+    latents, second : array, tensor, frame, table or path
+    options : options of a verb
+        With `id`, `features`, `metadata`, `key` and `drop_missing`.
+    name : str
+        What messages call the second table.
+    """
+    first = _read(latents, "latents", {wish: getattr(options, wish) for wish in READING})
+    wishes = {"id": options.id} if options.id is not None and _has_columns(second) else {}
+    partner = None if second is None else _read(second, name, wishes)
+    settings = {what: str(x) for what, x in (("latents", latents), (name, second)) if isinstance(x, str | Path)}
+    if isinstance(first, Table) or isinstance(partner, Table):
+        return _from_tables(_table(first, "latents"), _table(partner, name), options.drop_missing, settings)
+    return _from_arrays(first, partner, name, options.drop_missing, settings)
+
+
+def _read(rows: Any, name: str, wishes: Mapping[str, Any]) -> Any:
+    asked = {wish: value for wish, value in wishes.items() if value is not None}
+    if isinstance(rows, str | Path):
+        paths = expanded([rows])
+        for wish in asked:
+            if wish != "id" and not any(honours(path, wish) for path in paths):
+                raise InputError(f"{wish} does not apply to files like {paths[0]}")
+        return replace(read_parts(paths, **asked), name=name)
+    if isinstance(rows, Table):
+        return replace(rows, name=name)
+    if is_tensor(rows) or isinstance(rows, np.ndarray):
+        return rows
+    return to_numpy(as_matrix(rows, name, finite=False))
+
+
+def _has_columns(rows: Any) -> bool:
+    return isinstance(rows, str | Path) and honours(rows, "features")
+
+
+def _table(rows: Any, name: str) -> Table | None:
+    return rows if rows is None or isinstance(rows, Table) else Table(to_numpy(rows), name)
+
+
+def _from_tables(first: Table | None, partner: Table | None, drop_missing: bool, settings: Any) -> Latents:
+    assert first is not None
+    if partner is None:
+        kept = finite_table(first, drop_missing=drop_missing)
+        return Latents(_floats(kept.values), None, settings, _dropped(first.n - kept.n, first.n))
+    if first.n != partner.n and (first.ids is None or partner.ids is None):
+        raise InputError(f"{partner.name} must have a row for each of {first.n} rows of latents, not {partner.n}")
+    joined = join_tables([first, partner], drop_missing=drop_missing)
+    if any(joined.unmatched.values()):
+        raise InputError(
+            f"{partner.name} must have the rows of the latents, but {joined.unmatched['latents']} of these have no "
+            f"{partner.name} and {joined.unmatched[partner.name]} rows of {partner.name} have no latents"
+        )
+    values, others = joined.values
+    return Latents(_floats(values), _floats(others), settings, _dropped(first.n - len(values), first.n))
+
+
+def _from_arrays(first: Any, partner: Any, name: str, drop_missing: bool, settings: Any) -> Latents:
+    if partner is not None and len(first) != len(partner):
+        raise InputError(f"{name} must have a row for each of {len(first)} rows of latents, not {len(partner)}")
+    if not drop_missing:
+        return Latents(first, partner, settings)
+    sides = [side for side in (first, partner) if side is not None]
+    keep = np.logical_and.reduce([finite_rows(side.reshape(len(side), -1)) for side in sides])
+    values, *others = (side[keep] for side in sides)
+    notes = _dropped(int((~keep).sum()), len(keep))
+    return Latents(values, others[0] if others else None, settings, notes)
+
+
+def _dropped(rows: int, n: int) -> tuple[str, ...]:
+    return (f"{rows} of {n} rows have NaN or infinite values and were left out.",) if rows else ()
+
+
+def _floats(values: Any) -> Any:
+    """Whole numbers of a table as floats: a file of them may well hold latents."""
+    return values.astype(float) if values.dtype.kind in "iub" else values

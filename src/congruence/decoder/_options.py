@@ -1,0 +1,31 @@
+"""The options of `examine_decoder`, for Python and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from congruence.options import DATA, option
+
+
+@dataclass(frozen=True)
+class DecoderOptions:
+    """How latents are read, and how the decoder is measured at them."""
+
+    id: str | None = option(None, "Column with row ids.", panel=DATA)
+    features: str | Sequence[str] | None = option(None, "Columns with the latents, e.g. 'z_*'.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+    drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    other: Any = option(
+        None, "Decoder of another training: do the outputs agree?", panel=DATA, metavar="MODULE:FUNCTION"
+    )
+    other_latents: Any = option(None, "Its latents of the same inputs.", panel=DATA, metavar="LATENTS")
+    method: str = option("auto", "auto, exact, lanczos or directions.")
+    directions: int = option(10, "Number of random directions, for that method.")
+    diameter: Any = option("auto", "Diameter of the latents' support; auto takes that of the rows.")
+    constant: float | None = option(None, "Your own c_D for Theorem 1.")
+    chunk: int | None = option(None, "Points at a time; chosen by memory unless given.")
+    seed: int = option(0, "The same seed gives the same result.")
+    device: str = option("auto", "auto, cpu, cuda or cuda:1.")

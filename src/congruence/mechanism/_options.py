@@ -1,0 +1,39 @@
+"""The options of `examine_mechanism`, for Python and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from congruence.mechanism.sparsity_gap import BUDGET
+from congruence.options import DATA, option
+
+
+@dataclass(frozen=True)
+class MechanismOptions:
+    """How latents are read, which blocks are checked, and what counts as zero."""
+
+    id: str | None = option(None, "Column with row ids.", panel=DATA)
+    features: str | Sequence[str] | None = option(None, "Columns with the latents, e.g. 'z_*'.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+    drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    model: Any = option(
+        None,
+        "Decoder of a model of this generator's data: are its codes disentangled?",
+        panel=DATA,
+        metavar="MODULE:FUNCTION",
+    )
+    codes: Any = option(None, "The model's codes of the same rows; else searched for.", panel=DATA, metavar="CODES")
+    points: int | None = option(64, "Number of rows to examine, drawn with the seed.", panel=DATA)
+    blocks: Any = option(None, "Latents that form a factor, e.g. '0-1,2,3-4' or '0+2,1'; found unless given.")
+    types: Sequence[str] = option(("D", "S", "H2"), "Types of parts to find where no blocks are given.")
+    rtol: float | None = option(None, "What counts as zero, relative to the largest derivative; 1e-6.")
+    atol: float = option(0.0, "The same, absolute. Blocks are found by --rtol alone.")
+    scale: str = option("global", "global, or column for latents with different units. Not used to find blocks.")
+    orders: Sequence[int] = option((2, 3), "Orders of derivatives that must not mix blocks.")
+    budget: float = option(BUDGET, "Number of sets of outputs tried for Type S at a point.")
+    chunk: int | None = option(None, "Points at a time; chosen by memory unless given.")
+    seed: int = option(0, "The same seed gives the same result.")
+    device: str = option("auto", "auto, cpu, cuda or cuda:1.")

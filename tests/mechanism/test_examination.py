@@ -1,0 +1,105 @@
+"""`examine_mechanism`: blocks are checked or found, and the result has what every result has."""
+
+import json
+from importlib import import_module
+from inspect import ismodule
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+
+import congruence.mechanism
+from congruence.errors import InputError, UnknownKeyError
+from congruence.tables import Table
+
+torch = pytest.importorskip("torch")
+from congruence.mechanism import check_blocks, discover, examine_mechanism  # noqa: E402
+
+
+@pytest.fixture
+def z(rng):
+    return rng.uniform(0.3, 1.2, size=(12, 4))
+
+
+def test_given_blocks_are_checked(generators, z):
+    found = examine_mechanism(generators["A10"], z, blocks=[[0], [1], [2, 3]])
+    assert (found.blocks_from, found.discovery) == ("given", None)
+    assert (found.status, found["identified"].basis) == ("holds", "supported")
+    assert found.headlines[0] == "Theorem 2 identifies the blocks 0,1,2-3: they act on disjoint outputs."
+    alone = check_blocks(generators["A10"], z, "0,1,2-3")
+    assert [one.to_dict() for one in found.check.criteria] == [one.to_dict() for one in alone.criteria]
+
+
+def test_blocks_are_found_where_none_are_given(generators, z):
+    found = examine_mechanism(generators["A10"], z, types="D")
+    assert (found.blocks_from, found.blocks_text) == ("D", "0,1,2-3")
+    assert found.discovery["D"].dims == discover(generators["A10"], z, types=("D",))["D"].dims
+
+
+def test_some_rows_are_drawn_with_the_seed(generators, z):
+    first, again, all_ = (examine_mechanism(generators["A10"], z, blocks="0,1,2-3", points=p) for p in (5, 5, None))
+    assert first.to_json() == again.to_json()
+    assert (first.check.points, all_.check.points) == (5, 12)
+
+
+def test_files_frames_tensors_and_tables_give_the_same(generators, z, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    np.save(tmp_path / "z.npy", z)
+    expected = examine_mechanism(generators["A10"], z, blocks="0,1,2-3", orders=(2,)).numbers()
+    for given in (tmp_path / "z.npy", pandas.DataFrame(z), torch.as_tensor(z), Table(z, "z")):
+        assert examine_mechanism(generators["A10"], given, blocks="0,1,2-3", orders=(2,)).numbers() == expected
+
+
+def test_codes_of_a_model_are_joined_by_id(generators, z, rng):
+    ids, order = np.array([f"r{i}" for i in range(12)]), rng.permutation(12)
+    codes = Table(z[order][:, ::-1].copy(), "codes", ids=ids[order])
+    found = examine_mechanism(
+        generators["A10"],
+        Table(z, "z", ids=ids),
+        blocks="0,1,2-3",
+        orders=(2,),
+        model=lambda c: generators["A10"](c.flip(1)),
+        codes=codes,
+    )
+    assert found["disentangled"].status == "holds"
+    assert found.disentanglement.factor_of == (2, 2, 1, 0)
+    assert found.disentanglement.misses.max() < 1e-9
+
+
+def test_the_result_has_parts_rows_figure_and_text(generators, z):
+    pytest.importorskip("matplotlib").use("agg")
+    found = examine_mechanism(generators["A10"], z, blocks="0,1,2-3", orders=(2,))
+    assert found["D"].margin == 0
+    assert found["theorem2_D"].premises[0] == found["D"].finding
+    assert [row["criterion"] for row in found.rows()] == ["D", "M_coord", "M_sparsest", "S", "H2", "IMA"]
+    assert found.plot().get_title() == ""
+    assert "Criteria for the blocks 0,1,2-3, 12 points" in str(found)
+    written = json.loads(found.to_json())
+    assert written["numbers"]["check"]["theorems"][0]["conclusion"]["status"] == "holds"
+    with pytest.raises(UnknownKeyError, match="there is no 'T'"):
+        found["T"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"points": 0}, "points must be a number of rows of at least 1, or None for all, not 0"),
+        ({"codes": np.zeros((12, 4))}, "codes are those of a model: give its decoder as model"),
+        ({"orders": (1,)}, "orders must be whole numbers of at least 2, such as 2,3, not 1"),
+        ({"orders": (2.5,)}, "orders must be whole numbers of at least 2, such as 2,3, not 2.5"),
+        ({"model": lambda c: c, "codes": np.zeros((3, 4))}, "codes must have a row for each of 12 rows of latents"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_reason(generators, z, arguments, message):
+    with pytest.raises(InputError, match=message):
+        examine_mechanism(generators["A10"], z, **arguments)
+
+
+@pytest.mark.parametrize("room", ["congruence.mechanism", "congruence.decoder"])
+def test_no_listed_name_is_a_module(room):
+    package = import_module(room)
+    for module in iter_modules(package.__path__):
+        import_module(f"{room}.{module.name}")
+    assert not [name for name in package.__all__ if ismodule(getattr(package, name))]
+    assert callable(congruence.mechanism.finest_additive)
+    assert callable(congruence.mechanism.finest_disjoint)
