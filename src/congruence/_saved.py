@@ -1,4 +1,4 @@
-"""Saved files: safetensors whose metadata hold one JSON header, with its kind and schema version, under "congruence"."""
+"""Saved files: safetensors with one JSON header, which names the kind of the file and its schema version."""
 
 from __future__ import annotations
 

@@ -165,10 +165,8 @@ def test_json_is_plain_and_the_same_each_time(rng):
 def test_the_tidy_table_has_every_score(rng):
     found = translate(*models(rng), **QUICK)
     rows = {row["score"]: row for row in found.rows()}
-    assert list(rows) == ["recall_10", "recall_1", "itself", "rank_agreement", "error rigid"] + [
-        "error similarity",
-        "error linear",
-    ]
+    errors = [f"error {group}" for group in ("rigid", "similarity", "linear")]
+    assert list(rows) == ["recall_10", "recall_1", "itself", "rank_agreement", *errors]
     assert rows["recall_10"]["chance"] == found.certificate.retrieval.chance
     assert rows["error linear"]["translated"] == found.candidates["linear"].held_out.mean
 

@@ -83,7 +83,7 @@ class Map:
         return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
 
     def save(self, path: str | Path, **about: Any) -> None:
-        """Write the map as safetensors, with its group and `about` as JSON in the header; `congruence.load` reads it."""
+        """Write the map as safetensors, with its group and `about` as JSON in the header, for `congruence.load`."""
         write_map(path, "map", self, about)
 
     def __repr__(self) -> str:
