@@ -110,7 +110,7 @@ def _retrieval(translation: Translation, found: Retrieval) -> Iterator[Block]:
     require = translation.settings.get("require")
     needed = "" if require is None else f"; a go requires {100 * require:g} %"
     ten, one, blank = found.recall_10, found.recall_1, Cell("", "")
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (
             "recall@10",
             share(ten.mean, strong=True),
@@ -193,8 +193,7 @@ def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
     if last.mean < ROUNDING:
         return f"{enough} paired rows are enough: the remaining error is rounding."
     if first is last:
-        more = "and more would still help" if certificate.still_falling else "but the error hardly decreases any more"
-        return f"All {last.rows} rows were needed: with fewer, the error is more than 10 % larger, {more}."
+        return f"All {last.rows} rows are needed, and more would help: with fewer, the error is more than 10 % larger."
     text = (
         f"About {enough} paired rows seem enough: their error, {percent(first.mean)}, is within 10 % of the "
         f"{percent(last.mean)} that {last.rows} rows leave."

@@ -35,7 +35,7 @@ def layer_picture(layers: LayerComparison, most: int = 60) -> Drawing:
         for i, j in np.ndindex(strength.shape):
             tint(axes, (j - 0.5, i - 0.5), 1.0, float(strength[i, j]))
             if printed:
-                axes.text(j, i, _short(layers, i, j), ha="center", va="center", fontsize=11.5)
+                axes.text(j, i, _short(layers, i, j), ha="center", va="center", fontsize=12)
         _frame_nearest(axes, layers, strength.shape)
         axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5), aspect="equal")
         _name_layers(axes, layers, rows, columns, side)
