@@ -26,7 +26,7 @@ from congruence.maps.groups import GROUPS, fit_group, fit_map
 from congruence.maps.nearness import measure, protocol
 from congruence.maps.sums import pair_sums, run_sums
 from congruence.tables import Stream, Table, stream_table, write_stream
-from congruence.translation.translate import Translator
+from congruence.translation import Translator
 
 SIZES = [(20_000, 64), (20_000, 256), (100_000, 128), (100_000, 256), (50_000, 512)]
 

@@ -32,13 +32,12 @@ _HOMES = {
     "infomec": "congruence.metrics.infomec",
     "load_ica": "congruence.ica.estimator",
     "load_map": "congruence.maps.groups",
-    "load_translator": "congruence.translation.translate",
+    "load_translator": "congruence.translation.translator",
     "read_table": "congruence.tables",
-    "translate": "congruence.translation.translate",
+    "translate": "congruence.translation._translate",
     "write_evaluation_report": "congruence.report",
     "write_resolution_report": "congruence.report",
     "write_table": "congruence.tables",
-    "write_translation_report": "congruence.report",
 }
 
 __all__ = [
@@ -66,7 +65,6 @@ __all__ = [
     "write_evaluation_report",
     "write_resolution_report",
     "write_table",
-    "write_translation_report",
 ]
 
 if TYPE_CHECKING:
@@ -86,10 +84,10 @@ if TYPE_CHECKING:
     from congruence.report import (
         write_evaluation_report,
         write_resolution_report,
-        write_translation_report,
     )
     from congruence.tables import Table, read_table, write_table
-    from congruence.translation.translate import load_translator, translate
+    from congruence.translation._translate import translate
+    from congruence.translation.translator import load_translator
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,8 @@ RESULTS = {  # of every verb
     "Deconfounding": "congruence.batches.deconfounding",
     "DecoderExamination": "congruence.decoder.examination",
     "MechanismExamination": "congruence.mechanism.examination",
+    "LayerComparison": "congruence.align.layer_comparison",
+    "Translation": "congruence.translation.result",
 }
 
 

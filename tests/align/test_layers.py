@@ -1,4 +1,4 @@
-"""A map of layers finds the layer that was only turned, beside chance, and says what it cannot use."""
+"""`compare_layers` finds the layer that was only rotated, judges it against chance, and names what it leaves out."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from congruence import compare
-from congruence.align import layer_map
+from congruence.align import compare_layers
 from congruence.align.similarities import cka
 from congruence.errors import FewRowsWarning, InputError
 
@@ -31,20 +31,22 @@ def turned(layers, scale=3.0):
 
 
 def test_a_layer_that_was_only_turned_scaled_and_moved_is_found_in_its_place(layers):
-    found = layer_map(layers, turned(layers))
-    assert (found.rows, found.columns) == (list(layers), list(layers))
+    found = compare_layers(layers, turned(layers))
+    assert (found.source_layers, found.target_layers) == (list(layers), list(layers))
     assert found.nearness.shape == found.null.shape == (4, 4)
     np.testing.assert_allclose(np.diag(found.nearness), 0, atol=1e-10)
     np.testing.assert_allclose(np.diag(found.above_chance), 1, atol=1e-9)
     others = ~np.eye(4, dtype=bool)
     assert (found.nearness[others] > 0.01).all()
     assert (found.nearest == np.arange(4)).all()
-    assert "4 of 4 are nearest to the one in the same place" in found.verdict
+    assert "4 of 4 are nearest to the layer in the same position." in found.headlines
+    assert found.status == "holds"
+    assert [finding.name for finding in found.findings] == list(layers)
 
 
 def test_numbers_are_those_of_compare(layers):
     other = turned(layers)
-    found = layer_map(layers, other, measure="linear", seed=3)
+    found = compare_layers(layers, other, measure="linear", seed=3)
     pair = compare([layers["in"], other["layers.1"]], groups=["linear"], nulls=0, bootstrap=0, seed=3).pairs[0]
     assert found.nearness[0, 2] == pytest.approx(pair.groups["linear"].held_out.mean, rel=1e-12)
 
@@ -52,8 +54,8 @@ def test_numbers_are_those_of_compare(layers):
 @pytest.mark.parametrize("measure", ["identity", "permutation", "rigid", "similarity", "linear", "cka", "procrustes"])
 def test_what_a_measure_says_it_ignores_changes_nothing_and_the_rest_does(layers, measure):
     ignores = {"rigid": 1.0, "similarity": 3.0, "linear": 3.0, "cka": 3.0, "procrustes": 3.0}
-    plain = layer_map(layers, layers, measure=measure, nulls=1)
-    moved = layer_map(layers, turned(layers, ignores.get(measure, 1.0)), measure=measure, nulls=1)
+    plain = compare_layers(layers, layers, measure=measure, nulls=1)
+    moved = compare_layers(layers, turned(layers, ignores.get(measure, 1.0)), measure=measure, nulls=1)
     if measure in ignores:
         # Distances over the diameter stay under a rotation of the target, also up to a map that is found anew.
         np.testing.assert_allclose(moved.nearness, plain.nearness, atol=1e-7)
@@ -62,7 +64,7 @@ def test_what_a_measure_says_it_ignores_changes_nothing_and_the_rest_does(layers
 
 
 def test_a_similarity_is_the_number_of_its_function_and_reads_upwards(layers):
-    found = layer_map(layers, turned(layers), measure="cka")
+    found = compare_layers(layers, turned(layers), measure="cka")
     assert found.nearness[1, 3] == pytest.approx(cka(layers["layers.0"], layers["out"]), rel=1e-9)
     assert (found.direction, found.held_out) == ("higher is closer", False)
     assert np.abs(found.null).max() < 0.1
@@ -71,119 +73,145 @@ def test_a_similarity_is_the_number_of_its_function_and_reads_upwards(layers):
 
 def test_unrelated_layers_are_at_their_null(layers):
     rng = np.random.default_rng(1)
-    found = layer_map(layers, {"x": rng.normal(size=(400, 6)), "y": rng.normal(size=(400, 6))})
+    found = compare_layers(layers, {"x": rng.normal(size=(400, 6)), "y": rng.normal(size=(400, 6))})
     np.testing.assert_allclose(found.nearness, found.null, rtol=0.03)
     assert not found.related.any()
     assert found.verdict.startswith("No layer of a is nearer")
+    assert {finding.status for finding in found.findings} == {"fails"}
 
 
 def test_one_far_row_does_not_make_a_layer_the_nearest_of_all(layers):
     other = turned(layers) | {"far": np.random.default_rng(2).normal(size=(400, 8))}
     other["far"][0] = 1e4
-    found = layer_map(layers, other)
+    found = compare_layers(layers, other)
     assert (found.nearness[:, 4] < found.nearness[:, 3])[:3].all()  # in shares of a diameter that one row makes
     assert (found.nearest == np.arange(4)).all()
 
 
 def test_the_same_seed_gives_the_same_result_and_another_other_folds(layers):
     other = turned(layers)
-    first, again, third = (layer_map(layers, other, seed=seed) for seed in (0, 0, 1))
+    first, again, third = (compare_layers(layers, other, seed=seed) for seed in (0, 0, 1))
     assert (first.nearness == again.nearness).all()
     assert (first.null == again.null).all()
     assert not (first.null == third.null).any()
 
 
 def test_without_a_null_nearest_goes_by_the_number_and_it_is_said(layers):
-    found = layer_map(layers, turned(layers), nulls=0)
+    found = compare_layers(layers, turned(layers), nulls=0)
     assert np.isnan(found.null).all()
     assert (found.nearest == np.arange(4)).all()
-    assert "There is no null to judge by" in found.verdict
+    assert found.headlines[0].startswith("There is no null to judge by")
+    assert found.status == "unknown"
 
 
 def test_clusters_stay_together(layers):
     group = np.repeat(np.arange(20), 20)
-    found = layer_map(layers, turned(layers), cluster=group)
+    found = compare_layers(layers, turned(layers), cluster=group)
     assert found.settings["clusters"] == 20
     np.testing.assert_allclose(np.diag(found.nearness), 0, atol=1e-10)
 
 
 def test_it_is_written_as_json_with_what_is_undefined_as_null(layers):
-    found = layer_map(layers, {"flat": np.ones((400, 3)), "in": layers["in"]}, measure="cka")
-    read = json.loads(found.to_json())
+    found = compare_layers(layers, {"flat": np.ones((400, 3)), "in": layers["in"]}, measure="cka")
+    read = json.loads(found.to_json())["numbers"]
     assert [row[0] for row in read["nearness"]] == [row[0] for row in read["standard_error"]] == [None] * 4
     assert read["nearest"] == ["in"] * 4
-    line = next(layer_map(layers, turned(layers), nulls=1).table())
+    line = next(compare_layers(layers, turned(layers), nulls=1).rows())
     assert (line["source"], line["target"], line["nearest"]) == ("in", "in", True)
+
+
+def test_a_pair_of_layers_is_found_by_its_names_and_a_wrong_one_is_named(layers):
+    found = compare_layers(layers, turned(layers), nulls=1)
+    pair = found["layers.0", "out"]
+    assert (pair.nearness, pair.null) == (found.nearness[1, 3], found.null[1, 3])
+    assert not pair.nearest
+    with pytest.raises(KeyError, match=r"there is no \('in', 'head'\) in this LayerComparison; the keys are"):
+        found["in", "head"]
+
+
+def test_files_are_named_by_pattern_and_a_list_keeps_its_order(layers, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i, x in enumerate((layers["in"], layers["layers.0"])):
+        np.save(f"run.{9 + i}.npy", x)
+    found = compare_layers("run.*.npy", ["run.10.npy", "run.9.npy"], nulls=1)
+    assert (found.source, found.target) == ("run", "b")
+    assert (found.source_layers, found.target_layers) == (["9", "10"], ["run.10", "run.9"])
+    assert found.nearest.tolist() == [1, 0]
+    assert compare_layers("run.*.npy", "run.*.npy", nulls=1).target == "run#2"
 
 
 @pytest.mark.parametrize("measure", ["identity", "similarity", "linear", "cka", "neighbour_overlap"])
 def test_a_constant_layer_is_left_out_and_named_and_the_others_are_as_without_it(layers, measure):
     flat = {"flat": np.full((400, 3), 0.1)}
-    whole, found = (layer_map(a, b, measure=measure) for a, b in ((layers, layers), (flat | layers, layers | flat)))
+    whole = compare_layers(layers, layers, measure=measure)
+    found = compare_layers(flat | layers, layers | flat, measure=measure)
     np.testing.assert_array_equal(found.nearness[1:, :4], whole.nearness)
     np.testing.assert_array_equal(found.null[1:, :4], whole.null)
     assert np.isnan(found.nearness[0]).all()
     assert np.isnan(found.nearness[:, 4]).all()
     assert found.nearest.tolist() == [-1, 0, 1, 2, 3]
     assert found.verdict.startswith("4 of 5 layers of a are nearer")
-    assert found.advice == [f"A layer is left out of the map: all rows of flat of {run} are equal." for run in "ab"]
+    assert found.notes == tuple(f"A layer is left out: all rows of flat of {run} are equal." for run in "ab")
+    assert found.findings[0].status == "unknown"
 
 
 def test_a_layer_with_a_row_of_no_direction_is_left_out_on_the_unit_sphere(layers):
     dead = {"dead": layers["in"].copy()}
     dead["dead"][7] = 0.0
-    found = layer_map(layers, turned(layers) | dead, normalize="cosine")
+    found = compare_layers(layers, turned(layers) | dead, normalize="cosine")
     assert np.isnan(found.nearness[:, 4]).all()
-    assert "dead of b has rows that are all zero and so have no direction (row 7)" in found.advice[-1]
+    assert "dead of b has rows that are all zero and so have no direction (row 7)" in found.notes[-1]
 
 
-def test_few_rows_are_told_of(layers):
+def test_few_rows_are_noted(layers):
     few = {name: x[:40] for name, x in layers.items()}
     with pytest.warns(FewRowsWarning, match="fewer than 10 per dimension"):
-        assert "40 rows for 8 dimensions" in layer_map(few, few).advice[0]
+        assert "40 rows for 8 dimensions" in compare_layers(few, few).notes[0]
 
 
 @pytest.mark.parametrize("measure", ["identity", "similarity", "linear", "rsa", "svcca"])
 def test_of_few_rows_related_layers_are_called_near_and_unrelated_ones_are_not(measure):
     rng = np.random.default_rng(0)
     a, b = ({str(i): rng.laplace(size=(60, 6)) for i in range(6)} for _ in "ab")
-    assert layer_map(a, b, measure=measure).related.sum() == 0
+    assert compare_layers(a, b, measure=measure).related.sum() == 0
     noisy = {name: x + 0.5 * rng.normal(size=x.shape) for name, x in a.items()}
-    assert layer_map(a, noisy, measure=measure).related.all()
+    assert compare_layers(a, noisy, measure=measure).related.all()
 
 
 def test_the_standard_error_is_how_far_the_gap_moves_from_rows_to_rows():
     rng = np.random.default_rng(0)
     draws = [rng.normal(size=(2, 100, 4)) for _ in range(60)]
-    found = [layer_map({"x": x}, {"y": y}, measure="identity", nulls=5, seed=k) for k, (x, y) in enumerate(draws)]
+    found = [compare_layers({"x": x}, {"y": y}, measure="identity", nulls=5, seed=k) for k, (x, y) in enumerate(draws)]
     gaps = [one.null[0, 0] - one.nearness[0, 0] for one in found]
     assert np.std(gaps) == pytest.approx(np.mean([one.standard_error[0, 0] for one in found]), rel=0.2)
 
 
 def test_rows_of_one_cluster_say_nothing_about_chance(layers):
     with pytest.warns(FewRowsWarning, match="only 2 clusters"):
-        found = layer_map(layers, turned(layers), cluster=np.arange(400) // 200, nulls=1)
+        found = compare_layers(layers, turned(layers), cluster=np.arange(400) // 200, nulls=1)
     assert np.isinf(found.standard_error).all()
     assert not found.related.any()
-    assert found.verdict.endswith("than unrelated layers would be. Of 4 too few rows leave it open.")
+    assert found.verdict.endswith("than unrelated layers would be. Too few rows to decide: 4 of 4 layers.")
+    assert found.status == "ambiguous"
 
 
-def test_one_repairing_of_a_similarity_is_told_of(layers):
+def test_one_repairing_of_a_similarity_is_noted(layers):
     assert (
-        "One re-pairing does not say how far chance reaches"
-        in layer_map(layers, layers, measure="cka", nulls=1).advice[-1]
+        "One re-pairing does not show how far chance reaches"
+        in compare_layers(layers, layers, measure="cka", nulls=1).notes[-1]
     )
-    assert not layer_map(layers, layers, measure="cka").advice
-    assert not layer_map(layers, layers, nulls=1).advice
+    assert not compare_layers(layers, layers, measure="cka").notes
+    assert not compare_layers(layers, layers, nulls=1).notes
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"measure": "ica"}, "measure must be one of identity, .*, cka, .*; 'ica' is not"),
-        ({"a": []}, "a must map names of layers to their rows, not be a list"),
+        ({"a": [np.zeros((3, 2))]}, "a must map names of layers to their rows, or be a pattern .*, not list"),
+        ({"a": []}, "a has no layers; comparing layers takes at least one of each run"),
         ({"b": {}}, "b has no layers"),
-        ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the layers of a must have texts for names, not 1, '1'"),
+        ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the names of the layers of a must be text, not 1, '1'"),
         ({"names": ("x", "x")}, "names must be two different names"),
         ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
         ({"b": {"short": np.zeros((3, 2))}}, "short of b has 3"),
@@ -193,7 +221,7 @@ def test_one_repairing_of_a_similarity_is_told_of(layers):
 )
 def test_what_makes_no_map_is_refused_in_a_sentence(layers, change, message):
     with pytest.raises(InputError, match=message):
-        layer_map(**({"a": layers, "b": layers} | change))
+        compare_layers(**({"a": layers, "b": layers} | change))
 
 
 def test_a_gpu_gives_the_numbers_of_a_cpu():
@@ -202,6 +230,6 @@ def test_a_gpu_gives_the_numbers_of_a_cpu():
         pytest.skip("there is no GPU")
     x = np.random.default_rng(0).laplace(size=(3000, 256))  # wide enough for decompositions there
     layers = {"0": x, "1": np.tanh(x)}
-    here, there = (layer_map(layers, turned(layers), nulls=1, device=device) for device in ("cpu", "cuda"))
+    here, there = (compare_layers(layers, turned(layers), nulls=1, device=device) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(here.nearness, there.nearness, atol=1e-9)
     np.testing.assert_allclose(here.null, there.null, atol=1e-9)

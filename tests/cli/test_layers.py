@@ -43,22 +43,24 @@ BOTH = ("run_a.*.parquet", "run_b.*.parquet", "--nulls", "1")
 def test_layers_are_called_after_the_star_and_rows_joined_by_id(call):
     code, out, _ = call(*BOTH, "--measure", "rigid", "--report", "map.html", "--json", "map.json", "--csv", "map.csv")
     assert code == 0
-    assert "11 of 11 are nearest to the one in the same place" in out
+    assert "11 of 11 are nearest to the layer in the same position." in out
     with open("map.json") as file:
-        read = json.load(file)
-    assert read["rows"] == read["nearest"] == [f"layers.{i}" for i in range(11)]  # and not 0, 1, 10, 2
-    assert (read["source"], read["target"], read["settings"]["paired"]) == ("run_a", "run_b", "by id")
+        result = json.load(file)
+    read = result["numbers"]
+    assert read["source_layers"] == read["nearest"] == [f"layers.{i}" for i in range(11)]  # and not 0, 1, 10, 2
+    assert (read["source"], read["target"], result["settings"]["paired"]) == ("run_a", "run_b", "by id")
+    assert result["status"] == "holds"
     with open("map.csv") as file:
         assert len(list(csv.DictReader(file))) == 121
     with open("map.html", encoding="utf-8") as file:
         page = file.read()
-    assert "Which layers of <bdi>run_a</bdi> and <bdi>run_b</bdi> are alike?" in page
+    assert "<h1>Which layers of run_a and run_b are alike?</h1>" in page
     assert page.count("<svg") == 1
 
 
-def test_one_run_beside_itself_by_another_measure(call):
+def test_one_run_against_itself_by_another_measure(call):
     code, out, _ = call("run_a.*.parquet", "run_a.*.parquet", "--nulls", "1", "--measure", "cka", "--json", "-")
-    read = json.loads(out)
+    read = json.loads(out)["numbers"]
     assert (code, read["target"], read["direction"]) == (0, "run_a#2", "higher is closer")
     np.testing.assert_allclose(np.diag(read["nearness"]), 1)
 
@@ -70,7 +72,7 @@ def test_one_run_beside_itself_by_another_measure(call):
         (("a", "b", "c"), "but 3 names were given"),
         (("run_a.*.parquet", "run_c.*.parquet"), "no file matches run_c.*.parquet"),
         ((*BOTH, "--measure", "cca"), "measure must be one of"),
-        ((*BOTH, "--csv", "run_a.layers.0.parquet"), "would overwrite the input"),
+        ((*BOTH, "--csv", "run_a.layers.0.parquet"), "must end in .csv"),
     ],
 )
 def test_what_cannot_be_done_ends_with_one_sentence(call, arguments, message):

@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 
 import numpy as np
@@ -43,11 +44,17 @@ def test_fit_and_apply_carry_a_table_into_the_old_space(folder, capsys):
     outputs = ["--map", "up.safetensors", "--report", "up.html", "--json", "up.json"]
     code, out, _ = run(capsys, *FIT, "--labels", "topic", *outputs)
     assert code == 0
-    assert out.startswith("Go: on held-out rows, translated vectors find")
+    assert out.startswith(
+        "New vectors can be translated into the old space.\nOn held-out rows, translated vectors find"
+    )
+    assert "Translate, and keep the old index? ✓ go" in out
     result = json.loads((folder / "up.json").read_text())
-    assert result["decision"] == "go"
-    assert result["probe"]["after"] > 0.9
-    assert "Go" in (folder / "up.html").read_text()
+    assert result["status"] == "holds"
+    assert result["numbers"]["probe"]["after"] > 0.9
+    assert result["settings"]["command"].startswith("congruence translate fit old.parquet")
+    page = (folder / "up.html").read_text()
+    assert "✓</span> go</span>" in page
+    assert "congruence translate fit old.parquet" in page
     options = ["--id", "doc_id", "--features", "emb_*", "--out", "back.parquet"]
     code, _, err = run(capsys, "apply", "up.safetensors", "new.parquet", *options)
     assert code == 0
@@ -80,10 +87,12 @@ def test_a_pipeline_can_stop_unless_it_is_a_go(folder, capsys):
     [
         (["fit", "absent.parquet", "new.parquet"], "absent.parquet"),
         ([*FIT, "--labels", "colour"], "old has no metadata column 'colour' to take labels from; it has topic"),
-        ([*FIT, "--map", "old.parquet"], "would overwrite the input old.parquet"),
-        ([*FIT, "--group", "affine"], "group must be 'auto'"),
-        (["apply", "absent.safetensors", "new.parquet", "--out", "o.parquet"], "cannot read a map"),
-        (["apply", "new.parquet", "new.parquet", "--out", "o.parquet"], "cannot read a map"),
+        ([*FIT, "--json", "o.json", "--csv", "./o.json"], "--csv o.json must end in .csv"),
+        ([*FIT, "--group", "affine"], "group must be one of auto"),
+        ([*FIT, "--keep", "all"], "keep can be used with unpaired only"),
+        (["apply", "absent.safetensors", "new.parquet", "--out", "o.parquet"], "cannot read a translator"),
+        (["apply", "new.parquet", "new.parquet", "--out", "o.parquet"], "cannot read a translator"),
+        (["apply", "new.parquet", "new.parquet", "--out", "new.parquet"], "would overwrite the input new.parquet"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, message, folder, capsys):
@@ -128,10 +137,18 @@ def test_translated_tables_keep_the_name_of_their_ids(folder, capsys):
 def test_outputs_that_cannot_be_written_are_refused_before_the_work(folder, capsys):
     code, _, err = run(capsys, *FIT, "--map", "new_full.parquet")
     assert (code, (folder / "new_full.parquet").exists()) == (2, False)
-    assert "--map new_full.parquet would be taken for an embedding table" in err
+    assert "--map new_full.parquet must end in .safetensors" in err
     code, _, err = run(capsys, "apply", "missing.safetensors", "new.parquet", "--out", "back.txt")
     assert code == 2
     assert "the suffix '.txt' is not one of" in err
+
+
+def test_text_outputs_can_go_to_stdout(folder, capsys):
+    code, out, err = run(capsys, *FIT, "--csv", "-")
+    assert code == 0
+    assert out.splitlines()[0] == "score,translated,low,high,untranslated,chance"
+    assert "New vectors can be translated" in err
+    assert run(capsys, *FIT, "--markdown", "-", "-q")[1].startswith("# ")
 
 
 def test_a_zarr_store_is_replaced_by_applying_again(folder, capsys):
@@ -145,7 +162,7 @@ UNPAIRED = ["fit", "here.npy", "there.npy", "--unpaired"]
 
 @pytest.fixture
 def apart(tmp_path, monkeypatch):
-    """Two models and no common row: three shapes that can be told apart."""
+    """Two models and no common row: three components of different shape."""
     rng = np.random.default_rng(0)
     monkeypatch.chdir(tmp_path)
     n = 4000
@@ -160,13 +177,17 @@ def apart(tmp_path, monkeypatch):
 
 
 def test_unpaired_files_are_matched_by_shape_and_said_to_be_experimental(apart, capsys):
-    code, out, _ = run(capsys, *UNPAIRED, "--map", "map.safetensors", "--json", "map.json", "--fail")
+    outputs = ["--map", "map.safetensors", "--json", "map.json", "--report", "map.html"]
+    code, out, _ = run(capsys, *UNPAIRED, *outputs, "--fail")
     assert code == 0
-    assert out.startswith("Experimental, without paired rows: all 3 components are matched with confidence")
+    assert out.startswith("Without paired rows, all components (3) are matched with confidence.")
+    assert "note: Experimental: no paired row confirms this translation." in out
     with open("map.json") as file:
         read = json.load(file)
     assert read["status"] == "holds"
-    assert f"experimental: confidence {read['confidence']:.2f} in all" in out
+    assert re.search(rf"confidence\s+{read['numbers']['matching']['confidence']:.3g}", out)
+    with open("map.html") as file:
+        assert "Which component matches which?</h2>" in file.read()
     assert run(capsys, "apply", "map.safetensors", "both.npy", "--out", "back.npy")[0] == 0
     left = np.square(np.load("back.npy") - apart).sum() / np.square(apart - apart.mean(0)).sum()
     assert left < 0.02  # variances are estimated on each half of the rows on its own
@@ -185,14 +206,13 @@ def test_what_cannot_be_trusted_is_not_written(apart, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([*UNPAIRED, "--labels", "topic"], "--labels needs rows that both models embedded"),
-        ([*UNPAIRED, "--report", "r.html"], "--report needs rows that both models embedded"),
-        ([*UNPAIRED, "--group", "rigid"], "--group needs rows"),
-        (["fit", "here.npy", "there.npy", "--keep", "all"], "--keep means nothing without --unpaired"),
-        ([*UNPAIRED, "--folds", "5"], "--folds needs rows that both models embedded"),
+        ([*UNPAIRED, "--labels", "topic"], "labels needs rows that both models embedded"),
+        ([*UNPAIRED, "--group", "rigid"], "group needs rows"),
+        (["fit", "here.npy", "there.npy", "--keep", "all"], "keep can be used with unpaired only"),
+        ([*UNPAIRED, "--folds", "4"], "folds needs rows that both models embedded"),
     ],
 )
-def test_options_that_need_pairs_and_those_that_need_none_are_told_apart(apart, capsys, arguments, message):
+def test_options_of_the_other_way_to_translate_are_refused(apart, capsys, arguments, message):
     code, _, err = run(capsys, *arguments)
     assert code == 2
     assert message in err

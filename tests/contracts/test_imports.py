@@ -14,7 +14,7 @@ HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndat
 HEAVY |= {"distributed", "lightgbm", "triton"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `reproduce` or `cli`.
-BASE = {"errors", "files", "result", "document", "formatting", "options", "arrays", "progress", "_lazy"}
+BASE = {"errors", "files", "result", "document", "formatting", "options", "arrays", "progress", "_lazy", "_saved"}
 BELOW = {*BASE, "tables", "runs", "maps"}
 MAY_IMPORT = {
     "errors": set(),
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "progress": set(),
     "parts": {"arrays", "files"},  # finished parts of long computations
     "arrays": {"errors"},
+    "_saved": {"errors", "files", "arrays", "result"},
     "tables": BASE,
     "runs": BASE | {"tables"},
     "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
@@ -43,7 +44,7 @@ MAY_IMPORT = {
     "activations": BELOW | {"models"},
     "report": BASE | {"maps"},  # the names of groups
 }
-FREE = {"cli", "reproduce", "schema", "__main__", "__init__"}
+FREE = {"cli", "reproduce", "schema", "_load", "__main__", "__init__"}
 
 
 def room(path):

@@ -14,6 +14,11 @@ from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plan
 from congruence.batches.deconfounding import Deconfounding, Levels, Target, compare_folds
 from congruence.batches.deconfounding import Score as TargetScore
 from congruence.batches.leakage import FeatureProfile
+from congruence.align.layer_comparison import LayerComparison
+from congruence.batches.leakage import Carriers
+from congruence.batches.outcome import Levels, Target, compare_folds
+from congruence.batches.outcome import Outcome as Deconfounded
+from congruence.batches.outcome import Score as TargetScore
 from congruence.batches.sparsity import Concentration
 from congruence.decoder.bounds import theorem1
 from congruence.decoder.examination import DecoderExamination
@@ -41,14 +46,16 @@ from congruence.report import (
     render_evaluation,
     render_reproduction,
     render_resolution,
-    render_translation,
 )
 from congruence.report.figures.svg import draw
 from congruence.report.html import render_html
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
 from congruence.result import Finding, conclude
+from congruence.result import Finding
+from congruence.translation._verdict import ANSWERS, judge_matching
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
-from congruence.translation.translate import Translation, Translator
+from congruence.translation.result import ComponentMatch, ComponentMatching, Translation
+from congruence.translation.translator import Translator
 
 VOID = {"meta", "link", "br", "img"}
 ERRORS = {
@@ -179,10 +186,9 @@ def consensus_by_hand(names, **changes):
     return Consensus(**(fields | changes))
 
 
-def translation_by_hand(decision="go", **changes):
+def translation_by_hand(status="holds", **changes):
     rows = (10, 23, 55, 129, 303, 711, 1670, 3200)
     errors = (0.21, 0.17, 0.11, 0.062, 0.034, 0.0222, 0.0204, 0.0201)
-    verdict = "on held-out rows, translated vectors find 95 % of the 10 nearest old vectors; 90 % is required."
     certificate = {
         "retrieval": Retrieval(HeldOut(0.91, 0.9, 0.92), HeldOut(0.951, 0.947, 0.955), 0.993, 0.987, 0.031, 0.0025),
         "probe": Probe("accuracy", 0.874, 0.861, 0.507, 0.5),
@@ -190,19 +196,63 @@ def translation_by_hand(decision="go", **changes):
         "drift": Drift(0.012, False),
     }
     certificate |= {name: changes.pop(name) for name in list(certificate) if name in changes}
+    evidence = "On held-out rows, translated vectors find 95 % of the 10 nearest old vectors; 90 % is required."
     fields = {
         "translator": Translator(Map("similarity", np.eye(3), np.zeros(3), np.zeros(3)), None, 3, 2),
-        "group": "similarity",
-        "n": 4000,
+        "n_old": 4000,
+        "n_new": 4000,
+        "finding": Finding("retrieval", "Translated vectors find enough.", status, evidence=evidence),
+        "headlines": (ANSWERS[status], evidence, "The similarity map leaves an error of 1.83 % of the old diameter."),
+        "notes": (),
+        "settings": {"group": "auto", "normalize": None, "require": 0.9, "folds": 5, "seed": 0},
         "diameter": 12.345678,
         "candidates": {name: nearness_by_hand(name, ERRORS[name]) for name in ("rigid", "similarity", "linear")},
         "certificate": Certificate(**certificate),
-        "decision": decision,
-        "verdict": f"{decision.capitalize()}: {verdict}",
-        "advice": [],
-        "settings": {"group": "auto", "normalize": None, "require": 0.9, "folds": 5, "seed": 0},
     }
     return Translation(**(fields | changes))
+
+
+def unpaired_by_hand(confidences=(0.99, 0.95, 0.4, -0.2)):
+    """A translation without paired rows; components with a confidence of 0.9 are trusted."""
+    matches = tuple(
+        ComponentMatch(i, i ^ 1, -1.0 if i == 1 else 1.0, 0.05, 0.4, 0.06, confidence, 0.2, True, confidence >= 0.9)
+        for i, confidence in enumerate(confidences)
+    )
+    matching = ComponentMatching(matches, confidence=0.71, chance=0.23)
+    verdict = judge_matching(matching)
+    return Translation(
+        translator=Translator(Map("linear", np.eye(5), np.zeros(5), np.zeros(5)), None, 5, 4),
+        n_old=2000,
+        n_new=1800,
+        finding=verdict.finding,
+        headlines=verdict.headlines,
+        notes=verdict.notes,
+        settings={"unpaired": True, "components": 4, "trust": 0.9, "keep": "trusted", "seed": 0},
+        matching=matching,
+    )
+
+
+def layers_by_hand(rows=3, columns=3, **changes):
+    """A comparison of as many layers as asked, the diagonal nearest."""
+    nearness = np.full((rows, columns), 0.2)
+    np.fill_diagonal(nearness, 0.01)
+    fields = {
+        "source": "old & <new>",
+        "target": "b",
+        "source_layers": [f"layers.{i}" for i in range(rows)],
+        "target_layers": [f"$l_{i}$" for i in range(columns)],
+        "measure": "similarity",
+        "direction": "lower is closer",
+        "perfect": 0.0,
+        "held_out": True,
+        "nearness": nearness,
+        "null": np.full((rows, columns), 0.21),
+        "standard_error": np.full((rows, columns), np.nan),
+        "n": 50,
+        "notes": ("A note.",),
+        "settings": {"folds": 5},
+    }
+    return LayerComparison(**(fields | changes))
 
 
 def rich_by_hand(names=("seed 1", "seed 2", "seed 10"), **consensus):
@@ -480,9 +530,11 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "deconfounding": lambda: deconfounding_by_hand(),
     "decoder": lambda: decoder_by_hand(),
     "mechanism": lambda: mechanism_by_hand(),
+    "layers": lambda: layers_by_hand(source="a"),
+    "translation": lambda: translation_by_hand(),
+    "unpaired": lambda: unpaired_by_hand(),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
-    "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
@@ -548,6 +600,16 @@ def make_rich():
 @pytest.fixture(scope="session")
 def make_translation():
     return translation_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_unpaired():
+    return unpaired_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_layers():
+    return layers_by_hand
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,11 @@ from congruence.report import (
     write_evaluation_report,
     write_reproduction_report,
     write_resolution_report,
-    write_translation_report,
 )
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PAGES = ["report", "rich", "training", "translation", "resolution", "reproduction", "evaluation", "many codes"]
-PAGES += ["deconfounding"]
+PAGES += ["deconfounding", "unpaired", "layers"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
@@ -51,6 +50,8 @@ def folder(
     make_rich,
     make_training,
     make_translation,
+    make_unpaired,
+    make_layers,
     make_resolution,
     make_reproduction,
     make_evaluation,
@@ -59,7 +60,9 @@ def folder(
     """All kinds of pages, side by side."""
     make_rich().report(report.with_name("rich.html"))
     make_training((0, 1, 1000)).report(report.with_name("training.html"))
-    write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
+    make_translation(notes=("Use more rows.",)).report(report.with_name("translation.html"))
+    make_unpaired([0.99, 0.95, 0.4, -0.2] * 3).report(report.with_name("unpaired.html"))
+    make_layers(5, 6).report(report.with_name("layers.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
@@ -136,7 +139,7 @@ def test_a_page_never_scrolls_sideways(visit, width, name):
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-@pytest.mark.parametrize(("name", "count"), [("report", 1), ("translation", 2)])
+@pytest.mark.parametrize(("name", "count"), [("report", 1), ("translation", 1)])
 def test_on_a_phone_further_numbers_need_no_scrolling(visit, name, count):
     boxes = visit(width=400, name=name).locator(".scroll:has(.facts):visible")
     assert boxes.evaluate_all("all => all.map(e => e.scrollWidth - e.clientWidth)") == [0] * count
@@ -228,7 +231,7 @@ def test_rows_that_moved_are_listed_from_the_top_and_sorted_by_what_is_clicked(v
 
 def test_a_learning_curve_sorts_by_its_rows(visit):
     page = visit(name="translation")
-    table = page.get_by_role("region", name="Error against paired rows").locator("table")
+    table = page.get_by_role("region", name="Error by number of paired rows").locator("table")
     table.get_by_role("button", name="error", exact=True).click()
     assert table.locator("tbody th").first.inner_text() == "3200"
 

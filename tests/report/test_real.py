@@ -3,8 +3,7 @@
 import numpy as np
 
 from congruence.align._compare import compare
-from congruence.report import render_translation
-from congruence.translation.translate import translate
+from congruence.translation import translate
 
 
 def test_a_rotated_run_is_reported_as_one(render):
@@ -20,14 +19,14 @@ def test_a_rotated_run_is_reported_as_one(render):
     assert r"old $\to$ new" in comparison.to_latex()
 
 
-def test_a_rotated_model_can_be_translated():
+def test_a_rotated_model_can_be_translated(render):
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(300, 4))
     rotation = np.linalg.qr(rng.normal(size=(4, 4)))[0]
     translation = translate(x, 2 * x @ rotation + 1, nulls=2, bootstrap=20, labels=(x[:, 0] > 0).astype(int))
-    page = render_translation(translation)
-    assert "badge go" in page
-    assert "leaves no more than rounding" in page
+    page = render(translation)
+    assert "✓</span> go</span>" in page
+    assert "The residual of the best linear map is rounding" in page
     assert "The accuracy of a linear probe" in page
 
 

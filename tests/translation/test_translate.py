@@ -6,9 +6,10 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
+from congruence._load import load
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import fit_map
-from congruence.translation.translate import load_translator, translate
+from congruence.translation import load_translator, translate
 
 QUICK = {"nulls": 1, "bootstrap": 50}
 
@@ -22,7 +23,7 @@ def models(rng, n=600, d=6, noise=0.01):
 def test_a_rotated_model_is_translated_back(rng):
     old, new = models(rng)
     found = translate(old, new, **QUICK)
-    assert found.decision == "go"
+    assert found.status == "holds"
     assert found.group == "similarity"
     assert_allclose(found.translator(new), old, atol=0.1)
     retrieval = found.certificate.retrieval
@@ -31,7 +32,11 @@ def test_a_rotated_model_is_translated_back(rng):
     assert retrieval.rank_agreement > 0.999
     assert retrieval.before < 0.2
     assert not found.certificate.drift.found
-    assert found.verdict.startswith("Go: on held-out rows, translated vectors find")
+    assert found.headlines[0] == "New vectors can be translated into the old space."
+    assert found.verdict.startswith(f"{found.headlines[0]} On held-out rows, translated vectors find ")
+    assert found.document().status_text == "go"
+    assert found["similarity"] is found.candidates["similarity"]
+    assert (found.finding.null, found.finding.number) == (retrieval.chance, retrieval.recall_10.mean)
 
 
 def test_recall_is_the_share_of_true_neighbours_found(rng):
@@ -54,7 +59,7 @@ def test_recall_is_the_share_of_true_neighbours_found(rng):
 
 def test_unrelated_models_are_a_no_go(rng):
     found = translate(rng.normal(size=(400, 5)), rng.normal(size=(400, 5)), **QUICK)
-    assert found.decision == "no-go"
+    assert found.status == "fails"
     assert found.certificate.retrieval.recall_10.mean < 3 * found.certificate.retrieval.chance
 
 
@@ -72,7 +77,7 @@ def test_drift_beyond_a_linear_map_is_said(rng):
     found = translate(old, np.sin(old) + 0.3 * old**3, **QUICK)
     assert found.certificate.drift.found
     assert found.certificate.drift.share > 0.3
-    assert "differ by more than a linear map" in found.verdict
+    assert any("differ by more than a linear map" in note for note in found.notes)
     assert not translate(old, old + 0.3 * rng.normal(size=old.shape), **QUICK).certificate.drift.found
 
 
@@ -80,7 +85,7 @@ def test_angles_are_translated_for_cosine_embeddings(rng):
     old = rng.laplace(size=(600, 6))
     new = old @ ortho_group.rvs(6, random_state=0) * rng.uniform(0.1, 10, size=(600, 1))  # lengths say nothing
     found = translate(old, new, normalize="cosine", **QUICK)
-    assert found.decision == "go"
+    assert found.status == "holds"
     assert_allclose(np.linalg.norm(found.translator(new), axis=1), 1)
     assert_allclose(found.translator(7 * new), found.translator(new), atol=1e-12)
 
@@ -121,7 +126,7 @@ def test_a_saved_translator_comes_back_the_same(rng, tmp_path):
     old, new = models(rng)
     found = translate(old, new, normalize="cosine", **QUICK)
     found.save(tmp_path / "up.safetensors")
-    again = load_translator(tmp_path / "up.safetensors")
+    again = load(tmp_path / "up.safetensors")
     assert_allclose(again(new), found.translator(new), atol=0)
     tensor = torch.from_numpy(new.astype(np.float32))
     assert again(tensor).dtype == torch.float32
@@ -141,7 +146,7 @@ def test_translation_goes_both_ways_where_it_can(rng):
 
 
 def test_many_rows_are_sampled(rng, monkeypatch):
-    from congruence.translation import translate as module
+    from congruence.translation import _translate as module
 
     monkeypatch.setattr(module, "EVALUATED_ROWS", 100)
     old, new = models(rng)
@@ -153,7 +158,17 @@ def test_json_is_plain_and_the_same_each_time(rng):
     first, again = (translate(old, new, labels=old[:, 0], seed=3, **QUICK).to_json() for _ in range(2))
     assert first == again
     result = json.loads(first)
-    assert {"group", "groups", "retrieval", "probe", "curve", "drift", "decision", "verdict"} <= set(result)
+    assert list(result)[:2] == ["status", "verdict"]
+    assert {"group", "groups", "retrieval", "probe", "curve", "rows_enough", "drift"} <= set(result["numbers"])
+
+
+def test_the_tidy_table_has_every_score(rng):
+    found = translate(*models(rng), **QUICK)
+    rows = {row["score"]: row for row in found.rows()}
+    errors = [f"error {group}" for group in ("rigid", "similarity", "linear")]
+    assert list(rows) == ["recall_10", "recall_1", "itself", "rank_agreement", *errors]
+    assert rows["recall_10"]["chance"] == found.certificate.retrieval.chance
+    assert rows["error linear"]["translated"] == found.candidates["linear"].held_out.mean
 
 
 def test_two_trainings_of_a_graph_network(model_pair, data_folder):
@@ -166,13 +181,16 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
     probe = found.certificate.probe
     assert_allclose([probe.ideal, probe.after], [0.894, 0.832], atol=0.02)
     assert probe.before < 0
-    assert found.decision == "no-go"
+    assert found.status == "fails"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"group": "affine"}, "group must be 'auto', identity, permutation, rigid, similarity, linear, not 'affine'"),
+        (
+            {"group": "affine"},
+            "group must be one of auto, identity, permutation, rigid, similarity, linear, not 'affine'",
+        ),
         ({"normalize": "l2"}, "normalize must be None or 'cosine', not 'l2'"),
         ({"require": 90}, "require must be a share above 0 and at most 1, such as 0.9, not 90"),
         ({"require": float("nan")}, "require must be a share above 0 and at most 1"),
@@ -191,6 +209,7 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
         ({"labels": np.full((20, 2), np.nan)}, r"labels has NaN or infinite values \(row 0, 1, 2, 3, 4, ...\)"),
         ({"labels": np.array([["a", "b"]] * 20)}, "labels must be text or numbers .or a matrix of numbers., but"),
         ({"labels": np.arange(20).astype("M8[D]")}, "labels must be text or numbers .*datetime64"),
+        ({"keep": "all"}, "keep can be used with unpaired only"),
     ],
 )
 def test_wrong_options_are_named(change, message, rng):
@@ -219,9 +238,9 @@ def test_few_rows_are_never_a_go(n, rng):
     """With 11 rows, the 10 nearest are all others: even unrelated vectors find them."""
     unrelated = translate(*rng.normal(size=(2, n, 3)), **QUICK)
     same = translate(*[rng.normal(size=(n, 3))] * 2, **QUICK)
-    assert unrelated.decision != "go"
-    assert same.decision == "unsure"
-    assert "too many for a go: pair more than 100 rows" in same.verdict
+    assert unrelated.status != "holds"
+    assert (same.status, same.document().status_text) == ("unknown", "unsure")
+    assert same.notes[0].endswith("which is too much for a go: pair more than 100 rows.")
 
 
 def test_any_of_equally_near_vectors_is_as_good(rng):
@@ -257,7 +276,9 @@ def test_the_error_is_that_of_the_vectors_delivered(group, rng):
 def test_a_map_to_fewer_dimensions_has_no_way_back(rng):
     old = rng.laplace(size=(300, 4))
     translator = translate(old, np.hstack([old, old[:, :2]]), group="rigid", **QUICK).translator
-    with pytest.raises(NotInvertibleError, match="takes 6 dimensions to 4, so it has no inverse; fit the way back"):
+    with pytest.raises(
+        NotInvertibleError, match="takes 6 dimensions to 4, so it has no inverse; fit the other direction"
+    ):
         translator.inverse(old)
 
 
@@ -293,6 +314,6 @@ def test_a_shaky_base_is_said(rng, monkeypatch):
 
     monkeypatch.setattr(diameter, "CPU_PAIRS", 0)
     found = translate(*models(rng, n=600), cluster=np.arange(600) % 3, **QUICK)
-    few, between = found.advice
+    few, between = found.notes
     assert few.startswith("There are only 3 clusters")
     assert between.startswith("The diameter of old was not searched to the end: it lies between")

@@ -1,4 +1,4 @@
-"""Without paired rows, components are matched by their shapes, and what cannot be told is not claimed."""
+"""Without paired rows, components are matched by their shapes, and what is not determined is not claimed."""
 
 import json
 
@@ -7,12 +7,11 @@ import pytest
 from scipy.stats import ortho_group
 
 from congruence.errors import InputError
+from congruence.translation import load_translator, translate
 from congruence.translation.marginals import LEVELS, match_shapes
-from congruence.translation.translate import load_translator
-from congruence.translation.unpaired import translate_unpaired
 
 pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.NotConvergedWarning")
-QUICK = {"splits": 4}
+QUICK = {"splits": 4, "unpaired": True}
 
 
 def distinct(n, rng):
@@ -38,13 +37,16 @@ def explained(found, old, new):
 
 def test_distinct_shapes_are_recovered_from_disjoint_rows(rng, tmp_path):
     old, new = models(distinct(6000, rng))
-    found = translate_unpaired(old[::2], new[1::2], **QUICK)
+    found = translate(old[::2], new[1::2], **QUICK)
     assert found.status == "holds"
-    assert found.confidence > 0.95 > 0.5 > found.chance
-    assert min(match.confidence for match in found.matches) > 0.9
-    assert found.covered == pytest.approx(1, abs=0.01)
+    assert found.matching.confidence > 0.95 > 0.5 > found.matching.chance
+    assert min(match.confidence for match in found.matching.matches) > 0.9
+    assert found.matching.covered == pytest.approx(1, abs=0.01)
     assert explained(found, old, new) > 0.98
-    assert found.verdict.startswith("Experimental, without paired rows: all 4 components are matched with confidence")
+    assert found.verdict.startswith("Without paired rows, all components (4) are matched with confidence.")
+    assert found.document().status_text == ""  # never a go
+    assert found[2] is found.matching.matches[2]
+    assert len(list(found.rows())) == 4
     found.save(tmp_path / "map.safetensors")
     assert np.array_equal(load_translator(tmp_path / "map.safetensors")(new), found.translator(new))
 
@@ -52,22 +54,22 @@ def test_distinct_shapes_are_recovered_from_disjoint_rows(rng, tmp_path):
 @pytest.mark.parametrize("draw", ["exponential", "normal", "laplace"])
 def test_like_gaussian_or_symmetric_shapes_are_unknown(rng, tmp_path, draw):
     old, new = models(getattr(rng, draw)(size=(3000, 4)))
-    found = translate_unpaired(old[::2], new[1::2], splits=8)
+    found = translate(old[::2], new[1::2], unpaired=True, splits=8)
     assert found.status == "unknown"
-    assert max(match.confidence for match in found.matches) < 0.7
-    assert "None of 4 components can be matched with confidence" in found.verdict
+    assert max(match.confidence for match in found.matching.matches) < 0.7
+    assert "none of 4 components can be matched with confidence" in found.verdict
     assert np.ptp(found.translator(new), axis=0).max() < 1e-9  # nothing is carried, and every row stays at the mean
     with pytest.raises(InputError, match="no component is trusted"):
         found.save(tmp_path / "map.safetensors")
-    assert np.ptp(translate_unpaired(old[::2], new[1::2], splits=1, keep="all").translator(new)) > 1
+    assert np.ptp(translate(old[::2], new[1::2], unpaired=True, splits=1, keep="all").translator(new)) > 1
 
 
 def test_of_distinct_and_like_components_only_the_distinct_are_carried(rng):
     sources = np.column_stack([distinct(6000, rng)[:, 1:3], rng.laplace(size=(6000, 2))])
     old, new = models(sources)
-    found = translate_unpaired(old[::2], new[1::2], **QUICK)
-    assert (found.status, found.trusted) == ("ambiguous", 2)
-    assert explained(found, old, new) == pytest.approx(found.covered, abs=0.05)
+    found = translate(old[::2], new[1::2], **QUICK)
+    assert (found.status, found.matching.trusted) == ("ambiguous", 2)
+    assert explained(found, old, new) == pytest.approx(found.matching.covered, abs=0.05)
 
 
 def test_shapes_that_the_other_model_does_not_have_fail(rng):
@@ -75,31 +77,33 @@ def test_shapes_that_the_other_model_does_not_have_fail(rng):
     other = np.column_stack(
         [rng.chisquare(4, 3000), rng.beta(1, 3, 3000), rng.uniform(size=3000) ** 4, rng.normal(size=3000)]
     )
-    found = translate_unpaired(old, other @ rng.normal(size=(4, 4)), **QUICK)
-    assert (found.status, found.trusted) == ("fails", 0)
-    assert "the models may be unrelated" in found.verdict
+    found = translate(old, other @ rng.normal(size=(4, 4)), **QUICK)
+    assert (found.status, found.matching.trusted) == ("fails", 0)
+    assert "The models may be unrelated" in found.verdict
 
 
 def test_rows_of_low_rank_have_as_many_components_as_they_can(rng):
     old, new = models(distinct(3000, rng)[:, 1:3])
-    found = translate_unpaired(np.hstack([old, old]), new, **QUICK)
-    assert (found.status, len(found.matches)) == ("holds", 2)
+    found = translate(np.hstack([old, old]), new, **QUICK)
+    assert (found.status, len(found.matching.matches)) == ("holds", 2)
     assert explained(found, np.hstack([old, old]), new) > 0.98
 
 
 def test_the_same_seed_gives_the_same_result(rng):
     old, new = models(distinct(800, rng))
-    first, again, other = (translate_unpaired(old, new, splits=1, seed=seed).to_json() for seed in (1, 1, 2))
+    first, again, other = (translate(old, new, unpaired=True, splits=1, seed=seed).to_json() for seed in (1, 1, 2))
     assert first == again != other
-    assert json.loads(first)["experimental"] is True
+    read = json.loads(first)
+    assert read["notes"][0].startswith("Experimental: no paired row confirms this translation.")
+    assert [match["old"] for match in read["numbers"]["matching"]["matches"]] == [0, 1, 2, 3]
 
 
 def test_rows_on_the_sphere_stay_there_and_missing_ones_are_left_out(rng):
     old, new = models(distinct(600, rng))
     new[3, 1] = np.nan
     with pytest.raises(InputError, match="new has NaN"):
-        translate_unpaired(old, new)
-    found = translate_unpaired(old, new, splits=1, normalize="cosine", keep="all", drop_missing=True)
+        translate(old, new, unpaired=True)
+    found = translate(old, new, unpaired=True, splits=1, normalize="cosine", keep="all", drop_missing=True)
     assert found.n_new == 599
     np.testing.assert_allclose(np.linalg.norm(found.translator(new[:3]), axis=1), 1)
 
@@ -127,18 +131,21 @@ def test_a_shape_is_matched_up_to_its_sign_one_to_one():
         ({"new": np.eye(30, 4)}, "new has 30 rows, but halves of 4 components take at least 160"),
         ({"new": np.zeros((300, 4)), "normalize": "cosine"}, "new has rows that are all zero"),
         ({"new": np.ones((300, 4))}, "all rows of new are equal"),
+        ({"labels": np.ones(300)}, "labels needs rows that both models embedded"),
+        ({"group": "rigid"}, "group needs rows that both models embedded, so it cannot be used with unpaired"),
+        ({"device": "cuda"}, "unpaired translation runs on the CPU; leave device out, not 'cuda'"),
     ],
 )
 def test_what_cannot_be_matched_is_refused(rng, change, message):
     with pytest.raises(InputError, match=message):
-        translate_unpaired(**({"old": rng.normal(size=(300, 4)), "new": rng.normal(size=(300, 4))} | change))
+        translate(**({"old": rng.normal(size=(300, 4)), "new": rng.normal(size=(300, 4))} | change), unpaired=True)
 
 
 def test_on_real_models_what_is_trusted_is_true(model_pair):
     """Two trainings of a graph network, on disjoint molecules; the paired truth, which is not shown, is the judge."""
     old, new = (x.astype(float) for x in model_pair)
     order = np.random.default_rng(0).permutation(len(old))
-    found = translate_unpaired(old[order[1::2]], new[order[::2]], splits=5)
+    found = translate(old[order[1::2]], new[order[::2]], unpaired=True, splits=5)
     assert found.status in ("ambiguous", "unknown")
-    assert found.confidence > found.chance
-    assert explained(found, old, new) >= 0.5 * found.covered - 0.01
+    assert found.matching.confidence > found.matching.chance
+    assert explained(found, old, new) >= 0.5 * found.matching.covered - 0.01

@@ -1,4 +1,4 @@
-"""The options of `compare`, for Python and the command line."""
+"""The options of `compare` and `compare_layers`, for Python and the command line."""
 
 from __future__ import annotations
 
@@ -33,3 +33,22 @@ class CompareOptions:
     similarities: str | Sequence[str] = option((), "Further measures (cka,svcca,rsa,procrustes,...), or 'all'.")
     consensus: bool = option(False, "Also find the consensus of all runs.")
     steps: Sequence[float] | None = option(None, "Training step of each run, for checkpoints.", in_shell=False)
+
+
+@dataclass(frozen=True)
+class CompareLayersOptions:
+    """How the layers of two runs are read, paired and compared."""
+
+    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
+    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+    cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    names: Sequence[str] = option((), "Names of the two runs, separated by a comma.", panel=DATA)
+    measure: str = option("similarity", "A group of maps (rigid, linear, ...) or a similarity (cka, svcca, rsa, ...).")
+    normalize: str | None = option(None, "'cosine' puts rows on the unit sphere first.")
+    folds: int = option(5, "Number of folds held out in turn.")
+    nulls: int = option(3, "Number of random re-pairings for the null; 0 for none.")
+    seed: int = option(0, "The same seed gives the same result.")
+    device: str = option("auto", "auto, cpu, cuda or cuda:1.")

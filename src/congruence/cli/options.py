@@ -13,7 +13,7 @@ from congruence.errors import InputError
 if TYPE_CHECKING:
     from congruence.tables import Table
 
-OWN_SUFFIXES = {"map": ".safetensors", "model": ".safetensors"}  # of outputs that are not called after their option
+OWN_SUFFIXES = {"model": ".safetensors"}  # of outputs that are not called after their option
 DATA, METHOD, OUTPUT = "Which rows and columns", "How it is done", "What to write"
 
 Id = Annotated[Optional[str], typer.Option(help="Column with row ids; rows are paired by it.", rich_help_panel=DATA)]
@@ -32,12 +32,7 @@ GroupBy = Annotated[
 DropMissing = Annotated[
     bool, typer.Option("--drop-missing", help="Leave out rows with NaN or infinity.", rich_help_panel=DATA)
 ]
-Normalize = Annotated[
-    Optional[str], typer.Option(help="'cosine' puts rows on the unit sphere first.", rich_help_panel=METHOD)
-]
-Folds = Annotated[int, typer.Option(help="Parts held out in turn.", rich_help_panel=METHOD)]
 Nulls = Annotated[int, typer.Option(help="Re-pairings that make the null.", rich_help_panel=METHOD)]
-Bootstrap = Annotated[int, typer.Option(help="Draws that make the interval.", rich_help_panel=METHOD)]
 Chunk = Annotated[Optional[int], typer.Option(help="Points at a time.", rich_help_panel=METHOD)]
 Seed = Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=METHOD)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.", rich_help_panel=METHOD)]

@@ -2,90 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from congruence.cli import options as given
-from congruence.cli.screen import (
-    collected_warnings,
-    interruptible,
-    progress_bar,
-    say,
-    show_translation,
-    show_unpaired,
-)
+from congruence.cli import _command as cli
 from congruence.errors import InputError
+from congruence.options import DATA, METHOD, OUTPUT, option
+from congruence.translation._options import TranslateOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from congruence.tables import Table
-    from congruence.translation.translate import Translator
+    from congruence.translation.translator import Translator
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Carry a new model's embeddings into the space of the old one, and say what is lost.",
+    help="Map a new model's embeddings into the space of the old one, and measure what is lost.",
 )
 
 
+@dataclass(frozen=True)
+class FitOutputs(cli.Outputs):
+    """Outputs of `translate fit`."""
+
+    map: Path | None = option(None, "Write the translator (.safetensors), for 'translate apply'.", panel=OUTPUT)
+
+    def files(self) -> dict[str, Path]:
+        """All but the translator."""
+        return {name: path for name, path in super().files().items() if name != "map"}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How the table that is translated is read."""
+
+    id: str | None = option(None, "Column with row ids.", panel=DATA)
+    features: str | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
+    metadata: str | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+
+
 @app.command()
-@interruptible
+@cli.command
 def fit(
-    ctx: typer.Context,
-    old: Annotated[Path, typer.Argument(help="Rows embedded by the old model.", show_default=False)],
-    new: Annotated[Path, typer.Argument(help="The same rows embedded by the new model.", show_default=False)],
-    map: Annotated[
-        Optional[Path], typer.Option("--map", help="Write the map (safetensors).", rich_help_panel=given.OUTPUT)
-    ] = None,
-    id: given.Id = None,
-    features: given.Features = None,
-    metadata: given.Metadata = None,
-    key: given.Key = None,
-    labels: Annotated[
-        Optional[str],
-        typer.Option(help="Metadata column of OLD that a linear probe predicts.", rich_help_panel=given.DATA),
-    ] = None,
-    group_by: given.GroupBy = None,
-    drop_missing: given.DropMissing = False,
-    group: Annotated[
-        str,
-        typer.Option(help="auto, rigid, similarity, linear, permutation.", rich_help_panel=given.METHOD),
-    ] = "auto",
-    normalize: given.Normalize = None,
-    unpaired: Annotated[
-        bool,
-        typer.Option(
-            "--unpaired",
-            help="Experimental: the files share no rows; components are matched by their shapes.",
-            rich_help_panel=given.METHOD,
-        ),
-    ] = False,
-    components: Annotated[
-        Optional[int], typer.Option(help="With --unpaired: how many (10).", rich_help_panel=given.METHOD)
-    ] = None,
-    keep: Annotated[
-        Optional[str],
-        typer.Option(help="With --unpaired: carry 'trusted' components, or 'all'.", rich_help_panel=given.METHOD),
-    ] = None,
-    require: Annotated[
-        float,
-        typer.Option(help="Share of true neighbours to be found for a go.", rich_help_panel=given.METHOD),
-    ] = 0.9,
-    folds: given.Folds = 5,
-    nulls: given.Nulls = 5,
-    bootstrap: given.Bootstrap = 200,
-    seed: given.Seed = 0,
-    device: given.Device = "auto",
-    report: given.Report = None,
-    json: given.Json = None,
+    old: Annotated[str, typer.Argument(help="Rows embedded by the old model.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="The same rows embedded by the new model.", show_default=False)],
+    options: TranslateOptions,
+    outputs: FitOutputs,
     fail: Annotated[
-        bool, typer.Option("--fail", help="Exit with 1 unless the decision is go.", rich_help_panel=given.OUTPUT)
+        bool, typer.Option("--fail", help="Exit with 1 unless the decision is go.", rich_help_panel=OUTPUT)
     ] = False,
-    quiet: given.Quiet = False,
 ) -> None:
-    """Fit the map from new to old on rows that both models embedded, and certify it.
+    """Fit the map from new to old on rows that both models embedded, and test it.
 
     On held-out rows it reports the error, how many true neighbours translated
     vectors find, what a linear probe keeps, how many paired rows are needed,
@@ -93,125 +64,58 @@ def fit(
 
         congruence translate fit old.parquet new.parquet --id doc_id --map upgrade.safetensors
 
-    With --unpaired no row needs to be in both files. That is experimental:
-    there is nothing to certify it on, and it says how far it trusts itself.
+    With --unpaired no row needs to be in both files. That is experimental: no
+    row is there to test it on, and it reports how far it can be trusted.
     """
-    from congruence.translation.translate import translate
+    from congruence.translation._translate import translate
 
-    outputs = {"report": report, "json": json}
-    given.check_outputs(outputs | {"map": map}, [old, new])
-    if unpaired:
-        asked = {"labels": labels, "group-by": group_by, "report": report, "group": None if group == "auto" else group}
-        judged = ("require", "folds", "nulls", "bootstrap")
-        asked |= dict.fromkeys([name for name in judged if given.was_given(ctx, name)], "given")
-        how = {"components": components, "keep": keep, "normalize": normalize, "seed": seed}
-        read = {"id": id, "features": features, "metadata": metadata, "key": key}
-        _fit_unpaired([old, new], asked, how | {"drop_missing": drop_missing}, read, map, json, fail, quiet)
-        return
-    for name, value in (("components", components), ("keep", keep)):
-        if value is not None:
-            raise InputError(f"--{name} means nothing without --unpaired")
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        tables = given.read_tables([old, new], ["old", "new"], id=id, features=features, metadata=metadata, key=key)
-        result = translate(
-            *tables,
-            group=group,
-            normalize=normalize,
-            labels=labels,
-            cluster=group_by,
-            require=require,
-            folds=folds,
-            nulls=nulls,
-            bootstrap=bootstrap,
-            seed=seed,
-            device=device,
-            drop_missing=drop_missing,
-            progress=progress,
-        )
-    for text in warned:
-        say(f"note: {text}")
-    texts = {}
-    if report is not None:
-        from congruence.report import render_translation
-
-        texts["report"] = render_translation(result)
-    if json is not None:
-        texts["json"] = result.to_json()
-    if map is not None:
-        result.save(map)
-    given.write_outputs(texts, outputs)
-    if not quiet:
-        show_translation(result, stderr=str(json) == "-")
-    if fail and result.decision != "go":
-        raise typer.Exit(1)
-
-
-def _fit_unpaired(
-    paths: list[Path],
-    asked: dict[str, Any],
-    how: dict[str, Any],
-    read: dict[str, str | None],
-    map: Path | None,
-    json: Path | None,
-    fail: bool,
-    quiet: bool,
-) -> None:
-    """Match the components of two files that share no rows, and say how far that can be trusted."""
-    from congruence.translation.unpaired import translate_unpaired
-
-    for name, value in asked.items():
-        if value is not None:
-            raise InputError(f"--{name} needs rows that both models embedded, so it means nothing with --unpaired")
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        tables = given.read_tables(paths, ["old", "new"], **read)
-        wishes = {name: value for name, value in how.items() if value is not None}
-        result = translate_unpaired(*tables, **wishes, progress=progress)
-    for text in warned:
-        say(f"note: {text}")
-    if not quiet:
-        show_unpaired(result, stderr=str(json) == "-")
-    given.write_outputs({} if json is None else {"json": result.to_json()}, {"json": json})
-    if map is not None:
-        result.save(map)
+    if outputs.map is not None and outputs.map.suffix != ".safetensors":
+        raise InputError(f"--map {outputs.map} must end in .safetensors")
+    cli.check_outputs(outputs, [old, new], {"map": outputs.map})
+    with cli.working(outputs) as progress:
+        tables = cli.read_tables([old, new], ["old", "new"], options)
+        result = translate(*tables, options=options, progress=progress)
+    result = cli.deliver(result, outputs)
+    if outputs.map is not None:
+        result.save(outputs.map)
     if fail and result.status != "holds":
         raise typer.Exit(1)
 
 
 @app.command()
-@interruptible
+@cli.command
 def apply(
-    map: Annotated[Path, typer.Argument(help="The map that 'fit' wrote.", show_default=False)],
+    map: Annotated[Path, typer.Argument(help="The translator that 'fit' wrote.", show_default=False)],
     table: Annotated[Path, typer.Argument(help="Rows to translate, any size.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Where the translated rows go.", rich_help_panel=given.OUTPUT)],
+    out: Annotated[Path, typer.Option(help="Where the translated rows go.", rich_help_panel=OUTPUT)],
+    options: ReadOptions,
     inverse: Annotated[
-        bool, typer.Option("--inverse", help="From the old space to the new.", rich_help_panel=given.METHOD)
+        bool, typer.Option("--inverse", help="From the old space to the new.", rich_help_panel=METHOD)
     ] = False,
-    id: given.Id = None,
-    features: given.Features = None,
-    metadata: given.Metadata = None,
-    key: given.Key = None,
-    quiet: given.Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
     """Translate a table, a chunk of rows at a time, with its ids and metadata.
 
-    The map and the table are the result of 'fit' and a file of any size. Example:
+    Takes the result of 'fit' and a file of any size. Example:
 
         congruence translate apply upgrade.safetensors new_full.parquet --out in_old_space.parquet
     """
     from congruence.tables import Stream, stream_table, write_stream
-    from congruence.translation.translate import load_translator
+    from congruence.translation.translator import load_translator
 
-    given.check_outputs({}, [map, table], tables={"out": out})
+    outputs = cli.Outputs(quiet=quiet)
+    cli.check_outputs(outputs, [map, table], {"out": out})
     translator = load_translator(map)
-    stream = stream_table(table, id=id, features=features, metadata=metadata, key=key)
-    with progress_bar(shown=not quiet) as progress:
+    stream = stream_table(table, id=options.id, features=options.features, metadata=options.metadata, key=options.key)
+    with cli.working(outputs) as progress:
 
         def tick(done: int) -> None:
             progress(f"translating {table.name}", done, stream.n)
 
-        write_stream(Stream(stream.n, _translated(stream.chunks, translator, inverse, tick)), out, id=id or "id")
+        chunks = _translated(stream.chunks, translator, inverse, tick)
+        write_stream(Stream(stream.n, chunks), out, id=options.id or "id")
     if not quiet:
-        say(f"{stream.n} rows translated: {out}")
+        cli.say(f"{stream.n} rows translated: {out}")
 
 
 def _translated(

@@ -7,8 +7,7 @@ group but `identity` includes the translation that matches the means. Each map m
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,18 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from congruence._saved import read_saved, write_saved
 from congruence.arrays import Float, Rows, as_matrix, as_paired, float64_beside, like
 from congruence.errors import InputError, NotInvertibleError
-from congruence.files import replacing
+from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
 from congruence.maps.matching import signed_permutation
 from congruence.maps.sums import Paired, sums_of
 
+_PARTS = ("matrix", "source_mean", "target_mean")  # of a saved map
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Map:
     """The map x -> (x - source_mean) @ matrix + target_mean, a member of `group`.
 
@@ -81,47 +83,37 @@ class Map:
         return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
 
     def save(self, path: str | Path, **about: Any) -> None:
-        """Write the map as safetensors, with its group (and what else there is to say) as JSON in the header."""
-        from safetensors.numpy import save_file
+        """Write the map as safetensors, with its group and `about` as JSON in the header, for `congruence.load`."""
+        write_map(path, "map", self, about)
 
-        tensors = {
-            "matrix": np.ascontiguousarray(self.matrix),
-            "source_mean": np.ascontiguousarray(self.source_mean),
-            "target_mean": np.ascontiguousarray(self.target_mean),
-        }
-        header = {"congruence": json.dumps({"kind": "map", "group": self.group, "version": 1, "about": about})}
-        with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata=header)
+    def __repr__(self) -> str:
+        return f"<Map {self.group}, width {self.width}, scale {number(self.scale)}>"
+
+
+def write_map(path: str | Path, kind: str, h: Map, about: Mapping[str, Any]) -> None:
+    """Write a map, or what consists of one and `about`, as a file of this kind."""
+    tensors = {name: getattr(h, name) for name in _PARTS}
+    write_saved(path, kind, {"group": h.group, "about": dict(about)}, tensors)
 
 
 def load_map(path: str | Path) -> Map:
     """Read a map written by `Map.save`; it loads on any machine and nothing in it is executed."""
-    from safetensors import SafetensorError, safe_open
+    return read_map(path, "map")[0]
 
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get("congruence", "{}"))
-            if not isinstance(about, dict) or about.get("kind") != "map" or about.get("group") not in GROUPS:
-                raise InputError(f"{path} is a safetensors file, but not a map saved by congruence")
-            parts = {name: file.get_tensor(name) for name in ("matrix", "source_mean", "target_mean")}
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise InputError(f"cannot read a map from {path}: {error}") from error
+
+def read_map(path: str | Path, kind: str) -> tuple[Map, dict[str, Any]]:
+    """Read what `write_map` wrote: the map and what is said about it. 0.1.0 called every file a "map"."""
+    header, parts = read_saved(path, _PARTS, kinds=(kind, "map"), what=f"a {kind}")
+    if header.get("group") not in GROUPS:
+        raise InputError(f"{path} does not hold a map: its group is {header.get('group')!r}")
     width = parts["source_mean"].size
     shapes = [part.shape for part in parts.values()]
     if shapes != [(width, width), (width,), (width,)] or any(p.dtype != np.float64 for p in parts.values()):
         raise InputError(f"{path} does not hold a map: its parts have shapes {shapes}")
     if not all(np.isfinite(part).all() for part in parts.values()):
         raise InputError(f"{path} does not hold a map: it has NaN or infinite values")
-    return Map(about["group"], **parts)
-
-
-def read_about(path: str | Path) -> dict[str, Any]:
-    """What was written beside a map by ``Map.save(path, **about)``."""
-    from safetensors import safe_open
-
-    with safe_open(path, framework="numpy") as file:
-        about = json.loads(file.metadata()["congruence"]).get("about", {})
-    return about if isinstance(about, dict) else {}
+    about = header.get("about")
+    return Map(header["group"], **parts), about if isinstance(about, dict) else {}
 
 
 def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:

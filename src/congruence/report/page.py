@@ -36,7 +36,7 @@ def _environment() -> Any:
     }
     environment.globals |= {
         "palette": PALETTE,
-        "marks": words.RESOLUTIONS | words.STATUSES | words.DECISIONS,
+        "marks": words.RESOLUTIONS | words.STATUSES,
         "meanings": words.GROUPS,
         "undefined": words.UNDEFINED,
         "versions": _versions(),

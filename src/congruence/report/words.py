@@ -40,12 +40,6 @@ STATUSES = {  # from the one to look at first; the mark tells them apart without
     "holds": ("✓", "Yes: at most a rotation and a scale"),
 }
 
-DECISIONS = {  # about a translation; the mark tells them apart without colour
-    "go": ("✓", "New vectors can be translated into the old space."),
-    "unsure": ("≈", "It is not yet certain that new vectors can be translated well enough."),
-    "no-go": ("✕", "New vectors cannot be translated well enough."),
-}
-
 RESOLUTIONS = {  # about axes that come back; the mark tells them apart without colour
     "holds": ("✓", "All {k} axes come back."),
     "partly": ("≈", "{returning} of {k} axes come back."),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from congruence.align.layer_nearness import LayerMap
+from congruence.align.layer_comparison import LayerComparison
 from congruence.formatting import number
+from congruence.report.figures.layers import layer_picture
 from congruence.report.figures.scales import step_axis
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.report.layers import layer_picture
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
 from congruence.reproduce.recipe import Figure
@@ -134,10 +135,8 @@ def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> Non
 
 
 def _layer_figure(family: str, told: Mapping[str, Any]) -> Figure:
-    names = ("source", "target", "rows", "columns", "measure", "direction", "held_out", "n", "advice", "settings")
-    made: dict[str, Any] = {name: told[name] for name in names}
-    numbers = [name for name in ("nearness", "null", "standard_error") if told.get(name) is not None]
-    made |= {name: np.array(told[name], dtype=float) for name in numbers}
-    layers = LayerMap(**made, perfect=0.0)
+    made = {field.name: told[field.name] for field in fields(LayerComparison)}
+    made |= {name: np.array(told[name], dtype=float) for name in ("nearness", "null", "standard_error")}
+    layers = LayerComparison(**made)
     caption = f"{KINDS[family]}, every layer of one seed against every layer of another: {layers.verdict}"
-    return Figure(f"layer-map-{family}", caption, layer_picture(layers))
+    return Figure(f"layer-map-{family}", caption, layer_picture(layers).svg())

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from congruence.align._compare import compare
+from congruence.align._layers import compare_layers
 from congruence.align.comparison import Comparison, Pair
-from congruence.align.layers import layer_map
 from congruence.arrays import Array, Float
 from congruence.data.paths import find_files
 from congruence.decoder.heads import compare_with_fitted, roeder_map
@@ -115,7 +115,7 @@ def _rest(bench: Bench, family: str) -> Scores:
         "pairs": pairs,
         "loss": {name: float(one["loss"]) for name, one in last.items()},
         "layers": _by_layer(bench, [last[name] for name in own[:2]], cluster),
-        "map": _layer_map(bench, {name: last[name] for name in own[:2]}, cluster),
+        "map": _compared_layers(bench, {name: last[name] for name in own[:2]}, cluster),
         "steps": _by_step(bench, family, kind, cluster),
         "maps": _spectra(last[own[0]]),
     }
@@ -214,7 +214,7 @@ def _by_layer(bench: Bench, two: Sequence[Arrays], cluster: Array | None) -> lis
     return found
 
 
-def _layer_map(bench: Bench, two: Mapping[str, Arrays], cluster: Array | None) -> Scores:
+def _compared_layers(bench: Bench, two: Mapping[str, Arrays], cluster: Array | None) -> Scores:
     """The nearness of every layer of the first model to every layer of the second."""
     layers = [
         {layer_name(k, count): one[f"layer{k}"][:FEW].astype(np.float32) for k in range(count)}
@@ -225,8 +225,9 @@ def _layer_map(bench: Bench, two: Mapping[str, Arrays], cluster: Array | None) -
     how = {"folds": bench.parameters["folds"], "nulls": 2, "seed": bench.seed, "device": "cpu"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewRowsWarning)
-        found = layer_map(*layers, names=(first, second), cluster=None if cluster is None else cluster[:FEW], **how)
-    return found.to_dict()
+        some = None if cluster is None else cluster[:FEW]
+        found = compare_layers(*layers, names=(first, second), cluster=some, **how)
+    return {**found.numbers(), "notes": list(found.notes), "settings": dict(found.settings)}
 
 
 def layer_name(k: int, count: int) -> str:

@@ -1,1 +1,7 @@
-"""Can new vectors stand in for old ones? Maps between embedding models and their certificates."""
+"""Can new vectors stand in for old ones? `translate` fits a map between two embedding models and tests it."""
+
+from __future__ import annotations
+
+from congruence._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -19,6 +19,8 @@ CURVE_POINTS, CURVE_DRAWS = 8, 3
 DRIFT_ROWS, DRIFT_COMPONENTS, DRIFT_LANDMARKS = 5000, 30, 300
 DRIFT = 0.05  # a nonlinear map that predicts this share of the residual is drift
 FALLING = 0.05  # the fall of the error over the last step of the curve that makes more rows worthwhile
+ENOUGH = 1.1  # times the last error of the learning curve: fewer rows than its point will do
+ROUNDING = 1e-5  # errors below this share of the diameter are all the same
 _BLOCK = 512
 
 
@@ -88,6 +90,16 @@ class Certificate:
             return False
         before, last = self.curve[-2:]
         return last.mean < (1 - FALLING) * before.mean
+
+    @property
+    def rows_enough(self) -> int | None:
+        """The smallest number of paired rows from which on the error stays within 10 % of the last."""
+        curve = [point for point in self.curve if np.isfinite(point.mean)]
+        if len(curve) < 2:
+            return None
+        small = max(ENOUGH * curve[-1].mean, ROUNDING)
+        above = [i for i, point in enumerate(curve) if point.mean > small]  # the error may rise again, near n = d
+        return curve[max(above, default=-1) + 1].rows
 
 
 def measure_retrieval(old: Float, carried: Float, new: Float, unit: Array, plan: Protocol) -> Retrieval:

@@ -1,9 +1,8 @@
-"""`translate_unpaired`: from a new model's space to the old one's with no row that both embedded. Experimental.
+"""Translation with no row that both models embedded. Experimental.
 
-Each model is unmixed on its own, its components are matched by their marginal shapes, and what is matched is carried
-over. That can only work where components have shapes of their own: not where they are Gaussian, alike, or, for the
-sign, symmetric. Everything is therefore done again on halves of the rows, and what two halves do not agree on is not
-trusted.
+Each model is unmixed on its own, and its components are matched by the shapes of their distributions. That can only
+work where components differ in shape: not where they are Gaussian, alike or, for the sign, symmetric. Everything is
+therefore repeated on halves of the rows, and what two halves do not agree on is not trusted.
 """
 
 from __future__ import annotations
@@ -19,101 +18,75 @@ from congruence.errors import InputError
 from congruence.ica.components import independent_components
 from congruence.ica.unmix import Unmixing
 from congruence.maps.groups import Map
-from congruence.maps.nearness import check_method
-from congruence.progress import Progress
+from congruence.progress import Progress, Steps
 from congruence.tables import Table, read_table
+from congruence.translation._options import TranslateOptions
+from congruence.translation._verdict import judge_matching
 from congruence.translation.marginals import Matching, half_squares, match_shapes, quantile_functions
-from congruence.translation.translate import Translator
-from congruence.translation.unpaired_translation import ComponentMatch, UnpairedTranslation
+from congruence.translation.result import ComponentMatch, ComponentMatching, Translation
+from congruence.translation.translator import Translator
 
 ROWS_PER_COMPONENT = 20  # in every half, so that it can be unmixed at all
 NULLS = 200
 FITS = 2.25  # times what sampling leaves open: shapes that differ by more are not those of one component
 
 
-def translate_unpaired(
-    old: Any,
-    new: Any,
-    *,
-    components: int = 10,
-    normalize: str | None = None,
-    splits: int = 10,
-    trust: float = 0.9,
-    keep: str = "trusted",
-    seed: int = 0,
-    drop_missing: bool = False,
-    progress: Progress | None = None,
-) -> UnpairedTranslation:
-    """Carry a new model's vectors into the old space although no row was embedded by both. Experimental.
-
-    The rows of both models must be drawn from the same population. The models must be linear images of the same
-    independent components (up to noise), and those components must differ in their marginal shapes; none of this can
-    be checked without paired rows, only made plausible.
-
-    Parameters
-    ----------
-    old, new : (n_old, d_old) and (n_new, d_new)
-        Arrays, paths or tables. Row ids are not looked at.
-    components : int
-        How many principal directions of each model are unmixed (fewer where a model is narrower). Few are told apart
-        by their shapes: more is seldom better.
-    normalize : {None, "cosine"}
-        "cosine" puts every row on the unit sphere first.
-    splits : int
-        How often the rows are split into halves, on each of which everything is done anew.
-    trust : float
-        The confidence, from 0 to 1, from which on a component is trusted.
-    keep : {"trusted", "all"}
-        What the translator carries: the components that are trusted, the others staying at their mean, or all.
-    seed : int
-        The same seed gives the same result.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of refusing them.
-    progress : callable, optional
-        Called as progress(what, done, total) while working.
-
-    Returns
-    -------
-    UnpairedTranslation
-        With `translator`, `matches` and their `confidence`, and a `status`: "holds", "ambiguous", "fails" or
-        "unknown", which it is where nothing can be trusted.
-    """
-    check_method(normalize, folds=2, nulls=0, bootstrap=0, seed=seed)
-    _check(components, splits, trust, keep)
-    x, y = (_rows(run, name, normalize, drop_missing) for name, run in (("new", new), ("old", old)))
-    k = min(components, x.shape[1], y.shape[1])
+def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: Progress | None) -> Translation:
+    """Map a new model's vectors into the old space although no row was embedded by both; see `translate`."""
+    _check(options)
+    normalize, seed = options.normalize, options.seed
+    x, y = (_rows(run, name, normalize, options.drop_missing) for name, run in (("new", new), ("old", old)))
+    k = min(options.components, x.shape[1], y.shape[1])
     _check_rows(x, y, k)
     rng = np.random.default_rng(seed)
-    tell = progress or (lambda what, done, total: None)
+    step = Steps(progress, 1 + options.splits)
     whole = _fit(x, y, k, seed)
-    tell("matching", 1, 1 + splits)
+    step("matching")
     spread = np.cov(x, rowvar=False, ddof=0).reshape(x.shape[1], -1)
     agreed = []
-    for split in range(splits):
+    for _ in range(options.splits):
         agreed.append(_agreement(whole, x, y, spread, rng))
-        tell("matching halves", 2 + split, 1 + splits)
-    matches = _matches(whole, agreed, trust, y)
-    carried = whole.matrix(np.array([match.trusted or keep == "all" for match in matches]))
-    return UnpairedTranslation(
-        translator=_translator(whole, carried, normalize),
-        matches=matches,
+        step("matching halves")
+    matches = _matches(whole, agreed, options.trust, y)
+    carried = whole.matrix(np.array([match.trusted or options.keep == "all" for match in matches]))
+    matching = ComponentMatching(
+        matches=tuple(matches),
         confidence=float(np.mean([one.overall for one in agreed])),
         chance=float(np.quantile(np.mean([one.nulls for one in agreed], axis=0), 0.95)),
+    )
+    verdict = judge_matching(matching)
+    return Translation(
+        translator=_translator(whole, carried, normalize),
         n_old=len(y),
         n_new=len(x),
-        settings={"components": len(matches), "normalize": normalize, "splits": splits, "trust": trust, "keep": keep}
-        | {"seed": seed},
+        finding=verdict.finding,
+        headlines=verdict.headlines,
+        notes=verdict.notes,
+        settings={
+            "unpaired": True,
+            "components": len(matches),
+            "normalize": normalize,
+            "splits": options.splits,
+            "trust": options.trust,
+            "keep": options.keep,
+            "seed": seed,
+            "device": "cpu",
+        },
+        matching=matching,
     )
 
 
-def _check(components: int, splits: int, trust: float, keep: str) -> None:
-    for name, value, least in (("components", components, 1), ("splits", splits, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if not isinstance(trust, int | float | np.number) or not 0 < trust <= 1:
-        raise InputError(f"trust must be above 0 and at most 1, such as 0.9, not {trust!r}")
-    if keep not in ("trusted", "all"):
-        raise InputError(f"keep must be 'trusted' or 'all', not {keep!r}")
+def _check(options: TranslateOptions) -> None:
+    for name in ("components", "splits"):
+        value = getattr(options, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
+    if not isinstance(options.trust, int | float | np.number) or not 0 < options.trust <= 1:
+        raise InputError(f"trust must be above 0 and at most 1, such as 0.9, not {options.trust!r}")
+    if options.keep not in ("trusted", "all"):
+        raise InputError(f"keep must be 'trusted' or 'all', not {options.keep!r}")
+    if options.device not in ("auto", "cpu"):
+        raise InputError(f"unpaired translation runs on the CPU; leave device out, not {options.device!r}")
 
 
 def _rows(run: Any, name: str, normalize: str | None, drop_missing: bool) -> Float:

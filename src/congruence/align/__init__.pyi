@@ -1,0 +1,13 @@
+from congruence.align._compare import compare as compare
+from congruence.align._consensus import Consensus as Consensus
+from congruence.align._consensus import consensus as consensus
+from congruence.align._layers import compare_layers as compare_layers
+from congruence.align._options import CompareLayersOptions as CompareLayersOptions
+from congruence.align._options import CompareOptions as CompareOptions
+from congruence.align.aligner import Aligner as Aligner
+from congruence.align.comparison import Comparison as Comparison
+from congruence.align.comparison import Pair as Pair
+from congruence.align.comparison import Run as Run
+from congruence.align.layer_comparison import LayerComparison as LayerComparison
+from congruence.align.layer_comparison import LayerPair as LayerPair
+from congruence.align.moved import MovedRows as MovedRows

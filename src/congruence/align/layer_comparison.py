@@ -1,0 +1,233 @@
+"""What `compare_layers` returns: the nearness of all pairs of layers, and which are nearer than chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from congruence.align.verdict import RELATED
+from congruence.arrays import Array, Float
+from congruence.formatting import number, percent
+from congruence.result import Finding, Result, Status
+
+if TYPE_CHECKING:
+    from congruence.document import Document
+
+BEYOND = 3.0  # standard errors; of 37 unrelated columns, the farthest goes beyond them in one row of twenty
+NOTHING = 1e-9  # a null this near to perfect leaves no room above chance
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """A layer of the source and one of the target; see `LayerComparison` for the numbers."""
+
+    source: str
+    target: str
+    nearness: float
+    null: float
+    above_chance: float
+    standard_error: float
+    nearest: bool  # whether this target layer is the nearest to this source layer
+
+
+class LayerNumbers(TypedDict):
+    """The numbers of a comparison of layers in JSON; matrices have a row for each source layer.
+
+    `nearest` names a target layer for each source layer, or is null where nothing is defined.
+    """
+
+    source: str
+    target: str
+    measure: str
+    direction: str
+    perfect: float
+    held_out: bool
+    n: int
+    source_layers: list[str]
+    target_layers: list[str]
+    nearness: list[list[float]]
+    null: list[list[float]]
+    above_chance: list[list[float]]
+    standard_error: list[list[float]]
+    nearest: list[str | None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerComparison(Result):
+    """How near every layer of one run (source) is to every layer of another (target).
+
+    `nearness` and `null` have shape (len(source_layers), len(target_layers)) and are read in `direction`. For a group
+    of maps they are held-out errors over the diameter of the target layer: 0 is a perfect match, lower is closer. For a
+    similarity they are its values in sample. `null` is the same number after the pairing of rows was destroyed,
+    averaged over re-pairings; NaN where there were none. Both are NaN for layers without a defined number. `perfect` is
+    the number of a layer compared with itself. `standard_error`, of the same shape, is that of the gap between the two:
+    over rows (or clusters) for a group of maps, over re-pairings for a similarity; NaN where it is unknown.
+
+    ``result["layer1", "layer2"]`` is one pair; there is a finding for each source layer.
+    """
+
+    source: str
+    target: str
+    source_layers: list[str]
+    target_layers: list[str]
+    measure: str
+    direction: str  # "lower is closer" or "higher is closer"
+    perfect: float
+    held_out: bool
+    nearness: Float
+    null: Float
+    standard_error: Float
+    n: int
+    notes: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    @cached_property
+    def above_chance(self) -> Float:
+        """The position of each pair between chance (0) and a perfect match (1), of the shape of `nearness`.
+
+        The null of a layer depends on its own shape (one far row makes every error a small share of the diameter), so
+        columns are compared by this. Below 0 is worse than chance; NaN where there is no null, or where even the null
+        is perfect.
+        """
+        room = self.null - self.perfect
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(abs(room) > NOTHING, (self.null - self.nearness) / room, np.nan)
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a null to judge by."""
+        return bool(np.isfinite(self.above_chance).any())
+
+    @cached_property
+    def nearest(self) -> Array:
+        """The index of the nearest target layer of each source layer, -1 where nothing is defined.
+
+        Nearest is farthest above chance; without a null, the closest number.
+        """
+        sign = 1.0 if self.direction.startswith("higher") else -1.0
+        closeness = self.above_chance if self.judged else sign * self.nearness
+        known = np.where(np.isfinite(closeness), closeness, -np.inf)
+        return np.where(np.isfinite(known).any(1), known.argmax(1), -1)
+
+    @property
+    def related(self) -> Array:
+        """Whether each source layer is nearer to its nearest target layer than chance; never without a null.
+
+        Nearer is at least 5 % above chance and, where it is known, farther from the null than `BEYOND` standard errors.
+        """
+        return self._above & ~self._blurred
+
+    @property
+    def _above(self) -> Array:
+        best = np.arange(len(self.source_layers)), self.nearest
+        return (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
+
+    @property
+    def _blurred(self) -> Array:
+        """Whether chance alone may explain the distance from the null; not where that is unknown."""
+        best = np.arange(len(self.source_layers)), self.nearest
+        return abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """One finding for each source layer: is it nearer to some target layer than unrelated layers would be?"""
+        undecided = self._above & self._blurred
+        return tuple(self._finding(i, bool(self.related[i]), bool(undecided[i])) for i in range(len(self.nearest)))
+
+    def _finding(self, i: int, related: bool, undecided: bool) -> Finding:
+        layer, j = self.source_layers[i], int(self.nearest[i])
+        claim = f"{layer} of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+        if j < 0:
+            return Finding(layer, claim, "unknown", evidence="No number is defined for this layer.")
+        value, null, above = (float(x[i, j]) for x in (self.nearness, self.null, self.above_chance))
+        status: Status = "holds" if related else "ambiguous" if undecided else "fails"
+        written = percent if self.held_out else number
+        what = f"held-out {self.measure} error" if self.held_out else self.measure
+        evidence = f"The nearest layer is {self.target_layers[j]}: {what} {written(value)}"
+        if math.isnan(above):
+            return Finding(layer, claim, "unknown", evidence=f"{evidence}, without a null.", number=value)
+        evidence += f", null {written(null)}, {percent(above)} above chance."
+        return Finding(layer, claim, status, evidence=evidence, number=value, null=null)
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The sentences of the verdict."""
+        known, related = self.nearest >= 0, self.related
+        if not known.any():
+            return ("No pair of layers has a defined value.",)
+        if not self.judged:
+            return ("There is no null to judge by: ask for at least one re-pairing.", *self._in_place(known))
+        undecided = int((self._above & self._blurred).sum())
+        rest = (f"Too few rows to decide: {undecided} of {len(related)} layers.",) if undecided else ()
+        if not related.any():
+            none = f"No layer of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+            return (none, *rest)
+        who = "All" if related.all() else f"{related.sum()} of"
+        many = f"{who} {len(related)} layers of {self.source} are nearer"
+        if len(related) == 1:
+            many = f"The layer of {self.source} is nearer"
+        said = f"{many} to some layer of {self.target} than unrelated layers would be."
+        return (said, *self._in_place(related), *rest)
+
+    def _in_place(self, judged: Array) -> tuple[str, ...]:
+        """How many of the judged layers are nearest to the one in the same position, where there are as many."""
+        if len(self.source_layers) != len(self.target_layers) or len(judged) < 2:
+            return ()
+        found = int((judged & (self.nearest == np.arange(len(judged)))).sum())
+        return (f"{found} of {judged.sum()} are nearest to the layer in the same position.",)
+
+    @property
+    def verdict(self) -> str:
+        """Which layers belong together, in a few sentences."""
+        return " ".join(self.headlines)
+
+    def parts(self) -> dict[tuple[str, str], LayerPair]:
+        """The pairs by (source layer, target layer)."""
+        return {(pair.source, pair.target): pair for pair in self._pairs()}
+
+    def _pairs(self) -> Iterator[LayerPair]:
+        for i, row in enumerate(self.source_layers):
+            for j, column in enumerate(self.target_layers):
+                yield LayerPair(
+                    row,
+                    column,
+                    nearness=float(self.nearness[i, j]),
+                    null=float(self.null[i, j]),
+                    above_chance=float(self.above_chance[i, j]),
+                    standard_error=float(self.standard_error[i, j]),
+                    nearest=bool(self.nearest[i] == j),
+                )
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row per pair of layers."""
+        yield from (dict(vars(pair)) for pair in self._pairs())
+
+    def numbers(self) -> LayerNumbers:
+        """The matrices, the names of the layers and the nearest layer of each."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "measure": self.measure,
+            "direction": self.direction,
+            "perfect": self.perfect,
+            "held_out": self.held_out,
+            "n": self.n,
+            "source_layers": list(self.source_layers),
+            "target_layers": list(self.target_layers),
+            "nearness": self.nearness.tolist(),
+            "null": self.null.tolist(),
+            "above_chance": self.above_chance.tolist(),
+            "standard_error": self.standard_error.tolist(),
+            "nearest": [self.target_layers[j] if j >= 0 else None for j in self.nearest],
+        }
+
+    def document(self) -> Document:
+        """Headline, a picture of all pairs, and the nearest layer of each."""
+        from congruence.align._layers_document import describe
+
+        return describe(self)

@@ -1,0 +1,303 @@
+"""A translation as a document: what translated vectors find and what it takes; or, unpaired, which components match."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from congruence.document import Block, Cell, Column, Document, Figure, Grid, Section, Table, Text, facts, share, shares
+from congruence.formatting import count, interval, number, percent
+from congruence.maps._names import MEANINGS, ordered_groups
+from congruence.translation.certificate import DRIFT, ROUNDING
+
+if TYPE_CHECKING:
+    from congruence.result import Status
+    from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
+    from congruence.translation.result import ComponentMatching, Translation
+
+DECISIONS: dict[Status, str] = {"holds": "go", "fails": "no-go", "ambiguous": "unsure", "unknown": "unsure"}
+GLOSSARY = (
+    (
+        "decision",
+        "go: the interval of recall@10 lies above the required share; no-go: it lies below; unsure: the interval "
+        "contains the required share, or there are too few rows.",
+    ),
+    ("interval", "95 %, from resampling rows."),
+    (
+        "error",
+        "the distance left between a mapped row and its target, averaged over rows, as a percentage of the old "
+        "space’s diameter (its two farthest rows). 0 % is a perfect match.",
+    ),
+    ("held out", "the map is fitted on some rows and scored on others."),
+    (
+        "null",
+        "the same held-out score after the pairing of rows was destroyed: what unrelated models would give. An error "
+        "near its null is no better than chance.",
+    ),
+)
+UNPAIRED_GLOSSARY = (
+    (
+        "confidence",
+        "the correlation of what two random halves of the rows map into a component, averaged over splits: 1 where "
+        "they do the same, about 0 where they match at random, below 0 where they disagree about the sign.",
+    ),
+    (
+        "distance",
+        "Wasserstein distance of order 2 between the distributions of two components of unit variance; 0 is the same "
+        "shape.",
+    ),
+    ("sampling", "the distance that the number of rows alone leaves open."),
+    ("next best", "the distance to the nearest other component of the new model."),
+    (
+        "trusted",
+        "a confidence above the limit, and shapes no farther apart than sampling explains. No component is trusted if "
+        "more than half of all shapes have no counterpart.",
+    ),
+)
+
+
+def describe(translation: Translation) -> Document:
+    """The document of a translation."""
+    return _unpaired(translation, translation.matching) if translation.matching else _paired(translation)
+
+
+def _paired(translation: Translation) -> Document:
+    certificate, translator = translation.certificate, translation.translator
+    assert certificate is not None
+    groups = ordered_groups(translation.candidates)
+    blocks = {
+        "What do translated vectors find?": _retrieval(translation, certificate.retrieval),
+        "What does a probe trained on old vectors score?": _probe(certificate.probe),
+        "How many paired rows are needed?": _curve(translation, certificate),
+        "Which kind of map is needed?": _maps(translation, groups, certificate),
+    }
+    sections = [Section(title, tuple(found), id=f"part-{i}") for i, (title, found) in enumerate(blocks.items())]
+    rows, decision = translation.n_new, DECISIONS[translation.status]
+    return Document(
+        question="From a new model to the old one: can its vectors be translated?",
+        headline=translation.headlines[0],
+        details=translation.headlines[1:],
+        claim="Translate, and keep the old index?",
+        status=translation.status,
+        status_text=decision,
+        remark=f"{rows} paired rows, {translator.d_new} → {translator.d_old} dimensions, {translation.group} map",
+        notes=translation.notes,
+        sections=[section for section in sections if section.blocks],
+        reading=(
+            "Two models embed the same rows. A map carries the vectors of the new model onto those of the old one (the "
+            "target), so that an index, a probe or a threshold made with the old model can be kept. Everything is "
+            "measured on rows that were not used to fit the map."
+        ),
+        glossary=(*GLOSSARY, *((name, MEANINGS[name]) for name in groups)),
+        settings={
+            "paired rows": rows,
+            "old dimensions": translator.d_old,
+            "new dimensions": translator.d_new,
+            "old diameter": number(translation.diameter, 4),
+        }
+        | dict(translation.settings),
+        title=f"From a new model to the old one: {decision}",
+    )
+
+
+def _retrieval(translation: Translation, found: Retrieval) -> Iterator[Block]:
+    yield Text(
+        "Held-out rows are looked up among the old vectors, once by their own old vector and once by their translated "
+        "one.",
+        muted=True,
+    )
+    require = translation.settings.get("require")
+    needed = "" if require is None else f"; a go requires {100 * require:g} %"
+    ten, one, blank = found.recall_10, found.recall_1, Cell("", "")
+    rows: list[tuple[Any, ...]] = [
+        (
+            "recall@10",
+            share(ten.mean, strong=True),
+            shares(ten.low, ten.high),
+            share(found.before),
+            share(found.chance),
+            f"share of a row’s 10 nearest old vectors that its translated vector finds{needed}",
+        ),
+        (
+            "recall@1",
+            share(one.mean),
+            shares(one.low, one.high),
+            blank,
+            blank,
+            "how often both find the same nearest old vector",
+        ),
+        (
+            "itself found",
+            share(found.itself),
+            blank,
+            blank,
+            blank,
+            "how often the nearest old vector is the row’s own",
+        ),
+        (
+            "rank agreement",
+            found.rank_agreement,
+            blank,
+            blank,
+            blank,
+            "Spearman correlation of the two rankings of the whole index; 1 is best",
+        ),
+    ]
+    columns = (
+        Column("score", "text"),
+        *map(Column, ("translated", "95 % interval", "untranslated", "chance")),
+        Column("meaning", "text", brief=False),
+    )
+    yield Table("Held-out scores of translated vectors", columns, rows, sortable=False, brief=True)
+
+
+def _probe(probe: Probe | None) -> Iterator[Block]:
+    if probe is None:
+        return
+    yield Text(
+        f"The {probe.score} of a linear probe trained on old vectors, on rows that neither it nor the map had seen.",
+        muted=True,
+    )
+    nothing = "always the most frequent class" if probe.score == "accuracy" else "always the mean"
+    rows: list[tuple[str, Any, str]] = [
+        ("old vectors", probe.ideal, "what the probe was trained for"),
+        ("translated vectors", probe.after, "new vectors through the map, then the same probe"),
+        ("untranslated vectors", probe.before, "new vectors as they are"),
+        ("no vectors", probe.baseline, nothing),
+    ]
+    yield facts(rows, f"Probe trained on old vectors, {probe.score}", brief=True)
+
+
+def _curve(translation: Translation, certificate: Certificate) -> Iterator[Block]:
+    curve = [point for point in certificate.curve if math.isfinite(point.mean)]
+    yield Text(enough_sentence(curve, certificate))
+    if not curve:
+        return
+    chosen = translation.candidates.get(translation.group)
+    figure = Figure("learning_curve", (curve, translation.n_new, chosen.null if chosen else math.nan))
+    rows = [
+        (point.rows, share(point.mean), shares(point.low, point.high) if point.low < point.high else "one draw")
+        for point in curve
+    ]
+    columns = (Column("paired rows"), Column("error"), Column("range of draws"))
+    yield Grid((figure, Table("Error by number of paired rows", columns, rows)), "pictures")
+
+
+def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
+    """Say how many paired rows seem enough: the fewest from which on the error stays within 10 % of the last."""
+    enough = certificate.rows_enough
+    if enough is None:
+        return "There are too few paired rows to say how many would be enough."
+    first, last = next(point for point in curve if point.rows == enough), curve[-1]
+    if last.mean < ROUNDING:
+        return f"{enough} paired rows are enough: the remaining error is rounding."
+    if first is last:
+        return f"All {last.rows} rows are needed, and more would help: with fewer, the error is more than 10 % larger."
+    text = (
+        f"About {enough} paired rows seem enough: their error, {percent(first.mean)}, is within 10 % of the "
+        f"{percent(last.mean)} that {last.rows} rows leave."
+    )
+    return f"{text} The error still decreases, so more rows would help." if certificate.still_falling else text
+
+
+def _maps(translation: Translation, groups: list[str], certificate: Certificate) -> Iterator[Block]:
+    chosen = "was chosen: the smallest kind that no larger one clearly beats on held-out rows"
+    asked = chosen if translation.settings.get("group") == "auto" else "was requested"
+    yield Text(f"{asked}. {drift_sentence(certificate.drift)}", strong=f"The {translation.group} map")
+    figure = Figure(
+        "groups_ladder",
+        (translation.candidates,),
+        options={"key": "ladder", "about": "from new vectors to old"},
+        brief=True,
+    )
+    nears = [(name, translation.candidates[name]) for name in groups]
+    rows = [
+        (
+            Cell(name, strong=name == translation.group),
+            share(near.held_out.mean, below=interval(near.held_out.low, near.held_out.high)),
+            share(near.null),
+        )
+        for name, near in nears
+    ]
+    columns = (Column("map", "text"), Column("held out"), Column("null"))
+    label = f"Error by kind of map, % of the old diameter {number(translation.diameter, 4)}"
+    yield Grid((figure, Table(label, columns, rows, brief=True)), "pictures")
+
+
+def drift_sentence(drift: Drift) -> str:
+    """Say whether the models differ by more than a linear map can undo."""
+    if not math.isfinite(drift.share):
+        return "There are too few rows to look for a nonlinear difference."
+    predicted = f"a nonlinear map predicts {percent(drift.share)} of the residual of the best linear map"
+    if drift.found:
+        return f"The models differ by more than a linear map: {predicted}. No map fitted here can undo that."
+    if drift.share > DRIFT:
+        return "The residual of the best linear map is rounding, so there is no nonlinear difference to undo."
+    return f"There is no sign of a nonlinear difference: {predicted}; more than {100 * DRIFT:.0f} % would be one."
+
+
+def _unpaired(translation: Translation, found: ComponentMatching) -> Document:
+    k, translator = len(found.matches), translation.translator
+    columns = (
+        Column("old"),
+        Column("new"),
+        *map(Column, ("distance", "sampling", "next best", "confidence", "variance")),
+        Column("trusted", "text"),
+    )
+    rows = [
+        (
+            match.old,
+            Cell(f"{'−' if match.sign < 0 else ''}{match.new}", match.new),
+            match.distance,
+            match.sampling,
+            match.next_best,
+            Cell(number(round(match.confidence, 2), 2), match.confidence),
+            share(match.share),
+            match.trusted,
+        )
+        for match in found.matches
+    ]
+    numbers: list[tuple[str, Any, str]] = [
+        ("confidence", found.confidence, "of the whole map, over all dimensions; at most 1"),
+        ("by chance", found.chance, "what random matches stay below in 95 of 100 cases"),
+        ("trusted", f"{found.trusted} of {k}", "components"),
+        ("covered", share(found.covered), "share of the old model’s variance in trusted components"),
+    ]
+    figure = Figure("match_confidence", (found, translation.settings.get("trust", math.nan)), brief=True)
+    explained = Text(
+        "Each model is unmixed on its own, and components are matched by the shapes of their distributions. "
+        "A minus means that the sign is turned.",
+        muted=True,
+    )
+    table = Table("Matched components of the old and the new model", columns, rows, brief=True)
+    sections = (
+        Section("Which component matches which?", (explained, table), id="matches"),
+        Section("How far can it be trusted?", (facts(numbers, "Confidence in the whole map", brief=True), figure)),
+    )
+    carried = "all components" if translation.settings.get("keep") == "all" else "trusted components only"
+    return Document(
+        question="From a new model to the old one, without paired rows: can its vectors be translated?",
+        headline=translation.headlines[0],
+        details=translation.headlines[1:],
+        claim="Can all components be matched?",
+        status=translation.status,
+        remark=f"experimental; {count(k, 'component')}, the map uses {carried}",
+        notes=translation.notes,
+        sections=sections,
+        reading=(
+            "No row was embedded by both models. If both are linear images of the same independent components, and "
+            "the components differ in shape, independent component analysis finds them in each model, and their "
+            "shapes tell which belong together. This cannot be verified without paired rows: everything is repeated "
+            "on random halves of the rows, and what two halves do not agree on is not trusted."
+        ),
+        glossary=UNPAIRED_GLOSSARY,
+        settings={
+            "old rows": translation.n_old,
+            "new rows": translation.n_new,
+            "old dimensions": translator.d_old,
+            "new dimensions": translator.d_new,
+        }
+        | dict(translation.settings),
+        title="From a new model to the old one, without paired rows",
+    )

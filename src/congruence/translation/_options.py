@@ -1,0 +1,42 @@
+"""The options of `translate`, for Python and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from congruence.options import DATA, option
+
+CANDIDATES = ("rigid", "similarity", "linear")  # what group="auto" chooses from
+GROUPS = ("auto", "identity", "permutation", *CANDIDATES)
+
+
+@dataclass(frozen=True)
+class TranslateOptions:
+    """How the vectors of two models are read, mapped onto each other and judged."""
+
+    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
+    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+    labels: Any = option(None, "Metadata column of OLD that a linear probe predicts.", panel=DATA)
+    cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    group: str = option("auto", f"Kind of map: {', '.join(GROUPS)}.")
+    normalize: str | None = option(None, "'cosine' puts rows on the unit sphere before and after.")
+    require: float = option(0.9, "Share of true neighbours that translated vectors must find for a go.")
+    folds: int = option(5, "Number of folds held out in turn.")
+    nulls: int = option(5, "Number of random re-pairings for the null; 0 for none.")
+    bootstrap: int = option(200, "Number of bootstrap draws for the interval; 0 for none.")
+    seed: int = option(0, "The same seed gives the same result.")
+    device: str = option("auto", "auto, cpu, cuda or cuda:1.")
+    unpaired: bool = option(False, "Experimental: no common rows; match components by their shapes.")
+    components: int = option(10, "With --unpaired: number of components to match.")
+    splits: int = option(10, "With --unpaired: number of random splits into halves.")
+    trust: float = option(0.9, "With --unpaired: confidence from which on a component is trusted.")
+    keep: str = option("trusted", "With --unpaired: map the 'trusted' components, or 'all'.")
+
+
+NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "nulls", "bootstrap")
+NEED_NO_PAIRS = ("components", "splits", "trust", "keep")

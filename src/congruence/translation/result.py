@@ -1,0 +1,198 @@
+"""What `translate` returns: a translator, and how far it can be relied on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+from congruence.errors import InputError
+from congruence.maps.nearness import Nearness
+from congruence.result import Finding, Result
+from congruence.translation.certificate import Certificate
+from congruence.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from congruence.document import Document
+
+
+@dataclass(frozen=True)
+class ComponentMatch:
+    """A component of the old model and the one of the new model that has its shape.
+
+    Distances are Wasserstein distances of order 2 between components of unit variance: 0 is the same shape.
+    `sampling` is the distance that the number of rows leaves open. `confidence`, at most 1, is the correlation of what
+    two halves of the rows map into this component, averaged over splits: about 0 where they match at random, below 0
+    where they disagree about the sign.
+    """
+
+    old: int
+    new: int
+    sign: float
+    distance: float
+    next_best: float  # distance to the nearest other component of the new model
+    sampling: float
+    confidence: float
+    share: float  # of the old model's variance
+    fits: bool  # whether the shapes are as near as those of one component would be
+    trusted: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentMatching:
+    """The components of two models, matched by their shapes without paired rows.
+
+    `confidence` is the correlation of what two halves of the rows map, over all dimensions and averaged over splits, at
+    most 1; `chance` is the 95 % quantile of what random matches reach.
+    """
+
+    matches: tuple[ComponentMatch, ...]
+    confidence: float
+    chance: float
+
+    @property
+    def trusted(self) -> int:
+        """How many components are trusted."""
+        return sum(match.trusted for match in self.matches)
+
+    @property
+    def covered(self) -> float:
+        """The share of the old model's variance in trusted components, from 0 to 1."""
+        return float(sum(match.share for match in self.matches if match.trusted))
+
+
+class TranslationNumbers(TypedDict):
+    """The numbers of a translation in JSON.
+
+    Errors (`groups`, `curve`) are shares of the old space's `diameter`. `rows_enough` is the smallest number of paired
+    rows from which on the error stays within 10 % of the last. `matching` is there for unpaired translations, all
+    other entries that may be left out for paired ones.
+    """
+
+    group: str
+    n_old: int
+    n_new: int
+    d_old: int
+    d_new: int
+    diameter: NotRequired[float]
+    groups: NotRequired[dict[str, dict[str, Any]]]
+    retrieval: NotRequired[dict[str, Any]]
+    probe: NotRequired[dict[str, Any] | None]
+    curve: NotRequired[list[dict[str, float]]]
+    rows_enough: NotRequired[int | None]
+    still_falling: NotRequired[bool]
+    drift: NotRequired[dict[str, Any]]
+    matching: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Translation(Result):
+    """A fitted translator, and what was measured about it on rows it had not seen.
+
+    ``result.translator(x)`` translates rows of the new model. A paired translation has a `certificate` and the
+    nearness of every group that was tried (`candidates`, shares of the old `diameter`), and ``result["linear"]`` is the
+    nearness of one group. An unpaired one has a `matching` instead, and ``result[0]`` is the match of the old model's
+    component 0. On a page, the statuses of a paired translation read go, no-go and unsure.
+    """
+
+    translator: Translator
+    n_old: int
+    n_new: int
+    finding: Finding
+    headlines: tuple[str, ...]  # the answer, the evidence, further sentences
+    notes: tuple[str, ...]
+    settings: Mapping[str, Any]
+    diameter: float = nan
+    candidates: Mapping[str, Nearness] = field(default_factory=dict)
+    certificate: Certificate | None = None
+    matching: ComponentMatching | None = None
+
+    @property
+    def group(self) -> str:
+        """The kind of map that was fitted."""
+        return self.translator.map.group
+
+    @property
+    def verdict(self) -> str:
+        """The answer and its evidence."""
+        return " ".join(self.headlines[:2])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """One finding: translated vectors find enough neighbours; or, unpaired, all components can be matched."""
+        return (self.finding,)
+
+    def parts(self) -> dict[Any, Any]:
+        """The nearness of each group that was tried; of an unpaired translation, the match of each old component."""
+        return dict(self.candidates) if self.matching is None else {match.old: match for match in self.matching.matches}
+
+    def numbers(self) -> TranslationNumbers:
+        """The certificate, or the matching, as plain data."""
+        numbers: TranslationNumbers = {
+            "group": self.group,
+            "n_old": self.n_old,
+            "n_new": self.n_new,
+            "d_old": self.translator.d_old,
+            "d_new": self.translator.d_new,
+        }
+        if self.certificate is not None:
+            certificate = asdict(self.certificate)
+            numbers |= {
+                "diameter": self.diameter,
+                "groups": {name: near.to_dict() for name, near in self.candidates.items()},
+                "retrieval": certificate["retrieval"],
+                "probe": certificate["probe"],
+                "curve": certificate["curve"],
+                "rows_enough": self.certificate.rows_enough,
+                "still_falling": self.certificate.still_falling,
+                "drift": certificate["drift"],
+            }
+        if self.matching is not None:
+            found = self.matching
+            numbers["matching"] = {
+                "confidence": found.confidence,
+                "chance": found.chance,
+                "trusted": found.trusted,
+                "covered": found.covered,
+                "matches": [asdict(match) for match in found.matches],
+            }
+        return numbers
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row per held-out score and per group of maps; or, unpaired, per component of the old model."""
+        if self.matching is not None:
+            yield from (asdict(match) for match in self.matching.matches)
+        if self.certificate is None:
+            return
+        found, probe = self.certificate.retrieval, self.certificate.probe
+        for name, recall in (("recall_10", found.recall_10), ("recall_1", found.recall_1)):
+            beside = (found.before, found.chance) if name == "recall_10" else (nan, nan)
+            yield _row(name, recall.mean, recall.low, recall.high, *beside)
+        yield _row("itself", found.itself)
+        yield _row("rank_agreement", found.rank_agreement)
+        if probe is not None:
+            yield _row(f"probe {probe.score}", probe.after, nan, nan, probe.before, probe.baseline)
+        for name, near in self.candidates.items():
+            held = near.held_out
+            yield _row(f"error {name}", held.mean, held.low, held.high, nan, near.null)
+
+    def document(self) -> Document:
+        """Headline, held-out scores, probe, learning curve and kinds of map; or the matched components."""
+        from congruence.translation._document import describe
+
+        return describe(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the translator, with its status and verdict in the header; one that maps nothing is refused."""
+        if self.matching is not None and self.settings["keep"] == "trusted" and not self.matching.trusted:
+            raise InputError("no component is trusted, so there is nothing to save; keep='all' (--keep all) maps all")
+        self.translator.save(path, status=self.status, verdict=self.verdict)
+
+
+def _row(
+    score: str, translated: float, low: float = nan, high: float = nan, untranslated: float = nan, chance: float = nan
+) -> dict[str, Any]:
+    values = {"translated": translated, "low": low, "high": high, "untranslated": untranslated, "chance": chance}
+    return {"score": score, **values}
