@@ -8,7 +8,7 @@ from congruence import Table, component_stability, write_table
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import independent_components
-from congruence.ica.drawing import units_of
+from congruence.ica._resampling import units_of
 from congruence.ica.icasso import cluster_components, quality_index
 from congruence.ica.profile import profile_components
 from congruence.ica.samples import prepare_rows

@@ -14,14 +14,14 @@ from congruence.arrays import Array, Float, as_matrix, is_tensor
 from congruence.errors import InputError
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import Components, components_of, first_components
-from congruence.ica.drawing import Units, cluster_labels, units_of
+from congruence.ica._resampling import Units, cluster_labels, units_of
 from congruence.ica.estimator import ICA
 from congruence.ica.icasso import Clusters, cluster_components
 from congruence.ica.opening import open_rows
 from congruence.ica.profile import profile_components
 from congruence.ica.samples import PreparedRows, prepare_rows
 from congruence.ica.stabilities import Agreement, ComponentStability, CurvePoint
-from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_settled
+from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_converged
 from congruence.progress import Progress, Steps
 from congruence.tables import Table, read_table
 
@@ -112,7 +112,7 @@ def component_stability(
     if found is None:
         found = components_of(prepared, rows=rows, tol=tol, max_iter=max_iter, seed=seed)
         found = found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
-        warn_unless_settled(found.unmixing)
+        warn_unless_converged(found.unmixing)
     _check_found(found, prepared)
     tell("components of all rows")
     plan = _Plan(found.rows, units.within(found.rows), seed, {"tol": tol, "max_iter": max_iter})
