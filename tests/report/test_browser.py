@@ -9,7 +9,6 @@ from congruence.report import (
     write_deconfounding_report,
     write_evaluation_report,
     write_reproduction_report,
-    write_resolution_report,
     write_translation_report,
 )
 
@@ -61,7 +60,7 @@ def folder(
     make_rich().report(report.with_name("rich.html"))
     make_training((0, 1, 1000)).report(report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
-    write_resolution_report(make_resolution(), report.with_name("resolution.html"))
+    make_resolution().report(report.with_name("resolution.html"))
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
     write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
@@ -244,7 +243,7 @@ def test_components_sort_by_what_is_clicked_and_their_rows_open_on_request(visit
     states = page.locator("details").evaluate_all("all => all.map(one => one.open)")
     assert states == [True] + [False] * 5
     page.locator("summary").nth(2).click()
-    assert page.get_by_role("region", name="ica2, most").is_visible()
+    assert page.get_by_role("region", name="ica2, highest").is_visible()
 
 
 def test_small_histograms_stand_side_by_side_even_on_a_phone(visit):
