@@ -22,7 +22,7 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
     parts = [
         "can the rotation be undone without labels?</h1>",
         '<p class="lead">4 of 6 components are identified.</p>',
-        "They are stable across 20 bootstrap resamples.",
+        "1 of these 4 components is stable across 20 bootstrap resamples.",
         'class="badge ambiguous"',
         "Which components are identified?</h2>",
         "Are they stable on other rows?</h2>",

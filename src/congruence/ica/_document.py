@@ -151,7 +151,7 @@ def _sections(resolution: Resolution) -> Iterator[Section]:
 
 def _overview(resolution: Resolution) -> Iterator[Block]:
     yield Text(
-        "Components that are distinguishable from noise come first, then the others, both from the least Gaussian down.",
+        "Components that are distinguishable from noise come first, each group from the least Gaussian down.",
         muted=True,
     )
     rows, resampled = list(resolution.rows()), resolution.stability is not None

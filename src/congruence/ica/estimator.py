@@ -255,7 +255,7 @@ def load_ica(path: str | Path) -> ICA:
     ica.n_features_in_ = parts["components_"].shape[1]
     ica._n_features_out = len(parts["components_"])
     ica.converged_ = bool(header.get("converged"))
-    counts = [header.get(key) for key in ("rank", "rows", "passes")]
+    counts: list[Any] = [header.get(key) for key in ("rank", "rows", "passes")]
     features = header.get("features")
     sound = all(isinstance(count, int) for count in counts) and isinstance(ica.error_left_, float | None)
     if not sound or not _are_names(features, ica.n_features_in_):

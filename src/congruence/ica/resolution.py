@@ -113,7 +113,7 @@ class Resolution(Result):
 
     @property
     def problems(self) -> list[Problem | None]:
-        """Why each component is not identified, or is identified but not stable across resamples, k; None if neither."""
+        """Why each component is not identified, or not stable across resamples, k; None for the others."""
         found = self.components.unmixing
         lost = "not converged" if found.reason == "cap" else "start"
         unstable = np.zeros(self.k, dtype=bool) if self.stability is None else ~self.stability.agreement.stable

@@ -12,9 +12,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, is_tensor
 from congruence.errors import InputError
+from congruence.ica._resampling import Units, cluster_labels, units_of
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import Components, components_of, first_components
-from congruence.ica._resampling import Units, cluster_labels, units_of
 from congruence.ica.estimator import ICA
 from congruence.ica.icasso import Clusters, cluster_components
 from congruence.ica.opening import open_rows
