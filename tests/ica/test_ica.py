@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from congruence import ICA, Whitener, load_ica
+from congruence import ICA, Table, Whitener, load_ica
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps.matching import strong_mcc
 from congruence.result import SCHEMA_VERSION
@@ -465,3 +465,13 @@ def test_a_map_larger_than_the_memory_used_is_resolved(tmp_path):
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "x.npy")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
     assert float(done.stdout) < 60
+
+
+def test_tables_are_transformed_by_the_names_of_their_columns(mixture):
+    x = mixture[1]
+    table = Table(x, "x", features=tuple("abcdef"))
+    ica = ICA(random_state=0).fit(table)
+    assert list(ica.feature_names_in_) == list("abcdef")
+    assert_array_equal(ica.transform(table), ICA(random_state=0).fit_transform(x))
+    with pytest.raises(InputError, match="are not those of the fit, or not in their order"):
+        ica.transform(Table(x, "x", features=tuple("abcdfe")))

@@ -119,7 +119,7 @@ def describe_stability(stability: ComponentStability) -> Document:
             CHANCE,
             ("quality", "how compact and isolated the cluster of the component over all fits is (Icasso); 1 is ideal."),
             ERROR,
-            *SHAPE,
+            *SHAPE[:2],
         ),
         settings=stability.settings,
         title=headline,
@@ -158,7 +158,8 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     with_starts = resolution.components.unmixing.agreement is not None
     columns = [Column("component", "text"), Column("verdict", "text")]
     columns += [Column("resamples")] * resampled + [Column("starts")] * with_starts + [Column("error")]
-    columns += [Column(name, brief=not resampled) for name in ("negentropy", "kurtosis", "skewness")]
+    columns += [Column("negentropy", brief=False)]
+    columns += [Column(name, brief=not resampled) for name in ("kurtosis", "skewness")]
     sure = "stable" if resampled else "identified"
     cells: list[tuple[Any, ...]] = [
         (
@@ -304,7 +305,7 @@ def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
     columns = [Column("component", "text"), Column("verdict", "text")]
     columns += [Column("restarts")] * again + [Column("resamples")] * drawn
     columns += [Column("error", brief=not (again and drawn))]
-    more = ("quality", "variance", "negentropy", "kurtosis", "skewness")
+    more = ("quality", "variance", "negentropy", "kurtosis")
     columns += [Column(name, brief=False) for name in more]
     rows: list[tuple[Any, ...]] = [
         (
@@ -315,7 +316,7 @@ def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
             _angle(row["sampling_error"]),
             row["quality"],
             share(row["variance_share"]),
-            *_shape(row),
+            *_shape(row)[:2],
         )
         for row in stability.rows()
     ]

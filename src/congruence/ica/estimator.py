@@ -133,7 +133,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> ICA:
-        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, path or iterator of chunks.
+        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, table, path or iterator.
 
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
         """

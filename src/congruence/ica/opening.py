@@ -23,21 +23,20 @@ from congruence.arrays import (
 )
 from congruence.errors import InputError
 from congruence.maps.blocks import DaskRows, whole_rows
-from congruence.tables import expanded, read_parts
+from congruence.tables import Table, expanded, read_parts
 from congruence.tables.spill import spill_chunks
 
 
 def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return X as a matrix (n, d) that can be read chunk by chunk, and again; check its width against the estimator's.
 
-    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table, and the
-    files that match a pattern as one. An iterable of chunks, which
-    can be read only once, is put into memory, or where it is large into a temporary file. A dask array stays where it
-    is: `DaskRows` for a fit.
+    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table, and the files that match a
+    pattern as one. An iterable of chunks, which can be read only once, is copied to memory or, where it is large, to a
+    temporary file. A dask array is not computed: `DaskRows` for a fit.
     """
     names = None
-    if isinstance(X, (str, os.PathLike)):
-        table = read_parts(expanded([os.fspath(X)]))
+    if isinstance(X, (str, os.PathLike, Table)):
+        table = X if isinstance(X, Table) else read_parts(expanded([os.fspath(X)]))
         X, names = table.values, table.features
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
