@@ -1,9 +1,9 @@
 """How many passes over the rows the gradient takes to fall, on rows that are no mixture, for several second phases.
 
-All start from the same rotation with the fixed point of FastICA. `prototype` takes ten such steps and then L-BFGS, in
-which all components have a vote; `abstaining` is what `ICA` does: L-BFGS once the fixed point stalls, without the votes
-of components that cannot be told from noise; `pairwise` is the same with the curvature of every pair of components
-measured, at the cost of a third matrix product in every pass, instead of that of independent components.
+All start from the same rotation with the fixed point of FastICA. `prototype` takes ten such steps and then L-BFGS with
+all components active; `frozen` is what `ICA` does: L-BFGS once the fixed point stalls, with components that are
+indistinguishable from noise frozen; `pairwise` is the same with the curvature of every pair of components measured, at
+the cost of a third matrix product in every pass, instead of that of independent components.
 
     python benchmarks/ica_passes.py            # writes benchmarks/results/ica_passes.csv and a figure for the docs
     python benchmarks/ica_passes.py --quick    # seconds, for the test suite
@@ -25,12 +25,12 @@ from congruence.ica.rotations import random_rotation
 from ica import mlp, whitened
 
 CASES = [(50_000, 64), (50_000, 128), (50_000, 256)]
-METHODS = ["fastica", "prototype", "abstaining", "pairwise"]
+METHODS = ["fastica", "prototype", "frozen", "pairwise"]
 CAP = 400
 NAMES = {
     "fastica": "fixed point alone",
     "prototype": "ten steps, then L-BFGS",
-    "abstaining": "noise abstains (ICA)",
+    "frozen": "noise frozen (ICA)",
     "pairwise": "and pairwise curvature",
 }
 
@@ -106,7 +106,7 @@ def fixed_point(source, rotation, count):
 
 
 def prototype(source, begin, options):
-    """L-BFGS from `begin` to the end, every component with a vote."""
+    """L-BFGS from `begin` to the end, every component active."""
     point = solver.point_at(begin, source)
     solution = solver.Solution(point, False, "cap", options["reference"], options["tol"], options["max_iter"])
     solver._lbfgs(source, solution, noise_matters=True)

@@ -27,6 +27,8 @@ RESULTS = {  # of every verb
     "MechanismExamination": "congruence.mechanism.examination",
     "LayerComparison": "congruence.align.layer_comparison",
     "Translation": "congruence.translation.result",
+    "ComponentStability": "congruence.ica.stabilities",
+    "Resolution": "congruence.ica.resolution",
 }
 
 

@@ -41,7 +41,7 @@ def test_rooms_are_packages_and_never_functions_of_the_same_name():
             assert folder.name not in congruence.__all__
 
 
-@pytest.mark.parametrize("module", ["congruence.align.aligner", "congruence.ica.stability"])
+@pytest.mark.parametrize("module", ["congruence.align.aligner", "congruence.ica._resolve", "congruence.ica.stability"])
 def test_examples_in_docstrings_are_true(module):
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted > 0

@@ -29,7 +29,6 @@ def test_constants_agree_with_the_oracle(row):
         [expected["K6"], expected["K"], expected["Kprime"], expected["eps_prime"]],
         rtol=1e-12,
     )
-    assert found.loose
 
 
 def test_the_bound_holds_for_a_fitted_pair_and_is_loose(rng):
@@ -40,12 +39,16 @@ def test_the_bound_holds_for_a_fitted_pair_and_is_loose(rng):
     s, t = ICA(random_state=0).fit_transform(x), ICA(random_state=0).fit_transform(y)
     distance = np.linalg.norm(s @ signed_permutation(s.T @ t) - t, axis=1).max()
     assert 0 < distance < bound.bound / 5
-    assert not bound.vacuous
+    finding = bound.finding
+    assert (finding.name, finding.status, finding.basis) == ("theorem_2", "holds", "supported")
+    assert (finding.number, finding.null) == (bound.bound, bound.trivial)
 
 
-def test_a_bound_above_the_trivial_one_is_vacuous(rng):
+def test_a_bound_above_the_trivial_one_concludes_nothing(rng):
     x = rng.laplace(size=(500, 3))
-    assert theorem2_for(x, x + 0.5 * rng.normal(size=x.shape)).vacuous
+    finding = theorem2_for(x, x + 0.5 * rng.normal(size=x.shape)).finding
+    assert (finding.status, finding.basis) == ("unknown", "premise fails")
+    assert [p.name for p in finding.premises if p.status == "fails"] == ["informative"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from safetensors import safe_open
 from sklearn.base import clone
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
@@ -14,9 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from congruence import ICA, Whitener, load_ica
+from congruence import ICA, Table, Whitener, load_ica
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps.matching import strong_mcc
+from congruence.result import SCHEMA_VERSION
+
+DATA = Path(__file__).parent / "data"
 
 pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.NotConvergedWarning")
 
@@ -167,12 +174,14 @@ def test_rows_that_are_no_mixture_converge_where_fastica_reaches_its_cap(mixture
 
 
 def test_noise_is_warned_about_with_what_to_do(rng):
-    with pytest.warns(NotConvergedWarning, match=r"no component can be told from Gaussian noise.*200 rows are few"):
+    with pytest.warns(
+        NotConvergedWarning, match=r"No component is distinguishable from Gaussian noise.*200 rows are few"
+    ):
         ICA(random_state=0).fit(rng.normal(size=(200, 15)))
 
 
 def test_the_cap_is_warned_about_with_the_reason(mixtures):
-    with pytest.warns(NotConvergedWarning, match=r"still turned by .* after 5 passes.*raise max_iter"):
+    with pytest.warns(NotConvergedWarning, match=r"after 5 passes .* still turned by .*Raise max_iter"):
         ICA(max_iter=5, random_state=0).fit(mixtures.network_features(3000, 8))
 
 
@@ -288,6 +297,40 @@ def test_zarr_arrays_are_read_chunk_by_chunk(mixture, tmp_path):
     assert_allclose(ICA(random_state=0).fit(array).components_, expected, atol=1e-5 * np.abs(expected).max())
 
 
+def test_components_saved_by_the_first_release_load():
+    ica = load_ica(DATA / "ica_0.1.0.safetensors")
+    assert (ica.starts, ica.random_state, ica.rank_, ica.n_rows_, ica.n_iter_) == (3, 0, 3, 500, 9)
+    assert list(ica.feature_names_in_) == ["a", "b", "c"]
+    assert ica.identified_.all()
+    rows = pd.DataFrame([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], columns=["a", "b", "c"])
+    expected = [[1.64431521, 1.48726965, 2.79034562], [-1.7914976, -3.44667736, -2.74427583]]  # of that release
+    assert_allclose(ica.transform(rows), expected, rtol=1e-8)
+
+
+def test_saved_components_name_their_schema(mixture, tmp_path):
+    ICA(random_state=0).fit(mixture[1]).save(tmp_path / "ica.safetensors")
+    with safe_open(tmp_path / "ica.safetensors", framework="numpy") as file:
+        header = json.loads(file.metadata()["congruence"])
+    assert (header["kind"], header["schema_version"]) == ("ica", SCHEMA_VERSION)
+
+
+def test_estimators_fit_on_one_line(mixture):
+    assert repr(ICA()) == "ICA()"
+    assert repr(ICA(4, contrast="exp", w_init=np.eye(4))) == "ICA(contrast='exp', n_components=4, w_init=array(4, 4))"
+    x = mixture[1]
+    expected = "<ICA(random_state=0) fitted on 6 columns: 6 of 6 components identified>"
+    assert repr(ICA(random_state=0).fit(x)) == expected
+    assert repr(Whitener("zca")) == "Whitener(method='zca')"
+    assert repr(Whitener().fit(x)) == "<Whitener() fitted on 6 columns: 6 of 6 directions kept>"
+
+
+def test_an_estimator_is_made_from_components_found_before(mixture):
+    fitted = ICA(random_state=0).fit(mixture[1])
+    again = ICA.from_components(fitted.found_, random_state=0)
+    assert again.get_params() == fitted.get_params()
+    assert_array_equal(again.transform(mixture[1]), fitted.transform(mixture[1]))
+
+
 def test_saved_components_load_the_same(mixture, tmp_path):
     x = mixture[1]
     ica = ICA(n_components=np.int64(4), random_state=0).fit(x)
@@ -316,7 +359,7 @@ def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
     whole = path.read_bytes()
     for damaged, message in (
         (whole[: len(whole) // 2], "cannot read components"),
-        (whole.replace(b'\\"version\\": 1', b'\\"version\\": 9'), "format 9"),
+        (whole.replace(b'\\"schema_version\\": 1', b'\\"schema_version\\": 9'), "schema version 9"),
         (whole.replace(b'\\"rank\\": 6', b'\\"rank\\":[]'), "header is damaged"),
         (whole.replace(b'\\"kind\\": \\"ica\\"', b'\\"kind\\": \\"map\\"'), "not components"),
     ):
@@ -422,3 +465,13 @@ def test_a_map_larger_than_the_memory_used_is_resolved(tmp_path):
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "x.npy")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
     assert float(done.stdout) < 60
+
+
+def test_tables_are_transformed_by_the_names_of_their_columns(mixture):
+    x = mixture[1]
+    table = Table(x, "x", features=tuple("abcdef"))
+    ica = ICA(random_state=0).fit(table)
+    assert list(ica.feature_names_in_) == list("abcdef")
+    assert_array_equal(ica.transform(table), ICA(random_state=0).fit_transform(x))
+    with pytest.raises(InputError, match="are not those of the fit, or not in their order"):
+        ica.transform(Table(x, "x", features=tuple("abcdfe")))

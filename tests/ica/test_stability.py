@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import Table, component_stability, write_table
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.ica._resampling import units_of
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import independent_components
-from congruence.ica.drawing import units_of
 from congruence.ica.icasso import cluster_components, quality_index
 from congruence.ica.profile import profile_components
 from congruence.ica.samples import prepare_rows
@@ -33,7 +33,8 @@ def unit_rows(rng, k, r):
 def test_components_of_a_mixture_are_stable(rng):
     sources, x = mixture(rng)
     found = component_stability(x, **FEW)
-    assert found.verdict.tolist() == ["stable"] * 3
+    assert found.status == "holds"
+    assert found.stable.all()
     assert found.agreement.restarts_min.min() > 0.9999
     assert found.agreement.low.min() > 0.98
     assert found.quality.min() > 0.9
@@ -43,11 +44,13 @@ def test_components_of_a_mixture_are_stable(rng):
 def test_gaussian_sources_are_noise_and_the_others_stay_stable(rng):
     _, x = mixture(rng, n=6000, gaussian=3)
     found = component_stability(x, **FEW)
-    assert found.verdict.tolist() == ["stable"] * 3 + ["noise"] * 3
+    assert found.problems == [None] * 3 + ["gaussian"] * 3
+    assert found.stable.tolist() == [True] * 3 + [False] * 3
     assert (
         found.agreement.median[:3].min() > found.agreement.median[3:].max() > 0.9
-    )  # draws share what noise has fitted
-    assert found.sentence == "3 of 6 components are stable, 0 are not, and 3 cannot be told from noise."
+    )  # resamples share the noise that was fitted
+    assert found.status == "ambiguous"
+    assert found.verdict == "3 of 6 components are stable. Not stable: 3 indistinguishable from Gaussian noise."
 
 
 def test_axes_of_a_ring_are_not_gaussian_and_yet_unstable(rng):
@@ -55,16 +58,16 @@ def test_axes_of_a_ring_are_not_gaussian_and_yet_unstable(rng):
     x = np.column_stack([np.cos(angle), np.sin(angle), rng.laplace(size=2000)]) @ rng.normal(size=(3, 3))
     found = component_stability(x, restarts=5, bootstrap=20)
     assert not found.components.unmixing.noise.any()
-    assert sorted(found.verdict) == ["stable", "unstable", "unstable"]
-    ring = found.verdict == "unstable"
+    assert sorted(map(str, found.problems)) == ["None", "resamples", "resamples"]
+    ring = ~found.stable
     assert found.quality[ring].max() < found.quality[~ring].min() - 0.1
 
 
-def test_a_component_must_come_back_from_every_start_and_nearly_every_draw():
+def test_a_stable_component_is_reproduced_by_every_restart_and_nearly_every_resample():
     draws = np.ones((20, 3))
     draws[:2, 2] = 0.5
     agreement = Agreement(restarts=np.array([[1.0, 0.8, 1.0], [1.0, 1.0, 1.0]]), bootstrap=draws)
-    assert agreement.holds().tolist() == [True, False, False]
+    assert agreement.stable.tolist() == [True, False, False]
     assert_allclose([agreement.restarts_min[1], agreement.restarts_mean[1], agreement.median[2]], [0.8, 0.9, 1])
 
 
@@ -86,7 +89,7 @@ def test_the_order_of_rows_does_not_matter_up_to_the_luck_of_the_draw(rng):
     _, x = mixture(rng)
     first, second = (component_stability(rows, restarts=1, bootstrap=10) for rows in (x, rng.permutation(x)))
     assert_allclose(first.agreement.median, second.agreement.median, atol=0.005)
-    assert_array_equal(first.verdict, second.verdict)
+    assert_array_equal(first.stable, second.stable)
 
 
 def test_repeated_rows_look_certain_until_they_are_drawn_together(rng):
@@ -136,7 +139,7 @@ def test_correlations_stay_exact_where_the_covariance_has_lost_a_direction(rng):
     assert_allclose(own @ own.T, np.eye(3), atol=1e-6)
 
 
-def test_components_without_a_partner_have_not_come_back():
+def test_components_without_a_partner_are_not_reproduced():
     assert_allclose(matched_to(np.eye(3), np.eye(3)[[2, 0]]), [1, 0, 1])
 
 
@@ -168,7 +171,7 @@ def test_identical_fits_make_perfect_clusters(rng):
     assert (clusters.strays, clusters.runs) == (0, 3)
 
 
-def test_a_component_that_never_comes_back_shares_or_lacks_a_cluster():
+def test_a_component_that_is_never_reproduced_shares_or_lacks_a_cluster():
     e = np.eye(5)
     near = (e[0] + 0.1 * e[1]) / np.sqrt(1.01)
     others = [e[[0, 2, 3]], e[[0, 2, 3]]]
@@ -195,7 +198,7 @@ def test_fits_left_out_of_the_clusters_are_noted(rng, monkeypatch):
         assert any(note in text for text in found.notes)
     assert found.clusters is None
     assert found.quality is None
-    assert found.table()[0]["quality"] is None
+    assert found[0]["quality"] is None
 
 
 def test_the_curve_shows_where_stability_ends(rng):
@@ -242,15 +245,18 @@ def test_a_profile_names_the_rows_at_either_end(rng, monkeypatch):
 def test_the_table_and_json_are_tidy(rng):
     _, x = mixture(rng, n=400)
     found = component_stability(x, restarts=2, bootstrap=0, curve=(2,))
-    rows = found.table()
+    rows = list(found.rows())
     assert [row["component"] for row in rows] == ["ica0", "ica1", "ica2"]
     assert_allclose(sum(row["variance_share"] for row in rows), 1)
     plain = json.loads(found.to_json())
-    assert plain["components"][0]["low"] is None  # there was no bootstrap
-    assert plain["components"][0]["verdict"] == "stable"
-    assert plain["curve"][0]["n_components"] == 2
+    assert plain["numbers"]["components"][0]["low"] is None  # there was no bootstrap
+    assert (plain["status"], plain["numbers"]["components"][0]["status"]) == ("holds", "holds")
+    assert plain["numbers"]["curve"][0]["n_components"] == 2
     assert plain["settings"]["bootstrap"] == 0
-    assert "ica2       stable" in str(found)
+    assert "ica2        ✓ stable" in str(found)
+    assert (found["ica2"]["component"], found[2]["component"]) == ("ica2", "ica2")
+    with pytest.raises(InputError, match=r"no 'ica9' in this ComponentStability; the keys are 'ica0', 'ica1'"):
+        found["ica9"]
 
 
 def test_tables_bring_ids_and_clusters(rng, tmp_path):
@@ -280,7 +286,7 @@ def test_every_kind_of_rows_gives_the_same_numbers(kind, rng, tmp_path):
     assert_allclose(component_stability(given, **FEW).agreement.median, component_stability(x, **FEW).agreement.median)
 
 
-def test_progress_is_told_to_the_end(rng):
+def test_progress_is_reported_to_the_end(rng):
     _, x = mixture(rng, n=300)
     seen = []
     component_stability(x, restarts=4, bootstrap=2, curve=(2,), progress=lambda *step: seen.append(step))
@@ -292,7 +298,7 @@ def test_few_clusters_and_fits_that_did_not_converge_are_noted(rng):
     _, x = mixture(rng, n=300)
     with pytest.warns(NotConvergedWarning):
         found = component_stability(x, **FEW, cluster=np.arange(300) % 4, max_iter=1)
-    assert "There are only 4 clusters, so the bootstrap rests on that few independent cases." in found.notes
+    assert "There are only 4 clusters, so the bootstrap has that few independent cases." in found.notes
     assert any("had not converged" in note for note in found.notes)
 
 
@@ -301,7 +307,8 @@ def test_fewer_drawn_directions_than_components_are_no_obstacle(rng):
     with pytest.warns(NotConvergedWarning):
         found = component_stability(x, restarts=1, bootstrap=3)
     assert (found.agreement.bootstrap == 0).any()
-    assert set(found.verdict) <= {"noise", "unstable"}
+    assert found.status == "fails"
+    assert not found.stable.any()
 
 
 @pytest.mark.parametrize(
@@ -336,20 +343,20 @@ def test_rows_with_nan_are_named(rng):
         component_stability(x)
 
 
-def test_a_trained_network_has_few_axes_that_come_back(model_pair):
+def test_a_trained_network_has_few_stable_axes(model_pair):
     found = component_stability(model_pair[0], n_components=16, restarts=3, bootstrap=10)
     assert not found.components.unmixing.noise.any()
-    assert 0 < (found.verdict == "stable").sum() < 16
+    assert 0 < found.stable.sum() < 16
     assert found.agreement.median.min() > found.chance / 2
     assert found.agreement.median.mean() > found.chance + 0.2
 
 
-def test_components_that_were_found_before_can_be_asked_about(rng):
+def test_components_that_were_found_before_can_be_assessed(rng):
     _, x = mixture(rng, gaussian=2)
     best = independent_components(x, starts=3, seed=5)
     stability = component_stability(x, found=best, **FEW)
     assert stability.components is best
-    assert stability.verdict.tolist() == ["stable"] * 3 + ["noise"] * 2
+    assert stability.problems == [None] * 3 + ["gaussian"] * 2
 
 
 @pytest.mark.parametrize("change", [{"n_components": 2}, {"whiten": False}])

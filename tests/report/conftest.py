@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -25,8 +26,8 @@ from congruence.decoder.examination import DecoderExamination
 from congruence.decoder.stretch import BiLipschitz
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
-from congruence.ica.portraits import Loading, Portrait
-from congruence.ica.profile import EDGES, ComponentProfile
+from congruence.ica.estimator import ICA
+from congruence.ica.profile import EDGES, ComponentProfile, ComponentProfiles, Loading
 from congruence.ica.resolution import Resolution
 from congruence.ica.stabilities import Agreement, ComponentStability
 from congruence.ica.stabilities import CurvePoint as StabilityPoint
@@ -46,6 +47,7 @@ from congruence.report import (
     render_evaluation,
     render_reproduction,
     render_resolution,
+    render_translation,
 )
 from congruence.report.figures.svg import draw
 from congruence.report.html import render_html
@@ -268,7 +270,7 @@ def rich_by_hand(names=("seed 1", "seed 2", "seed 10"), **consensus):
 
 
 def components_by_hand(k=6, d=8, **changes):
-    """Components of which the last is as good as Gaussian and the last but one depends on the start."""
+    """Components of which the last is Gaussian and the last but one depends on the start."""
     error = np.linspace(0.05, 0.1, k)
     error[-1:] = 0.4
     agreement = np.full(k, 0.999)
@@ -295,7 +297,7 @@ def components_by_hand(k=6, d=8, **changes):
     return Components(white, Unmixing(**(fields | changes)), None, None)
 
 
-def portrait_by_hand(seed=0, ids=True):
+def profile_by_hand(seed=0, ids=True):
     rng = np.random.default_rng(seed)
     counts = np.histogram(np.clip(rng.laplace(size=4000) / 2**0.5, -6, 6), EDGES)[0]
     ends = [
@@ -305,7 +307,7 @@ def portrait_by_hand(seed=0, ids=True):
         )
         for sign in (1.0, -1.0)
     ]
-    return Portrait(counts, *ends)
+    return ComponentProfile(counts, *ends)
 
 
 def stability_by_hand(components, runs=20, curve=(2, 4, 6), seed=0, notes=()):
@@ -320,23 +322,23 @@ def stability_by_hand(components, runs=20, curve=(2, 4, 6), seed=0, notes=()):
         chance=chance_agreement(k),
         variance_share=np.full(k, 1 / k),
         curve=tuple(StabilityPoint(n, 0.9, n, n - 1, math.nan, 0.95, 0.5) for n in curve),
-        profile=ComponentProfile(EDGES, np.zeros((k, len(EDGES) - 1)), empty, empty, empty, empty),
+        profile=ComponentProfiles(EDGES, np.ones((k, len(EDGES) - 1)), empty, empty, empty, empty),
         ids=None,
         notes=notes,
-        settings={"bootstrap": runs, "clusters": None},
+        settings={"n": 4000, "restarts": 0, "bootstrap": runs, "clusters": None},
     )
 
 
-def resolution_by_hand(stable=True, ids=True, settings=None, **changes):
-    components = components_by_hand(**changes)
+def resolution_by_hand(stable=True, ids=True, settings=None, error_left=None, **changes):
+    components = replace(components_by_hand(**changes), error_left=error_left)
     made = {"components": 6, "contrast": "logcosh", "whiten": True, "tol": 1e-4, "seed": 0}
     made["command"] = "congruence resolve 'my run.parquet' --report r.html"
     return Resolution(
         name="my run",
         n=4000,
         d=8,
-        components=components,
-        portraits=tuple(portrait_by_hand(seed, ids) for seed in range(components.unmixing.k)),
+        ica=ICA.from_components(components),
+        profiles=tuple(profile_by_hand(seed, ids) for seed in range(components.unmixing.k)),
         stability=stability_by_hand(components) if stable else None,
         settings=made if settings is None else settings,
     )
@@ -536,6 +538,12 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "resolution": lambda: render_resolution(resolution_by_hand()),
+    "resolution": lambda: resolution_by_hand(),
+    "fitted once": lambda: resolution_by_hand(stable=False),
+    "stability": lambda: stability_by_hand(components_by_hand(), notes=("A note.",)),
+}
+PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
+    "translation": lambda: render_translation(translation_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
 }

@@ -9,6 +9,7 @@ from congruence.report import (
     write_evaluation_report,
     write_reproduction_report,
     write_resolution_report,
+    write_translation_report,
 )
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -64,6 +65,8 @@ def folder(
     make_unpaired([0.99, 0.95, 0.4, -0.2] * 3).report(report.with_name("unpaired.html"))
     make_layers(5, 6).report(report.with_name("layers.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
+    write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
+    make_resolution().report(report.with_name("resolution.html"))
     write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
     write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
@@ -246,7 +249,7 @@ def test_components_sort_by_what_is_clicked_and_their_rows_open_on_request(visit
     states = page.locator("details").evaluate_all("all => all.map(one => one.open)")
     assert states == [True] + [False] * 5
     page.locator("summary").nth(2).click()
-    assert page.get_by_role("region", name="ica2, most").is_visible()
+    assert page.get_by_role("region", name="ica2, highest").is_visible()
 
 
 def test_small_histograms_stand_side_by_side_even_on_a_phone(visit):

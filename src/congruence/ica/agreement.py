@@ -1,4 +1,4 @@
-"""How well the components of one fit come back in another, whatever rows each was fitted to.
+"""How well the components of one fit are reproduced by another, whatever rows each was fitted to.
 
 A component is a direction in the space of all whitened rows, and the correlation of two components over all rows is the
 cosine of their directions: no pass over the rows is needed to compare two fits.

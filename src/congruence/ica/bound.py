@@ -1,4 +1,4 @@
-"""Theorem 2 of the paper: how far the components of two trainings can be apart, given how far the trainings are.
+"""Theorem 2 of the paper: a bound on the distance between the components of two trainings.
 
 If two representations agree up to a map with error epsilon, their components after whitening and ICA agree up to a
 signed permutation with error K epsilon + K' epsilon^2. The form is the paper's; the constants are derived here, may
@@ -14,6 +14,7 @@ import numpy as np
 
 from congruence.arrays import Rows, as_paired, to_numpy
 from congruence.errors import InputError
+from congruence.formatting import number
 from congruence.ica.contrasts import contrast_named
 from congruence.ica.passes import Passes
 from congruence.ica.rotations import random_rotation
@@ -22,11 +23,12 @@ from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map
 from congruence.maps.sums import run_sums
+from congruence.result import Finding, conclude
 
 
 @dataclass(frozen=True)
 class Theorem2:
-    """The bound K epsilon + K' epsilon^2 on the distance of components, and what it was made of."""
+    """The bound K epsilon + K' epsilon^2 on the distance of components, with its constants; the bound is loose."""
 
     epsilon: float  # largest distance of paired rows after the map
     diameter: float  # of the rows
@@ -37,13 +39,35 @@ class Theorem2:
     linear: float  # K
     quadratic: float  # K'
     bound: float  # K epsilon + K' epsilon^2
-    trivial: float  # what holds for any two white runs: twice the largest length of a whitened row
-    loose: bool = True
+    trivial: float  # the distance that no two white runs exceed: twice the largest length of a whitened row
 
     @property
-    def vacuous(self) -> bool:
-        """Whether the bound says no more than that both runs are white and bounded."""
-        return not self.bound < self.trivial
+    def finding(self) -> Finding:
+        """The conclusion of the theorem; "unknown" where the bound is not below the trivial one."""
+        near, informative = number(self.bound), self.bound < self.trivial
+        premises = (
+            Finding(
+                "agreement",
+                f"The two runs differ by at most {number(self.epsilon)} after the map.",
+                "holds",
+                number=self.epsilon,
+            ),
+            Finding(
+                "curvature",
+                "The contrast is strictly curved at the solution.",
+                "holds",
+                number=self.curvature,
+            ),
+            Finding(
+                "informative",
+                f"The bound {near} is below {number(self.trivial)}, which no two white runs exceed.",
+                "holds" if informative else "fails",
+                number=self.bound,
+                null=self.trivial,
+            ),
+        )
+        claim = f"The components of the two runs differ by at most {near}, up to order and sign (Theorem 2)."
+        return conclude("theorem_2", claim, premises, number=self.bound, null=self.trivial)
 
 
 def theorem2(
@@ -73,12 +97,12 @@ def theorem2(
     singular_values : (float, float)
         Smallest and largest of the map's matrix; (1, 1) for a rigid map.
     contrast : {"logcosh", "exp"}
-        "cube" grows without bound, so that the theorem does not apply to it.
+        The theorem does not apply to "cube", whose derivatives are unbounded.
 
     Returns
     -------
     Theorem2
-        Always loose; `vacuous` says when it is empty.
+        The bound is loose; `finding` has the status of the conclusion.
 
     References
     ----------
@@ -110,8 +134,8 @@ def theorem2_for(x: Any, y: Any, *, group: str = "rigid", contrast: str = "logco
     """Evaluate Theorem 2 for two runs with paired rows, shape (n, d) each.
 
     The supremum, the diameter and the eigenvalues are those of the sample, and the curvature is that at the solution of
-    y for independent components: the theorem asks for the whole support and the whole path, so that this is an
-    estimate of the bound and no certificate.
+    y for independent components. The theorem is about the whole support and the whole path between the solutions, so
+    this is an estimate of the bound, not a certificate.
     """
     x, y = as_paired(x, y)
     if x.shape[1] != y.shape[1]:
@@ -141,6 +165,6 @@ def _curvature(y: Any, axes: Any, contrast: str, seed: int) -> float:
     data = to_numpy(y)
     whitening = (directions / (singular / np.sqrt(len(data)))).T
     source = Passes(data, data.mean(0, dtype=np.float64), whitening, contrast_named(contrast))
-    point = solve(source, random_rotation(source.k, np.random.default_rng(seed)), noise="votes").point
+    point = solve(source, random_rotation(source.k, np.random.default_rng(seed)), noise="free").point
     planes = point.curvature[~np.eye(source.k, dtype=bool)]
     return float(planes.min()) if planes.size else float(np.abs(point.kappa).max())

@@ -13,22 +13,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from congruence.errors import InputError
 from congruence.files import replacing
-from congruence.ica.components import independent_components
-from congruence.ica.opening import affine, as_components, open_rows
-from congruence.ica.unmix import MAX_ITER, TOLERANCE, warn_unless_settled
+from congruence.ica.components import Components, independent_components
+from congruence.ica.opening import affine, as_components, describe_estimator, open_rows
+from congruence.ica.unmix import MAX_ITER, TOLERANCE, warn_unless_converged
+from congruence.result import SCHEMA_VERSION
 
-VERSION = 1  # of the file format
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
 
 
 class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Independent components that converge, and come back the same.
+    """Independent component analysis that converges, with components in a reproducible order and sign.
 
     Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
-    the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32, everything of size k x k is
-    float64. Components come in one agreed order and sign: two fits of the same rows from different starts give the same
-    `components_` where `identified_` is True, as surely as so many starts can tell.
+    the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32; everything of size k x k is
+    float64. Order and signs are canonical: two fits of the same rows from different starts give the same
+    `components_` where `identified_` is True, up to what the given number of starts can detect.
 
     Parameters
     ----------
@@ -40,16 +40,16 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     whiten : bool
         False takes the rows as they are, neither centred nor scaled, and only rotates them.
     starts : int
-        Random starts. The best is kept, and `agreement_` tells how well the others agree with it: on real data some
-        components depend on the start, and only further starts can tell. 1 is faster and leaves `agreement_` None.
+        Number of random starts. The best is kept, and `agreement_` measures how well the others agree with it: on real
+        data some components depend on the start, which only further starts reveal. 1 is faster, with `agreement_` None.
     rows : int, "all" or "auto"
-        Rows that decide the rotation, chosen at random. "auto" uses as many as two disjoint halves need to agree, and
-        says in `error_left_` what error is left. The whitening is always that of all rows.
+        Number of rows used to fit the rotation, chosen at random. "auto" uses as many as two disjoint halves need to
+        agree, and reports the remaining error in `error_left_`. The whitening always uses all rows.
     tol : float
         Converged when the last step turns no pair of components by more than `tol` radians, and the gradient before it
         is below ``30 * tol`` of a random rotation's.
     max_iter : int
-        Passes over the rows at most.
+        Maximum number of passes over the rows.
     w_init : (k, k) or None
         The rotation of the whitened rows to begin with (the orthogonal matrix nearest to it), instead of a random one.
     random_state : int, RandomState or None
@@ -66,14 +66,14 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     mean_ : (d,)
     negentropy_ : (k,)
         Squared distance of the average contrast from a Gaussian's; 0 is Gaussian. Components are in falling order, but
-        those that cannot be told from noise come last.
+        those that are indistinguishable from noise come last.
     skewness_, kurtosis_ : (k,)
         Components are signed so that skewness is not negative; the kurtosis of a Gaussian is 0.
     sampling_error_ : (k,)
-        Angle in radians by which the number of rows leaves each component uncertain, were the components independent;
-        NaN for rows that are not white.
+        Standard error of each axis in radians, assuming independent components; NaN for rows that are not white.
     identified_ : (k,) of bool
-        Whether the component can be told from noise (sampling error below 0.2) and, with several starts, comes back.
+        Whether the component is distinguishable from noise (sampling error below 0.2) and, with several starts, agrees
+        across all of them.
     agreement_ : (k,) or None
         Smallest correlation with the same component of another start.
     converged_ : bool
@@ -84,11 +84,11 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     rank_ : int
         Directions of X that vary by more than rounding.
     n_rows_ : int
-        Rows that decided the rotation.
+        Rows used to fit the rotation.
     error_left_ : float or None
-        With ``rows="auto"``, radians by which more rows would still turn nine in ten components.
+        With ``rows="auto"``, the angle in radians below which more rows would turn nine in ten components.
     found_ : Components
-        All of this as one result, with the whitening; a file does not keep it.
+        All of this as one object, with the whitening; not saved to files.
 
     References
     ----------
@@ -133,7 +133,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> ICA:
-        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, path or iterator of chunks.
+        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, table, path or iterator.
 
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
         """
@@ -151,11 +151,19 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             device=self.device,
         )
-        self._take_over(found)
-        warn_unless_settled(found.unmixing)
+        self._set_components(found)
+        warn_unless_converged(found.unmixing)
         return self
 
-    def _take_over(self, found: Any) -> None:
+    @classmethod
+    def from_components(cls, found: Components, **params: Any) -> ICA:
+        """Return an estimator fitted with components that were found before; `params` are those of the constructor."""
+        ica = cls(**params)
+        ica.n_features_in_ = found.unmixing.unmixing.shape[1]
+        ica._set_components(found)
+        return ica
+
+    def _set_components(self, found: Components) -> None:
         ica = found.unmixing
         self.found_ = found
         self.mean_, self.components_, self.mixing_ = ica.mean, ica.unmixing, ica.mixing
@@ -168,13 +176,13 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self._n_features_out = ica.k
 
     def transform(self, X: Any) -> Any:
-        """The components of the rows of X, (n, d) to (n, k); dtypes are kept, tensors stay put, dask arrays lazy."""
+        """Return the components of X, (n, d) to (n, k), with its dtype and device; dask arrays stay lazy."""
         check_is_fitted(self)
         X = open_rows(self, X, reset=False)
         return affine(X, self.mean_, self.components_.T, np.zeros(len(self.components_)))
 
     def inverse_transform(self, X: Any) -> Any:
-        """Lead components, shape (n, k), back to shape (n, d)."""
+        """Map components, shape (n, k), back to embeddings, shape (n, d)."""
         check_is_fitted(self)
         return affine(
             as_components(X, len(self.components_)), np.zeros(len(self.components_)), self.mixing_.T, self.mean_
@@ -190,7 +198,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         names = getattr(self, "feature_names_in_", None)
         header = {
             "kind": "ica",
-            "version": VERSION,
+            "schema_version": SCHEMA_VERSION,
             "params": params,
             "converged": bool(self.converged_),
             "rank": int(self.rank_),
@@ -207,6 +215,14 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         with replacing(path) as temporary:
             save_file(tensors, temporary, metadata={"congruence": json.dumps(header, default=_plain)})
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        known = self.__sklearn_is_fitted__()
+        fitted = f"{int(self.identified_.sum())} of {len(self.components_)} components identified" if known else ""
+        return describe_estimator(self, fitted)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "components_")
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -214,7 +230,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
 
 def load_ica(path: str | Path) -> ICA:
-    """Read components written by `ICA.save`; they load on any machine and nothing in the file is executed."""
+    """Read components written by `ICA.save`, also by version 0.1.0; nothing in the file is executed."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -222,8 +238,11 @@ def load_ica(path: str | Path) -> ICA:
             header = json.loads((file.metadata() or {}).get("congruence", "{}"))
             if not isinstance(header, dict) or header.get("kind") != "ica":
                 raise InputError(f"{path} is a safetensors file, but not components saved by congruence")
-            if header.get("version") != VERSION:
-                raise InputError(f"{path} has format {header.get('version')!r}, which this version cannot read")
+            version = header.get("schema_version", header.get("version"))  # 0.1.0 wrote "version"
+            if version != SCHEMA_VERSION:
+                raise InputError(
+                    f"{path} has schema version {version!r}, but this version of congruence reads {SCHEMA_VERSION}"
+                )
             parts = {name: file.get_tensor(name) for name in ARRAYS}
             more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
@@ -236,7 +255,7 @@ def load_ica(path: str | Path) -> ICA:
     ica.n_features_in_ = parts["components_"].shape[1]
     ica._n_features_out = len(parts["components_"])
     ica.converged_ = bool(header.get("converged"))
-    counts = [header.get(key) for key in ("rank", "rows", "passes")]
+    counts: list[Any] = [header.get(key) for key in ("rank", "rows", "passes")]
     features = header.get("features")
     sound = all(isinstance(count, int) for count in counts) and isinstance(ica.error_left_, float | None)
     if not sound or not _are_names(features, ica.n_features_in_):

@@ -1,4 +1,4 @@
-"""The rows an estimator is given (array, tensor, memory map, dask array, path, chunks) as a matrix to read again."""
+"""What estimators share: reading X (array, tensor, memory map, dask array, path, chunks), affine maps and reprs."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from congruence.arrays import (
 )
 from congruence.errors import InputError
 from congruence.maps.blocks import DaskRows, whole_rows
-from congruence.tables import expanded, read_parts
+from congruence.tables import Table, expanded, read_parts
 from congruence.tables.spill import spill_chunks
 
 
 def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return X as a matrix (n, d) that can be read chunk by chunk, and again; check its width against the estimator's.
 
-    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table, and the
-    files that match a pattern as one. An iterable of chunks, which
-    can be read only once, is put into memory, or where it is large into a temporary file. A dask array stays where it
-    is: `DaskRows` for a fit.
+    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table, and the files that match a
+    pattern as one. An iterable of chunks, which can be read only once, is copied to memory or, where it is large, to a
+    temporary file. A dask array is not computed: `DaskRows` for a fit.
     """
     names = None
-    if isinstance(X, (str, os.PathLike)):
-        table = read_parts(expanded([os.fspath(X)]))
+    if isinstance(X, (str, os.PathLike, Table)):
+        table = X if isinstance(X, Table) else read_parts(expanded([os.fspath(X)]))
         X, names = table.values, table.features
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
@@ -71,11 +70,26 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     return DaskRows(X) if reset and is_dask(X) else X
 
 
+def describe_estimator(estimator: Any, fitted: str) -> str:
+    """Return a one-line repr: the parameters that differ from their defaults and, where it is fitted, the result."""
+    defaults = type(estimator)().get_params()
+    changed = {name: value for name, value in estimator.get_params().items() if not _same(value, defaults[name])}
+    shown = ", ".join(
+        f"{name}=array{np.shape(value)}" if np.ndim(value) else f"{name}={value!r}" for name, value in changed.items()
+    )
+    call = f"{type(estimator).__name__}({shown})"
+    return f"<{call} fitted on {estimator.n_features_in_} columns: {fitted}>" if fitted else call
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (np.ndim(value) == 0 and type(value) is type(default) and value == default)
+
+
 def as_components(X: Any, k: int) -> Any:
-    """Check that X has k columns to lead back from, and return it."""
+    """Check that X has k columns, one per component, and return it."""
     X = as_matrix(X.rechunk({1: -1}) if is_dask(X) and X.ndim == 2 else X, "X", finite=not is_dask(X))
     if X.shape[1] != k:
-        raise InputError(f"X has {X.shape[1]} columns, but there are {k} components to lead back from")
+        raise InputError(f"X has {X.shape[1]} columns, but there are {k} components")
     return X
 
 

@@ -157,7 +157,7 @@ class Passes:
         shape = self.n, self.k
         try:
             white = np.empty(shape, self.dtype) if self._fits else room_for(shape, self.dtype, "the whitened rows")
-        except TableError:  # room neither on the disk nor in memory: they are whitened anew in every pass
+        except TableError:  # room neither on the disk nor in memory: they are whitened again in every pass
             return None
 
         def fill(parts: list[slice]) -> None:
@@ -190,7 +190,7 @@ class Passes:
         return self._share_out(work)
 
     def _share_out(self, work: Callable[[list[slice]], Any]) -> list[Any]:
-        """Share all chunks out to the workers; the results come back in the order of the rows."""
+        """Share all chunks out to the workers; the results are in the order of the rows."""
         edges = np.linspace(0, self.n, self.workers + 1).astype(int)
         shares = [self._parts(a, b) for a, b in pairwise(edges)]
         with single_threaded():

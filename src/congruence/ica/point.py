@@ -1,4 +1,4 @@
-"""A rotation and what one pass over the rows tells about it: where to turn, how steeply, and how surely.
+"""A rotation with its gradient, curvature and sampling error, from one pass over the rows.
 
 With C = E[g(s) s^T], slopes E[g'(s_i)] and kappa_i = E[g'(s_i)] - E[g(s_i) s_i], the gradient of a small rotation in
 the plane (i, j) is (sign_i C_ij - sign_j C_ji) / 2 and, for independent components, its curvature is
@@ -45,7 +45,7 @@ class Point:
     rotation: Any  # (k, k)
     at: Averages
     n: int
-    votes: Any  # (k,) 1 for components that say where to turn, 0 for those that only make room
+    active: Any  # (k,) 1 for components that determine the rotation, 0 for frozen ones
     covariance: Any = None  # (k, k) of the rows, where they are not white
     held: Any = None  # (k,) signs that no longer follow the components
 
@@ -64,10 +64,10 @@ class Point:
 
     @property
     def signs(self) -> Any:
-        """The direction away from the Gaussian, 0 for components without a vote, (k,)."""
+        """The direction away from the Gaussian, 0 for frozen components, (k,)."""
         if self.held is not None:
             return self.held
-        return library(self.rotation).where(self.kappa >= 0, self.votes, -self.votes)
+        return library(self.rotation).where(self.kappa >= 0, self.active, -self.active)
 
     @property
     def gradient(self) -> Any:
@@ -83,7 +83,7 @@ class Point:
     @property
     def curvature(self) -> Any:
         """Of a rotation in each plane, were the components independent, (k, k)."""
-        size = abs(self.kappa) * self.votes
+        size = abs(self.kappa) * self.active
         if self.covariance is None:
             return (size[:, None] + size) / 2
         xp = library(self.rotation)
@@ -115,7 +115,7 @@ class Point:
 
     @property
     def noise(self) -> Any:
-        """Whether a component cannot be told from Gaussian noise, (k,)."""
+        """Whether a component is indistinguishable from Gaussian noise, (k,)."""
         if not len(self.rotation):
             return np.zeros(0, dtype=bool)
         return (self.sampling_error >= FREE) | (library(self.rotation).amax(self.pair_errors, 1) >= FREE_PAIR)
@@ -127,7 +127,7 @@ class Point:
 
 
 def point_at(rotation: Float, source: Averaging, covariance: Float | None = None, *, rough: bool = False) -> Point:
-    """The point of a rotation, with a vote for every component; one pass over the rows."""
+    """The point of a rotation, with every component active; one pass over the rows."""
     there = source.lift(rotation)
     seen = None if covariance is None else source.lift(covariance)
     return Point(there, source.averages(there, rough=rough), source.n, source.lift(np.ones(source.k)), seen)

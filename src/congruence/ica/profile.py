@@ -1,23 +1,28 @@
-"""What components look like: how each is distributed, and the rows that load highest and lowest on it."""
+"""Histograms of components, and the rows with their highest and lowest values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
+from congruence.ica.components import Components, first_components
 from congruence.ica.unmix import Unmixing
 from congruence.ica.whiten import mapped
 from congruence.maps.blocks import DaskRows, Partition, merged
+from congruence.tables import Table
 
 EDGES = np.linspace(-6, 6, 61)  # standard deviations
 ROWS = 10
+PROFILED = 12  # components that `first_profiles` describes
+EXTREMES = 5  # rows at either end of these
 
 
 @dataclass(frozen=True, eq=False)
-class ComponentProfile:
+class ComponentProfiles:
     """The distribution of every component over the rows, and its extreme rows.
 
     The first and last bin also hold what lies beyond `edges`.
@@ -35,8 +40,8 @@ class ComponentProfile:
         return {name: getattr(self, name).tolist() for name in self.__dataclass_fields__}
 
 
-def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> ComponentProfile:
-    """Describe the components of the rows of `data`, shape (n, d), in one pass.
+def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> ComponentProfiles:
+    """Return histogram and extreme rows of every component of `data`, shape (n, d), in one pass.
 
     Parameters
     ----------
@@ -45,7 +50,7 @@ def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> Compo
     found : Unmixing
         The components.
     rows : int
-        How many extreme rows to name at either end.
+        Number of extreme rows at either end.
     """
     data = DaskRows(data) if is_dask(data) else data
     if isinstance(data, DaskRows):
@@ -53,12 +58,68 @@ def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> Compo
     else:
         seen = _seen_in(data, found.mean, found.unmixing, rows, 0)
     high, low = seen.high, seen.low
-    return ComponentProfile(EDGES, seen.counts, high.index, -high.values, low.index, low.values)
+    return ComponentProfiles(EDGES, seen.counts, high.index, -high.values, low.index, low.values)
+
+
+@dataclass(frozen=True)
+class Loading:
+    """The value of a component at one row, with the id and metadata of the row."""
+
+    row: int
+    value: float  # in standard deviations
+    id: Any = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentProfile:
+    """Histogram of one component, and the rows with its highest and lowest values."""
+
+    counts: Array  # (b,) rows in each bin of `EDGES`; the first and last also hold what lies beyond
+    highest: tuple[Loading, ...]  # from the highest down
+    lowest: tuple[Loading, ...]  # from the lowest up
+
+    def to_dict(self) -> dict[str, Any]:
+        """The profile as plain data."""
+        return {
+            "counts": self.counts.tolist(),
+            "highest": [asdict(one) for one in self.highest],
+            "lowest": [asdict(one) for one in self.lowest],
+        }
+
+
+def first_profiles(table: Table, found: Components) -> tuple[ComponentProfile, ...]:
+    """Return the profiles of the first components of a table, in one pass over its rows."""
+    first = first_components(found.unmixing, PROFILED)
+    every = profile_components(table.values, first, rows=EXTREMES)
+    return tuple(
+        ComponentProfile(
+            every.counts[j],
+            _loadings(table, every.highest[j], every.highest_values[j]),
+            _loadings(table, every.lowest[j], every.lowest_values[j]),
+        )
+        for j in range(first.k)
+    )
+
+
+def _loadings(table: Table, rows: Array, values: Array) -> tuple[Loading, ...]:
+    return tuple(_loading(table, row, value) for row, value in zip(rows.tolist(), values.tolist(), strict=True))
+
+
+def _loading(table: Table, row: int, value: float) -> Loading:
+    id = None if table.ids is None else _plain(table.ids[row])
+    return Loading(row, value, id, {name: _plain(column[row]) for name, column in table.metadata.items()})
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and text as they are, anything else (dates, say) as text."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return plain if plain is None or isinstance(plain, str | int | float | bool) else str(value)
 
 
 @dataclass(eq=False)
 class _Seen:
-    """What was seen of the components of some rows."""
+    """Histograms and extreme rows of the components over some rows."""
 
     counts: Array  # (k, b)
     high: _Extremes  # of the components turned round
@@ -81,7 +142,7 @@ def _seen_in_block(data: Any, part: Partition, mean: Float, unmixing: Float, row
 
 
 def _merge_seen(parts: list[_Seen]) -> _Seen:
-    """What was seen in all parts, which are in the order of the rows."""
+    """Histograms and extreme rows over all parts, which are in the order of the rows."""
     k, rows = len(parts[0].counts), parts[0].high.rows
     total = _Seen(sum((part.counts for part in parts), np.zeros((), np.int64)), _Extremes(k, rows), _Extremes(k, rows))
     for part in parts:

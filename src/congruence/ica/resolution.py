@@ -1,35 +1,95 @@
-"""What resolving the axes of a table has shown: which components are identified, and what each looks like."""
+"""The result of `resolve`: which components are identified, and what the first of them look like."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
-from congruence.arrays import Float
 from congruence.errors import InputError
+from congruence.ica._verdict import Problem, findings, headlines, notes_on
 from congruence.ica.components import Components
-from congruence.ica.judging import advice_on, resampled_columns, verdict_on
-from congruence.ica.portraits import Portrait, portraits_of
-from congruence.ica.profile import EDGES
-from congruence.ica.stabilities import ComponentStability
-from congruence.result import json_text
-from congruence.tables import Table
+from congruence.ica.estimator import ICA
+from congruence.ica.profile import EDGES, ComponentProfile
+from congruence.ica.stabilities import ComponentStability, StabilityNumbers
+from congruence.result import Finding, Result, Status
+
+if TYPE_CHECKING:
+    from congruence.document import Document
 
 
-@dataclass(frozen=True, eq=False)
-class Resolution:
-    """The components of one table, with what tells whether they would come back."""
+class ComponentRow(TypedDict):
+    """A component in JSON. `problem` says why it is not identified or not stable.
+
+    `sampling_error` is in radians; `agreement` is the smallest correlation with the same component of another random
+    start. With resamples, `median`, `low` and `high` are correlations with the same component of fits on these.
+    """
+
+    component: str
+    status: Status
+    problem: Problem | None
+    identified: bool
+    negentropy: float
+    kurtosis: float
+    skewness: float
+    sampling_error: float
+    agreement: float | None
+    median: NotRequired[float]
+    low: NotRequired[float]
+    high: NotRequired[float]
+    stable: NotRequired[bool]
+
+
+class ResolutionNumbers(TypedDict):
+    """The numbers of a resolution in JSON; angles are in radians."""
+
+    name: str
+    n: int
+    d: int
+    rank: int
+    retained: int
+    rows_used: int
+    error_left: float | None
+    identified: int
+    stable: int | None
+    converged: bool
+    reason: Literal["converged", "gaussian", "cap"]
+    switched: int | None
+    changes: list[float]
+    gradients: list[float]
+    variances: list[float]
+    components: list[ComponentRow]
+    edges: list[float]
+    profiles: list[dict[str, Any]]
+    stability: StabilityNumbers | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Resolution(Result):
+    """The answer to "can the rotation be undone without labels?" for one table.
+
+    ``result.ica`` is the fitted estimator; ``result[0]`` and ``result["ica0"]`` are the row of the first component.
+    """
 
     name: str
     n: int  # rows
     d: int  # columns
-    components: Components
-    portraits: tuple[Portrait, ...]  # of the first components
-    stability: ComponentStability | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    ica: ICA  # fitted by `fit` or `from_components`
+    profiles: tuple[ComponentProfile, ...]  # of the first components
+    settings: Mapping[str, Any]
+    stability: ComponentStability | None = None  # on bootstrap resamples, where that was asked for
+    input_notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.stability is not None and self.stability.components is not self.components:
+            raise InputError("stability is that of another fit; use component_stability(..., found=ica.found_)")
+
+    @property
+    def components(self) -> Components:
+        """Whitening and rotation."""
+        return self.ica.found_
 
     @property
     def k(self) -> int:
@@ -43,56 +103,69 @@ class Resolution:
 
     @property
     def identified(self) -> int:
-        """How many components can be told from noise and come back from every start."""
+        """How many components are distinguishable from noise and agree across random starts."""
         return int(self.components.unmixing.identified.sum())
 
     @property
-    def returning(self) -> int:
-        """How many identified components also come back on resampled rows, where that was asked for."""
-        return sum(row["identified"] and row.get("stable", True) for row in self.table())
+    def stable(self) -> int:
+        """How many identified components are stable across resamples; all of them where rows were not resampled."""
+        return self.problems.count(None)
 
     @property
-    def edges(self) -> Float:
-        """Between which the rows of a portrait are counted, in standard deviations."""
-        return EDGES
+    def problems(self) -> list[Problem | None]:
+        """Why each component is not identified, or not stable across resamples, k; None for the others."""
+        found = self.components.unmixing
+        lost = "not converged" if found.reason == "cap" else "start"
+        unstable = np.zeros(self.k, dtype=bool) if self.stability is None else ~self.stability.agreement.stable
+        why = np.select(
+            [found.identified & unstable, found.identified, found.noise], ["resamples", "", "gaussian"], lost
+        )
+        return [cast(Problem, str(text)) if text else None for text in why]
 
     @property
-    def status(self) -> str:
-        """Whether the axes come back: "holds" (all of them), "partly", "fails" (none), "unknown" (not converged)."""
-        if self.components.unmixing.reason == "cap":
-            return "unknown"
-        return "holds" if self.returning == self.k else "partly" if self.returning else "fails"
+    def headlines(self) -> tuple[str, ...]:
+        """The sentences of the verdict."""
+        return headlines(self)
 
     @property
     def verdict(self) -> str:
-        """One sentence on how many components are identified, and what is wrong with the others."""
-        return verdict_on(self)
+        """How many components are identified, and why the others are not."""
+        return " ".join(self.headlines)
 
     @property
-    def advice(self) -> list[str]:
-        """What to know before the components are used, and what to do about it."""
-        return advice_on(self)
+    def findings(self) -> tuple[Finding, ...]:
+        """Whether every component is identified and, where rows were resampled, stable."""
+        return findings(self)
 
-    def table(self) -> list[dict[str, Any]]:
-        """One row per component: its shape, its sampling error in radians, and whether it comes back.
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What limits the components, and what to do about it."""
+        return (*self.input_notes, *notes_on(self))
 
-        `lost_to` tells why a component is not identified: "noise" (as good as Gaussian), "start" (it depends on it) or
-        "cap" (the passes ended before the solver had come to rest, so that nothing is known of the start).
-        With `stability`, `median`, `low` and `high` are the correlations with its partner on resampled rows.
-        """
-        found = self.components.unmixing
-        columns: dict[str, Any] = {"component": [f"ica{i}" for i in range(self.k)]}
-        for name in ("negentropy", "kurtosis", "skewness", "sampling_error", "agreement", "identified"):
+    def parts(self) -> dict[str | int, ComponentRow]:
+        """The rows of the components by name and by number."""
+        rows = list(self.rows())
+        return {row["component"]: row for row in rows} | dict(enumerate(rows))
+
+    def rows(self) -> Iterator[ComponentRow]:
+        """One row per component, see `ComponentRow`."""
+        found, problems = self.components.unmixing, self.problems
+        columns: dict[str, list[Any]] = {
+            "component": [f"ica{i}" for i in range(self.k)],
+            "status": [_status(problem) for problem in problems],
+            "problem": problems,
+        }
+        for name in ("identified", "negentropy", "kurtosis", "skewness", "sampling_error", "agreement"):
             values = getattr(found, name)
             columns[name] = [None] * self.k if values is None else values.tolist()
-        why = np.where(found.noise, "noise", "cap" if found.reason == "cap" else "start").tolist()
-        columns["lost_to"] = [None if sure else text for sure, text in zip(found.identified, why, strict=True)]
         if self.stability is not None:
-            columns |= resampled_columns(self.stability)
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            agreement = self.stability.agreement
+            columns |= {name: getattr(agreement, name).tolist() for name in ("median", "low", "high", "stable")}
+        for row in zip(*columns.values(), strict=True):
+            yield cast(ComponentRow, dict(zip(columns, row, strict=True)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the matrices, as plain dicts, lists and numbers."""
+    def numbers(self) -> ResolutionNumbers:
+        """Everything but the matrices."""
         white, found = self.components.whitening, self.components.unmixing
         return {
             "name": self.name,
@@ -100,55 +173,38 @@ class Resolution:
             "d": self.d,
             "rank": self.rank,
             "retained": white.retained,
-            "rows": found.n,
+            "rows_used": found.n,
             "error_left": self.components.error_left,
-            "status": self.status,
             "identified": self.identified,
-            "verdict": self.verdict,
-            "advice": self.advice,
+            "stable": None if self.stability is None else self.stable,
             "converged": found.converged,
-            "reason": found.reason,
+            "reason": cast(Literal["converged", "gaussian", "cap"], found.reason),
             "switched": found.switched,
             "changes": list(found.changes),
             "gradients": list(found.gradients),
             "variances": white.variances.tolist(),
-            "components": self.table(),
-            "edges": self.edges.tolist(),
-            "portraits": [asdict(one) | {"counts": one.counts.tolist()} for one in self.portraits],
+            "components": list(self.rows()),
+            "edges": EDGES.tolist(),
+            "profiles": [profile.to_dict() for profile in self.profiles],
             "stability": None if self.stability is None else _without_profile(self.stability),
-            "settings": dict(self.settings),
         }
 
-    def to_json(self) -> str:
-        """The same as JSON text."""
-        return json_text(self.to_dict())
+    def document(self) -> Document:
+        """Headline, table of components, stability, histograms and extreme rows, and how the components were found."""
+        from congruence.ica._document import describe
+
+        return describe(self)
 
 
-def resolution_of(
-    table: Table,
-    found: Components,
-    *,
-    stability: ComponentStability | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> Resolution:
-    """Gather what was found about a table into one result; reads its rows once more.
-
-    Parameters
-    ----------
-    table : Table
-        The rows, finite.
-    found : Components
-        Of these rows, `ICA.found_` or from `components.independent_components`.
-    stability : ComponentStability, optional
-        Of the same components, from ``component_stability(..., found=found)``.
-    settings : mapping, optional
-        How they were found, for those who want to find them again.
-    """
-    if stability is not None and stability.components is not found:
-        raise InputError("stability is that of another fit; ask for it with component_stability(..., found=found)")
-    return Resolution(table.name, table.n, table.d, found, portraits_of(table, found), stability, dict(settings or {}))
+def _status(problem: Problem | None) -> Status:
+    if problem is None:
+        return "holds"
+    return "unknown" if problem == "not converged" else "fails"
 
 
-def _without_profile(stability: ComponentStability) -> dict[str, Any]:
-    """Everything but the histograms, which the portraits have."""
-    return {name: value for name, value in stability.to_dict().items() if name != "profile"}
+def _without_profile(stability: ComponentStability) -> StabilityNumbers:
+    """The numbers without the histograms, which the resolution has."""
+    numbers = stability.numbers()
+    del numbers["profile"]
+    numbers["settings"] = dict(stability.settings)
+    return numbers

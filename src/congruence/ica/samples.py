@@ -96,7 +96,9 @@ class Coarse:
         self, begins: list[Float], rng: np.random.Generator, n: int, max_iter: int
     ) -> tuple[list[Float], list[Float], float]:
         """Starts near the answer, how others that led to the same one differ, and a random rotation's gradient."""
-        rough = [solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, noise="ends") for begin in begins]
+        rough = [
+            solve(self.source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, noise="ignored") for begin in begins
+        ]
         near = [polar(solution.rotation @ self.to_own) for solution in rough]
         firm = ~to_numpy(rough[0].point.noise)
         same = [bool((np.abs(near[0] @ other.T).max(1)[firm] > SAME).all()) for other in near]
@@ -129,7 +131,7 @@ class PreparedRows:
         return replace(here._sample(here._rewhitened(self.whitening, at), None, at), reported=self.whitening)
 
     def resampled(self, index: Array) -> Sample:
-        """Rows drawn anew, with all that is fitted to them: the directions retained, the whitening and the components.
+        """Resampled rows, with all that is fitted to them: the directions retained, the whitening and the components.
 
         Fewer components than those of all rows where the rows drawn do not vary in as many directions.
         """
@@ -244,7 +246,7 @@ def moments_over(
 
 
 def _block_moments(rows: Any, part: Partition, mean: Float | None, matrix: Float | None) -> Moments | InputError:
-    """The moments of one block; an error is returned, so that of several blocks with NaN the first is told of."""
+    """The moments of one block; an error is returned, so that of several blocks with NaN the first is reported."""
     try:
         return moments_over(to_numpy(rows), "cpu", part.index, mean, matrix, before=part.first)
     except InputError as error:

@@ -5,8 +5,8 @@ sign_i chosen so that every component is pushed away from the Gaussian: sub- and
 
 The symmetric fixed point of FastICA (Hyvärinen 1999) is the Newton step for the curvature of independent components
 (Ablin, Cardoso & Gramfort 2018), and converges in a few passes on mixtures. On rows that are not a mixture the true
-curvature is another, and the fixed point circles; L-BFGS then learns it, with that curvature to start from. Components
-that turn out to be noise have no say in the end.
+curvature is another, and the fixed point cycles; L-BFGS then learns it, with that curvature to start from. Components
+that are indistinguishable from noise are frozen in the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GAIN = 0.003  # a fixed point that adds less than this share of contrast a pass 
 UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
-SETTLED = 0.001  # share of contrast gained in five steps, below which components are told apart from noise
+SETTLED = 0.001  # share of contrast gained in five steps, below which components are judged against noise
 GRADIENT_TOLERANCE = 30  # times `tol`: what is left of the gradient of a random rotation, before the last step
 ROUGH_TURN, ROUGH_GRADIENT = 0.01, 0.1  # above both, rounded products do; the gradient is relative to a random one
 
@@ -36,11 +36,11 @@ Memory = list[tuple[Any, Any]]  # steps taken, and how each changed the gradient
 
 @dataclass(eq=False)
 class Solution:
-    """Where the solver stopped, and how it went."""
+    """Where and why the solver stopped."""
 
     point: Point
     converged: bool
-    reason: str  # why it stopped: "converged", "gaussian" (no component can be told from noise) or "cap"
+    reason: str  # why it stopped: "converged", "gaussian" (all components indistinguishable from noise) or "cap"
     reference: float  # largest gradient at a random rotation
     tol: float
     max_iter: int
@@ -61,14 +61,14 @@ class Solution:
         return len(self.changes) >= self.max_iter
 
     def record(self, step: Any) -> None:
-        """Take down how far the next step turns, and the gradient it starts from."""
+        """Record how far the next step turns, and the gradient it starts from."""
         xp = library(step)
         self.moves = xp.amax(abs(step - xp.diag(xp.diag(step))), 1)
         self.changes.append(float(self.moves.max()))
         self.gradients.append(self.point.steepest / self.reference)
 
     def ends_with(self, step: Any) -> bool:
-        """Take down the step that comes next, and say whether it is not worth a pass over the rows any more."""
+        """Record the next step; return whether the solver should stop."""
         self.record(step)
         still = self.changes[-1] < self.tol and self.gradients[-1] < GRADIENT_TOLERANCE * self.tol
         if still and not self.rough:
@@ -91,7 +91,7 @@ def solve(
     max_iter: int = 500,
     reference: float | None = None,
     covariance: Float | None = None,
-    noise: str = "abstains",
+    noise: str = "frozen",
 ) -> Solution:
     """Turn `start` until the components no longer move.
 
@@ -109,10 +109,11 @@ def solve(
     reference : float, optional
         The largest gradient at a random rotation; that of `start` if not given.
     covariance : (k, k), optional
-        Of the rows, where they are not white. Components can then not be told from noise.
-    noise : {"abstains", "votes", "ends"}
-        What happens to components that cannot be told from noise: they lose their vote and the others are turned on;
-        they count like all others, as in FastICA; or nothing more, the solver stops when only they are left to turn.
+        Of the rows, where they are not white. Components are then not judged against noise.
+    noise : {"frozen", "free", "ignored"}
+        What happens to components that are indistinguishable from noise. "frozen": they no longer determine the
+        rotation, and the others are rotated until they converge. "free": they count like all others, as in FastICA.
+        "ignored": the solver stops when only they still move.
     """
     with one_thread(source.k):
         rough = source.rounds and covariance is None
@@ -124,9 +125,9 @@ def solve(
             return solution
         if covariance is not None or not _fixed_point(source, solution):
             solution.switched = len(solution.changes)
-            _lbfgs(source, solution, noise_matters=noise == "votes" or covariance is not None)
-        if noise == "abstains" and covariance is None:
-            _let_noise_abstain(source, solution)
+            _lbfgs(source, solution, noise_matters=noise == "free" or covariance is not None)
+        if noise == "frozen" and covariance is None:
+            _freeze_noise(source, solution)
     return solution
 
 
@@ -152,10 +153,10 @@ def _newton_matrix(point: Point) -> Any:
     return matrix + xp.diag(abs(point.kappa) - xp.diag(matrix))
 
 
-def _let_noise_abstain(source: Averaging, solution: Solution) -> None:
-    """Turn on with the votes of those components alone that can be told from noise.
+def _freeze_noise(source: Averaging, solution: Solution) -> None:
+    """Continue with only those components active that are distinguishable from noise.
 
-    Where the noise has come to rest depends on the start, and would otherwise pull at all other components.
+    Where noise components converge depends on the start, and would otherwise affect all other components.
     """
     noise = to_numpy(solution.point.noise)
     if not noise.any():
@@ -165,9 +166,9 @@ def _let_noise_abstain(source: Averaging, solution: Solution) -> None:
         return
     if solution.capped and not solution.converged:
         return
-    if solution.converged:  # the step that was taken down is not the next one any more
+    if solution.converged:  # the recorded step is no longer the next one
         solution.changes.pop(), solution.gradients.pop()
-    solution.point = replace(solution.point, votes=source.lift(np.where(noise, 0.0, 1.0)))
+    solution.point = replace(solution.point, active=source.lift(np.where(noise, 0.0, 1.0)))
     solution.converged, solution.reason = False, "cap"
     _lbfgs(source, solution, noise_matters=True)
 

@@ -1,30 +1,33 @@
-"""What `component_stability` returns: one line for each component, and one for each number of components tried."""
+"""The result of `component_stability`: one row for each component, one point for each number of components tried."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.ica._verdict import Problem, reasons, share_status, some
 from congruence.ica.components import Components
 from congruence.ica.icasso import Clusters
-from congruence.ica.profile import ComponentProfile
-from congruence.result import json_text
+from congruence.ica.profile import ComponentProfiles
+from congruence.result import Finding, Result, Status
 
-STABLE = 0.9  # correlation from which on a component counts as come back
+if TYPE_CHECKING:
+    from congruence.document import Document
+
+STABLE = 0.9  # correlation from which on a component counts as reproduced
 INTERVAL = (0.05, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """The |correlation| over all rows of every component with its partner in other fits: 0 to 1, higher is stabler."""
+    """|Correlation| over all rows of every component with its partner in other fits: 0 to 1, higher is more stable."""
 
     restarts: Float  # (restarts, k) same rows, other starts
-    bootstrap: Float  # (bootstrap, k) rows or clusters drawn anew, other starts
+    bootstrap: Float  # (bootstrap, k) resampled rows or clusters, other starts
 
     @property
     def restarts_min(self) -> Float:
@@ -51,10 +54,11 @@ class Agreement:
         """The upper end of the 90 % percentile interval of the bootstrap, (k,)."""
         return self._quantile(INTERVAL[1])
 
-    def holds(self) -> Array:
-        """Whether a component comes back from every restart, and from nineteen in twenty draws of the rows, (k,)."""
-        never = (self.restarts_min < STABLE) | (self.low < STABLE)  # NaN is not below
-        return np.asarray(~never)
+    @property
+    def stable(self) -> Array:
+        """Whether a component is reproduced by every restart and by 95 % of the resamples, (k,)."""
+        lost = (self.restarts_min < STABLE) | (self.low < STABLE)  # NaN is not below
+        return np.asarray(~lost)
 
     def _quantile(self, share: float) -> Float:
         if not len(self.bootstrap):
@@ -64,25 +68,58 @@ class Agreement:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """How stable the components are when so many are asked for."""
+    """Stability of the components for one number of components."""
 
     n_components: int
     variance_share: float  # of the rows, in the directions retained
-    identified: int  # components that can be told from noise
-    stable: int  # components with the verdict "stable"
+    identified: int  # components that are distinguishable from noise
+    stable: int  # of these, components that are stable
     restarts: float  # mean |correlation| over components and restarts
     bootstrap: float  # median over the bootstrap, mean over components
     chance: float  # mean |correlation| with a random rotation; few components agree well by chance
 
 
-@dataclass(frozen=True, eq=False)
-class ComponentStability:
-    """Which independent components come back, from other starts and on other rows.
+class StabilityRow(TypedDict):
+    """A component in JSON; correlations are absolute values, angles in radians."""
 
-    `verdict` is "noise" for components that cannot be told from Gaussian noise. These may well come back on rows drawn
-    anew, since draws share rows and with them what the noise was fitted to; on fresh rows they would not. Of the
-    others, "stable" are those whose matched |correlation| is at least 0.9 in every restart and at the lower end of the
-    bootstrap's 90 % interval, and the rest is "unstable".
+    component: str
+    status: Status
+    problem: Problem | None
+    identified: bool
+    restarts_min: float
+    restarts_mean: float
+    bootstrap_median: float
+    low: float
+    high: float
+    quality: float | None
+    cluster_size: int | None
+    cluster_shared: bool | None
+    sampling_error: float
+    negentropy: float
+    skewness: float
+    kurtosis: float
+    variance_share: float
+
+
+class StabilityNumbers(TypedDict):
+    """The numbers of a `ComponentStability` in JSON."""
+
+    components: list[StabilityRow]
+    chance: float
+    clusters: dict[str, int] | None
+    curve: list[dict[str, Any]]
+    profile: NotRequired[dict[str, Any]]
+    settings: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComponentStability(Result):
+    """Which independent components are reproduced from other random starts and on resampled rows.
+
+    A component is stable if it is distinguishable from Gaussian noise and its matched |correlation| is at least 0.9 in
+    every restart and at the lower end of the 90 % bootstrap interval. Noise components may have high correlations,
+    since resamples share rows and hence the noise that was fitted; on new rows they would not.
+    ``stability[0]`` and ``stability["ica0"]`` are the row of the first component.
     """
 
     components: Components
@@ -91,8 +128,8 @@ class ComponentStability:
     chance: float  # mean matched |correlation| with a random rotation
     variance_share: Float  # (k,) of the variance of the rows, per component
     curve: tuple[CurvePoint, ...]
-    profile: ComponentProfile = field(repr=False)
-    ids: Array | None = field(repr=False)  # (n,) of the rows, where they have any
+    profile: ComponentProfiles
+    ids: Array | None  # (n,) of the rows, where they have any
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
 
@@ -107,22 +144,57 @@ class ComponentStability:
         return [f"ica{i}" for i in range(self.k)]
 
     @property
-    def verdict(self) -> Array:
-        """Of every component: "stable", "unstable" or "noise", (k,)."""
-        known = np.where(self.agreement.holds(), "stable", "unstable")
-        return np.where(self.components.unmixing.noise, "noise", known)
+    def stable(self) -> Array:
+        """Whether each component is distinguishable from noise and reproduced, (k,)."""
+        return np.asarray(self.agreement.stable & ~self.components.unmixing.noise)
+
+    @property
+    def problems(self) -> list[Problem | None]:
+        """Why each component is not stable, k; None for those that are."""
+        restarts, resamples = self.agreement.restarts_min < STABLE, self.agreement.low < STABLE
+        why = np.select([self.components.unmixing.noise, restarts, resamples], ["gaussian", "start", "resamples"], "")
+        return [cast(Problem, str(text)) if text else None for text in why]
 
     @property
     def quality(self) -> Float | None:
         """The quality index of each component's cluster (Himberg et al. 2004), (k,): 1 is compact and isolated."""
         return None if self.clusters is None else self.clusters.quality
 
-    def table(self) -> list[dict[str, Any]]:
-        """A tidy table: one row per component."""
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """The sentences of the verdict."""
+        lost = reasons(self.problems)
+        return (some(int(self.stable.sum()), self.k, "stable"), *([f"Not stable: {lost}."] if lost else []))
+
+    @property
+    def verdict(self) -> str:
+        """How many components are stable, and why the others are not."""
+        return " ".join(self.headlines)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Whether every component is stable."""
+        sure = int(self.stable.sum())
+        number = sure / self.k if self.k else None
+        evidence = some(sure, self.k, "stable")
+        return (
+            Finding(
+                "stable", "Every component is stable.", share_status(sure, self.k), evidence=evidence, number=number
+            ),
+        )
+
+    def parts(self) -> dict[str | int, StabilityRow]:
+        """The rows by name and by number."""
+        rows = list(self.rows())
+        return {row["component"]: row for row in rows} | dict(enumerate(rows))
+
+    def rows(self) -> Iterator[StabilityRow]:
+        """One row per component."""
         found, agreement, clusters = self.components.unmixing, self.agreement, self.clusters
         columns: dict[str, Any] = {
             "component": self.names,
-            "verdict": self.verdict,
+            "status": ["fails" if problem else "holds" for problem in self.problems],
+            "problem": self.problems,
             "identified": found.identified,
             "restarts_min": agreement.restarts_min,
             "restarts_mean": agreement.restarts_mean,
@@ -139,45 +211,22 @@ class ComponentStability:
             "variance_share": self.variance_share,
         }
         plain = {name: np.asarray(column, dtype=object).tolist() for name, column in columns.items()}
-        return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+        for row in zip(*plain.values(), strict=True):
+            yield cast(StabilityRow, dict(zip(plain, row, strict=True)))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The whole result as plain numbers, lists and strings."""
+    def numbers(self) -> StabilityNumbers:
+        """Components, curve, and the histograms and extreme rows of all components."""
         clusters = self.clusters
         return {
-            "components": self.table(),
+            "components": list(self.rows()),
             "chance": self.chance,
             "clusters": None if clusters is None else {"runs": clusters.runs, "strays": clusters.strays},
             "curve": [asdict(point) for point in self.curve],
-            "verdict": self.sentence,
-            "notes": list(self.notes),
-            "settings": dict(self.settings),
             "profile": self.profile.to_dict(),
         }
 
-    def to_json(self) -> str:
-        """The result as JSON text. The same rows and seed give the same bytes; undefined numbers are null."""
-        return json_text(self.to_dict())
+    def document(self) -> Document:
+        """Table and figure of the components, the curve, and their histograms."""
+        from congruence.ica._document import describe_stability
 
-    @property
-    def sentence(self) -> str:
-        """The verdicts, counted."""
-        count = Counter(self.verdict.tolist())
-        return (
-            f"{count['stable']} of {self.k} components are stable, {count['unstable']} are not, and {count['noise']} "
-            "cannot be told from noise."
-        )
-
-    def __str__(self) -> str:
-        lines = [
-            self.sentence,
-            "",
-            f"{'component':<10} {'verdict':<9} {'restarts':>8} {'bootstrap':>9} {'90 % interval':>15}",
-        ]
-        for row in self.table():
-            interval = f"{row['low']:.3f}..{row['high']:.3f}"
-            lines.append(
-                f"{row['component']:<10} {row['verdict']:<9} {row['restarts_min']:8.3f} {row['bootstrap_median']:9.3f}"
-                f" {interval:>15}"
-            )
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        return describe_stability(self)

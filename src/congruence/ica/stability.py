@@ -1,4 +1,4 @@
-"""`component_stability`: do the components come back from other starts, and on other rows?"""
+"""`component_stability`: are components reproduced from other random starts and on resampled rows?"""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, is_tensor
 from congruence.errors import InputError
+from congruence.ica._resampling import Units, cluster_labels, units_of
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import Components, components_of, first_components
-from congruence.ica.drawing import Units, cluster_labels, units_of
 from congruence.ica.estimator import ICA
 from congruence.ica.icasso import Clusters, cluster_components
 from congruence.ica.opening import open_rows
 from congruence.ica.profile import profile_components
 from congruence.ica.samples import PreparedRows, prepare_rows
 from congruence.ica.stabilities import Agreement, ComponentStability, CurvePoint
-from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_settled
+from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_converged
 from congruence.progress import Progress, Steps
 from congruence.tables import Table, read_table
 
@@ -48,40 +48,40 @@ def component_stability(
     found: Components | None = None,
     progress: Progress | None = None,
 ) -> ComponentStability:
-    """Tell which independent components of X come back, from other starts and on other rows.
+    """Measure which independent components of X are reproduced from other random starts and on resampled rows.
 
-    The components of all rows are compared with those found from other random starts, and with those of rows drawn
-    anew with replacement: whitened by their own moments, in their own principal directions, from a random start. Each
-    comparison is seen twice: every component with its partner in every other fit (matched one to one), and as clusters
-    of the components of all fits together (Icasso).
+    The components of all rows are compared with those found from other random starts, and with those of bootstrap
+    resamples: whitened by their own moments, in their own principal directions, from a random start. There are two
+    comparisons: every component with its partner in every other fit (matched one to one), and clusters of the
+    components of all fits together (Icasso).
 
     Parameters
     ----------
     X : (n, d)
         An array, tensor, memory map, dask array, table, path, or iterator of chunks.
     n_components, contrast, whiten, rows, tol, max_iter, device
-        As of `ICA`. With ``rows``, the rows chosen for the fit are those that are drawn anew.
+        As of `ICA`. With ``rows``, the rows chosen for the fit are those that are resampled.
     restarts : int
-        Fits of the same rows from other random starts.
+        Number of fits of the same rows from other random starts.
     bootstrap : int
-        Fits of rows drawn anew.
+        Number of fits of resampled rows.
     cluster : array of shape (n,), or name of a metadata column of a table, optional
-        Rows of one cluster (patient, plate, document) are drawn together.
+        Rows of one cluster (patient, plate, document) are resampled together.
     curve : sequence of int
-        Numbers of components to try as well, each with at most 3 restarts and 5 draws.
+        Further numbers of components to try, each with at most 3 restarts and 5 resamples.
     seed : int
-        Of all random choices; the same seed gives the same numbers.
+        The same seed gives the same result.
     found : Components, optional
-        The components to ask about, from a fit of X with the same arguments (`ICA.found_`, perhaps the best of several
-        starts); those of one fit from one random start, if not given.
+        The components to assess, from a fit of X with the same arguments (`ICA.found_`, perhaps the best of several
+        starts); by default those of one fit from one random start.
     progress : callable, optional
         Called as progress(what, done, total) while working.
 
     Returns
     -------
     ComponentStability
-        Correlations are absolute values over all rows: 0 to 1, 1 is a component that comes back exactly. What a random
-        rotation would reach is in `chance`.
+        Correlations are absolute values over all rows: 0 to 1, 1 is a component that is reproduced exactly. `chance`
+        is the mean for a random rotation.
 
     References
     ----------
@@ -94,8 +94,10 @@ def component_stability(
     >>> rng = np.random.default_rng(0)
     >>> sources = np.column_stack([rng.laplace(size=(4000, 2)), rng.normal(size=(4000, 2))])
     >>> found = component_stability(sources @ rng.normal(size=(4, 4)), restarts=3, bootstrap=5)
-    >>> found.verdict.tolist()
-    ['stable', 'stable', 'noise', 'noise']
+    >>> found.stable.tolist()
+    [True, True, False, False]
+    >>> found["ica3"]["problem"]
+    'gaussian'
     """
     _check_counts(restarts=restarts, bootstrap=bootstrap, seed=seed)
     if restarts + bootstrap == 0:
@@ -112,7 +114,7 @@ def component_stability(
     if found is None:
         found = components_of(prepared, rows=rows, tol=tol, max_iter=max_iter, seed=seed)
         found = found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
-        warn_unless_settled(found.unmixing)
+        warn_unless_converged(found.unmixing)
     _check_found(found, prepared)
     tell("components of all rows")
     plan = _Plan(found.rows, units.within(found.rows), seed, {"tol": tol, "max_iter": max_iter})
@@ -148,7 +150,7 @@ def component_stability(
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Which rows are fitted, how they are drawn anew, and with which random numbers."""
+    """Which rows are fitted, how they are resampled, and with which random numbers."""
 
     rows: Array | None  # (m,) or all
     units: Units
@@ -161,7 +163,7 @@ class _Plan:
 
 
 def _fits(prepared: PreparedRows, plan: _Plan, k: int, restarts: int, bootstrap: int, tell: Steps) -> list[Unmixing]:
-    """The fits from other starts, then those of rows drawn anew."""
+    """The fits from other starts, then those of resampled rows."""
     fits = []
     same = prepared.subset(plan.rows)
     for i in range(restarts):
@@ -170,7 +172,7 @@ def _fits(prepared: PreparedRows, plan: _Plan, k: int, restarts: int, bootstrap:
     for i in range(bootstrap):
         rng = plan.stream(DRAW, i)
         fits.append(prepared.resampled(plan.units.draw(rng)).unmix(seed=rng, **plan.options))
-        tell("rows drawn anew")
+        tell("resampled rows")
     return [first_components(fit, k) for fit in fits]
 
 
@@ -180,7 +182,7 @@ def _agreement(base: Float, others: Sequence[Float], restarts: int) -> Agreement
 
 
 def _point(prepared: PreparedRows, plan: _Plan, space: Float, restarts: int, bootstrap: int, tell: Steps) -> CurvePoint:
-    """One point of the curve; every point has the same starts and the same rows drawn."""
+    """One point of the curve; every point has the same starts and the same resamples."""
     base = prepared.subset(plan.rows).unmix(seed=plan.seed, **plan.options)
     white, few = prepared.whitening, min(restarts, CURVE_RESTARTS)
     tell(f"{base.k} components")
@@ -191,7 +193,7 @@ def _point(prepared: PreparedRows, plan: _Plan, space: Float, restarts: int, boo
         n_components=base.k,
         variance_share=float(white.variances[: base.k].sum() / white.variances.sum()),
         identified=int(base.identified.sum()),
-        stable=int((base.identified & agreement.holds()).sum()),
+        stable=int((base.identified & agreement.stable).sum()),
         restarts=float(agreement.restarts_mean.mean()),
         bootstrap=float(agreement.median.mean()),
         chance=chance_agreement(base.k, plan.seed),
@@ -212,7 +214,7 @@ def _notes(fits: list[Unmixing], clusters: Clusters | None, plan: _Plan, cluster
     elif clusters is not None and clusters.runs <= len(fits):
         yield f"Only {clusters.runs} of {len(fits) + 1} fits were clustered, because memory grows with their square."
     if clustered and plan.units.count < FEW_CLUSTERS:
-        yield f"There are only {plan.units.count} clusters, so the bootstrap rests on that few independent cases."
+        yield f"There are only {plan.units.count} clusters, so the bootstrap has that few independent cases."
 
 
 def _open(X: Any, cluster: Any) -> tuple[Any, Array | None, Array | None]:
@@ -233,9 +235,7 @@ def _check_counts(**counts: Any) -> None:
 def _check_found(found: Components, prepared: PreparedRows) -> None:
     one, other = found.whitening.matrix, prepared.whitening.matrix
     if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=1e-9 * np.abs(other).max()):
-        raise InputError(
-            "found holds components of other rows, or of another number of directions, than are asked about"
-        )
+        raise InputError("found holds components of other rows, or of another number of directions, than X has")
 
 
 def _check_curve(curve: Sequence[int], prepared: PreparedRows) -> list[int]:

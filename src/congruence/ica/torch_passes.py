@@ -1,4 +1,4 @@
-"""Passes over rows on a torch device, with everything of size k x k there, too: only single numbers come back."""
+"""Passes over rows on a torch device, with everything of size k x k there, too: only single numbers are copied back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Independent components of one run on its own: whiten, rotate, and put the components into one agreed order.
 
-ICA leaves open the order and the signs of components. Here those that can be told from noise come first, each group in
-falling order of negentropy, and every component is signed so that its longer tail is positive.
+ICA determines neither the order nor the signs of components. Here those that are distinguishable from noise come first,
+each group in falling order of negentropy, and every component is signed so that its longer tail is positive.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
 
 AGREES = 0.98  # correlation with the same component of another start, from which on both count as one
-AT_REST = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as found
+CONVERGED = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as converged
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
-STILL = 1e-5  # radians: float32 products may turn components by this for ever
+STILL = 1e-5  # radians: rounding of float32 products may turn components by this indefinitely
 MAX_ITER = 500
-OF_ALL = 200  # passes to bring all components to rest, also those that are noise: as many as FastICA has by default
+OF_ALL = 200  # passes until all components converge, including noise: the default of FastICA
 TOLERANCE = 1e-4
 
 
@@ -45,10 +45,10 @@ class Unmixing:
     kurtosis: Float  # (k,) 0 is Gaussian, below is flat, above has heavy tails
     sampling_error: Float  # (k,) radians the number of rows leaves open; NaN where rows are not white
     agreement: Float | None  # (k,) smallest correlation with the same component of another start
-    noise: Array  # (k,) whether the component cannot be told from Gaussian noise
-    identified: Array  # (k,) whether it can be told from noise, comes back from every start, and has come to rest
+    noise: Array  # (k,) whether the component is indistinguishable from Gaussian noise
+    identified: Array  # (k,) whether it is not noise, agrees across all starts, and has converged
     converged: bool
-    reason: str  # "converged", "gaussian" (no component can be told from noise) or "cap"
+    reason: str  # "converged", "gaussian" (all components indistinguishable from noise) or "cap"
     changes: tuple[float, ...]  # largest turn of a pair of components, per pass, in radians
     gradients: tuple[float, ...]  # largest gradient per pass, relative to a random rotation's
     switched: int | None  # the pass at which L-BFGS took over from the fixed point
@@ -75,7 +75,7 @@ def unmix_rows(
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
     covariance: Float | None = None,
-    noise: str = "abstains",
+    noise: str = "frozen",
 ) -> Unmixing:
     """Rotate whitened rows to independent components.
 
@@ -95,8 +95,8 @@ def unmix_rows(
         See `solver.solve`.
     covariance : (k, k), optional
         Of the rows as they are, where they were not whitened.
-    noise : {"abstains", "votes"}
-        Whether components that cannot be told from noise have a say; see `solver.solve`.
+    noise : {"frozen", "free", "ignored"}
+        How components that are indistinguishable from noise are treated; see `solver.solve`.
     """
     options: dict[str, Any] = {
         "tol": tol,
@@ -127,8 +127,8 @@ def _canonical(
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
     agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
     noise = to_numpy(best.point.noise) if covariance is None else np.zeros(source.k, dtype=bool)
-    at_rest = np.ones(source.k, dtype=bool) if best.moves is None else to_numpy(best.moves) < AT_REST
-    identified = ~noise & at_rest if agreement is None else ~noise & at_rest & (agreement >= AGREES)
+    settled = np.ones(source.k, dtype=bool) if best.moves is None else to_numpy(best.moves) < CONVERGED
+    identified = ~noise & settled if agreement is None else ~noise & settled & (agreement >= AGREES)
     order = np.lexsort((-negentropy, noise))  # not by what other starts say, which may be others in another fit
     signs = _signs(shape, inverse @ rotation.T)[order]
     unmixing = rotation[order] * signs[:, None]
@@ -170,8 +170,8 @@ def _largest_positive(columns: Float) -> Float:
 def unmix(spread: Spread, *, seed: int = 0, max_iter: int = OF_ALL) -> Unmixing:
     """The independent components of the rows of `spread`, on their numerical rank, in the run's centred coordinates.
 
-    All of them are turned to rest, as in the paper: components that are noise in one run may be the same noise in
-    another run on the same rows.
+    All of them are rotated until they converge, as in the paper: components that are noise in one run may be the same
+    noise in another run on the same rows.
     """
     axes, singular = spread.axes  # (d, k), (k,)
     axes = axes * _largest_positive(axes)  # else rounding decides their signs, and with them where the rotation starts
@@ -179,7 +179,7 @@ def unmix(spread: Spread, *, seed: int = 0, max_iter: int = OF_ALL) -> Unmixing:
     rows: Any = _Taken(spread.rows)
     source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
     begin = random_rotation(source.k, np.random.default_rng(seed))
-    return unmix_rows(source, axes * deviation, begins=[begin], noise="votes", max_iter=max_iter)
+    return unmix_rows(source, axes * deviation, begins=[begin], noise="free", max_iter=max_iter)
 
 
 class _Taken:
@@ -198,31 +198,32 @@ class _Taken:
 
 
 def advice(found: Unmixing) -> str:
-    """Why the components were not settled, and what to do about it; empty where they were."""
+    """Why the solver did not converge, and what to do about it; empty where it did."""
     if found.converged:
         return ""
     few = (
-        f"{found.n} rows are few for {found.k} components (100 for each are a fair start); "
+        f"{found.n} rows are few for {found.k} components (aim for 100 per component). "
         if found.n < 50 * found.k
         else ""
     )
     if found.reason == "gaussian":
         return (
-            f"no component can be told from Gaussian noise, so their axes may be arbitrary: {few}use more rows, fewer "
-            "components, or keep the whitened rows"
+            f"No component is distinguishable from Gaussian noise, so all axes may be arbitrary. {few}Use more rows or "
+            "fewer components, or keep the whitened rows."
         )
     noise = int(found.noise.sum())
-    near = f"{noise} of {found.k} components are nearly Gaussian and keep turning; " if noise else ""
-    remedy = "raise max_iter, or ask for fewer components"
+    near = f"{noise} of {found.k} components are nearly Gaussian. " if noise else ""
+    remedy = "Raise max_iter (--max-iter), or use fewer components."
     if found.changes[-1] < STILL:
-        remedy = "rounding may not let them come to rest; raise tol"
+        remedy = "Rounding may prevent convergence; raise tol (--tol)."
     return (
-        f"the components still turned by {found.changes[-1]:.1e} radians after {found.iterations} passes (gradient "
-        f"{found.gradients[-1]:.1e} of a random rotation's): {near}{few}{remedy}"
+        f"ICA did not converge: after {found.iterations} passes the components still turned by "
+        f"{found.changes[-1]:.1e} radians (gradient {found.gradients[-1]:.1e} of that of a random rotation). "
+        f"{near}{few}{remedy}"
     )
 
 
-def warn_unless_settled(found: Unmixing) -> None:
+def warn_unless_converged(found: Unmixing) -> None:
     """Warn, with the reason and what to do, where the solver did not converge."""
     if not found.converged:
         warnings.warn(advice(found), NotConvergedWarning, stacklevel=3)

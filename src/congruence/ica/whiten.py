@@ -24,7 +24,7 @@ METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
 # smaller ones, they are read again.
 BLURRED = 1e-8
 RESOLVED = np.finfo(np.float64).eps / np.sqrt(BLURRED)  # times the width: what reading them twice resolves
-SMALLEST = 1e-250  # of squares, below which there is no room for what is small beside them
+SMALLEST = 1e-250  # of squares, below which smaller ones underflow
 
 Again = Callable[[Float, Float], Moments]  # reads the rows once more: the moments of (x - mean) @ matrix
 

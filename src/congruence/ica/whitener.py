@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from congruence.arrays import is_dask
 from congruence.errors import InputError
 from congruence.ica.moments import Moments
-from congruence.ica.opening import affine, as_components, open_rows
+from congruence.ica.opening import affine, as_components, describe_estimator, open_rows
 from congruence.ica.samples import moments_over
 from congruence.ica.whiten import whitening
 
 
 class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turn rows into rows of unit variance without correlations.
+    """Whiten rows: unit variance, no correlations.
 
     Finds a matrix W with W S W^T = 1, S the population covariance of X, on the directions that vary by more than
     rounding. Sums are float64 whatever X is stored in, and X may be larger than memory.
@@ -27,13 +27,13 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     ----------
     method : {"pca", "zca", "cholesky", "pca-cor", "zca-cor"}
         Which whitening. "pca" gives principal components of unit variance, the largest first. "zca" stays as close to X
-        as a whitening can and has as many columns. "cholesky" frees each column of what earlier ones predict. The
-        "-cor" methods give every column unit variance first, so that no column counts for its units.
+        as a whitening can and has as many columns. "cholesky" subtracts from each column what earlier ones predict. The
+        "-cor" methods scale every column to unit variance first, so that the units of a column do not matter.
     n_components : int, float or None
         Directions to keep: so many, the fewest with this share (below 1) of the variance, or all that are more than
         rounding. "zca" then projects onto them.
     shrinkage : float or "auto"
-        0 uses the sample's covariance, 1 a ball of the same size; in between, small directions are blown up less.
+        0 uses the sample covariance, 1 a multiple of the identity; in between, small directions are amplified less.
         "auto" chooses by Chen et al. 2010 (OAS).
 
     Attributes
@@ -42,7 +42,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     whitening_ : (k, d)
         The matrix W.
     inverse_ : (d, k)
-        The way back.
+        Maps whitened rows back.
     rank_ : int
         Directions that vary by more than rounding.
     variances_ : (rank_,)
@@ -103,11 +103,18 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return affine(X, self.mean_, self.whitening_.T, np.zeros(len(self.whitening_)))
 
     def inverse_transform(self, X: Any) -> Any:
-        """Lead whitened rows, shape (n, k), back to shape (n, d); directions that were not kept come back as means."""
+        """Map whitened rows, shape (n, k), back to shape (n, d); directions that were not kept are at their mean."""
         check_is_fitted(self)
         return affine(
             as_components(X, len(self.whitening_)), np.zeros(len(self.whitening_)), self.inverse_.T, self.mean_
         )
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        known = self.__sklearn_is_fitted__()
+        return describe_estimator(self, f"{len(self.whitening_)} of {self.rank_} directions kept" if known else "")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "whitening_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

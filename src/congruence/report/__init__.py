@@ -18,3 +18,5 @@ from congruence.report.reproduction import render_reproduction as render_reprodu
 from congruence.report.reproduction import write_reproduction_report as write_reproduction_report
 from congruence.report.resolution import render_resolution as render_resolution
 from congruence.report.resolution import write_resolution_report as write_resolution_report
+from congruence.report.translation import render_translation as render_translation
+from congruence.report.translation import write_translation_report as write_translation_report

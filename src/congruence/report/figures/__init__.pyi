@@ -3,6 +3,12 @@ from typing import Any
 from congruence.document import Document, Figure
 from congruence.report.figures.batches import condition_differences as condition_differences
 from congruence.report.figures.batches import feature_profiles as feature_profiles
+from congruence.report.figures.components import component_agreement as component_agreement
+from congruence.report.figures.components import component_curve as component_curve
+from congruence.report.figures.components import component_histogram as component_histogram
+from congruence.report.figures.components import component_negentropy as component_negentropy
+from congruence.report.figures.components import solver_convergence as solver_convergence
+from congruence.report.figures.components import variance_spectrum as variance_spectrum
 from congruence.report.figures.curves import learning_curve as learning_curve
 from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves

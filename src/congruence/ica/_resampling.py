@@ -1,4 +1,4 @@
-"""Rows, or clusters of rows that belong together, drawn anew with replacement."""
+"""Bootstrap resampling of rows, or of clusters of rows that belong together."""
 
 from __future__ import annotations
 

@@ -1,0 +1,15 @@
+from congruence.ica._apply import write_components as write_components
+from congruence.ica._resolve import resolve as resolve
+from congruence.ica.bound import Theorem2 as Theorem2
+from congruence.ica.bound import theorem2 as theorem2
+from congruence.ica.bound import theorem2_for as theorem2_for
+from congruence.ica.components import Components as Components
+from congruence.ica.components import independent_components as independent_components
+from congruence.ica.estimator import ICA as ICA
+from congruence.ica.estimator import load_ica as load_ica
+from congruence.ica.latents import LatentComponents as LatentComponents
+from congruence.ica.latents import latent_components as latent_components
+from congruence.ica.resolution import Resolution as Resolution
+from congruence.ica.stabilities import ComponentStability as ComponentStability
+from congruence.ica.stability import component_stability as component_stability
+from congruence.ica.whitener import Whitener as Whitener

@@ -1,0 +1,368 @@
+"""Resolutions and component stability as documents: components, stability, histograms, extreme rows, convergence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Document,
+    Figure,
+    Grid,
+    Group,
+    Heading,
+    Section,
+    Table,
+    Text,
+    badge,
+    label_cell,
+    share,
+)
+from congruence.formatting import count, elided, number, percent
+from congruence.ica._verdict import Problem, criteria
+from congruence.ica.profile import EDGES, PROFILED
+
+if TYPE_CHECKING:
+    from congruence.ica.profile import Loading
+    from congruence.ica.resolution import Resolution
+    from congruence.ica.stabilities import ComponentStability, CurvePoint
+    from congruence.result import Status
+
+LISTED_COLUMNS = 4  # of metadata of extreme rows
+BADGES: dict[Problem, str] = {
+    "gaussian": "Gaussian",
+    "start": "depends on start",
+    "not converged": "not converged",
+    "resamples": "unstable",
+}
+ERROR = (
+    "error",
+    "the standard error of an axis, as an angle: how far it would typically turn on other rows of the same kind, "
+    "assuming independent components and independent rows. Where these assumptions fail it is too small, and "
+    "resamples are more reliable. More rows make it smaller.",
+)
+RESAMPLES = (
+    "resamples",
+    "the correlation with the same component of a fit on bootstrap resamples of the rows: the median, and below it the "
+    "90 % interval. A component is stable if the interval lies above 0.9. Gaussian components may have high "
+    "correlations, since resamples share rows and hence the noise that was fitted.",
+)
+STARTS = (
+    "starts",
+    "the smallest correlation with the same component found from another random start; 1 is the same axis.",
+)
+CHANCE = ("chance", "the same correlation with a random rotation.")
+COMPONENT = ("component", "one axis, of mean 0 and variance 1, signed so that its longer tail is positive.")
+SHAPE = (
+    ("negentropy", "how far from Gaussian, as the contrast measures it; 0 is Gaussian."),
+    (
+        "kurtosis",
+        "above 0: heavy tails, few rows have large values; below 0: flat or bimodal; 0 is that of a Gaussian.",
+    ),
+    ("skewness", "how much longer the positive tail is than the negative one; 0 is symmetric."),
+)
+
+
+def describe(resolution: Resolution) -> Document:
+    """The document of a resolution."""
+    headline, *details = resolution.headlines
+    measured = resolution.stability
+    return Document(
+        question=f"{resolution.name}: can the rotation be undone without labels?",
+        headline=headline,
+        details=details,
+        claim="Are all components identified?" if measured is None else "Are all components identified and stable?",
+        status=resolution.status,
+        remark=_remark(resolution),
+        notes=resolution.notes,
+        sections=tuple(_sections(resolution)),
+        reading=(
+            "Retraining a model leaves its embedding free to rotate. If the rows are mixtures of independent sources "
+            "that are not Gaussian, one set of axes, up to order and sign, separates these sources, and it can be "
+            "found from the rows alone: whiten, then rotate until every axis is as far from Gaussian as possible "
+            "(Theorem 2 of Nelson et al.). Where sources are Gaussian, all rotations of them are equally good, and no "
+            "method can identify their axes."
+        ),
+        glossary=tuple(_glossary(resolution)),
+        settings=resolution.settings,
+        title=f"{resolution.name}: {headline}",
+    )
+
+
+def describe_stability(stability: ComponentStability) -> Document:
+    """The document of a component stability."""
+    headline, *details = stability.headlines
+    made = stability.settings
+    fits = f"{count(made['restarts'], 'restart')} and {count(made['bootstrap'], 'bootstrap resample')}"
+    return Document(
+        question="Which independent components are stable?",
+        headline=headline,
+        details=details,
+        claim="Are all components stable?",
+        status=stability.status,
+        remark=f"{made['n']} rows; {count(stability.k, 'component')}; {fits}",
+        notes=stability.notes,
+        sections=tuple(_stability_sections(stability)),
+        reading=(
+            "The components of all rows are compared with those of fits from other random starts and on bootstrap "
+            "resamples of the rows. Components that other fits do not reproduce should not be interpreted."
+        ),
+        glossary=(
+            COMPONENT,
+            ("restarts", "the smallest correlation with the same component of a fit from another random start."),
+            RESAMPLES,
+            CHANCE,
+            ("quality", "how compact and isolated the cluster of the component over all fits is (Icasso); 1 is ideal."),
+            ERROR,
+            *SHAPE[:2],
+        ),
+        settings=stability.settings,
+        title=headline,
+    )
+
+
+def _remark(resolution: Resolution) -> str:
+    """Rows, directions and convergence, in a few words."""
+    found = resolution.components.unmixing
+    rows = f"{resolution.n} rows"
+    if found.n != resolution.n:
+        rows = f"{found.n} of {resolution.n} rows used for the rotation"
+    kept = "" if resolution.k == resolution.rank else f", {resolution.k} kept"
+    width = f"{resolution.rank} of {resolution.d} directions vary{kept}"
+    if resolution.settings.get("whiten") is False:
+        width = f"{resolution.d} columns, not whitened{kept}"
+    passes = f"{found.iterations} {'pass' if found.iterations == 1 else 'passes'}"
+    return f"{rows}; {width}; {'converged' if found.converged else 'not converged'} after {passes}"
+
+
+def _sections(resolution: Resolution) -> Iterator[Section]:
+    yield Section("Which components are identified?", tuple(_overview(resolution)), id="components")
+    if resolution.stability is not None:
+        yield Section("Are they stable on other rows?", tuple(_resampled(resolution.stability)), id="stability")
+    if resolution.profiles:
+        yield Section("What do the first components look like?", tuple(_profiles(resolution)), id="profiles")
+    yield Section("How were they found?", tuple(_found(resolution)), id="convergence")
+
+
+def _overview(resolution: Resolution) -> Iterator[Block]:
+    yield Text(
+        "Components that are distinguishable from noise come first, each group from the least Gaussian down.",
+        muted=True,
+    )
+    rows, resampled = list(resolution.rows()), resolution.stability is not None
+    with_starts = resolution.components.unmixing.agreement is not None
+    columns = [Column("component", "text"), Column("verdict", "text")]
+    columns += [Column("resamples")] * resampled + [Column("starts")] * with_starts + [Column("error")]
+    columns += [Column("negentropy", brief=False)]
+    columns += [Column(name, brief=not resampled) for name in ("kurtosis", "skewness")]
+    sure = "stable" if resampled else "identified"
+    cells: list[tuple[Any, ...]] = [
+        (
+            row["component"],
+            _badge(row["status"], row["problem"], sure),
+            *([_interval(row["median"], row["low"], row["high"])] if resampled else []),
+            *([_fixed(row["agreement"], 3)] if row["agreement"] is not None else []),
+            _angle(row["sampling_error"]),
+            *_shape(row),
+        )
+        for row in rows
+    ]
+    meanings = ["Resamples: median correlation with refits on bootstrap resamples (90 % interval)."] * resampled
+    meanings += ["Starts: smallest correlation across random starts."] * with_starts
+    meanings += ["Error: standard error of the axis."]
+    yield Table("Components", columns, cells, brief=True, note=" ".join(meanings))
+    if not resampled:
+        values, known = [row["negentropy"] for row in rows], [row["identified"] for row in rows]
+        yield Figure("component_negentropy", (values, known), wide=True, brief=True)
+
+
+def _resampled(stability: ComponentStability) -> Iterator[Block]:
+    made = stability.settings
+    rows = "the rows" if made["clusters"] is None else f"the {made['clusters']} clusters of rows"
+    yield Text(
+        f"Whitening and rotation were fitted again on {count(made['bootstrap'], 'bootstrap resample')} of {rows}. A "
+        "point is the median correlation of a component with its partner in a resample, the line its 90 % interval; 1 "
+        "is the same axis."
+    )
+    yield _agreement(stability)
+    yield from _curve(stability.curve)
+
+
+def _agreement(stability: ComponentStability) -> Figure:
+    """Agreement on resamples or, where there are none, across restarts."""
+    agreement, known = stability.agreement, stability.components.unmixing.identified.tolist()
+    middle, low, high = agreement.median, agreement.low, agreement.high
+    if not len(agreement.bootstrap):
+        middle, low, high = agreement.restarts_mean, agreement.restarts_min, agreement.restarts.max(0)
+    data = (middle.tolist(), low.tolist(), high.tolist(), known, stability.chance)
+    return Figure("component_agreement", data, wide=True, brief=True)
+
+
+def _curve(points: Sequence[CurvePoint]) -> Iterator[Block]:
+    if not points:
+        return
+    rising = sorted(points, key=lambda point: point.n_components)
+    columns = [Column(name) for name in ("number", "variance", "not noise", "stable")]
+    rows = [(p.n_components, share(p.variance_share), p.identified, p.stable) for p in rising]
+    table = Table("Stability by number of components", columns, rows)
+    yield Heading("With other numbers of components")
+    yield Grid((Figure("component_curve", (rising,)), Group((table,))), "pictures")
+
+
+def _profiles(resolution: Resolution) -> Iterator[Block]:
+    yield from _histograms([profile.counts for profile in resolution.profiles])
+    for i, profile in enumerate(resolution.profiles):
+        name = f"ica{i}"
+        ends = ((profile.highest, "highest"), (profile.lowest, "lowest"))
+        tables = [Group((Heading(label), _extremes(rows, f"{name}, {label}"))) for rows, label in ends]
+        yield Details(f"{name}: rows with the highest and lowest values", (Grid(tables, "halves"),), open=i == 0)
+
+
+def _histograms(counts: Sequence[Any]) -> Iterator[Block]:
+    yield Text(
+        "Filled: histogram of the component in standard deviations; the outermost bars include values beyond. Dashed: "
+        "a Gaussian.",
+        muted=True,
+    )
+    names = [f"ica{i}" for i in range(len(counts))]
+    figures = [
+        Figure("component_histogram", (one, name, EDGES), caption=name) for one, name in zip(counts, names, strict=True)
+    ]
+    yield Grid(figures, "small")
+
+
+def _extremes(loadings: Sequence[Loading], label: str) -> Table:
+    names = list(loadings[0].metadata)[:LISTED_COLUMNS]
+    titles = [elided([name.removeprefix("Metadata_")], 24)[0] for name in names]
+    numeric = [all(isinstance(one.metadata[name], int | float) for one in loadings) for name in names]
+    columns = [Column("value"), Column("row") if loadings[0].id is None else Column("id", "text")]
+    columns += [Column(title, "number" if n else "text") for title, n in zip(titles, numeric, strict=True)]
+    rows = [
+        (
+            _fixed(one.value, 2),
+            one.row if one.id is None else label_cell(one.id),
+            *(label_cell(one.metadata[name]) for name in names),
+        )
+        for one in loadings
+    ]
+    return Table(label, columns, rows, sortable=False)
+
+
+def _found(resolution: Resolution) -> Iterator[Block]:
+    found, white = resolution.components.unmixing, resolution.components.whitening
+    yield Text(f"{directions_sentence(resolution)} {convergence_sentence(resolution)}")
+    figures = []
+    if resolution.rank:
+        spectrum = (white.variances, white.retained)
+        figures.append(Figure("variance_spectrum", spectrum, caption="Variance along the principal axes"))
+    if found.iterations:
+        passes = (found, resolution.settings.get("tol"))
+        figures.append(Figure("solver_convergence", passes, caption="Convergence"))
+    yield Grid(figures, "halves")
+
+
+def directions_sentence(resolution: Resolution) -> str:
+    """Say in how many directions the rows vary, and how many of these were kept."""
+    white = resolution.components.whitening
+    if resolution.settings.get("whiten") is False:
+        return f"The {resolution.d} columns were used as they are and only rotated."
+    flat = resolution.d - resolution.rank
+    text = f"The {resolution.n} rows vary in {resolution.rank} of {resolution.d} directions"
+    if flat:
+        text += f"; the remaining {flat} {'is' if flat == 1 else 'are'} constant or linearly dependent"
+    held = float(white.variances[: white.retained].sum() / white.variances.sum())
+    if white.retained < resolution.rank:
+        return f"{text}. The first {white.retained} were kept, with {percent(held)} of the variance."
+    return f"{text}. All that vary were kept."
+
+
+def convergence_sentence(resolution: Resolution) -> str:
+    """Say whether the solver converged, after how many passes over which rows."""
+    found = resolution.components.unmixing
+    if not found.iterations:
+        return "There was nothing to rotate."
+    passes = f"{found.iterations} {'pass' if found.iterations == 1 else 'passes'} over "
+    passes += f"all {found.n} rows" if found.n == resolution.n else f"{found.n} of {resolution.n} rows"
+    ends = {
+        "converged": f"The solver converged after {passes}.",
+        "gaussian": f"After {passes} no component was distinguishable from Gaussian noise.",
+        "cap": f"The solver had not converged after {passes}.",
+    }
+    left = resolution.components.error_left
+    if left is None or not math.isfinite(left):
+        return ends[found.reason]
+    angle = f"{math.degrees(left):.1f}°"
+    return f"{ends[found.reason]} More rows would turn nine in ten components by at most {angle}."
+
+
+def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
+    drawn, again = len(stability.agreement.bootstrap) > 0, len(stability.agreement.restarts) > 0
+    columns = [Column("component", "text"), Column("verdict", "text")]
+    columns += [Column("restarts")] * again + [Column("resamples")] * drawn
+    columns += [Column("error", brief=not (again and drawn))]
+    more = ("quality", "variance", "negentropy", "kurtosis")
+    columns += [Column(name, brief=False) for name in more]
+    rows: list[tuple[Any, ...]] = [
+        (
+            row["component"],
+            _badge(row["status"], row["problem"], "stable"),
+            *([_fixed(row["restarts_min"], 3)] if again else []),
+            *([_interval(row["bootstrap_median"], row["low"], row["high"])] if drawn else []),
+            _angle(row["sampling_error"]),
+            row["quality"],
+            share(row["variance_share"]),
+            *_shape(row)[:2],
+        )
+        for row in stability.rows()
+    ]
+    blocks = (Table("Components", columns, rows, brief=True), _agreement(stability), *_curve(stability.curve))
+    yield Section("Which components are stable?", blocks, id="components")
+    counts = stability.profile.counts[:PROFILED]
+    yield Section("What do the first components look like?", tuple(_histograms(list(counts))), id="profiles")
+
+
+def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
+    found = resolution.components.unmixing
+    yield COMPONENT
+    yield (
+        "identified",
+        f"{criteria(found)}. The other components are listed and written too, but their axes may be arbitrary.",
+    )
+    if resolution.stability is not None:
+        yield from (RESAMPLES, CHANCE)
+    if found.agreement is not None:
+        yield STARTS
+    yield ERROR
+    yield from SHAPE
+
+
+def _badge(status: Status, problem: Problem | None, sure: str) -> Cell:
+    return badge(status, sure if problem is None else BADGES[problem])
+
+
+def _interval(middle: float, low: float, high: float) -> Cell:
+    return Cell(f"{middle:.3f}", middle, below=f"{low:.3f} to {high:.3f}")
+
+
+def _angle(radians: float) -> Cell:
+    degrees = math.degrees(radians)
+    if math.isnan(degrees):
+        return Cell("–", "")
+    return Cell(f"{degrees:.1f}°" if degrees <= 90 else "> 90°", degrees)
+
+
+def _shape(row: Any) -> tuple[Cell, Cell, Cell]:
+    return (
+        Cell(number(row["negentropy"], 2), row["negentropy"]),
+        _fixed(row["kurtosis"], 2),
+        _fixed(row["skewness"], 2),
+    )
+
+
+def _fixed(value: float, digits: int) -> Cell:
+    return Cell(f"{value:.{digits}f}".replace("-", "−"), value)

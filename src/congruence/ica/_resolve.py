@@ -1,0 +1,179 @@
+"""`resolve`: can the rotation of an embedding be undone without labels?"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, as_matrix, finite_rows, is_dask, is_tensor
+from congruence.errors import InputError
+from congruence.ica._options import RESAMPLES, ResolveOptions
+from congruence.ica._resampling import cluster_labels
+from congruence.ica.estimator import ICA
+from congruence.ica.profile import first_profiles
+from congruence.ica.resolution import Resolution
+from congruence.ica.stability import component_stability
+from congruence.options import takes
+from congruence.progress import Progress
+from congruence.tables import Table, expanded, finite_table, read_parts
+
+
+@takes(ResolveOptions)
+def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None) -> Resolution:
+    """Find independent components of an embedding, and measure which of them are identified.
+
+    Whitens the rows and rotates them until every axis is as far from Gaussian as possible, from several random starts.
+    A component is identified if it is distinguishable from Gaussian noise and found from every start; with
+    `stability`, it is also compared with fits on bootstrap resamples.
+
+    Parameters
+    ----------
+    x : array, tensor, dask array, frame, table, path or list of paths
+        The rows, shape (n, d). A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    id, features, metadata, key : str, optional
+        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
+    cluster : array of shape (n,), or name of a metadata column, optional
+        Rows of one cluster (patient, plate, document) are resampled together.
+    drop_missing : bool
+        Leave out rows with NaN or infinity instead of refusing them.
+    components : int, float or None
+        Number of components, or the share (below 1) of the variance to keep; by default all directions that vary.
+    contrast, whiten, starts, rows, tol, max_iter
+        As of `ICA`.
+    stability : int, optional
+        Number of bootstrap resamples to refit on, or 0 for none. By default 20 if there is a `curve`, else none.
+    curve : sequence of int
+        Also measure stability for these numbers of components.
+    seed : int
+        The same seed gives the same result.
+    device : str
+        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
+
+    Returns
+    -------
+    Resolution
+        ``result.ica`` is the fitted estimator: ``result.ica.transform(x)`` gives the components.
+
+    References
+    ----------
+    Nelson et al. 2026, Theorem 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from congruence.ica import resolve
+    >>> rng = np.random.default_rng(0)
+    >>> sources = np.column_stack([rng.laplace(size=(4000, 2)), rng.normal(size=(4000, 2))])
+    >>> result = resolve(sources @ rng.normal(size=(4, 4)))
+    >>> result.status, result.identified
+    ('ambiguous', 2)
+    >>> result["ica3"]["problem"]
+    'gaussian'
+    """
+    resamples = _check(options)
+    table, labels, notes = _read(x, options)
+    fit = {
+        "n_components": options.components,
+        "contrast": options.contrast,
+        "whiten": options.whiten,
+        "rows": options.rows,
+        "tol": options.tol,
+        "max_iter": options.max_iter,
+        "device": options.device,
+    }
+    if progress is not None:
+        progress("finding components", 0, 1)
+    ica = ICA(**fit, starts=options.starts, random_state=options.seed).fit(table.values)
+    if table.features is not None:
+        ica.feature_names_in_ = np.array(table.features, dtype=object)
+    stability = None
+    if resamples:  # agreement across starts is that of the fit itself
+        drawn: dict[str, Any] = {"restarts": 0, "bootstrap": resamples, "cluster": labels, "curve": options.curve}
+        stability = component_stability(
+            table.values, **fit, **drawn, seed=options.seed, found=ica.found_, progress=progress
+        )
+    return Resolution(
+        name=table.name,
+        n=table.n,
+        d=table.d,
+        ica=ica,
+        profiles=first_profiles(table, ica.found_),
+        stability=stability,
+        settings=_settings(options, resamples),
+        input_notes=notes,
+    )
+
+
+def _check(options: ResolveOptions) -> int:
+    """Refuse options that cannot be meant, before any work; return the number of resamples."""
+    components, curve, runs = options.components, options.curve, options.stability
+    if components is not None and not _is_number_or_share(components):
+        raise InputError(
+            f"components must be a number such as 64, or a share of the variance such as 0.95, not {components!r}"
+        )
+    if runs is not None and runs != 0 and runs < 2:
+        raise InputError(f"stability must be a number of resamples of at least 2, or 0 for none, not {runs}")
+    if not isinstance(curve, Sequence) or any(not isinstance(k, int | np.integer) or k < 1 for k in curve):
+        raise InputError(f"curve must hold numbers of components such as 8, 16, 32, not {curve!r}")
+    if curve and runs == 0:
+        raise InputError("curve needs resamples to refit on, but stability is 0")
+    if not 0 <= options.seed < 2**32:
+        raise InputError(f"seed must be between 0 and {2**32 - 1}, not {options.seed}")
+    resamples = (RESAMPLES if curve else 0) if runs is None else runs
+    if options.cluster is not None and not resamples:
+        raise InputError("cluster keeps rows together in resamples, but there are none; set stability, such as 20")
+    return resamples
+
+
+def _is_number_or_share(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        return False
+    return bool(0 < value < 1 or (value >= 1 and value == int(value)))
+
+
+def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[str, ...]]:
+    """The table without missing values, the cluster of each row, and what was left out."""
+    table = _as_table(x, options)
+    labels = cluster_labels(options.cluster, table, table.n)
+    notes: tuple[str, ...] = ()
+    if is_dask(table.values):  # workers find what is not finite, in the first pass
+        if options.drop_missing:
+            raise InputError("drop_missing cannot be used with a dask array: its rows are counted before they are read")
+        return table, labels, notes
+    whole = table.n
+    if labels is not None and options.drop_missing:
+        labels = labels[finite_rows(table.values)]
+    table = finite_table(table, drop_missing=options.drop_missing)
+    if table.n < whole:
+        notes = (f"{whole - table.n} of {whole} rows have NaN or infinite values and were left out.",)
+    if table.n < 2:
+        raise InputError(f"{table.name} has 1 row, but components need at least 2")
+    return table, labels, notes
+
+
+def _as_table(x: Any, options: ResolveOptions) -> Table:
+    if isinstance(x, Table):
+        return x
+    if isinstance(x, str | os.PathLike) or (isinstance(x, list | tuple) and all(isinstance(p, str) for p in x)):
+        paths = expanded([os.fspath(x)] if isinstance(x, str | os.PathLike) else x)
+        asked = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+        return read_parts(paths, **{name: value for name, value in asked.items() if value is not None})
+    values = x if is_dask(x) or is_tensor(x) else as_matrix(x, "x", finite=False)
+    names = [str(name) for name in x.columns] if hasattr(x, "columns") else None
+    return Table(values, "x", features=None if names is None else tuple(names))
+
+
+def _settings(options: ResolveOptions, resamples: int) -> dict[str, Any]:
+    """The options as the page and the JSON show them; column names only where they were given."""
+    names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
+    given = {name: getattr(options, name) for name in ("id", "features", "metadata", "key", "drop_missing")}
+    cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
+    chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
+    return chosen | {name: value for name, value in given.items() if value}
