@@ -36,7 +36,6 @@ _HOMES = {
     "read_table": "congruence.tables",
     "translate": "congruence.translation._translate",
     "write_evaluation_report": "congruence.report",
-    "write_resolution_report": "congruence.report",
     "write_table": "congruence.tables",
 }
 
@@ -63,7 +62,6 @@ __all__ = [
     "read_table",
     "translate",
     "write_evaluation_report",
-    "write_resolution_report",
     "write_table",
 ]
 
@@ -83,7 +81,6 @@ if TYPE_CHECKING:
     from congruence.metrics.suite import evaluate_codes
     from congruence.report import (
         write_evaluation_report,
-        write_resolution_report,
     )
     from congruence.tables import Table, read_table, write_table
     from congruence.translation._translate import translate

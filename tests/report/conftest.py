@@ -12,14 +12,10 @@ import pytest
 
 from congruence.align._consensus import Consensus
 from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
+from congruence.align.layer_comparison import LayerComparison
 from congruence.batches.deconfounding import Deconfounding, Levels, Target, compare_folds
 from congruence.batches.deconfounding import Score as TargetScore
 from congruence.batches.leakage import FeatureProfile
-from congruence.align.layer_comparison import LayerComparison
-from congruence.batches.leakage import Carriers
-from congruence.batches.outcome import Levels, Target, compare_folds
-from congruence.batches.outcome import Outcome as Deconfounded
-from congruence.batches.outcome import Score as TargetScore
 from congruence.batches.sparsity import Concentration
 from congruence.decoder.bounds import theorem1
 from congruence.decoder.examination import DecoderExamination
@@ -46,14 +42,11 @@ from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
     render_evaluation,
     render_reproduction,
-    render_resolution,
-    render_translation,
 )
 from congruence.report.figures.svg import draw
 from congruence.report.html import render_html
 from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
 from congruence.result import Finding, conclude
-from congruence.result import Finding
 from congruence.translation._verdict import ANSWERS, judge_matching
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.translation.result import ComponentMatch, ComponentMatching, Translation
@@ -535,15 +528,11 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "layers": lambda: layers_by_hand(source="a"),
     "translation": lambda: translation_by_hand(),
     "unpaired": lambda: unpaired_by_hand(),
-}
-PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
-    "resolution": lambda: render_resolution(resolution_by_hand()),
     "resolution": lambda: resolution_by_hand(),
     "fitted once": lambda: resolution_by_hand(stable=False),
     "stability": lambda: stability_by_hand(components_by_hand(), notes=("A note.",)),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
-    "translation": lambda: render_translation(translation_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
 }

@@ -14,10 +14,10 @@ from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves
 from congruence.report.figures.heat import heat_map as heat_map
 from congruence.report.figures.histogram import error_histogram as error_histogram
-from congruence.report.figures.mechanisms import block_overlap as block_overlap
-from congruence.report.figures.mechanisms import latent_graph as latent_graph
 from congruence.report.figures.layers import layer_picture as layer_picture
 from congruence.report.figures.matches import match_confidence as match_confidence
+from congruence.report.figures.mechanisms import block_overlap as block_overlap
+from congruence.report.figures.mechanisms import latent_graph as latent_graph
 from congruence.report.figures.pairs import groups_ladder as groups_ladder
 from congruence.report.figures.pairs import ladder as ladder
 from congruence.report.figures.pairs import planes as planes
