@@ -72,7 +72,7 @@ def test_given_blocks_are_checked_and_everything_is_written(folder, capsys):
     outputs = ("--json", "out.json", "--csv", "out.csv", "--report", "page.html")
     assert call("made:disjoint", "latents.npy", "--blocks", "0,1,2-3", "--points", 6, *outputs) == 0
     out = capsys.readouterr().out
-    assert "Theorem 2" in out
+    assert "Theorem 2 identifies the blocks 0,1,2-3" in out
     assert "Criteria for the blocks 0,1,2-3, 6 points" in out
     result = json.loads((folder / "out.json").read_text())
     assert (result["status"], result["findings"][0]["basis"]) == ("holds", "supported")

@@ -201,7 +201,7 @@ def _theorems(theorems: tuple[Theorem, ...]) -> Iterator[Block]:
     )
     rows = [
         (
-            f"Theorem {one.number}",
+            str(one.number),
             LABELS.get(one.criterion, one.criterion),
             badge(one.status),
             one.conclusion.basis,

@@ -73,7 +73,9 @@ class MechanismExamination(Result):
         """Whether a theorem identifies the blocks."""
         best = self.strongest
         claim = f"Theorem {best.number} (Type {best.criterion}) identifies the blocks {self.blocks_text}."
-        return conclude("identified", claim, best.conclusion.premises)
+        open_premises = ", ".join(premise.name for premise in best.open_premises)
+        evidence = f"Premises that are not shown: {open_premises or 'none'}."
+        return conclude("identified", claim, best.conclusion.premises, evidence=evidence)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
