@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from congruence.align._document import group_terms
 from congruence.document import Block, Cell, Column, Document, Figure, Grid, Section, Table, Text, facts, share, shares
 from congruence.formatting import count, interval, number, percent
-from congruence.maps._names import MEANINGS, ordered_groups
+from congruence.maps._names import ordered_groups
 from congruence.translation.certificate import DRIFT, ROUNDING
 
 if TYPE_CHECKING:
@@ -24,17 +25,6 @@ GLOSSARY = (
         "contains the required share, or there are too few rows.",
     ),
     ("interval", "95 %, from resampling rows."),
-    (
-        "error",
-        "the distance left between a mapped row and its target, averaged over rows, as a percentage of the old "
-        "space’s diameter (its two farthest rows). 0 % is a perfect match.",
-    ),
-    ("held out", "the map is fitted on some rows and scored on others."),
-    (
-        "null",
-        "the same held-out score after the pairing of rows was destroyed: what unrelated models would give. An error "
-        "near its null is no better than chance.",
-    ),
 )
 UNPAIRED_GLOSSARY = (
     (
@@ -89,7 +79,7 @@ def _paired(translation: Translation) -> Document:
             "target), so that an index, a probe or a threshold made with the old model can be kept. Everything is "
             "measured on rows that were not used to fit the map."
         ),
-        glossary=(*GLOSSARY, *((name, MEANINGS[name]) for name in groups)),
+        glossary=(*GLOSSARY, *group_terms(groups)),
         settings={
             "paired rows": rows,
             "old dimensions": translator.d_old,
@@ -109,40 +99,20 @@ def _retrieval(translation: Translation, found: Retrieval) -> Iterator[Block]:
     )
     require = translation.settings.get("require")
     needed = "" if require is None else f"; a go requires {100 * require:g} %"
-    ten, one, blank = found.recall_10, found.recall_1, Cell("", "")
-    rows: list[tuple[Any, ...]] = [
-        (
-            "recall@10",
-            share(ten.mean, strong=True),
-            shares(ten.low, ten.high),
-            share(found.before),
-            share(found.chance),
-            f"share of a row’s 10 nearest old vectors that its translated vector finds{needed}",
-        ),
-        (
-            "recall@1",
-            share(one.mean),
-            shares(one.low, one.high),
-            blank,
-            blank,
-            "how often both find the same nearest old vector",
-        ),
-        (
-            "itself found",
-            share(found.itself),
-            blank,
-            blank,
-            blank,
-            "how often the nearest old vector is the row’s own",
-        ),
-        (
-            "rank agreement",
-            found.rank_agreement,
-            blank,
-            blank,
-            blank,
-            "Spearman correlation of the two rankings of the whole index; 1 is best",
-        ),
+    ten, one = found.recall_10, found.recall_1
+
+    def row(name: str, value: Cell | float, meaning: str, *more: Cell) -> tuple[Any, ...]:
+        return name, value, *more, *[Cell("", "")] * (3 - len(more)), meaning
+
+    others = (shares(ten.low, ten.high), share(found.before), share(found.chance))
+    neighbours = f"share of a row’s 10 nearest old vectors that its translated vector finds{needed}"
+    ranks = "Spearman correlation of the two rankings of the whole index; 1 is best"
+    same = "how often both find the same nearest old vector"
+    rows = [
+        row("recall@10", share(ten.mean, strong=True), neighbours, *others),
+        row("recall@1", share(one.mean), same, shares(one.low, one.high)),
+        row("itself found", share(found.itself), "how often the nearest old vector is the row’s own"),
+        row("rank agreement", found.rank_agreement, ranks),
     ]
     columns = (
         Column("score", "text"),
