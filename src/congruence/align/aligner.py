@@ -12,7 +12,7 @@ from congruence.arrays import Float, to_numpy
 from congruence.errors import InputError
 from congruence.ica.opening import open_rows
 from congruence.maps.groups import fit_map
-from congruence.tables import as_paired, as_table, gather, is_table
+from congruence.tables import as_paired, as_table, is_table, join_two
 
 
 class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -53,8 +53,8 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         names = None
         if is_table(X) or is_table(y):
-            inputs = gather({"X": X, "y": y if is_table(y) else _columns(to_numpy(y))})
-            (X, y), names = inputs.values, inputs.features[0]
+            joined = join_two(X, y if is_table(y) else _columns(to_numpy(y)), ("X", "y"))
+            (X, y), names = joined.values, joined.features[0]
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=[np.float64, np.float32])
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)

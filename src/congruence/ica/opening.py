@@ -24,6 +24,7 @@ from congruence.errors import InputError
 from congruence.tables import Table, as_table, is_table
 from congruence.tables.blocks import DaskRows, whole_rows
 from congruence.tables.frames import is_frame
+from congruence.tables.inputs import warn_of
 from congruence.tables.spill import spill_chunks
 
 
@@ -39,7 +40,7 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     if is_frame(X):
         X, names = _features_of(estimator, X, reset=reset)
     elif is_table(X):
-        table = as_table(X, name="X", features=None if reset else _fitted_names(estimator, X))
+        table = _table(estimator, X, reset=reset)
         X, names = table.values, table.features
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
@@ -90,14 +91,20 @@ def _same(value: Any, default: Any) -> bool:
 
 def _features_of(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, tuple[str, ...] | None]:
     """The columns of a data frame that are features, as a frame where scikit-learn can check their names."""
-    wanted = None if reset else _fitted_names(estimator, X)
-    table = as_table(X, name="X", features=wanted)
+    table = _table(estimator, X, reset=reset)
     columns = [str(name) for name in X.columns] if hasattr(X, "iloc") else list(getattr(X, "columns", []))
     if list(table.features or ()) == columns:
         return X, None
     if hasattr(X, "iloc") and set(table.features or ()) <= set(columns):
         return X.iloc[:, [columns.index(name) for name in table.features or ()]], None
     return table.values, table.features
+
+
+def _table(estimator: Any, X: Any, *, reset: bool) -> Table:
+    table = as_table(X, name="X", features=None if reset else _fitted_names(estimator, X))
+    if reset:
+        warn_of(table.notes)
+    return table
 
 
 def _fitted_names(estimator: Any, X: Any) -> list[str] | None:

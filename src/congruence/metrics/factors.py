@@ -11,8 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing, to_numpy
 from congruence.errors import InputError
-from congruence.tables import as_rows, as_table, is_table, pair
-from congruence.tables.inputs import as_columns
+from congruence.tables import as_columns, as_rows, as_table, is_table, pair
 
 KINDS = ("categorical", "ordinal", "continuous", "circular")
 MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes

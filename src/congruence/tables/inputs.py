@@ -1,11 +1,11 @@
-"""The one rule for rows: whatever holds them becomes a `Table`, and several of them are paired by id or refused."""
+"""One rule for all inputs: whatever holds rows becomes a `Table`, and rows of several are joined by id or refused."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Rows, as_matrix, is_dask, is_tensor, listing, to_numpy
-from congruence.errors import InputError, TableError
+from congruence.errors import InputError, InputWarning, TableError
 from congruence.files import InputFile, describe_file
 from congruence.tables.blocks import DaskRows, brought
 from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, patterns
-from congruence.tables.frames import columns_from_frame, is_anndata, is_frame, is_series, table_from_frame
+from congruence.tables.frames import is_anndata, is_frame, is_series, table_from_frame
 from congruence.tables.honours import honours
 from congruence.tables.join import Joined, join_tables
 from congruence.tables.labels import as_labels, missing_labels
@@ -25,7 +25,6 @@ from congruence.tables.memory import check_fits
 from congruence.tables.names import unique_names
 from congruence.tables.parts import lazy_parts, part_files, read_parts
 from congruence.tables.read_anndata import table_from_anndata
-from congruence.tables.row_columns import RowColumns, read_row_columns
 from congruence.tables.spill import load_matrix
 from congruence.tables.table import Table
 
@@ -77,7 +76,7 @@ def as_table(
     if is_anndata(x):
         return table_from_anndata(x, select, where)
     if is_frame(x) or is_series(x):
-        return table_from_frame(x if is_frame(x) else _as_frame(x), select, where)
+        return table_from_frame(x if is_frame(x) else as_frame(x), select, where)
     if hasattr(x, "to_dask_array"):
         raise InputError(f"{where} is a dask data frame; {where}.to_dask_array(lengths=True) gives its rows")
     if hasattr(x, "collect") and hasattr(x, "lazy"):
@@ -94,7 +93,8 @@ def _read(path: str, name: str | None, wishes: Mapping[str, Any], *, lazily: boo
     return table if folder is None else replace(table, path=folder, parts=())
 
 
-def _as_frame(series: Any) -> Any:
+def as_frame(series: Any) -> Any:
+    """A series as a data frame of one column."""
     named = getattr(series, "name", None)
     return series.to_frame() if named not in (None, "") else series.rename("0").to_frame()
 
@@ -236,7 +236,7 @@ def pair_tables(
     # Re-pairings put rows of one run beside any rows of another, so what workers hold is brought here once.
     there = brought({table.name: table.values for table in tables if is_dask(table.values)})
     tables = [replace(one, values=there[one.name][0]) if one.name in there else one for one in tables]
-    tables, notes = _identified(tables)
+    tables, notes = identified(tables)
     column = cluster if isinstance(cluster, str) else None
     if column is not None and not any(table.metadata for table in tables):
         raise InputError(f"cluster={column!r} names a metadata column, but the runs have none; pass the labels")
@@ -244,7 +244,7 @@ def pair_tables(
         raise InputError(f"labels={labels!r} names a metadata column, but the runs have none; pass the labels")
     joined = join_tables(tables, drop_missing=drop_missing, cluster=column)
     first = joined.rows[0]
-    groups = joined.cluster if column is not None else _per_row(cluster, tables[0].n, "cluster", 1, first)
+    groups = joined.cluster if column is not None else per_row(cluster, tables[0].n, "cluster", 1, first)
     # Blocks are still the rows of a run if none was left out or moved, which is when they are handed on as they are.
     rows = [there.get(table.name, (None, None)) for table in tables]
     return Inputs(
@@ -256,18 +256,18 @@ def pair_tables(
         ids=joined.ids,
         metadata=dict(joined.metadata),
         by_id=not joined.by_position,
-        notes=[*notes, *_pairing_notes(joined), *_column_notes(tables, joined.values)],
+        notes=[*notes, *pairing_notes(joined), *_column_notes(tables, joined.values)],
         features=[table.features for table in tables],
         blocks=[found if x is here else None for x, (here, found) in zip(joined.values, rows, strict=True)],
-        paths=_paths(tables),
+        paths=paths_of(tables),
     )
 
 
 def as_paired(x: Any, y: Any, names: tuple[str, str] = ("x", "y")) -> tuple[Any, Any]:
     """Return two matrices of finite numbers whose rows belong together; those of tables are joined by id."""
     if is_table(x) or is_table(y):
-        inputs = gather(dict(zip(names, (x, y), strict=True)))
-        return inputs.values[0], inputs.values[1]
+        x, y = join_two(x, y, names).values
+        return x, y
     x, y = (as_matrix(one, name) for one, name in zip((x, y), names, strict=True))
     if len(x) != len(y):
         raise InputError(
@@ -276,10 +276,27 @@ def as_paired(x: Any, y: Any, names: tuple[str, str] = ("x", "y")) -> tuple[Any,
     return x, y
 
 
+def join_two(x: Any, y: Any, names: tuple[str, str] = ("x", "y")) -> Joined:
+    """Join the rows of two runs; what a result would note is an `InputWarning`."""
+    tables, notes = identified([as_table(one, name=name) for one, name in zip((x, y), names, strict=True)])
+    joined = join_tables(tables)
+    warn_of([*notes, *pairing_notes(joined)])
+    return joined
+
+
 def as_rows(x: Any, name: str = "x") -> Any:
     """Return the rows of anything that `as_table` takes as a matrix of finite numbers, where they are."""
-    values = as_table(x, name=name).values if is_table(x) else x
-    return as_matrix(values, name)
+    if not is_table(x):
+        return as_matrix(x, name)
+    table = as_table(x, name=name)
+    warn_of(table.notes)
+    return as_matrix(table.values, name)
+
+
+def warn_of(notes: Iterable[str]) -> None:
+    """Warn of what was noted about inputs, for functions whose result has no notes."""
+    for note in notes:
+        warnings.warn(note, InputWarning, stacklevel=4)
 
 
 def _named(runs: Any) -> tuple[list[str], list[Any]]:
@@ -322,7 +339,7 @@ def _names(given: list[Any]) -> list[str]:
     )
 
 
-def _identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
     """Give tables ids that only several of them together tell, and collect what is noted about each."""
     notes = _shared_notes(tables)
     tables = _with_default_index(tables)
@@ -369,7 +386,8 @@ def _shared_notes(tables: Sequence[Table]) -> list[str]:
     return [note if len(of) == len(tables) else f"{listing(of)}: {note}" for note, of in notes.items()]
 
 
-def _pairing_notes(joined: Joined) -> list[str]:
+def pairing_notes(joined: Joined) -> list[str]:
+    """Which rows were left out."""
     notes = []
     left_out = [f"{count} of {name}" for name, count in joined.unmatched.items() if count]
     if left_out:
@@ -421,7 +439,7 @@ def _column_name(table: Table, j: int) -> str:
 
 def _labels(joined: Joined, labels: Any, n: int) -> Array | None:
     if not isinstance(labels, str):
-        return _per_row(labels, n, "labels", 2, joined.rows[0])
+        return per_row(labels, n, "labels", 2, joined.rows[0])
     for name in (labels, PREFIX + labels):
         if name in joined.metadata:
             found = joined.metadata[name]
@@ -430,7 +448,7 @@ def _labels(joined: Joined, labels: Any, n: int) -> Array | None:
     raise InputError(f"{joined.names[0]} has no metadata column {labels!r} to take labels from; it has {known}")
 
 
-def _per_row(given: Any, n: int, name: str, dimensions: int, index: Array) -> Array | None:
+def per_row(given: Any, n: int, name: str, dimensions: int, index: Array) -> Array | None:
     """One entry (or, in two dimensions, one row) for each row of the first run, for those that were paired."""
     if given is None:
         return None
@@ -444,201 +462,6 @@ def _per_row(given: Any, n: int, name: str, dimensions: int, index: Array) -> Ar
     return labels.astype(str) if labels.dtype == object else labels
 
 
-def _paths(tables: Sequence[Table]) -> tuple[Path, ...]:
+def paths_of(tables: Sequence[Table]) -> tuple[Path, ...]:
+    """The files that tables were read from."""
     return tuple(path for table in tables for path in (table.parts or ([table.path] if table.path else [])))
-
-
-@dataclass(frozen=True, eq=False)
-class CodesAndFactors:
-    """Learned codes and true factors of the same rows."""
-
-    name: str
-    codes: Any  # (n, L)
-    code_names: tuple[str, ...] | None
-    factors: dict[str, Array]  # each (n,)
-    cluster: Array | None  # (n,)
-    ids: Array | None  # (n,)
-    by_id: bool
-    notes: tuple[str, ...]  # how columns were chosen and rows were paired
-    paths: tuple[Path, ...] = ()
-
-    @cached_property
-    def files(self) -> tuple[InputFile, ...]:
-        """The files that codes and factors were read from, with size and checksum."""
-        return tuple(describe_file(path) for path in self.paths)
-
-
-def pair(
-    codes: Any,
-    factors: Any = None,
-    *,
-    columns: Names = None,
-    id: str | None = None,
-    features: Names = None,
-    metadata: Names = None,
-    key: str | None = None,
-    cluster: Any = None,
-    drop_missing: bool = False,
-) -> CodesAndFactors:
-    """Pair learned codes with the true factors of the same rows, by the rule of `gather`.
-
-    Parameters
-    ----------
-    codes : anything that `as_table` takes
-    factors : array of shape (n,) or (n, K), data frame, mapping of name to column, Table or path, optional
-        Numbers or words. Without it, the factors are columns of `codes`, which `columns` names.
-    columns : str or list of str, optional
-        Names or glob patterns of the columns that are factors; by default all columns of `factors`.
-    id, features, metadata, key : optional
-        As for `as_table`: `id` of both, the others of the codes.
-    cluster : array of shape (n,), or name of a metadata column, optional
-        Which rows belong together. An array has one entry for each row of the codes.
-    drop_missing : bool
-        Leave out rows with a missing code or factor instead of refusing them.
-    """
-    if factors is None and columns is None:
-        raise InputError("factors are needed: pass them, or name the columns of codes that are factors")
-    own = factors is None
-    source = codes if own else factors
-    facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns)
-    where = os.fspath(source) if isinstance(source, str | os.PathLike) else "codes" if own else "factors"
-    called = _chosen_factors(facts, columns, where, without=cluster)
-    aside = list(called.values()) if own else []
-    table = _codes(codes, {"id": id, "features": features, "metadata": metadata, "key": key}, aside)
-    n, name = table.n, table.name
-    tables = [replace(table, name="codes"), _as_beside(facts, called, own=own, drop_missing=drop_missing)]
-    tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else _identified(tables)
-    joined = join_tables(tables, drop_missing=drop_missing, cluster=cluster if isinstance(cluster, str) else None)
-    first, at = joined.rows
-    groups = joined.cluster if isinstance(cluster, str) else _per_row(cluster, n, "cluster", 1, first)
-    left_out = [f"{count} rows of {one} have no partner and were left out." for one, count in joined.unmatched.items()]
-    notes += [note for note, count in zip(left_out, joined.unmatched.values(), strict=True) if count]
-    if sum(joined.dropped.values()):
-        notes.append(f"Rows with missing values were left out; {joined.n} are left.")
-    if joined.by_position and not own and (is_table(codes) or is_table(factors)):
-        notes.append("Rows of codes and factors were paired by their position.")
-    return CodesAndFactors(
-        name=name,
-        codes=joined.values[0],
-        code_names=table.features,
-        factors={one: facts.columns[full][at] for one, full in called.items() if full in tables[1].metadata},
-        cluster=groups,
-        ids=joined.ids,
-        by_id=not joined.by_position,
-        notes=tuple(notes),
-        paths=tuple(dict.fromkeys([*_paths([table]), *(_files_of(factors) if not own else ())])),
-    )
-
-
-def as_columns(
-    x: Any, *, name: str = "factors", id: str | None = None, key: str | None = None, keep: Names = None
-) -> RowColumns:
-    """Return all columns of `x` by name, numbers and words alike, and its ids where it has them.
-
-    Columns that match `keep` are not taken as ids, unless `id` names them.
-    """
-    kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
-    select = Selection(id=id, features=kept, key=key)
-    if isinstance(x, str | os.PathLike):
-        return _concatenated([read_row_columns(path, id=id, key=key, features=kept) for path in part_files(x)])
-    if isinstance(x, Table) or is_anndata(x):
-        table = as_table(x, name=name, id=id, key=key)
-        values, names = to_numpy(table.values), table.features or tuple(f"factor{j}" for j in range(table.d))
-        own = {} if is_anndata(x) else {one: values[:, j] for j, one in enumerate(names)}
-        return RowColumns({**own, **table.metadata}, table.ids, table.notes, table.indexed)
-    if is_frame(x) or is_series(x):
-        return columns_from_frame(x if is_frame(x) else _as_frame(x), select, name)
-    if isinstance(x, Mapping) and x and all(is_series(column) and hasattr(column, "index") for column in x.values()):
-        import pandas as pd
-
-        return columns_from_frame(pd.DataFrame(dict(x)), select, name)
-    select.refuse(name, "id", "key", because="it has no named columns besides the factors")
-    return RowColumns(_array_columns(x, name), None)
-
-
-def _array_columns(x: Any, name: str) -> dict[str, Array]:
-    if isinstance(x, Mapping):
-        columns = {str(one): to_numpy(column) for one, column in x.items()}
-    else:
-        matrix = to_numpy(x)
-        matrix = matrix[:, None] if matrix.ndim == 1 else matrix
-        if matrix.ndim != 2:
-            raise InputError(f"{name} must be a matrix (rows, factors), but has shape {matrix.shape}")
-        columns = {f"factor{j}": matrix[:, j] for j in range(matrix.shape[1])}
-    if not columns:
-        raise InputError(f"{name} is empty: it has no columns")
-    for one, column in columns.items():
-        if column.ndim != 1:
-            raise InputError(f"factor {one} must be one column, but has shape {column.shape}")
-    lengths = sorted({len(column) for column in columns.values()})
-    if len(lengths) > 1:
-        raise InputError(f"{name} must all have as many rows, but have {', '.join(map(str, lengths))}")
-    if lengths == [0]:
-        raise InputError(f"{name} is empty: it has no rows")
-    return columns
-
-
-def _concatenated(parts: Sequence[RowColumns]) -> RowColumns:
-    if len(parts) == 1:
-        return parts[0]
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-    ids = [part.ids for part in parts if part.ids is not None]
-    return RowColumns(columns, np.concatenate(ids) if len(ids) == len(parts) else None, parts[0].notes)
-
-
-def _chosen_factors(facts: RowColumns, columns: Names, where: str, *, without: Any) -> dict[str, str]:
-    """The columns that are factors: what they are called, and their names in the file."""
-    short = {name if _called(name) in facts.columns else _called(name): name for name in facts.columns}
-    without = without if isinstance(without, str) else None
-    if columns is None:
-        return {name: full for name, full in short.items() if without not in (name, full)}
-    chosen: dict[str, str] = {}
-    for pattern in patterns(columns) or ():
-        hits = {name: full for name, full in short.items() if fnmatchcase(name, pattern) or pattern in (name, full)}
-        if not hits:
-            raise InputError(f"no column of {where} matches --factors {pattern!r}; it has {listing(list(short), 10)}")
-        chosen |= hits
-    return chosen
-
-
-def _called(name: str) -> str:
-    """A column by its short name; columns that have only numbers as those of an array."""
-    return f"factor{name}" if name.isdecimal() else name.removeprefix(PREFIX)
-
-
-def _codes(codes: Any, wishes: Mapping[str, Any], aside: list[str]) -> Table:
-    """The codes; columns that are factors are set aside, and so are no codes."""
-    asked = {option: value for option, value in wishes.items() if value is not None}
-    check_honoured([codes], [option for option in asked if option != "id"])
-    if aside and honoured(codes, "metadata"):
-        asked["metadata"] = [*(patterns(asked.get("metadata")) or ()), *aside]
-    table = as_table(codes, name=None if isinstance(codes, str | os.PathLike | Table) else "codes", **asked)
-    names = table.features or tuple(map(str, range(table.d)))  # as `read_row_columns` calls them
-    keep = [j for j, name in enumerate(names) if name not in aside]
-    if len(keep) == table.d:
-        return table
-    if not keep:
-        raise InputError(f"--factors names all columns of {table.path or table.name}, so that no codes are left")
-    features = tuple(names[j] if table.features else f"code{j}" for j in keep)
-    return replace(table, values=to_numpy(table.values)[:, keep], features=features)
-
-
-def _as_beside(facts: RowColumns, called: Mapping[str, str], *, own: bool, drop_missing: bool) -> Table:
-    """The factors as a table of row numbers, NaN where a factor is missing and such rows are to be left out."""
-    numbers = np.arange(facts.n, dtype=np.float64)
-    for name, full in called.items():
-        missing = np.flatnonzero(missing_labels(facts.columns[full]))
-        if missing.size and not drop_missing:
-            raise InputError(
-                f"factor {name} has missing values (row {listing(missing)}); leave such rows out with --drop-missing "
-                "(drop_missing=True in Python)"
-            )
-        numbers[missing] = np.nan
-    ids = None if own else facts.ids
-    return Table(numbers[:, None], "factors", ids, facts.columns, notes=facts.notes, indexed=facts.indexed and not own)
-
-
-def _files_of(x: Any) -> list[Path]:
-    if isinstance(x, str | os.PathLike):
-        return [Path(path) for path in part_files(x)]
-    return list(_paths([x])) if isinstance(x, Table) else []

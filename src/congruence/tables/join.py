@@ -27,6 +27,7 @@ class Joined:
     values: list[Array]  # (n, d_k) for each table
     rows: list[Index]  # (n,) which row of each table each joined row is
     names: tuple[str, ...]
+    features: list[tuple[str, ...] | None]  # names of the columns of each table
     ids: Array | None  # (n,)
     metadata: Mapping[str, Array]  # of the first table
     cluster: Array | None  # (n,)
@@ -69,6 +70,7 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
         values=[_take_values(table, index) for table, index in zip(tables, rows, strict=True)],
         rows=rows,
         names=tuple(table.name for table in tables),
+        features=[table.features for table in tables],
         ids=ids,
         metadata={name: _take(column, rows[0]) for name, column in tables[0].metadata.items()},
         cluster=None if cluster is None else _clusters(tables, rows, cluster, ids),

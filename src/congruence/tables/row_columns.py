@@ -13,9 +13,11 @@ from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
 from congruence.tables.access import check_readable, reading, suffix_of
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, choose_id
+from congruence.tables.labels import as_column
 from congruence.tables.memory import check_fits
 from congruence.tables.parquet_batches import parquet_batches
 from congruence.tables.read import read_table
+from congruence.tables.read_arrays import npy_header
 from congruence.tables.read_columns import check_distinct, layout_of, look_at_arrow, open_arrow, plain_column
 from congruence.tables.read_csv import csv_columns
 
@@ -90,6 +92,13 @@ def _parquet(path: Path) -> Any:
 
 
 def _of_matrix(path: Path, id: str | None, key: str | None) -> RowColumns:
+    if suffix_of(path) == ".npy" and id is None and key is None:
+        check_readable(path, folder=False)
+        with reading(path), path.open("rb") as handle:
+            header = npy_header(path, handle, path.stat().st_size)
+        if len(header.shape) == 1 and header.shape[0] and not header.dtype.hasobject:  # labels
+            with reading(path):
+                return RowColumns({"0": as_column(np.load(path, allow_pickle=False))}, None)
     table = read_table(path, id=id, key=key)
     names = table.features or tuple(map(str, range(table.d)))
     values = to_numpy(table.values)
