@@ -23,7 +23,7 @@ from congruence.arrays import (
 from congruence.errors import InputError
 from congruence.tables import Table, as_table, is_table
 from congruence.tables.blocks import DaskRows, whole_rows
-from congruence.tables.frames import is_frame
+from congruence.tables.frames import is_frame, names_of
 from congruence.tables.inputs import warn_of
 from congruence.tables.spill import spill_chunks
 
@@ -92,8 +92,8 @@ def _same(value: Any, default: Any) -> bool:
 def _features_of(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, tuple[str, ...] | None]:
     """The columns of a data frame that are features, as a frame where scikit-learn can check their names."""
     table = _table(estimator, X, reset=reset)
-    columns = [str(name) for name in X.columns] if hasattr(X, "iloc") else list(getattr(X, "columns", []))
-    if list(table.features or ()) == columns:
+    columns = names_of(X)
+    if list(table.features or ()) == columns and not hasattr(X, "column_names"):  # scikit-learn knows no arrow tables
         return X, None
     if hasattr(X, "iloc") and set(table.features or ()) <= set(columns):
         return X.iloc[:, [columns.index(name) for name in table.features or ()]], None
@@ -113,7 +113,7 @@ def _fitted_names(estimator: Any, X: Any) -> list[str] | None:
     if isinstance(X, Table):
         there = X.features or ()
     elif is_frame(X):
-        there = tuple(str(name) for name in X.columns)
+        there = tuple(names_of(X))
     else:
         return None
     return names if names and set(names) <= set(there) else None

@@ -30,7 +30,7 @@ from congruence.tables.table import Table
 
 def is_frame(x: object) -> bool:
     """Whether `x` is a data frame of pandas, polars, pyarrow or another library that narwhals knows."""
-    if not hasattr(x, "columns") or not hasattr(x, "shape"):
+    if not hasattr(type(x), "columns") or not hasattr(type(x), "shape"):  # of the type: lazy frames take long to answer
         return False
     import narwhals.dependencies as known
 
@@ -44,6 +44,11 @@ def is_series(x: object) -> bool:
     import narwhals.dependencies as known
 
     return bool(known.is_into_series(x))
+
+
+def names_of(frame: Any) -> list[str]:
+    """The names of the columns of a data frame."""
+    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
 
 
 def is_anndata(x: object) -> bool:

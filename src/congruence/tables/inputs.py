@@ -347,10 +347,10 @@ def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
         return tables, notes
     for name in tables[0].metadata:
         columns = [_distinct_integers(table.metadata.get(name)) for table in tables]
-        first = columns[0]
-        if first is not None and all(
-            column is not None and np.array_equal(np.sort(column), np.sort(first)) for column in columns
-        ):
+        found = [column for column in columns if column is not None]
+        if len(found) < len(tables) or any(not np.array_equal(np.sort(one), np.sort(found[0])) for one in found):
+            continue
+        if any(not np.array_equal(one, np.arange(len(one))) for one in found):  # or else it says what positions say
             note = f"Column {name} holds the same distinct integers in all runs and is taken as the row id."
             rest = [{key: entries for key, entries in one.metadata.items() if key != name} for one in tables]
             given = zip(tables, columns, rest, strict=True)
