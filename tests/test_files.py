@@ -1,4 +1,5 @@
 import errno
+import hashlib
 import os
 import signal
 import stat
@@ -9,7 +10,16 @@ import pytest
 
 from congruence import files
 from congruence.errors import InputError
-from congruence.files import LOCK, alone_in, check_writable, remove_parts, replacing, write_text
+from congruence.files import (
+    LOCK,
+    InputFile,
+    alone_in,
+    check_writable,
+    describe_file,
+    remove_parts,
+    replacing,
+    write_text,
+)
 
 
 def test_text_is_written_whole_and_readable_by_others(tmp_path):
@@ -108,3 +118,35 @@ def test_where_no_lock_can_be_had_work_goes_on_without_one(tmp_path, monkeypatch
     monkeypatch.setattr(files, "_ask_for", refuse)
     with alone_in(tmp_path) as alone:
         assert not alone
+
+
+def test_a_file_is_described_by_its_checksum(tmp_path):
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"abc")
+    assert describe_file(path) == InputFile(str(path), 3, hashlib.sha256(b"abc").hexdigest(), None)
+
+
+def test_a_large_file_is_described_by_its_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "HASHED", 2)
+    path = tmp_path / "a.npy"
+    path.write_bytes(b"abc")
+    os.utime(path, (0, 1_000_000_000))
+    assert describe_file(path) == InputFile(str(path), 3, None, "2001-09-09T01:46:40+00:00")
+
+
+def test_a_folder_is_described_by_names_and_contents(tmp_path):
+    def folder(name, **contents):
+        (tmp_path / name / "c").mkdir(parents=True)
+        for file, text in contents.items():
+            (tmp_path / name / file.replace("_", "/")).write_text(text)
+        return describe_file(tmp_path / name)
+
+    one, same = folder("one", a="1", c_b="23"), folder("same", c_b="23", a="1")
+    assert (one.bytes, one.sha256, one.modified) == (3, same.sha256, None)
+    assert folder("moved", a="1", b="23").sha256 != one.sha256
+    assert folder("changed", a="1", c_b="24").sha256 != one.sha256
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read .*none\.npy: No such file or directory"):
+        describe_file(tmp_path / "none.npy")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -100,14 +101,6 @@ def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
     return x
 
 
-def as_paired(x: Any, y: Any) -> tuple[Any, Any]:
-    """Check that x and y are matrices with as many rows as each other, and return them."""
-    x, y = as_matrix(x, "x"), as_matrix(y, "y")
-    if len(x) != len(y):
-        raise InputError(f"x and y must have paired rows, but x has {len(x)} and y has {len(y)}")
-    return x, y
-
-
 def check_finite(x: Any, name: str, *, first: int | None = None) -> None:
     """Raise an error that names the rows of `x` holding NaN or infinity.
 
@@ -184,7 +177,7 @@ class Rows:
     device: str = "cpu"
     scale_rows: bool = False  # put every row on the unit sphere first
     order: Array | None = None  # (n,) hand out row order[i] as row i: the rows in another pairing
-    blocks: Any = None  # the same rows, in their own order, as `maps.blocks.DaskRows`: there they are summed
+    blocks: Any = None  # the same rows, in their own order, as `tables.blocks.DaskRows`: there they are summed
 
     @property
     def n(self) -> int:
@@ -300,3 +293,17 @@ def epsilon(x: Any) -> float:
 
         return float(torch.finfo(x.dtype).eps) if x.dtype.is_floating_point else float(np.finfo(np.float64).eps)
     return float(np.finfo(x.dtype).eps) if np.issubdtype(x.dtype, np.floating) else float(np.finfo(np.float64).eps)
+
+
+def single_threaded() -> AbstractContextManager[Any]:
+    """Run BLAS on one thread inside the block, so that several workers can each use their own."""
+    limited: AbstractContextManager[Any] = thread_pools().limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def thread_pools() -> Any:
+    """The pools of threads that numpy and scipy have loaded."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

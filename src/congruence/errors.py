@@ -62,6 +62,10 @@ class PairedByPositionWarning(CongruenceWarning):
     """Some runs have row ids and others do not, so rows are paired by their position."""
 
 
+class InputWarning(CongruenceWarning):
+    """A column of an input was taken as the row id or left out, or rows were, without having been named."""
+
+
 def _on_one_line(message: str) -> str:
     """Return a message as it may be printed: names that come from a file may hold line breaks and terminal codes."""
     if not message.isprintable():

@@ -1,20 +1,24 @@
-"""Files that are either written whole or not at all, and folders in which one process works at a time."""
+"""Files that are either written whole or not at all, folders in which one process works at a time, and checksums."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from congruence.errors import InputError
 
 LOCK = "in-use.lock"  # in a folder, while somebody is at work there
+HASHED = 10**9  # bytes up to which the contents of an input are hashed
 WINDOWS = sys.platform == "win32"
 
 
@@ -153,6 +157,44 @@ def write_text(path: str | Path, text: str) -> None:
     """Write `text` as UTF-8, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """What identifies an input file or folder: a checksum or, if it is large, the time of its last change."""
+
+    path: str
+    bytes: int
+    sha256: str | None
+    modified: str | None  # ISO 8601, UTC
+
+
+def describe_file(path: str | Path) -> InputFile:
+    """Describe a file, or a folder by all files in it (the digest covers their sorted names and contents).
+
+    The SHA-256 is that of the contents up to 1 GB; above that, the time of the last change takes its place.
+    """
+    path = Path(path)
+    try:
+        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        found = [file.stat() for file in files]
+        size = sum(one.st_size for one in found)
+        if size <= HASHED:
+            return InputFile(str(path), size, _digest(path, files), None)
+        changed = datetime.fromtimestamp(max(one.st_mtime for one in found), UTC)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {system_reason(error) or error}") from error
+    return InputFile(str(path), size, None, changed.isoformat(timespec="seconds"))
+
+
+def _digest(path: Path, files: list[Path]) -> str:
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for one in files:
+        whole.update(f"{one.relative_to(path).as_posix()}\0{_digest(one, [one])}\n".encode())
+    return whole.hexdigest()
 
 
 def system_reason(error: BaseException) -> str:

@@ -9,12 +9,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import compare
-from congruence.align.inputs import gather
 from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps import blocks, nearness, sums
-from congruence.maps.blocks import DaskRows
-from congruence.tables import Table
+from congruence.maps import nearness, sums
+from congruence.tables import Table, blocks, gather
+from congruence.tables.blocks import DaskRows
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
@@ -107,18 +106,18 @@ def _folds_of_the_first_row():
 def test_rows_that_were_moved_or_left_out_are_summed_here(runs):
     holed = runs[1].copy()
     holed[17] = np.nan
-    assert gather(lazily([runs[0], holed]), None, True).blocks == [None, None]
+    assert gather(lazily([runs[0], holed]), drop_missing=True).blocks == [None, None]
     ids = np.array([f"r{i}" for i in range(N)])
     order = np.random.default_rng(0).permutation(N)
     x, y = lazily(runs)
-    inputs = gather([Table(x, "a", ids), Table(y, "b", ids[order])], None, False)
+    inputs = gather([Table(x, "a", ids), Table(y, "b", ids[order])])
     assert isinstance(inputs.blocks[0], DaskRows)
     assert inputs.blocks[1] is None
-    assert gather([x, runs[1]], None, False).blocks[1] is None
+    assert gather([x, runs[1]]).blocks[1] is None
 
 
 def test_a_graphics_card_sums_rows_here(runs):
-    inputs = gather(lazily(runs), None, False)
+    inputs = gather(lazily(runs))
     assert all(isinstance(rows.blocks, DaskRows) for rows in inputs.rows("cpu", None))
     assert [rows.blocks for rows in inputs.rows("cuda", None)] == [None, None]
 
@@ -171,7 +170,7 @@ def test_nothing_is_summed_here(runs, client, monkeypatch):
 def test_a_cluster_names_the_rows_with_nan(runs, client):
     holed = runs[1].copy()
     holed[[17, 600], 2] = np.nan
-    with pytest.raises(InputError, match=r"run1 has NaN or infinite values in 2 rows of 900 \(row 17, 600\)"):
+    with pytest.raises(InputError, match=r"NaN or infinite values: run1 in 2 rows of 900 \(row 17, 600\)"):
         compare(lazily([runs[0], holed]))
 
 

@@ -172,7 +172,7 @@ def test_kinds_and_further_choices_are_handed_on(evaluate):
 def test_missing_values_are_refused_or_left_out(evaluate):
     code, _, err = evaluate("codes.npy", "holes.csv", *QUICK)
     assert code == 2
-    assert "factors in 2 rows of 200 (row 3, 5)" in err
+    assert "factor shape has missing values (row 3, 5)" in err
     assert "--drop-missing" in err
     code, out, _ = evaluate("codes.npy", "holes.csv", *QUICK, "--drop-missing")
     assert code == 0
@@ -204,7 +204,7 @@ def test_the_default_is_that_of_python():
         (["runs/ae-O"], "there is no file and no run folder runs/ae-O"),
         (["codes.npy"], "a file of codes and one of factors, or --factors"),
         (["codes.npy", "nothing.csv"], "nothing.csv does not exist"),
-        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190; use --id"),
+        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190"),
         (["codes.npy", "factors.csv", "--factors", "hue"], "no column of factors.csv matches --factors 'hue'"),
         (["codes.npy", "factors.csv", "--metrics", "migg"], "'migg' is not"),
         (["codes.npy", "factors.csv", "--kinds", "hue=continuous"], "kinds names hue, but the factors are"),

@@ -19,8 +19,8 @@ from congruence.ica.passes import Passes
 from congruence.ica.profile import profile_components
 from congruence.ica.rotations import random_rotation
 from congruence.ica.whiten import METHODS
-from congruence.maps import blocks
-from congruence.maps.blocks import DaskRows
+from congruence.tables import blocks
+from congruence.tables.blocks import DaskRows
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

@@ -99,5 +99,5 @@ def test_what_cannot_be_used_is_refused(factors, kinds, says):
 
 
 def test_rows_must_be_paired():
-    with pytest.raises(InputError, match="codes has 3 and factors has 2"):
+    with pytest.raises(InputError, match="codes has 3, factors has 2"):
         paired(np.zeros((3, 2)), np.zeros((2, 2)))

@@ -274,7 +274,7 @@ def test_matched_codes_come_first_in_the_order_of_factors():
         ({"resamples": 1}, "at least 2"),
         ({"nulls": -1}, "nulls must be a whole number"),
         ({"seed": 2**32}, "seed must be below"),
-        ({"cluster": [1, 2]}, "cluster must name the cluster of each of 30 rows"),
+        ({"cluster": [1, 2]}, "cluster must have one label per row"),
         ({"cluster": np.zeros(30)}, "all rows belong to one cluster"),
         ({"code_names": ["a"]}, "one name for each of 3 codes"),
         ({"factor_names": ["a", "a"]}, "2 different names"),

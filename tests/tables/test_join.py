@@ -102,9 +102,9 @@ def test_one_table_alone_is_joined_with_itself():
         ([table("a"), table("a")], "several tables have the same name (a); give each its own"),
         (
             [table("a"), table("b", values=np.ones((5, 2)))],
-            "rows are paired by position, but the numbers of rows differ: a has 4, b has 5; use --id",
+            "rows without ids are paired by position, so their numbers must agree: a has 4, b has 5",
         ),
-        ([table("a", [1, 2, 3, 4]), table("b", values=np.ones((5, 2)))], "a has 4, b has 5; use --id"),
+        ([table("a", [1, 2, 3, 4]), table("b", values=np.ones((5, 2)))], "a has 4, b has 5"),
         (
             [table("a", [1, 2, 3, 4]), table("b", [1, 2, 4, 3]), table("c")],
             "rows cannot be paired by position: a and b have different ids in 2 rows (row 2, 3), and not every",

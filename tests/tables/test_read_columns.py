@@ -193,13 +193,13 @@ def test_a_dot_in_a_column_name_is_no_path(path):
 
 
 @pytest.mark.parametrize("name", [None, "sample"])
-def test_a_numeric_pandas_index_is_metadata(tmp_path, name):
+def test_an_integer_index_of_pandas_serves_as_ids(tmp_path, name):
     frame = pd.DataFrame(COLUMNS, index=pd.Index([4, 3, 2, 1], name=name))
     frame.to_parquet(tmp_path / "run.parquet")
     table = read_table(tmp_path / "run.parquet")
     assert_array_equal(table.values, X)
-    assert table.ids is None
-    assert table.metadata[name or "__index_level_0__"].tolist() == [4, 3, 2, 1]
+    assert table.ids.tolist() == [4, 3, 2, 1]
+    assert not table.metadata
 
 
 @pytest.mark.parametrize("name", [None, "sample"])

@@ -1,10 +1,11 @@
 import re
+import sys
 
 import numpy as np
 import pytest
 
-from congruence.errors import TableError
-from congruence.tables import Table
+from congruence.errors import InputError, MissingDependencyError, TableError
+from congruence.tables import Table, as_table
 from congruence.tables.labels import as_column, as_labels, in_one_kind, missing_labels
 
 X = np.arange(6.0).reshape(3, 2)
@@ -89,3 +90,30 @@ def test_metadata_text_is_python_text():
     for column in (np.array(["a", "b"]), np.array([b"a", b"b"])):
         assert as_column(column).dtype == object
         assert as_column(column).tolist() == ["a", "b"]
+
+
+def test_a_table_shows_itself_in_one_line():
+    table = Table(np.zeros((3, 2)), "run", ids=[1, 2, 3], metadata={"plate": ["a", "b", "c"]})
+    assert repr(table) == "Table('run', 3 x 2, ids, 1 metadata column)"
+    assert repr(Table(np.zeros((3, 2)), "run")) == "Table('run', 3 x 2, no ids, 0 metadata columns)"
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_a_table_becomes_a_frame_and_comes_back(backend):
+    table = Table(np.eye(3) + 0.5, "run", ids=list("xyz"), metadata={"Metadata_plate": ["a", "b", "b"]})
+    back = as_table(table.to_frame(backend))
+    assert back.ids.tolist() == ["x", "y", "z"]
+    assert back.features == ("emb_0", "emb_1", "emb_2")
+    assert back.metadata["Metadata_plate"].tolist() == ["a", "b", "b"]
+    np.testing.assert_array_equal(back.values, table.values)
+
+
+def test_a_frame_that_cannot_be_made_is_named(monkeypatch):
+    table = Table(np.eye(3), "run", ids=[1, 2, 3], features=("id", "a", "b"))
+    with pytest.raises(TableError, match="run cannot become a data frame: several columns would be called id"):
+        table.to_frame()
+    with pytest.raises(InputError, match="backend must be one of pandas, polars, pyarrow, not 'excel'"):
+        table.to_frame("excel")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MissingDependencyError, match="to_frame needs polars: pip install polars"):
+        Table(np.eye(3), "run").to_frame("polars")

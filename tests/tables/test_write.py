@@ -46,7 +46,8 @@ def round_trip(table, suffix, **options):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"run{suffix}"
         write_table(table, path, **options)
-        back = read_table(path)
+        # A csv does not record its features, and whole numbers that do not repeat could be ids.
+        back = read_table(path, features=table.feature_names if suffix.startswith(".csv") else None)
         return Table(np.array(back.values), back.name, back.ids, back.metadata, back.features, back.path)
 
 

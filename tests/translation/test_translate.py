@@ -200,7 +200,7 @@ def test_two_trainings_of_a_graph_network(model_pair, data_folder):
         ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
         ({"seed": 2**32}, r"seed must be below 2\*\*32"),
         ({"labels": np.zeros(3)}, r"labels must have one label per row, shape \(20,\), but has shape \(3,\)"),
-        ({"labels": "topic"}, "labels='topic' names a metadata column, but arrays have none"),
+        ({"labels": "topic"}, "labels='topic' names a metadata column, but the runs have none"),
         ({"labels": np.zeros(20, int)}, "labels have a single class"),
         ({"labels": np.arange(20) == 3}, "labels have a single class in some fold"),
         ({"labels": np.arange(20)}, "labels have 20 classes in 20 rows, too many to learn; to regress numbers"),

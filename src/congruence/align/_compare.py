@@ -13,7 +13,6 @@ import numpy as np
 from congruence.align._consensus import consensus_of
 from congruence.align._options import ROUTES, CompareOptions
 from congruence.align.comparison import MCC, Comparison, Pair, Plane, Run
-from congruence.align.inputs import gather
 from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import MEASURES, chosen
 from congruence.align.similarities.sides import Both
@@ -27,6 +26,7 @@ from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, meas
 from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import takes
 from congruence.progress import Progress, Steps
+from congruence.tables import gather
 
 ROWS_FOR_CCA = 10  # a held-out correlation over fewer rows says nothing
 PLANE_ROWS = 300
@@ -85,7 +85,9 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     groups, nulls = options.groups, options.nulls
     _check_options(groups, options.directions)
     check_method(options.normalize, folds=options.folds, nulls=nulls, bootstrap=options.bootstrap, seed=options.seed)
-    inputs = gather(runs[0] if len(runs) == 1 else list(runs), options.cluster, options.drop_missing)
+    inputs = gather(
+        runs[0] if len(runs) == 1 else list(runs), cluster=options.cluster, drop_missing=options.drop_missing
+    )
     engine = resolve_device(options.device, *inputs.values)
     plan = protocol(
         len(inputs.values[0]),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align.inputs import gather
 from congruence.align.prepared import prepare
 from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError, NotConvergedWarning
@@ -18,6 +17,7 @@ from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, check_method, protocol, repairing
 from congruence.maps.sums import PairSums, RunSums, pair_sums
+from congruence.tables import gather
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-7  # on the fall of the loss in one round, as a share of the runs' total variance
@@ -101,7 +101,7 @@ def consensus(
     if group not in ("rigid", "similarity"):
         raise InputError(f"group must be 'rigid' or 'similarity', not {group!r}")
     check_method(normalize, folds=folds, nulls=nulls, bootstrap=bootstrap, seed=seed)
-    inputs = gather(runs, cluster, drop_missing)
+    inputs = gather(runs, cluster=cluster, drop_missing=drop_missing)
     engine = resolve_device(device, *inputs.values)
     rows = inputs.rows(engine, normalize)
     plan = protocol(rows[0].n, folds=folds, nulls=nulls, bootstrap=bootstrap, cluster=inputs.cluster, seed=seed)

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from congruence.align._options import CompareLayersOptions
-from congruence.align.inputs import gather
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import LOWER, MEASURES, Measure
@@ -26,7 +25,7 @@ from congruence.maps.nearness import Protocol, check_method, protocol, row_error
 from congruence.maps.sums import PairSums, RunSums, pair_sums
 from congruence.options import takes
 from congruence.progress import Progress, Steps
-from congruence.tables import expanded, unique_names
+from congruence.tables import expanded, gather, unique_names
 
 Cell = tuple[float, float, float]  # the nearness of a pair of layers, its null, and the standard error of their gap
 Column = Callable[[PreparedRun], Cell]  # of a source, for one target
@@ -91,7 +90,7 @@ def compare_layers(
     (name_a, a), (name_b, b) = (named_layers(x, called) for called, x in (("a", a), ("b", b)))
     names = _names(options.names, name_a, name_b)
     runs = {f"{layer} of {run}": x for run, layers in zip(names, (a, b), strict=True) for layer, x in layers.items()}
-    inputs = gather(runs, options.cluster, options.drop_missing)
+    inputs = gather(runs, cluster=options.cluster, drop_missing=options.drop_missing)
     engine = resolve_device(options.device, *inputs.values)
     plan = protocol(
         len(inputs.values[0]), folds=options.folds, nulls=nulls, bootstrap=0, cluster=inputs.cluster, seed=options.seed

@@ -8,9 +8,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
-from congruence.arrays import Float
+from congruence.arrays import Float, to_numpy
 from congruence.errors import InputError
+from congruence.ica.opening import open_rows
 from congruence.maps.groups import fit_map
+from congruence.tables import as_paired, as_table, is_table, join_two
 
 
 class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,8 +47,17 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.group = group
 
     def fit(self, X: Any, y: Any) -> Aligner:
-        """Fit the map from paired rows X, shape (n, d_X), and y, shape (n, d_y) or (n,)."""
+        """Fit the map from paired rows X, shape (n, d_X), and y, shape (n, d_y) or (n,).
+
+        Arrays are paired by position; data frames, tables and paths are joined by id.
+        """
+        names = None
+        if is_table(X) or is_table(y):
+            joined = join_two(X, y if is_table(y) else _columns(to_numpy(y)), ("X", "y"))
+            (X, y), names = joined.values, joined.features[0]
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=[np.float64, np.float32])
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
         self.map_ = fit_map(X, _columns(y), self.group)
         self._n_features_out = self.map_.width
         return self
@@ -54,7 +65,7 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Float:
         """Map the rows of X, shape (n, d_X), into the space of y: shape (n, max(d_X, d_y))."""
         check_is_fitted(self)
-        mapped: Float = self.map_(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        mapped: Float = self.map_(open_rows(self, X, reset=False))
         return mapped
 
     def inverse_transform(self, X: Any) -> Float:
@@ -65,7 +76,14 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any) -> float:
         """The share of y's variance that the mapped X explains (R squared): 1 is perfect, higher is better."""
-        mapped = self.transform(X)
+        if is_table(X) or is_table(y):
+            check_is_fitted(self)
+            names = getattr(self, "feature_names_in_", None)
+            table = as_table(X, name="X", features=None if names is None else list(names)) if is_table(X) else X
+            X, y = as_paired(table, y if is_table(y) else _columns(to_numpy(y)), ("X", "y"))
+            mapped = self.map_(to_numpy(X))
+        else:
+            mapped = self.transform(X)
         y = _columns(check_array(y, ensure_2d=False, dtype=np.float64))
         check_consistent_length(mapped, y)
         if y.shape[1] > mapped.shape[1]:

@@ -18,11 +18,11 @@ from congruence.errors import InputError
 
 if TYPE_CHECKING:
     from congruence.arrays import Array
-    from congruence.cli.evaluated_rows import Given
     from congruence.ica.latents import LatentComponents
     from congruence.metrics.evaluation import Evaluation
     from congruence.models.pictures import Pictures
     from congruence.runs import Run
+    from congruence.tables import CodesAndFactors
 
     LookedAt = tuple[Any, Array, Array]  # a model, images and codes
 
@@ -204,7 +204,7 @@ def _kinds(text: str) -> str | dict[str, str]:
     return kinds
 
 
-def _kinds_of_run(run: Run, wished: str | dict[str, str], rows: Given) -> str | dict[str, str]:
+def _kinds_of_run(run: Run, wished: str | dict[str, str], rows: CodesAndFactors) -> str | dict[str, str]:
     """The kinds that the data set gave its factors; those that --kinds names come first."""
     if isinstance(wished, str) and wished != "auto":
         return wished

@@ -62,47 +62,27 @@ def read_tables(
     metadata: str | None,
     key: str | None,
 ) -> list[Table]:
-    """Read every file with the options that its format can honour; an option that fits no file is refused.
+    """Read every file with the options that its format can honour; see `congruence.tables.inputs.read_runs`."""
+    from congruence.tables.inputs import read_runs
 
-    Ids are not like the other options: a file without them cannot be joined, so they are asked of every file. With
-    `lazily`, values are dask arrays, which workers read.
-    """
-    from congruence.tables import honours, read_table
-    from congruence.tables.lazy import lazy_table
-
-    wishes = {"features": features, "metadata": metadata, "key": key}
-    wishes = {name: value for name, value in wishes.items() if value is not None}
-    check_honoured(paths, wishes)
-    read = lazy_table if lazily else read_table
-    return [
-        read(path, id=id, name=run, **{k: v for k, v in wishes.items() if honours(path, k)})
-        for path, run in zip(paths, names, strict=True)
-    ]
+    return read_runs(paths, names, {"id": id, "features": features, "metadata": metadata, "key": key}, lazily=lazily)
 
 
 def read_as_one(paths: Sequence[str], lazily: bool = False, /, **wishes: str | None) -> Table:
     """Read files as one table; an option that means nothing for them is refused."""
-    from congruence.tables import read_parts
-    from congruence.tables.parts import lazy_parts
+    from congruence.tables.inputs import check_honoured
+    from congruence.tables.parts import lazy_parts, part_files, read_parts
 
     asked = {name: value for name, value in wishes.items() if value is not None}
     check_honoured(paths, [name for name in asked if name != "id"])
-    return (lazy_parts if lazily else read_parts)(paths, **asked)
+    files = [file for path in paths for file in part_files(path)]
+    return (lazy_parts if lazily else read_parts)(files, **asked)
 
 
 def was_given(ctx: typer.Context, name: str) -> bool:
     """Whether a parameter was given on the command line, and not left at its default."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def check_honoured(paths: Sequence[str | Path], wishes: Iterable[str]) -> None:
-    """Refuse an option that means nothing for any of the files."""
-    from congruence.tables import honours
-
-    for name in wishes:
-        if not any(honours(path, name) for path in paths):
-            raise InputError(f"--{name} means nothing for files like {paths[0]}")
 
 
 def check_outputs(

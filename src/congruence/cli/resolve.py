@@ -10,7 +10,7 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
-from congruence.cli.options import check_honoured, read_as_one
+from congruence.cli.options import read_as_one
 from congruence.errors import InputError
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.options import METHOD, OUTPUT, option
@@ -168,6 +168,8 @@ def _apply(
         rows = _read(paths, options, lazily)
     else:
         asked = {name: getattr(options, name) for name in COLUMNS if getattr(options, name) is not None}
+        from congruence.tables.inputs import check_honoured
+
         check_honoured(paths, [name for name in asked if name != "id"])
         rows = stream_parts(paths, **asked)
     chosen: dict[str, Any] = {"inverse": inverse, "id": options.id, "drop_missing": options.drop_missing}

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, as_paired, to_numpy
+from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import Map, fit_map
+from congruence.tables import as_paired
 
 OUTPUTS = ("softmax", "sigmoid", "linear")
 USES = ("all", "best")

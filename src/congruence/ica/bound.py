@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Rows, as_paired, to_numpy
+from congruence.arrays import Rows, to_numpy
 from congruence.errors import InputError
 from congruence.formatting import number
 from congruence.ica.contrasts import contrast_named
@@ -24,6 +24,7 @@ from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map
 from congruence.maps.sums import run_sums
 from congruence.result import Finding, conclude
+from congruence.tables import as_paired
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from congruence.arrays import Array, Float, to_numpy
 from congruence.ica.contrasts import Contrast
 from congruence.ica.passes import Averages, Passes, Shape, few_of, precision_for
-from congruence.maps.blocks import DaskRows, Partition, merged, persist
+from congruence.tables.blocks import DaskRows, Partition, merged, persist
 
 
 class DaskPasses:

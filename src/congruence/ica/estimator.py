@@ -133,7 +133,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.device = device
 
     def fit(self, X: Any, y: Any = None) -> ICA:
-        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, table, path or iterator.
+        """Fit to the rows of X, shape (n, d): anything that `as_table` takes, or an iterator of chunks.
 
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
         """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,21 +21,26 @@ from congruence.arrays import (
     to_numpy,
 )
 from congruence.errors import InputError
-from congruence.maps.blocks import DaskRows, whole_rows
-from congruence.tables import Table, expanded, read_parts
+from congruence.tables import Table, as_table, is_table
+from congruence.tables.blocks import DaskRows, whole_rows
+from congruence.tables.frames import is_frame, names_of
+from congruence.tables.inputs import warn_of
 from congruence.tables.spill import spill_chunks
 
 
 def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return X as a matrix (n, d) that can be read chunk by chunk, and again; check its width against the estimator's.
 
-    Tensors stay tensors and memory maps stay maps. A path is read as an embedding table, and the files that match a
-    pattern as one. An iterable of chunks, which can be read only once, is copied to memory or, where it is large, to a
-    temporary file. A dask array is not computed: `DaskRows` for a fit.
+    Tensors stay tensors and memory maps stay maps. Paths, tables, data frames and AnnData objects are read by
+    `as_table`, without their ids and metadata; after the fit, the columns of the fit are taken. An iterable of chunks,
+    which can be read only once, is put into memory, or where it is large into a temporary file. A dask array stays
+    where it is: `DaskRows` for a fit.
     """
     names = None
-    if isinstance(X, (str, os.PathLike, Table)):
-        table = X if isinstance(X, Table) else read_parts(expanded([os.fspath(X)]))
+    if is_frame(X):
+        X, names = _features_of(estimator, X, reset=reset)
+    elif is_table(X):
+        table = _table(estimator, X, reset=reset)
         X, names = table.values, table.features
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
@@ -83,6 +87,36 @@ def describe_estimator(estimator: Any, fitted: str) -> str:
 
 def _same(value: Any, default: Any) -> bool:
     return value is default or (np.ndim(value) == 0 and type(value) is type(default) and value == default)
+
+
+def _features_of(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, tuple[str, ...] | None]:
+    """The columns of a data frame that are features, as a frame where scikit-learn can check their names."""
+    table = _table(estimator, X, reset=reset)
+    columns = names_of(X)
+    if list(table.features or ()) == columns and not hasattr(X, "column_names"):  # scikit-learn knows no arrow tables
+        return X, None
+    if hasattr(X, "iloc") and set(table.features or ()) <= set(columns):
+        return X.iloc[:, [columns.index(name) for name in table.features or ()]], None
+    return table.values, table.features
+
+
+def _table(estimator: Any, X: Any, *, reset: bool) -> Table:
+    table = as_table(X, name="X", features=None if reset else _fitted_names(estimator, X))
+    if reset:
+        warn_of(table.notes)
+    return table
+
+
+def _fitted_names(estimator: Any, X: Any) -> list[str] | None:
+    """The columns of the fit, if X has names and all of these are among them."""
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    if isinstance(X, Table):
+        there = X.features or ()
+    elif is_frame(X):
+        there = tuple(names_of(X))
+    else:
+        return None
+    return names if names and set(names) <= set(there) else None
 
 
 def as_components(X: Any, k: int) -> Any:

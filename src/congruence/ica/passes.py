@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, to_numpy
+from congruence.arrays import Array, Float, single_threaded, to_numpy
 from congruence.errors import TableError
 from congruence.ica.contrasts import Contrast
-from congruence.maps.algebra import blas_threads, one_thread, single_threaded
+from congruence.maps.algebra import blas_threads, one_thread
 from congruence.tables.spill import room_for
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32

@@ -12,8 +12,8 @@ from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica.components import Components, first_components
 from congruence.ica.unmix import Unmixing
 from congruence.ica.whiten import mapped
-from congruence.maps.blocks import DaskRows, Partition, merged
 from congruence.tables import Table
+from congruence.tables.blocks import DaskRows, Partition, merged
 
 EDGES = np.linspace(-6, 6, 61)  # standard deviations
 ROWS = 10

@@ -22,7 +22,7 @@ from congruence.ica.torch_passes import TorchPasses
 from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
 from congruence.ica.whiten import Again, Whitening, mapped, whitening
 from congruence.maps.algebra import decomposing_on, eigh
-from congruence.maps.blocks import DaskRows, Partition, merged
+from congruence.tables.blocks import DaskRows, Partition, merged
 
 CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from congruence.ica.samples import PreparedRows, prepare_rows
 from congruence.ica.stabilities import Agreement, ComponentStability, CurvePoint
 from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_converged
 from congruence.progress import Progress, Steps
-from congruence.tables import Table, read_table
+from congruence.tables import as_table, is_table
 
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve
 FEW_CLUSTERS = 10  # below this a bootstrap over clusters draws from too few cases
@@ -58,7 +56,7 @@ def component_stability(
     Parameters
     ----------
     X : (n, d)
-        An array, tensor, memory map, dask array, table, path, or iterator of chunks.
+        Anything that `congruence.tables.as_table` takes, or an iterator of chunks.
     n_components, contrast, whiten, rows, tol, max_iter, device
         As of `ICA`. With ``rows``, the rows chosen for the fit are those that are resampled.
     restarts : int
@@ -102,7 +100,7 @@ def component_stability(
     _check_counts(restarts=restarts, bootstrap=bootstrap, seed=seed)
     if restarts + bootstrap == 0:
         raise InputError("restarts and bootstrap are both 0, so there is nothing to compare the components with")
-    data, labels, ids = _open(X, cluster)
+    data, labels, ids, told = _open(X, cluster)
     units = units_of(labels, len(data))
     prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
     numbers = _check_curve(curve, prepared)
@@ -132,7 +130,7 @@ def component_stability(
         curve=tuple(points),
         profile=profile_components(data, found.unmixing),
         ids=ids,
-        notes=tuple(_notes(fits, clusters, plan, labels is not None)),
+        notes=(*told, *_notes(fits, clusters, plan, labels is not None)),
         settings={
             "n": len(data),
             "n_components": found.unmixing.k,
@@ -217,13 +215,14 @@ def _notes(fits: list[Unmixing], clusters: Clusters | None, plan: _Plan, cluster
         yield f"There are only {plan.units.count} clusters, so the bootstrap has that few independent cases."
 
 
-def _open(X: Any, cluster: Any) -> tuple[Any, Array | None, Array | None]:
-    """The rows, the cluster of each, and their ids."""
-    table = read_table(Path(X)) if isinstance(X, (str, os.PathLike)) else X if isinstance(X, Table) else None
+def _open(X: Any, cluster: Any) -> tuple[Any, Array | None, Array | None, tuple[str, ...]]:
+    """The rows, the cluster of each, their ids, and how columns were chosen."""
+    table = as_table(X, name="X") if is_table(X) else None
     X = X if table is None else table.values
     readable = is_tensor(X) or isinstance(X, (np.memmap, Iterator)) or hasattr(X, "chunks")
     data = open_rows(ICA(), X if readable else as_matrix(X, "X"), reset=True)
-    return data, cluster_labels(cluster, table, len(data)), None if table is None else table.ids
+    labels = cluster_labels(cluster, table, len(data))
+    return (data, labels, None, ()) if table is None else (data, labels, table.ids, table.notes)
 
 
 def _check_counts(**counts: Any) -> None:

@@ -71,7 +71,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.shrinkage = shrinkage
 
     def fit(self, X: Any, y: Any = None) -> Whitener:
-        """Fit to the rows of X, shape (n, d): an array, tensor, memory map, dask array, path or iterator of chunks."""
+        """Fit to the rows of X, shape (n, d): anything that `as_table` takes, or an iterator of chunks."""
         data = open_rows(self, X, reset=True)
         again = partial(moments_over, data, "cpu", None)
         self._moments = again()

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, as_matrix, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
 from congruence.maps.pair_bounds import Cloud, PairBounds, centre_rows, choose_axes, library
+from congruence.tables import as_rows
 
 CPU_PAIRS = 3 * 10**10  # any 245,000 rows; 768 wide and with no bound that bites, ten minutes of one core
 GPU_PAIRS = 2 * 10**12  # any 2,000,000 rows
@@ -38,13 +39,14 @@ class Diameter:
 
 
 def diameter(x: Any, *, device: str = "auto", max_pairs: int | None = None) -> Diameter:
-    """Return the diameter max_ij |x_i - x_j| of the rows of x, shape (n, d).
+    """Return the diameter max_ij |x_i - x_j| of the rows of x, shape (n, d): an array, data frame, table or path.
 
     It is exact (to 1e-12, relative) unless more than `max_pairs` pairs had to be looked at: by default 3e10 on a CPU
     and 2e12 on a GPU, so always up to 245,000 and 2,000,000 rows and far beyond where the bounds bite. Past that it
     is the longest distance found, labelled, with a certified upper bound. A count decides, not a clock: runs repeat.
     """
-    return rows_diameter(Rows(as_matrix(x), resolve_device(device, x)), max_pairs=max_pairs)
+    x = as_rows(x)
+    return rows_diameter(Rows(x, resolve_device(device, x)), max_pairs=max_pairs)
 
 
 def rows_diameter(rows: Rows, *, max_pairs: int | None = None) -> Diameter:

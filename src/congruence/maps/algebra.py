@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float
+from congruence.arrays import Float, single_threaded, thread_pools
 
 LARGE = 1000  # from this width on a decomposition gains from several threads
 FAR = 200  # from this width on a decomposition is worth the way to a GPU
@@ -50,22 +49,9 @@ def one_thread(width: int) -> AbstractContextManager[Any]:
     return single_threaded() if width <= LARGE else nullcontext()
 
 
-def single_threaded() -> AbstractContextManager[Any]:
-    """Run BLAS on one thread inside the block, so that several workers can each use their own."""
-    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limited
-
-
 def blas_threads() -> int:
     """How many threads BLAS would use now: what the user, the environment or the machine allows."""
-    return max((pool["num_threads"] for pool in _controller().info() if pool["user_api"] == "blas"), default=1)
-
-
-@cache
-def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
+    return max((pool["num_threads"] for pool in thread_pools().info() if pool["user_api"] == "blas"), default=1)
 
 
 def svd(matrix: Float, *, full_matrices: bool = True) -> tuple[Float, Float, Float]:

@@ -16,12 +16,13 @@ import numpy as np
 from scipy import linalg
 
 from congruence._saved import read_saved, write_saved
-from congruence.arrays import Float, Rows, as_matrix, as_paired, float64_beside, like
+from congruence.arrays import Float, Rows, as_matrix, float64_beside, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
 from congruence.maps.matching import signed_permutation
 from congruence.maps.sums import Paired, sums_of
+from congruence.tables import as_paired
 
 _PARTS = ("matrix", "source_mean", "target_mean")  # of a saved map
 
@@ -125,7 +126,8 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     Parameters
     ----------
     x, y : (n, d_x) and (n, d_y)
-        Paired rows, numpy or torch. The narrower one is zero-padded.
+        Paired rows, anything that `congruence.tables.as_table` takes: arrays are paired by position, tables and data
+        frames joined by id. The narrower one is zero-padded.
     group : str
         One of `GROUPS`.
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from congruence.arrays import Array, Float, Rows, as_paired
+from congruence.arrays import Array, Float, Rows
 from congruence.maps.algebra import svd
 from congruence.maps.sums import Paired, Spread, sums_of
+from congruence.tables import as_paired
 
 CCA_COMPONENTS = 20  # as in the reference implementation of the weak MCC
 

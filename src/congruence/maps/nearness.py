@@ -16,9 +16,9 @@ import numpy as np
 from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.algebra import one_thread
-from congruence.maps.blocks import Partition, compute
 from congruence.maps.groups import Map
 from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.tables.blocks import Partition, compute
 
 Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and which fold they leave out
 Tick = Callable[[], None]

@@ -17,7 +17,7 @@ from scipy import linalg
 from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
 from congruence.maps.algebra import complete_rotation, svd
 from congruence.maps.axes import principal_axes, scaled_axes
-from congruence.maps.blocks import Partition
+from congruence.tables.blocks import Partition
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, as_matrix, listing, to_numpy
+from congruence.arrays import Array, Float, listing, to_numpy
 from congruence.errors import InputError
+from congruence.tables import as_columns, as_rows, as_table, is_table, pair
 
 KINDS = ("categorical", "ordinal", "continuous", "circular")
 MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
@@ -90,6 +91,7 @@ class Factors(Sequence[Factor]):
     """The true factors of n rows; a sequence of `Factor`."""
 
     of: tuple[Factor, ...]
+    pairing: tuple[str, ...] = ()  # how rows were paired with codes
 
     def __len__(self) -> int:
         return len(self.of)
@@ -114,8 +116,8 @@ class Factors(Sequence[Factor]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How kinds were chosen where they were not given."""
-        return tuple(factor.note for factor in self.of if factor.note)
+        """How rows were paired, and how kinds were chosen where they were not given."""
+        return (*self.pairing, *(factor.note for factor in self.of if factor.note))
 
     def labels(self, bins: int = 10) -> Array:
         """The classes of all factors, shape (n, K); see `Factor.labels`."""
@@ -123,19 +125,46 @@ class Factors(Sequence[Factor]):
 
     def take(self, index: Array) -> Factors:
         """The same factors of some of the rows."""
-        return Factors(tuple(factor.take(index) for factor in self.of))
+        return replace(self, of=tuple(factor.take(index) for factor in self.of))
 
 
-def paired(codes: Any, factors: Any, kinds: Any = "auto") -> tuple[Float, Factors]:
-    """Codes as a float64 matrix (n, L) and factors as `Factors`, with as many rows as each other."""
-    z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
+@dataclass(frozen=True, eq=False)
+class CodesOfFactors:
+    """Codes and factors of the same rows, ready to be measured."""
+
+    codes: Float  # (n, L)
+    code_names: tuple[str, ...] | None
+    factors: Factors
+    cluster: Array | None  # (n,)
+
+
+def read_pair(codes: Any, factors: Any, kinds: Any = "auto", *, cluster: Any = None) -> CodesOfFactors:
+    """Pair codes with factors by the rule of `congruence.tables.pair`, and decide what kind each factor is."""
+    if isinstance(factors, Factors):  # read before, and paired by position
+        z, names, s, units = as_rows(codes, "codes"), None, factors, cluster
+    else:
+        rows = pair(codes, factors, cluster=cluster)
+        z, names, units = rows.codes, rows.code_names, rows.cluster
+        s = replace(read_factors(rows.factors, kinds), pairing=rows.notes)
+    z = to_numpy(z).astype(np.float64)
     span = z.max(0) / 2 - z.min(0) / 2
     if np.abs(z).max() > LARGEST or ((span > 0) & (span < 1 / LARGEST)).any():
         raise InputError("the values of codes are too large or too small to be squared; rescale them")
-    s = read_factors(factors, kinds)
     if len(z) != s.n:
         raise InputError(f"codes and factors must have paired rows, but codes has {len(z)} and factors has {s.n}")
-    return z, s
+    return CodesOfFactors(z, names, s, units)
+
+
+def paired(codes: Any, factors: Any, kinds: Any = "auto") -> tuple[Float, Factors]:
+    """Codes as a float64 matrix (n, L) and factors as `Factors`, of the same rows."""
+    found = read_pair(codes, factors, kinds)
+    return found.codes, found.factors
+
+
+def hold_integers(codes: Any) -> bool:
+    """Whether codes are stored as integers."""
+    values = as_table(codes).values if is_table(codes) else codes
+    return to_numpy(values).dtype.kind in "iu"
 
 
 def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
@@ -143,7 +172,7 @@ def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
 
     Parameters
     ----------
-    factors : (n, K) array, data frame, or mapping from name to column
+    factors : (n, K) or (n,) array, data frame, table, path, or mapping from name to column
         Numbers or words. An array's columns are called factor0, factor1, ...
     kinds : "auto", one of `KINDS` for all, a list of K of them, or a mapping from name to kind
         A circular factor may carry its period, as in "circular:24"; 1, 2 pi, 360, or the spacing of an even grid times
@@ -152,12 +181,7 @@ def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
     """
     if isinstance(factors, Factors):
         return factors
-    columns = _columns(factors)
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) != 1:
-        raise InputError(f"factors must all have as many rows, but have {', '.join(map(str, sorted(lengths)))}")
-    if lengths == {0}:
-        raise InputError("factors is empty: it has no rows")
+    columns = as_columns(factors).columns
     wanted = _wanted(kinds, list(columns))
     return Factors(tuple(_factor(name, column, wanted[name]) for name, column in columns.items()))
 
@@ -165,26 +189,6 @@ def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
 def is_low(values: Float) -> bool:
     """Whether a column of numbers repeats so few of them that they may be classes."""
     return len(np.unique(values)) <= min(MOST_LEVELS, max(2, len(values) // ROWS_PER_LEVEL))
-
-
-def _columns(factors: Any) -> dict[str, Array]:
-    if hasattr(factors, "columns") and hasattr(factors, "iloc"):  # a data frame
-        factors = {str(name): factors.iloc[:, j].to_numpy() for j, name in enumerate(factors.columns)}
-    if isinstance(factors, Mapping):
-        columns = {str(name): to_numpy(column) for name, column in factors.items()}
-    else:
-        matrix = to_numpy(factors)
-        if matrix.ndim == 1:
-            matrix = matrix[:, None]
-        if matrix.ndim != 2:
-            raise InputError(f"factors must be a matrix (rows, factors), but has shape {matrix.shape}")
-        columns = {f"factor{j}": matrix[:, j] for j in range(matrix.shape[1])}
-    if not columns:
-        raise InputError("factors is empty: it has no columns")
-    for name, column in columns.items():
-        if column.ndim != 1:
-            raise InputError(f"factor {name} must be one column, but has shape {column.shape}")
-    return columns
 
 
 def _wanted(kinds: Any, names: list[str]) -> dict[str, str]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, listing, to_numpy
+from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.metrics.binning import as_classes
-from congruence.metrics.factors import paired
+from congruence.metrics.factors import hold_integers, paired
 from congruence.metrics.metric import HIGHER, Metric
 from congruence.metrics.neighbours import standardised
 from congruence.metrics.readout import linear_r2, log_loss, one_hot
@@ -69,10 +69,10 @@ def infomec(
 
     Parameters
     ----------
-    codes : (n, L)
+    codes : (n, L) array, data frame, table or path
         Learned codes.
-    factors : (n, K) array, data frame or mapping from name to column
-        True factors; `kinds` as in `read_factors`.
+    factors : (n, K) or (n,) array, data frame, table, path, or mapping from name to column
+        True factors, joined with the codes by id where both have ids; `kinds` as in `read_factors`.
     discrete_codes : bool
         Whether the distinct values of each code are classes (quantised codes).
     version : "standalone", "training" or "tripod"
@@ -104,7 +104,7 @@ def infomec(
     active = active_codes(z, discrete_codes=discrete_codes, version=version)
     share[used] = _shares(z, targets, discrete_codes, bins, version, seed)
     spreading = spread(share[used], active, skip=version == "training")
-    is_hot = discrete_codes and (version != "training" or to_numpy(codes).dtype.kind in "iu")
+    is_hot = discrete_codes and (version != "training" or hold_integers(codes))
     explicit[used] = _explicitness(z, targets, is_hot)
     compact[used] = spreading.per_factor
     scores = [spreading.modularity, float(explicit[used].mean()) if targets else math.nan, spreading.compactness]

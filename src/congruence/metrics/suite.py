@@ -15,7 +15,7 @@ from congruence.errors import InputError
 from congruence.metrics.columns import columns_of
 from congruence.metrics.draws import FEWEST_ROWS, MOST_ROWS, units_of
 from congruence.metrics.evaluation import Evaluation
-from congruence.metrics.factors import Factors, paired
+from congruence.metrics.factors import Factors, read_pair
 from congruence.metrics.infomec import VERSIONS, InfoMEC
 from congruence.metrics.noted import gathered
 from congruence.metrics.registry import METRICS, chosen
@@ -73,10 +73,10 @@ def evaluate_codes(
 
     Parameters
     ----------
-    codes : (n, L) array or data frame
+    codes : (n, L) array, data frame, table or path
         Learned codes.
-    factors : (n, K) array, data frame or mapping from name to column
-        True factors, paired with the codes row by row; numbers or words.
+    factors : (n, K) or (n,) array, data frame, table, path, or mapping from name to column
+        True factors, numbers or words. Those with ids are joined with codes that have ids.
     kinds : see `read_factors`
     metrics : "all", "fast", or a list of names of `congruence.metrics.registry.METRICS`
     version, discrete_codes : see `infomec`
@@ -107,10 +107,10 @@ def evaluate_codes(
     """
     wanted = chosen(metrics)
     _check(version, model, seed, resamples=resamples, nulls=nulls, slow_resamples=slow_resamples, slow_nulls=slow_nulls)
-    z, s = paired(codes, factors, kinds)
-    named = _code_names(code_names, codes, z.shape[1])
-    s = _renamed(s, factor_names)
-    pairing = Pairing(z, s, units_of(cluster, len(z)))
+    read = read_pair(codes, factors, kinds, cluster=cluster)
+    z, s = read.codes, _renamed(read.factors, factor_names)
+    named = _code_names(code_names or read.code_names, z.shape[1])
+    pairing = Pairing(z, s, units_of(read.cluster, len(z)))
     efforts = {one: _effort(one, resamples, nulls, slow_resamples, slow_nulls) for one in wanted}
     # What tells of what is always needed, and judged by false pairings.
     parts = efforts["infomec"].parts if "infomec" in wanted else 0
@@ -200,13 +200,11 @@ def _effort(name: str, resamples: int, nulls: int, slow_resamples: int, slow_nul
     return Effort(slow_resamples if slow else resamples, repairings)
 
 
-def _code_names(given: Sequence[str] | None, codes: Any, width: int) -> tuple[str, ...]:
-    if given is None:
-        columns = codes.columns if hasattr(codes, "columns") and hasattr(codes, "iloc") else range(width)
-        return tuple(f"code{column}" if isinstance(column, int | np.integer) else str(column) for column in columns)
-    if len(given) != width:
-        raise InputError(f"code_names must have one name for each of {width} codes, but has {len(given)}")
-    return tuple(map(str, given))
+def _code_names(given: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    names = tuple(map(str, range(width) if given is None else given))
+    if len(names) != width:
+        raise InputError(f"code_names must have one name for each of {width} codes, but has {len(names)}")
+    return tuple(f"code{name}" if name.isdecimal() else name for name in names)
 
 
 def _renamed(s: Factors, given: Sequence[str] | None) -> Factors:
@@ -214,12 +212,11 @@ def _renamed(s: Factors, given: Sequence[str] | None) -> Factors:
         return s
     if len(given) != len(s) or len(set(map(str, given))) < len(s):
         raise InputError(f"factor_names must be {len(s)} different names, not {list(given)!r}")
-    return Factors(
-        tuple(
-            replace(factor, name=str(new), note=factor.note.replace(factor.name, str(new), 1))
-            for factor, new in zip(s, given, strict=True)
-        )
+    renamed = (
+        replace(factor, name=str(new), note=factor.note.replace(factor.name, str(new), 1))
+        for factor, new in zip(s, given, strict=True)
     )
+    return replace(s, of=tuple(renamed))
 
 
 def _sensitivity(pairing: Pairing, asked: bool | Sequence[int]) -> list[dict[str, float]]:

@@ -1,6 +1,17 @@
-"""Embedding tables on disk: values, row ids and row metadata; read, write and join by id."""
+"""Embedding tables: values, row ids and row metadata; from files, frames and arrays, joined by id."""
 
+from congruence.tables.factors import CodesAndFactors as CodesAndFactors
+from congruence.tables.factors import as_columns as as_columns
+from congruence.tables.factors import pair as pair
 from congruence.tables.honours import honours as honours
+from congruence.tables.inputs import Inputs as Inputs
+from congruence.tables.inputs import as_paired as as_paired
+from congruence.tables.inputs import as_rows as as_rows
+from congruence.tables.inputs import as_table as as_table
+from congruence.tables.inputs import gather as gather
+from congruence.tables.inputs import is_table as is_table
+from congruence.tables.inputs import join_two as join_two
+from congruence.tables.inputs import pair_tables as pair_tables
 from congruence.tables.join import Joined as Joined
 from congruence.tables.join import finite_table as finite_table
 from congruence.tables.join import join_tables as join_tables

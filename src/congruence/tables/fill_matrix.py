@@ -36,7 +36,7 @@ class ListMatrix:
     Lists that are `mapped` into memory in one piece are used where they lie.
     """
 
-    def __init__(self, path: Path, name: str, n: int, *, mapped: bool) -> None:
+    def __init__(self, path: Path | str, name: str, n: int, *, mapped: bool) -> None:
         self.path, self.name, self.n, self.mapped = path, name, n, mapped
         self.values: Array = np.empty((0, 0))
         self.lengths: list[Array] = []

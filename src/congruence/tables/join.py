@@ -25,7 +25,9 @@ class Joined:
     """The same samples in every run: row i of each array of `values` is sample i."""
 
     values: list[Array]  # (n, d_k) for each table
+    rows: list[Index]  # (n,) which row of each table each joined row is
     names: tuple[str, ...]
+    features: list[tuple[str, ...] | None]  # names of the columns of each table
     ids: Array | None  # (n,)
     metadata: Mapping[str, Array]  # of the first table
     cluster: Array | None  # (n,)
@@ -66,7 +68,9 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
     ids = next((table.ids[index] for table, index in zip(tables, rows, strict=True) if table.ids is not None), None)
     return Joined(
         values=[_take_values(table, index) for table, index in zip(tables, rows, strict=True)],
+        rows=rows,
         names=tuple(table.name for table in tables),
+        features=[table.features for table in tables],
         ids=ids,
         metadata={name: _take(column, rows[0]) for name, column in tables[0].metadata.items()},
         cluster=None if cluster is None else _clusters(tables, rows, cluster, ids),
@@ -100,7 +104,7 @@ def _check_names(tables: Sequence[Table]) -> None:
 def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
     counts = ", ".join(f"{table.name} has {table.n}" for table in tables)
     if len({table.n for table in tables}) > 1:
-        raise TableError(f"rows are paired by position, but the numbers of rows differ: {counts}; use --id")
+        raise TableError(f"rows without ids are paired by position, so their numbers must agree: {counts}")
     named = [table for table in tables if table.ids is not None]
     if named:
         _check_same_order(named)
@@ -128,8 +132,11 @@ def _check_same_order(named: Sequence[Table]) -> None:
 def _rows_by_id(tables: Sequence[Table]) -> list[Index]:
     """Return for each table the rows whose id is in all tables, in the order of the first."""
     keys = in_one_kind([table.ids for table in tables if table.ids is not None])
+    same = all(np.array_equal(key, keys[0]) for key in keys[1:])  # the usual case, and sorting text is slow
+    if same and all(table.indexed for table in tables):  # frames may repeat rows: their indexes still agree
+        return [np.arange(len(keys[0]))] * len(tables)
     orders = [_sorted_order(keys[0], tables[0])]
-    if all(np.array_equal(key, keys[0]) for key in keys[1:]):  # the usual case, and sorting text is slow
+    if same:
         return [np.arange(len(keys[0]))] * len(tables)
     orders += [_sorted_order(key, table) for key, table in zip(keys[1:], tables[1:], strict=True)]
     first = keys[0][orders[0]]

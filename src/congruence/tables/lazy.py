@@ -16,7 +16,7 @@ from congruence.errors import MissingDependencyError, TableError
 from congruence.tables.access import check_readable, reading, stamp_of, stem_of, suffix_of
 from congruence.tables.columns import Selection, patterns
 from congruence.tables.parquet_groups import GroupedRows, open_groups
-from congruence.tables.read import read_table
+from congruence.tables.read import read_selected
 from congruence.tables.read_zarr import open_zarr_array, read_zarr
 from congruence.tables.table import Table
 from congruence.tables.zarr_chunks import check_zarr_array
@@ -39,13 +39,17 @@ def lazy_table(
     once, which costs little where it can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers look for the
     file at the same place.
     """
+    return lazy_selected(Path(path), Selection(id, patterns(features), patterns(metadata), key, name or ""))
+
+
+def lazy_selected(path: Path, select: Selection) -> Table:
+    """Read an embedding table with a dask array for its values; `lazy_table` with its options in one object."""
     try:
         import dask.array  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError("dask is not there: pip install 'congruence[dask]'") from error
-    path = Path(path).resolve()
-    wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
-    select = Selection(id, patterns(features), patterns(metadata), key, name or stem_of(path))
+    path = path.resolve()
+    select = replace(select, name=select.name or stem_of(path))
     if suffix_of(path) == ".parquet":
         check_readable(path, folder=False)
         rows, beside = open_groups(path, select)
@@ -58,9 +62,8 @@ def lazy_table(
         if is_dask(table.values):
             return table
     else:
-        table = read_table(path, **wishes, name=name)
-    asked = tuple((name, value) for name, value in wishes.items() if value is not None)
-    mapped = FileRows(path, asked, table.values.shape, to_numpy(table.values[:1]).dtype)
+        table = read_selected(path, select)
+    mapped = FileRows(path, select, None, table.values.shape, to_numpy(table.values[:1]).dtype)
     return replace(table, values=as_dask(mapped, _even(mapped)))
 
 
@@ -69,13 +72,14 @@ class FileRows:
     """The values of a file, opened by the process that asks for some of them."""
 
     path: Path
-    wishes: tuple[tuple[str, str], ...]  # options of `read_table`; a member of a zarr store has the name "array"
+    select: Selection
+    array: str | None  # the member of a zarr store
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     ndim = 2
 
     def __getitem__(self, index: Any) -> Array:
-        opened = _opened(self.path, self.wishes, stamp_of(self.path))
+        opened = _opened(self.path, self.select, self.array, stamp_of(self.path))
         if tuple(opened.shape) != self.shape:
             raise TableError(f"{self.path} has the shape {tuple(opened.shape)} on a worker, but {self.shape} elsewhere")
         rows = np.array(opened[index], dtype=self.dtype)
@@ -116,13 +120,12 @@ def _let_go(opened: Any) -> None:
 
 
 @lru_cache(maxsize=2)
-def _opened(path: Path, wishes: tuple[tuple[str, str], ...], stamp: int) -> Any:
-    asked: dict[str, Any] = dict(wishes)
-    return open_zarr_array(path, asked["array"]) if "array" in asked else read_table(path, **asked).values
+def _opened(path: Path, select: Selection, array: str | None, stamp: int) -> Any:
+    return read_selected(path, select).values if array is None else open_zarr_array(path, array)
 
 
 def _unread(path: Path, array: Any) -> Any:
     """A matrix of a zarr store as a dask array, after every chunk was looked at."""
     check_zarr_array(path, array, 0)
-    rows = FileRows(path, (("array", array.path),), tuple(array.shape), array.dtype.newbyteorder("="))
+    rows = FileRows(path, Selection(), array.path, tuple(array.shape), array.dtype.newbyteorder("="))
     return as_dask(rows, _even(rows, (getattr(array, "shards", None) or array.chunks)[0]))

@@ -14,7 +14,7 @@ from congruence.tables.access import reading, stamp_of
 from congruence.tables.columns import Columns, Selection
 from congruence.tables.fill_matrix import common_dtype
 from congruence.tables.parquet_batches import parquet_batches
-from congruence.tables.read_columns import Beside, block_rows, choose, guarded, matrix_for
+from congruence.tables.read_columns import Beside, block_rows, choose, guarded, look_at_parquet, matrix_for
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def open_groups(path: Path, select: Selection) -> tuple[GroupedRows, dict[str, A
     with reading(path):
         file = pq.ParquetFile(path, memory_map=True)
         schema, n, groups = file.schema_arrow, file.metadata.num_rows, _groups(file)
-    columns = choose(schema, select, path)
+    columns = choose(schema, select, path, look=look_at_parquet(path, file)).columns
     with file:
         beside = Beside(path, columns, n)
         if columns.beside:

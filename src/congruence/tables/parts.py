@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,23 @@ import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.tables.access import stem_of, suffix_of
-from congruence.tables.lazy import lazy_table
-from congruence.tables.read import read_table
+from congruence.tables.access import check_readable, reading, stem_of, suffix_of
+from congruence.tables.columns import Layout, Selection, patterns
+from congruence.tables.lazy import lazy_selected
+from congruence.tables.read import CODES, READERS, SUFFIXES, read_selected
+from congruence.tables.read_columns import arrow_layout, parquet_layout
+from congruence.tables.read_csv import csv_layout
 from congruence.tables.spill import spill_chunks
-from congruence.tables.stream import Stream, stream_table
+from congruence.tables.stream import Stream, stream_selected
 from congruence.tables.table import Table
+
+LAYOUTS: dict[str, Callable[[Path, Selection], Layout]] = {
+    ".csv": csv_layout,
+    ".csv.gz": csv_layout,
+    ".parquet": parquet_layout,
+    ".arrow": arrow_layout,
+    ".feather": arrow_layout,
+}
 
 
 def expanded(names: Sequence[str | Path]) -> list[str]:
@@ -32,40 +44,57 @@ def expanded(names: Sequence[str | Path]) -> list[str]:
     return paths
 
 
+def part_files(path: str | os.PathLike[str]) -> list[str]:
+    """Return the files that make one table: those of a pattern or of a folder of parts, else the file itself."""
+    folder = Path(path)
+    if suffix_of(folder) in READERS or not folder.is_dir() or (folder / CODES).is_file():
+        return expanded([os.fspath(path)])
+    found = sorted(str(file) for file in folder.iterdir() if suffix_of(file) in READERS and file.name[0] not in "._")
+    if not found:
+        raise TableError(f"{folder} is a folder without embedding files; known are {', '.join(SUFFIXES)}")
+    return found
+
+
 def read_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
     """Read files with the same columns as one table, in the order given; the options are those of `read_table`.
 
     Files are read one after the other, parquet a batch of rows at a time; values that are many go to a temporary file.
+    What the columns of the first file are, those of the others are.
     """
-    _check_paths(paths)
-    if len(paths) == 1:
-        return read_table(paths[0], **wishes)
+    files, select = _checked(paths), _selection(**wishes)
+    if len(files) == 1:
+        return read_selected(files[0], select)
+    select = _settled(files[0], select)
     beside = _Beside()
 
     def values() -> Iterator[Any]:
-        for chunk in _chunks(paths, wishes):
+        for chunk in _chunks(files, select):
             beside.put(chunk)
             yield chunk.values
 
-    return beside.table(spill_chunks(values(), _name(paths)), _name(paths))
+    name = select.name or _name(files)
+    return beside.table(spill_chunks(values(), name), name, files)
 
 
 def stream_parts(paths: Sequence[str | Path], **wishes: Any) -> Stream:
     """Read files with the same columns as one table, a chunk of rows at a time; see `stream_table`."""
-    _check_paths(paths)
-    if len(paths) == 1:
-        return stream_table(paths[0], **wishes)
+    files, select = _checked(paths), _selection(**wishes)
+    if len(files) == 1:
+        return stream_selected(files[0], select)
+    select = _settled(files[0], select)
     # Counted first, and opened again one by one: there may be more files than a process can hold open.
-    return Stream(_check_rows(sum(stream_table(path, **wishes).n for path in paths), paths), _chunks(paths, wishes))
+    rows = sum(stream_selected(path, select).n for path in files)
+    return Stream(_check_rows(rows, files), _chunks(files, select))
 
 
 def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
     """Read files with the same columns as one table with a dask array for its values; see `lazy_table`."""
-    _check_paths(paths)
-    if len(paths) == 1:
-        return lazy_table(paths[0], **wishes)
-    tables = [lazy_table(path, **wishes) for path in paths if not _is_empty(path, wishes)]
-    _check_rows(len(tables), paths)
+    files, select = _checked(paths), _selection(**wishes)
+    if len(files) == 1:
+        return lazy_selected(files[0], select)
+    select = _settled(files[0], select)
+    tables = [lazy_selected(path, select) for path in files if not _is_empty(path, select)]
+    _check_rows(len(tables), files)
     import dask.array as da
 
     beside = _Beside()
@@ -73,12 +102,34 @@ def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
         _check_like(table, tables[0])
         beside.put(table)
     dtype = tables[0].values.dtype
-    return beside.table(da.concatenate([table.values.astype(dtype) for table in tables]), _name(paths))
+    values = da.concatenate([table.values.astype(dtype) for table in tables])
+    return beside.table(values, select.name or _name(files), files)
 
 
-def _is_empty(path: str | Path, wishes: Mapping[str, Any]) -> bool:
+def _selection(
+    *,
+    id: str | None = None,
+    features: str | Sequence[str] | None = None,
+    metadata: str | Sequence[str] | None = None,
+    key: str | None = None,
+    name: str | None = None,
+) -> Selection:
+    return Selection(id, patterns(features), patterns(metadata), key, name or "")
+
+
+def _settled(path: Path, select: Selection) -> Selection:
+    """Choose the columns once: what an integer column of a part is, that part alone does not tell."""
+    suffix = suffix_of(path)
+    if suffix not in LAYOUTS:
+        return select
+    check_readable(path, folder=False)
+    with reading(path):
+        return replace(select, like=LAYOUTS[suffix](path, select))
+
+
+def _is_empty(path: Path, select: Selection) -> bool:
     """Whether a file has columns but no rows, as parts of an export may; of the formats, only parquet lets it be."""
-    return suffix_of(Path(path)) == ".parquet" and stream_table(path, **wishes).n == 0
+    return suffix_of(path) == ".parquet" and stream_selected(path, select).n == 0
 
 
 class _Beside:
@@ -96,21 +147,23 @@ class _Beside:
         for name, column in part.metadata.items():
             self.metadata.setdefault(name, []).append(column)
 
-    def table(self, values: Any, name: str) -> Table:
+    def table(self, values: Any, name: str, files: Sequence[Path]) -> Table:
         return Table(
             values,
             name,
             np.concatenate(self.ids) if self.ids else None,
             {name: np.concatenate(columns) for name, columns in self.metadata.items()},
             None if self.first is None else self.first.features,
+            notes=() if self.first is None else self.first.notes,
+            parts=tuple(files),
         )
 
 
-def _chunks(paths: Sequence[str | Path], wishes: Mapping[str, Any]) -> Iterator[Table]:
+def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:
     """The rows of all files, with the dtype of the first."""
     first: Table | None = None
     for path in paths:
-        for chunk in stream_table(path, **wishes).chunks:
+        for chunk in stream_selected(path, select).chunks:
             first = first or chunk
             _check_like(chunk, first)
             dtype = first.values.dtype
@@ -119,14 +172,14 @@ def _chunks(paths: Sequence[str | Path], wishes: Mapping[str, Any]) -> Iterator[
     _check_rows(first is not None, paths)
 
 
-def _check_rows(n: int, paths: Sequence[str | Path]) -> int:
+def _check_rows(n: int, paths: Sequence[Path]) -> int:
     if not n:
         raise TableError(f"{_name(paths)}: none of the files has rows")
     return n
 
 
-def _check_paths(paths: Sequence[str | Path]) -> None:
-    """Refuse files that cannot be parts of one table, as far as their names tell."""
+def _checked(paths: Sequence[str | Path]) -> list[Path]:
+    """Return the files, unless their names tell that they cannot be parts of one table."""
     if not paths:
         raise InputError("there is no file to read; give at least one")
     kinds = {suffix_of(Path(path)): path for path in paths}
@@ -138,6 +191,7 @@ def _check_paths(paths: Sequence[str | Path]) -> None:
     doubled = [path.name for path, count in counts.items() if count > 1]
     if doubled:
         raise TableError(f"files of one table must be given once, but there is more than one {listing(doubled)}")
+    return [Path(path) for path in paths]
 
 
 def _check_like(part: Table, first: Table) -> None:
@@ -175,5 +229,5 @@ def _ids(table: Table) -> str:
     return "no ids" if table.ids is None else "ids that are text" if _text(table) else "ids that are numbers"
 
 
-def _name(paths: Sequence[str | Path]) -> str:
-    return f"{stem_of(Path(paths[0]))} and {len(paths) - 1} more"
+def _name(paths: Sequence[Path]) -> str:
+    return f"{stem_of(paths[0])} and {len(paths) - 1} more"

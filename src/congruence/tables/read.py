@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from congruence.errors import TableError
@@ -58,12 +59,15 @@ def read_table(
         folder of a training (`congruence.runs`) it is the codes that are read.
     id : str, optional
         The column (or one-dimensional array) that holds the ids. Without it, the column that `write_table`
-        recorded, one called ``id``, ``row_id`` or ``Metadata_id``, a pandas index of names, the array
-        ``ids``, or the obs_names of AnnData; else the table has no ids.
+        recorded, one called ``id``, ``row_id`` or ``Metadata_id``, a pandas index of names, a column named like an id
+        (``cell_id``, ``uuid``, ``sample``, ...) in which no integer or text repeats, the only column of short text in
+        which nothing repeats, or a pandas index of integers other than 0, 1, ...; the array ``ids``, or the obs_names
+        of AnnData; else the table has no ids.
     features : str or list of str, optional
         Names or glob patterns of the columns that are values (``"emb_*"``, comma separated). Every other
         column is then metadata. Without it, all columns are features except ids, those that `metadata`
-        names, those with the prefix ``Metadata_`` and the index of a pandas frame.
+        names, those with the prefix ``Metadata_``, the index of a pandas frame, and columns of distinct integers,
+        which could be ids: `Table.notes` names them.
     metadata : str or list of str, optional
         Names or glob patterns of the columns that are metadata.
     key : str, optional
@@ -78,15 +82,18 @@ def read_table(
         float32 and float64 stay what they are; columns of both, and columns of integers, become float64.
         Columns of lists or struct that are not the values are left out.
     """
-    path = Path(path)
+    return read_selected(Path(path), Selection(id, patterns(features), patterns(metadata), key, name or ""))
+
+
+def read_selected(path: Path, select: Selection) -> Table:
+    """Read an embedding table; `read_table` with its options in one object."""
     suffix = suffix_of(path)
     if suffix not in READERS and (path / CODES).is_file():
-        name = path.name if name is None else name
-        return read_table(path / CODES, id=id, features=features, metadata=metadata, key=key, name=name)
+        return read_selected(path / CODES, replace(select, name=select.name or path.name))
     if suffix not in READERS:
         raise TableError(f"{path} has an unknown suffix {suffix!r}; known are {', '.join(SUFFIXES)}")
     check_readable(path, folder=suffix == ".zarr")
-    select = Selection(id, patterns(features), patterns(metadata), key, stem_of(path) if name is None else name)
+    select = replace(select, name=select.name or stem_of(path))
     with warnings.catch_warnings(), reading(path):
         warnings.simplefilter("ignore")  # a file is either good enough to be read, or refused with a sentence
         return READERS[suffix](path, select)

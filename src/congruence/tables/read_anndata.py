@@ -37,19 +37,54 @@ def read_h5ad(path: Path, select: Selection) -> Table:
 
 def table_from_store(path: Path, store: Any, select: Selection) -> Table:
     """Read only what is asked for from an opened AnnData store, HDF5 or zarr."""
-    select.refuse(path, "metadata", because="AnnData keeps metadata apart already, in obs")
-    matrix, features = _read_matrix(path, store, select)
-    values = _dense(path, matrix)
+    with reading(path):
+        there = ["X"] * ("X" in store) + (sorted(store["obsm"]) if "obsm" in store else [])
+    key = _check_key(path, select, there)
+    matrix = _checked(_fetch(path, store, *(["X"] if key == "X" else ["obsm", key])))
+    names = _fetch(path, store, "var").index if key == "X" else None
     obs = _fetch(path, store, "obs")
+    return _assembled(path, select, matrix, names, obs, _row_names(path, store, obs), path)
+
+
+def table_from_anndata(data: Any, select: Selection, where: str) -> Table:
+    """Read X, or one entry of obsm, of an AnnData object."""
+    key = _check_key(where, select, ["X"] * (data.X is not None) + sorted(data.obsm))
+    matrix = data.X if key == "X" else data.obsm[key]
+    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a sparse matrix in a file
+    names = data.var_names if key == "X" else None
+    return _assembled(where, select, matrix, names, data.obs, np.asarray(data.obs_names, dtype=object))
+
+
+def _check_key(where: Path | str, select: Selection, there: list[str]) -> str:
+    select.refuse(where, "metadata", because="AnnData keeps metadata apart already, in obs")
+    key = select.key or "X"
+    if key not in there:
+        raise TableError(f"{where} has no matrix {key!r} (--key); it has {listing(there, 20) or 'none'}")
+    return key
+
+
+def _assembled(
+    where: Path | str, select: Selection, matrix: Any, names: Any, obs: Any, ids: Array | None, path: Path | None = None
+) -> Table:
+    """The table of a matrix with the names of its columns, cut down to the chosen features, and obs."""
+    if names is None and hasattr(matrix, "columns"):  # an entry of obsm may be a data frame
+        names, matrix = matrix.columns, matrix.to_numpy()
+    features = None if names is None else tuple(str(name) for name in names)
+    if features is None:
+        select.refuse(where, "features", because=f"the columns of obsm {select.key!r} have no names")
+    elif select.features is not None:
+        only = Selection(features=select.features)
+        place = {name: at for at, name in enumerate(features)}
+        features = choose_columns(dict.fromkeys(features, "number"), only, where).values
+        matrix = matrix[:, [place[name] for name in features]]
+    values = _dense(where, matrix)
     metadata = {str(name): _column(obs[name]) for name in obs.columns}
-    if select.id is None:
-        ids = _row_names(path, store, obs)
-    elif select.id in metadata:
+    if select.id is not None:
+        if select.id not in metadata:
+            there = listing(list(metadata), 10) or "none"
+            raise TableError(f"{where} has no obs column {select.id!r} for --id; it has {there}")
         ids = metadata.pop(select.id)
-    else:
-        there = listing(list(metadata), 10) or "none"
-        raise TableError(f"{path} has no obs column {select.id!r} for --id; it has {there}")
-    return Table(values, select.name, ids, metadata, features, path)
+    return Table(values, select.name or str(where), ids, metadata, features, path)
 
 
 def _fetch(path: Path, store: Any, *keys: str) -> Any:
@@ -64,31 +99,6 @@ def _fetch(path: Path, store: Any, *keys: str) -> Any:
         return load_matrix(store, path) if hasattr(store, "dtype") and spills(store) else read_elem(store)
 
 
-def _read_matrix(path: Path, store: Any, select: Selection) -> tuple[Any, tuple[str, ...] | None]:
-    """Read X or an entry of obsm, cut down to the chosen features."""
-    key = select.key or "X"
-    with reading(path):
-        there = ["X"] * ("X" in store) + (sorted(store["obsm"]) if "obsm" in store else [])
-    if key not in there:
-        raise TableError(f"{path} has no matrix {key!r} (--key); it has {listing(there, 20) or 'none'}")
-    if key == "X":
-        matrix = _checked(_fetch(path, store, "X"))
-        names = _fetch(path, store, "var").index
-    else:
-        matrix = _checked(_fetch(path, store, "obsm", key))
-        names = getattr(matrix, "columns", None)  # an entry of obsm may be a data frame
-        matrix = matrix if names is None else matrix.to_numpy()
-    if names is None:
-        select.refuse(path, "features", because=f"the columns of obsm {key!r} have no names")
-        return matrix, None
-    features = tuple(str(name) for name in names)
-    if select.features is None:
-        return matrix, features
-    chosen = choose_columns(dict.fromkeys(features, "number"), Selection(features=select.features), path).values
-    where = {name: at for at, name in enumerate(features)}
-    return matrix[:, [where[name] for name in chosen]], chosen
-
-
 def _checked(matrix: Any) -> Any:
     """Return a matrix, once a sparse one is known to be consistent: scipy follows its indices unchecked."""
     if hasattr(matrix, "check_format"):
@@ -98,7 +108,7 @@ def _checked(matrix: Any) -> Any:
     return matrix
 
 
-def _dense(path: Path, matrix: Any) -> Array:
+def _dense(path: Path | str, matrix: Any) -> Array:
     if not hasattr(matrix, "toarray"):
         return np.asarray(matrix)
     size = matrix.shape[0] * matrix.shape[1] * matrix.dtype.itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,24 @@ from congruence.arrays import Array, listing
 from congruence.errors import TableError
 from congruence.tables.access import reading
 from congruence.tables.arrow_sizes import unpacked_bytes
-from congruence.tables.columns import LIST, NESTED, NUMBER, Columns, Selection, choose_columns
+from congruence.tables.columns import (
+    HEAD,
+    LIST,
+    MOST,
+    NESTED,
+    NUMBER,
+    Columns,
+    Layout,
+    Look,
+    Selection,
+    choose_columns,
+)
 from congruence.tables.fill_matrix import ColumnMatrix, ListMatrix, pieces
 from congruence.tables.memory import check_fits
 from congruence.tables.parquet_batches import parquet_batches
 from congruence.tables.table import Table
 
-ID_RECORD = b"congruence.id"  # where write_table notes the id column in the schema
+ID_RECORD = b"congruence.id"  # where write_table notes the id column in the schema; empty if there are no ids
 BLOCK_BYTES = 2**26  # of rows turned from columns into rows at a time: few enough calls, little extra memory
 
 
@@ -32,8 +43,8 @@ def read_parquet(path: Path, select: Selection) -> Table:
     with reading(path):
         file = pq.ParquetFile(path, memory_map=True)
         schema = file.schema_arrow
-    columns = choose(schema, select, path)
     with file:
+        columns = choose(schema, select, path, look=look_at_parquet(path, file)).columns
         batches = parquet_batches(path, file, [*columns.values, *columns.beside], block_rows(columns))
         table = _table_from_batches(path, select, columns, schema, file.metadata.num_rows, batches)
     pa.default_memory_pool().release_unused()  # arrow keeps what batches took for later ones, and there are none
@@ -47,14 +58,14 @@ def parquet_chunks(path: Path, select: Selection) -> tuple[int, Iterator[Table]]
     with reading(path):
         file = pq.ParquetFile(path, memory_map=True)
         schema, n = file.schema_arrow, file.metadata.num_rows
-    columns = choose(schema, select, path)
+    columns = choose(schema, select, path, look=look_at_parquet(path, file)).columns
 
     def chunks() -> Iterator[Table]:
         with file:
             batches = parquet_batches(path, file, [*columns.values, *columns.beside], block_rows(columns))
             start = 0
             for batch in guarded(path, batches):
-                yield _table_from_batches(path, select, columns, schema, batch.num_rows, [batch])
+                yield _table_from_batches(path, select, columns, schema, batch.num_rows, [batch], first=start)
                 start += batch.num_rows
             _check_count(path, start, n)
 
@@ -82,12 +93,77 @@ def open_arrow(path: Path) -> Any:
 
 def table_from_arrow(path: Path, select: Selection, table: Any, described: Mapping[str, str] | None = None) -> Table:
     """Build a table from an arrow table; `described` says more about columns that are not numbers."""
-    columns = choose(table.schema, select, path, described)
+    columns = choose(table.schema, select, path, described, look=look_at_arrow(path, table)).columns
     # A column of lists in one piece is already a matrix, and can be used where it lies.
     batches = table.select([*columns.values, *columns.beside]).to_batches(
         None if columns.lists else block_rows(columns)
     )
     return _table_from_batches(path, select, columns, table.schema, table.num_rows, batches, mapped=True)
+
+
+def arrow_layout(path: Path, select: Selection) -> Layout:
+    """Choose the columns of an Arrow file."""
+    table = open_arrow(path)
+    return choose(table.schema, select, path, look=look_at_arrow(path, table))
+
+
+def parquet_layout(path: Path, select: Selection) -> Layout:
+    """Choose the columns of a parquet file."""
+    import pyarrow.parquet as pq
+
+    with reading(path), pq.ParquetFile(path, memory_map=True) as file:
+        return choose(file.schema_arrow, select, path, look=look_at_parquet(path, file))
+
+
+def look_at_arrow(path: Path, table: Any) -> Look:
+    """Look at the columns of an arrow table."""
+
+    def take(names: Sequence[str], most: int) -> dict[str, Array]:
+        with reading(path):
+            return {name: plain_column(path, table.column(name).slice(0, most).chunks) for name in names}
+
+    return Look(
+        table.num_rows,
+        text_columns(table.schema),
+        lambda names: take(names, HEAD),
+        lambda name: take([name], MOST)[name],
+    )
+
+
+def look_at_parquet(path: Path, file: Any) -> Look:
+    """Look at the columns of an open parquet file, reading no more of it than is needed."""
+
+    def take(names: Sequence[str], most: int) -> dict[str, Array]:
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        rows = needed = 0
+        with reading(path):
+            for batch in parquet_batches(path, file, list(names), min(most, 2**16)) if names else ():
+                for name, found in parts.items():
+                    found.extend(pieces(batch.column(name)))
+                    needed += 8 * batch.num_rows + _held_bytes(batch.column(name))
+                check_fits(path, needed)
+                rows += batch.num_rows
+                if rows >= most:
+                    break
+            return {name: plain_column(path, found)[:most] for name, found in parts.items()}
+
+    return Look(
+        file.metadata.num_rows,
+        text_columns(file.schema_arrow),
+        lambda names: take(names, HEAD),
+        lambda name: take([name], MOST)[name],
+    )
+
+
+def text_columns(schema: Any) -> frozenset[str]:
+    """The columns that hold text, also as codes and words."""
+    import pyarrow.types as pt
+
+    def is_text(type: Any) -> bool:
+        type = type.value_type if pt.is_dictionary(type) else type
+        return bool(pt.is_string(type) or pt.is_large_string(type) or str(type) == "string_view")
+
+    return frozenset(field.name for field in schema if is_text(field.type))
 
 
 def block_rows(columns: Columns) -> int:
@@ -96,26 +172,42 @@ def block_rows(columns: Columns) -> int:
     return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
 
 
-def choose(schema: Any, select: Selection, path: Path, described: Mapping[str, str] | None = None) -> Columns:
-    """Choose the columns of a file by their names and types."""
+def choose(
+    schema: Any,
+    select: Selection,
+    path: Path,
+    described: Mapping[str, str] | None = None,
+    *,
+    look: Look | None = None,
+) -> Layout:
+    """Choose the columns of a file by their names, their types and what they hold."""
+    kinds, facts = layout_of(schema, path)
+    kinds |= dict(described or {})
+    return Layout(tuple(kinds.items()), choose_columns(kinds, select, path, **facts, look=look))
+
+
+def layout_of(schema: Any, path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """The kind of every column, and what pandas and `write_table` noted about index and ids."""
     with reading(path):  # names that are not UTF-8, notes that are not JSON
         check_distinct(schema.names, path)
         notes = schema.metadata or {}
-        pandas = json.loads(notes.get(b"pandas", b"{}"))
-        index = [name for name in pandas.get("index_columns", []) if isinstance(name, str)]
-        recorded = notes.get(ID_RECORD, b"").decode() or None
-        kinds = {field.name: _kind(field.type) for field in schema} | dict(described or {})
-    return choose_columns(kinds, select, path, index=index, recorded_id=recorded)
+        index = json.loads(notes.get(b"pandas", b"{}")).get("index_columns", [])
+        recorded = notes[ID_RECORD].decode() if ID_RECORD in notes else None
+        ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
+        kinds = {field.name: kind_of(field.type) for field in schema}
+    facts = {"index": [name for name in index if isinstance(name, str)], "recorded_id": recorded}
+    return kinds, facts | {"range_index": ranges[0] if len(ranges) == 1 else None}
 
 
-def check_distinct(names: list[str], path: Path) -> None:
+def check_distinct(names: list[str], path: Path | str) -> None:
     """Refuse a file in which a name does not tell which column is meant."""
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if doubled:
         raise TableError(f"{path} has several columns of the same name: {listing(doubled)}")
 
 
-def _kind(type: Any) -> str:
+def kind_of(type: Any) -> str:
+    """What `choose_columns` calls columns of an arrow type."""
     import pyarrow.types as pt
 
     if pt.is_integer(type) or pt.is_floating(type) or pt.is_decimal(type):
@@ -127,10 +219,18 @@ def _kind(type: Any) -> str:
 
 
 def _table_from_batches(
-    path: Path, select: Selection, columns: Columns, schema: Any, n: int, batches: Iterable[Any], mapped: bool = False
+    path: Path,
+    select: Selection,
+    columns: Columns,
+    schema: Any,
+    n: int,
+    batches: Iterable[Any],
+    *,
+    mapped: bool = False,
+    first: int = 0,
 ) -> Table:
     """Fill the matrix row block by row block, so that the file and the matrix are never in memory twice."""
-    beside = Beside(path, columns, n)
+    beside = Beside(path, columns, n, first)
     matrix = matrix_for(path, columns, schema, n, mapped=mapped)
     start = 0
     for batch in guarded(path, batches):
@@ -155,8 +255,8 @@ def matrix_for(path: Path, columns: Columns, schema: Any, n: int, mapped: bool =
 class Beside:
     """The ids and metadata of a columnar file, collected batch by batch."""
 
-    def __init__(self, path: Path, columns: Columns, n: int) -> None:
-        self.path, self.columns = path, columns
+    def __init__(self, path: Path, columns: Columns, n: int, first: int = 0) -> None:
+        self.path, self.columns, self.n, self.first = path, columns, n, first
         self.needed = 8 * n * (len(columns.beside) + columns.lists)  # the length of every list is kept, too
         check_fits(path, self.needed)
         self.parts: dict[str, list[Any]] = {name: [] for name in columns.beside}
@@ -169,11 +269,15 @@ class Beside:
         check_fits(self.path, self.needed + owned)
 
     def finish(self) -> dict[str, Any]:
-        """The ids and metadata as a table takes them."""
+        """The ids, the metadata and the notes as a table takes them."""
+        row_id = self.columns.row_id
         with reading(self.path):  # text that is not UTF-8
-            ids = None if self.columns.id is None else plain_column(self.path, self.parts[self.columns.id])
+            ids = None if row_id.column is None else plain_column(self.path, self.parts[row_id.column])
             metadata = {name: plain_column(self.path, self.parts[name]) for name in self.columns.metadata}
-        return {"ids": ids, "metadata": metadata}
+        if row_id.range is not None:
+            start, step = row_id.range
+            ids = start + step * np.arange(self.first, self.first + self.n)
+        return {"ids": ids, "metadata": metadata, "notes": self.columns.notes, "indexed": row_id.indexed}
 
 
 def _held_bytes(column: Any) -> int:
@@ -194,7 +298,7 @@ def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
         yield from batches
 
 
-def plain_column(path: Path, parts: list[Any]) -> Array:
+def plain_column(path: Path | str, parts: list[Any]) -> Array:
     """Return a column as numpy: numbers, bools, times, or text with None where it is missing."""
     import pyarrow as pa
 

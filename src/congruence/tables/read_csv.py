@@ -14,9 +14,18 @@ from typing import IO, Any
 from congruence.arrays import listing
 from congruence.errors import TableError
 from congruence.tables.access import first_sentence, reading, suffix_of
-from congruence.tables.columns import NUMBER, Selection, choose_columns, choose_id, is_number
+from congruence.tables.columns import (
+    INDEX_NAMES,
+    NUMBER,
+    Layout,
+    Selection,
+    choose_columns,
+    choose_id,
+    id_likeness,
+    is_number,
+)
 from congruence.tables.memory import check_fits
-from congruence.tables.read_columns import check_distinct, table_from_arrow
+from congruence.tables.read_columns import check_distinct, choose, look_at_arrow, table_from_arrow
 from congruence.tables.table import Table
 
 # What stands for a missing number; "nan" is a number already and not in the list.
@@ -27,28 +36,42 @@ HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
 def read_csv(path: Path, select: Selection) -> Table:
     """Read a csv file with a header; ids are kept as text, so that 007 stays 007."""
     select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
+    table, described = _typed(path, select)
+    return table_from_arrow(path, select, table, described)
+
+
+def csv_layout(path: Path, select: Selection) -> Layout:
+    """Choose the columns of a csv file."""
+    table, described = _typed(path, select)
+    return choose(table.schema, select, path, described, look=look_at_arrow(path, table))
+
+
+def _typed(path: Path, select: Selection) -> tuple[Any, dict[str, str]]:
+    """The file as an arrow table of numbers and text, and what text stands where numbers are expected."""
     names = header_of_csv(path)
     check_distinct(names, path)
-    # The types are not known yet, but the parts the columns play follow from their names alone.
+    # The types are not known yet, but the parts that most columns play follow from their names alone.
     columns = choose_columns(dict.fromkeys(names, NUMBER), select, path)
-    table = _arrow_table(path, names, columns.beside)
-    for name in columns.metadata:
-        at = names.index(name)
-        table = table.set_column(at, name, _retyped(table.column(at)))
-    described = {name: _first_text(table.column(name)) for name in columns.values if _is_text(table, name)}
-    return table_from_arrow(path, select, table, described)
+    table = _with_id(path, names, columns.beside, select)
+    return table, {name: _first_text(table.column(name)) for name in columns.values if _is_text(table, name)}
 
 
 def csv_columns(path: Path, select: Selection) -> Any:
     """Read all columns of a csv file as an arrow table: numbers where nothing is lost by it, otherwise text."""
     names = header_of_csv(path)
     check_distinct(names, path)
-    table = _arrow_table(path, names, names)
-    id = choose_id(dict.fromkeys(names, NUMBER), select, path, set(), None)
-    for at, name in enumerate(names):
-        if name != id:
-            table = table.set_column(at, name, _retyped(table.column(at)))
-    return table
+    return _with_id(path, names, names, select)
+
+
+def _with_id(path: Path, names: list[str], as_text: list[str], select: Selection) -> Any:
+    """Read a csv file: the id stays text, `as_text` becomes numbers where nothing is lost by it, others are guessed."""
+    possible = [name for name in names if name in as_text or id_likeness(name) or name in INDEX_NAMES]
+    raw = table = _arrow_table(path, names, possible)
+    for name in possible:
+        table = table.set_column(names.index(name), name, _retyped(table.column(name)))
+    kinds = {name: "text" if _is_text(table, name) else NUMBER for name in names}
+    id = choose_id(kinds, select, path, look=look_at_arrow(path, table)).column
+    return table.set_column(names.index(id), id, raw.column(id)) if id in possible else table
 
 
 def _arrow_table(path: Path, names: list[str], as_text: list[str]) -> Any:

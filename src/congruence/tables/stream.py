@@ -13,7 +13,7 @@ from congruence.errors import TableError
 from congruence.files import replacing
 from congruence.tables.access import check_readable, stem_of, suffix_of
 from congruence.tables.columns import Selection, patterns
-from congruence.tables.read import read_table
+from congruence.tables.read import read_selected
 from congruence.tables.read_columns import parquet_chunks
 from congruence.tables.table import Table
 from congruence.tables.write import COLUMNAR, write_table, write_zarr, writing
@@ -40,12 +40,15 @@ def stream_table(
     Parquet is read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors, .pt) are
     never loaded whole. The other formats are read whole and handed out in chunks.
     """
-    path = Path(path)
+    return stream_selected(Path(path), Selection(id, patterns(features), patterns(metadata), key))
+
+
+def stream_selected(path: Path, select: Selection) -> Stream:
+    """Read an embedding table a chunk of rows at a time; `stream_table` with its options in one object."""
     if suffix_of(path) == ".parquet":
         check_readable(path, folder=False)
-        n, chunks = parquet_chunks(path, Selection(id, patterns(features), patterns(metadata), key, stem_of(path)))
-        return Stream(n, chunks)
-    table = read_table(path, id=id, features=features, metadata=metadata, key=key)
+        return Stream(*parquet_chunks(path, replace(select, name=select.name or stem_of(path))))
+    table = read_selected(path, select)
     return Stream(table.n, slices(table))
 
 

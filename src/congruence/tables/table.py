@@ -1,19 +1,23 @@
-"""An embedding table: one row of numbers per sample, with ids and metadata beside it."""
+"""An embedding table: one row of numbers per sample, with ids and metadata."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, listing
-from congruence.errors import InputError, TableError
+from congruence.arrays import Array, as_matrix, listing, to_numpy
+from congruence.errors import InputError, MissingDependencyError, TableError
 from congruence.tables.labels import as_column, as_labels, missing_labels
 from congruence.tables.memory import check_fits
 from congruence.tables.spill import room_for
+
+BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,13 @@ class Table:
         The names of the columns of `values`.
     path : Path, optional
         The file the table was read from.
+    notes : sequence of str
+        How columns were chosen where nobody said it.
+    indexed : bool
+        Whether the index of a data frame identifies the rows. The default index (0, 1, ...) is not kept as `ids`,
+        because it tells little; it serves as ids beside a table whose index is another order of integers.
+    parts : sequence of Path
+        The files the table was read from, if they are several.
     """
 
     values: Array
@@ -42,6 +53,9 @@ class Table:
     metadata: Mapping[str, Array] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
     path: Path | None = None
+    notes: tuple[str, ...] = ()
+    indexed: bool = False
+    parts: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         where = str(self.path or self.name)
@@ -59,6 +73,11 @@ class Table:
                 raise TableError(f"{where} has {len(features)} feature names for {values.shape[1]} columns")
             object.__setattr__(self, "features", features)
 
+    def __repr__(self) -> str:
+        ids = "no ids" if self.ids is None else "ids"
+        count = len(self.metadata)
+        return f"Table({self.name!r}, {self.n} x {self.d}, {ids}, {count} metadata column{'s' * (count != 1)})"
+
     @property
     def n(self) -> int:
         """The number of rows."""
@@ -73,6 +92,23 @@ class Table:
     def feature_names(self) -> tuple[str, ...]:
         """The names of the columns, made up as ``emb_0``, ``emb_1``, ... where there are none."""
         return self.features or tuple(f"emb_{i}" for i in range(self.d))
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Return the table as a data frame of "pandas", "polars" or "pyarrow": ids (``id``), metadata, features."""
+        if backend not in BACKENDS:
+            raise InputError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
+        values = to_numpy(self.values)
+        columns = [] if self.ids is None else [("id", self.ids)]
+        columns += [*self.metadata.items(), *((name, values[:, j]) for j, name in enumerate(self.feature_names))]
+        names = [name for name, _ in columns]
+        if len(set(names)) < len(names):
+            doubled = listing([name for name, count in Counter(names).items() if count > 1])
+            raise TableError(f"{self.name} cannot become a data frame: several columns would be called {doubled}")
+        try:
+            library = import_module(backend)
+        except ImportError as error:
+            raise MissingDependencyError(f"to_frame needs {backend}: pip install {backend}") from error
+        return (library.table if backend == "pyarrow" else library.DataFrame)(dict(columns))
 
 
 def _check_values(values: Any, where: str) -> Any:

@@ -87,7 +87,7 @@ def _schema(table: Table, path: Path, id: str) -> Any:
         type = pa.array(table.metadata[original]).type
         types[name] = pa.string() if pa.types.is_null(type) else type
     types |= dict.fromkeys(table.feature_names, pa.from_numpy_dtype(to_numpy(table.values[:1]).dtype))
-    return pa.schema(types.items(), {ID_RECORD: id.encode()} if table.ids is not None else None)
+    return pa.schema(types.items(), {ID_RECORD: id.encode() if table.ids is not None else b""})
 
 
 def _check_names(table: Table, path: Path, id: str | None, stored: Mapping[str, str]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align.inputs import gather
 from congruence.align.prepared import prepare
 from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, clearly_better
 from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
@@ -23,6 +22,7 @@ from congruence.maps.nearness import Nearness, Protocol, check_method, measure, 
 from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import takes
 from congruence.progress import Progress, Steps
+from congruence.tables import gather
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval
@@ -94,7 +94,9 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     _check_options(options)
     if options.unpaired:
         return translate_unpaired(old, new, options, progress)
-    inputs = gather({"old": old, "new": new}, options.cluster, options.drop_missing, options.labels)
+    inputs = gather(
+        {"old": old, "new": new}, cluster=options.cluster, labels=options.labels, drop_missing=options.drop_missing
+    )
     if inputs.labels is not None:
         check_labels(inputs.labels)
     engine = resolve_device(options.device, *inputs.values)

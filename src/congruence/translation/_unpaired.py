@@ -8,7 +8,6 @@ therefore repeated on halves of the rows, and what two halves do not agree on is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from congruence.ica.components import independent_components
 from congruence.ica.unmix import Unmixing
 from congruence.maps.groups import Map
 from congruence.progress import Progress, Steps
-from congruence.tables import Table, read_table
+from congruence.tables import as_table
 from congruence.translation._options import TranslateOptions
 from congruence.translation._verdict import judge_matching
 from congruence.translation.marginals import Matching, half_squares, match_shapes, quantile_functions
@@ -91,8 +90,7 @@ def _check(options: TranslateOptions) -> None:
 
 def _rows(run: Any, name: str, normalize: str | None, drop_missing: bool) -> Float:
     """The rows of one model as float64; those that are not finite are refused or left out."""
-    values = read_table(run).values if isinstance(run, str | Path) else run.values if isinstance(run, Table) else run
-    rows = to_numpy(as_matrix(values, name, finite=not drop_missing)).astype(np.float64)
+    rows = to_numpy(as_matrix(as_table(run, name=name).values, name, finite=not drop_missing)).astype(np.float64)
     rows = rows[finite_rows(rows)] if drop_missing else rows
     if normalize is None:
         return np.asarray(rows)

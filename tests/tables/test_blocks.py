@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps import blocks
-from congruence.maps.blocks import brought, side_by_side
 from congruence.maps.groups import fit_group
 from congruence.maps.nearness import measure, protocol
 from congruence.maps.sums import pair_sums, run_sums
+from congruence.tables import blocks
+from congruence.tables.blocks import brought, side_by_side
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

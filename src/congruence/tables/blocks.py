@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, to_numpy
+from congruence.arrays import Array, as_matrix, single_threaded, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
-from congruence.maps.algebra import single_threaded
 from congruence.tables.lazy import as_dask
 from congruence.tables.memory import max_bytes
 from congruence.tables.spill import room_for

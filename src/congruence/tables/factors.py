@@ -1,0 +1,231 @@
+"""Learned codes and the true factors of the same rows: two tables with different roles, paired by the same rule."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, listing, to_numpy
+from congruence.errors import InputError
+from congruence.files import InputFile, describe_file
+from congruence.tables.columns import PREFIX, Selection, patterns
+from congruence.tables.frames import columns_from_frame, is_anndata, is_frame, is_series
+from congruence.tables.inputs import (
+    Names,
+    as_frame,
+    as_table,
+    check_honoured,
+    honoured,
+    identified,
+    is_table,
+    paths_of,
+    per_row,
+)
+from congruence.tables.join import join_tables
+from congruence.tables.labels import missing_labels
+from congruence.tables.parts import part_files
+from congruence.tables.row_columns import RowColumns, read_row_columns
+from congruence.tables.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class CodesAndFactors:
+    """Learned codes and true factors of the same rows."""
+
+    name: str
+    codes: Any  # (n, L)
+    code_names: tuple[str, ...] | None
+    factors: dict[str, Array]  # each (n,)
+    cluster: Array | None  # (n,)
+    ids: Array | None  # (n,)
+    by_id: bool
+    notes: tuple[str, ...]  # how columns were chosen and rows were paired
+    paths: tuple[Path, ...] = ()
+
+    @cached_property
+    def files(self) -> tuple[InputFile, ...]:
+        """The files that codes and factors were read from, with size and checksum."""
+        return tuple(describe_file(path) for path in self.paths)
+
+
+def pair(
+    codes: Any,
+    factors: Any = None,
+    *,
+    columns: Names = None,
+    id: str | None = None,
+    features: Names = None,
+    metadata: Names = None,
+    key: str | None = None,
+    cluster: Any = None,
+    drop_missing: bool = False,
+) -> CodesAndFactors:
+    """Pair learned codes with the true factors of the same rows, by the rule of `gather`.
+
+    Parameters
+    ----------
+    codes : anything that `as_table` takes
+    factors : array of shape (n,) or (n, K), data frame, mapping of name to column, Table or path, optional
+        Numbers or words. Without it, the factors are columns of `codes`, which `columns` names.
+    columns : str or list of str, optional
+        Names or glob patterns of the columns that are factors; by default all columns of `factors`.
+    id, features, metadata, key : optional
+        As for `as_table`: `id` of both, the others of the codes.
+    cluster : array of shape (n,), or name of a metadata column, optional
+        Which rows belong together. An array has one entry for each row of the codes.
+    drop_missing : bool
+        Leave out rows with a missing code or factor instead of refusing them.
+    """
+    if factors is None and columns is None:
+        raise InputError("factors are needed: pass them, or name the columns of codes that are factors")
+    own = factors is None
+    source = codes if own else factors
+    facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns)
+    where = os.fspath(source) if isinstance(source, str | os.PathLike) else "codes" if own else "factors"
+    called = _chosen_factors(facts, columns, where, without=cluster)
+    aside = list(called.values()) if own else []
+    table = _codes(codes, {"id": id, "features": features, "metadata": metadata, "key": key}, aside)
+    n, name = table.n, table.name
+    tables = [replace(table, name="codes"), _as_beside(facts, called, own=own, drop_missing=drop_missing)]
+    tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else identified(tables)
+    joined = join_tables(tables, drop_missing=drop_missing, cluster=cluster if isinstance(cluster, str) else None)
+    first, at = joined.rows
+    groups = joined.cluster if isinstance(cluster, str) else per_row(cluster, n, "cluster", 1, first)
+    left_out = [f"{count} rows of {one} have no partner and were left out." for one, count in joined.unmatched.items()]
+    notes += [note for note, count in zip(left_out, joined.unmatched.values(), strict=True) if count]
+    if sum(joined.dropped.values()):
+        notes.append(f"Rows with missing values were left out; {joined.n} are left.")
+    if joined.by_position and not own and (is_table(codes) or is_table(factors)):
+        notes.append("Rows of codes and factors were paired by their position.")
+    return CodesAndFactors(
+        name=name,
+        codes=joined.values[0],
+        code_names=table.features,
+        factors={one: facts.columns[full][at] for one, full in called.items() if full in tables[1].metadata},
+        cluster=groups,
+        ids=joined.ids,
+        by_id=not joined.by_position,
+        notes=tuple(notes),
+        paths=tuple(dict.fromkeys([*paths_of([table]), *(_files_of(factors) if not own else ())])),
+    )
+
+
+def as_columns(
+    x: Any, *, name: str = "factors", id: str | None = None, key: str | None = None, keep: Names = None
+) -> RowColumns:
+    """Return all columns of `x` by name, numbers and words alike, and its ids where it has them.
+
+    Columns that match `keep` are not taken as ids, unless `id` names them.
+    """
+    kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
+    select = Selection(id=id, features=kept, key=key)
+    if isinstance(x, str | os.PathLike):
+        return _concatenated([read_row_columns(path, id=id, key=key, features=kept) for path in part_files(x)])
+    if isinstance(x, Table) or is_anndata(x):
+        table = as_table(x, name=name, id=id, key=key)
+        values, names = to_numpy(table.values), table.features or tuple(f"factor{j}" for j in range(table.d))
+        own = {} if is_anndata(x) else {one: values[:, j] for j, one in enumerate(names)}
+        return RowColumns({**own, **table.metadata}, table.ids, table.notes, table.indexed)
+    if is_frame(x) or is_series(x):
+        return columns_from_frame(x if is_frame(x) else as_frame(x), select, name)
+    if isinstance(x, Mapping) and x and all(is_series(column) and hasattr(column, "index") for column in x.values()):
+        import pandas as pd
+
+        return columns_from_frame(pd.DataFrame(dict(x)), select, name)
+    select.refuse(name, "id", "key", because="it has no named columns besides the factors")
+    return RowColumns(_array_columns(x, name), None)
+
+
+def _array_columns(x: Any, name: str) -> dict[str, Array]:
+    if isinstance(x, Mapping):
+        columns = {str(one): to_numpy(column) for one, column in x.items()}
+    else:
+        matrix = to_numpy(x)
+        matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+        if matrix.ndim != 2:
+            raise InputError(f"{name} must be a matrix (rows, factors), but has shape {matrix.shape}")
+        columns = {f"factor{j}": matrix[:, j] for j in range(matrix.shape[1])}
+    if not columns:
+        raise InputError(f"{name} is empty: it has no columns")
+    for one, column in columns.items():
+        if column.ndim != 1:
+            raise InputError(f"factor {one} must be one column, but has shape {column.shape}")
+    lengths = sorted({len(column) for column in columns.values()})
+    if len(lengths) > 1:
+        raise InputError(f"{name} must all have as many rows, but have {', '.join(map(str, lengths))}")
+    if lengths == [0]:
+        raise InputError(f"{name} is empty: it has no rows")
+    return columns
+
+
+def _concatenated(parts: Sequence[RowColumns]) -> RowColumns:
+    if len(parts) == 1:
+        return parts[0]
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    ids = [part.ids for part in parts if part.ids is not None]
+    return RowColumns(columns, np.concatenate(ids) if len(ids) == len(parts) else None, parts[0].notes)
+
+
+def _chosen_factors(facts: RowColumns, columns: Names, where: str, *, without: Any) -> dict[str, str]:
+    """The columns that are factors: what they are called, and their names in the file."""
+    short = {name if _called(name) in facts.columns else _called(name): name for name in facts.columns}
+    without = without if isinstance(without, str) else None
+    if columns is None:
+        return {name: full for name, full in short.items() if without not in (name, full)}
+    chosen: dict[str, str] = {}
+    for pattern in patterns(columns) or ():
+        hits = {name: full for name, full in short.items() if fnmatchcase(name, pattern) or pattern in (name, full)}
+        if not hits:
+            raise InputError(f"no column of {where} matches --factors {pattern!r}; it has {listing(list(short), 10)}")
+        chosen |= hits
+    return chosen
+
+
+def _called(name: str) -> str:
+    """A column by its short name; columns that have only numbers as those of an array."""
+    return f"factor{name}" if name.isdecimal() else name.removeprefix(PREFIX)
+
+
+def _codes(codes: Any, wishes: Mapping[str, Any], aside: list[str]) -> Table:
+    """The codes; columns that are factors are set aside, and so are no codes."""
+    asked = {option: value for option, value in wishes.items() if value is not None}
+    check_honoured([codes], [option for option in asked if option != "id"])
+    if aside and honoured(codes, "metadata"):
+        asked["metadata"] = [*(patterns(asked.get("metadata")) or ()), *aside]
+    table = as_table(codes, name=None if isinstance(codes, str | os.PathLike | Table) else "codes", **asked)
+    names = table.features or tuple(map(str, range(table.d)))  # as `read_row_columns` calls them
+    keep = [j for j, name in enumerate(names) if name not in aside]
+    if len(keep) == table.d:
+        return table
+    if not keep:
+        raise InputError(f"--factors names all columns of {table.path or table.name}, so that no codes are left")
+    features = tuple(names[j] if table.features else f"code{j}" for j in keep)
+    return replace(table, values=to_numpy(table.values)[:, keep], features=features)
+
+
+def _as_beside(facts: RowColumns, called: Mapping[str, str], *, own: bool, drop_missing: bool) -> Table:
+    """The factors as a table of row numbers, NaN where a factor is missing and such rows are to be left out."""
+    numbers = np.arange(facts.n, dtype=np.float64)
+    for name, full in called.items():
+        missing = np.flatnonzero(missing_labels(facts.columns[full]))
+        if missing.size and not drop_missing:
+            raise InputError(
+                f"factor {name} has missing values (row {listing(missing)}); leave such rows out with --drop-missing "
+                "(drop_missing=True in Python)"
+            )
+        numbers[missing] = np.nan
+    ids = None if own else facts.ids
+    return Table(numbers[:, None], "factors", ids, facts.columns, notes=facts.notes, indexed=facts.indexed and not own)
+
+
+def _files_of(x: Any) -> list[Path]:
+    if isinstance(x, str | os.PathLike):
+        return [Path(path) for path in part_files(x)]
+    return list(paths_of([x])) if isinstance(x, Table) else []
