@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from congruence.metrics.suite import DEFAULT
 
 from congruence.cli import main
 from congruence.cli.evaluate import METRICS as DEFAULT_METRICS
 from congruence.metrics.registry import METRICS
-from congruence.metrics.suite import DEFAULT
 
 QUICK = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
 

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from congruence.report.questions import FAMILIES, SCORES
 
 from congruence.metrics.metric import MAPS
 from congruence.metrics.registry import METRICS
-from congruence.report.questions import FAMILIES, SCORES
 
 PAGE = Path(__file__).parents[2] / "docs" / "evaluate.md"
 ROWS = {

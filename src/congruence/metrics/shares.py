@@ -19,6 +19,7 @@ from congruence.metrics.neighbours import (
     jittered,
     standardised,
 )
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Target:
         return self.factor.labels() if self.bins is None else self.factor.labels(self.bins)
 
 
-def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict[int, Target], list[str]]:
+def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict[int, Target], list[Note]]:
     """The factors that can be measured, by their place, and a note for each that cannot.
 
     `by_counts` says that codes are classes too, so that classes of one row do no harm.
@@ -57,9 +58,9 @@ def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict
     used, notes = {}, []
     for i, target in enumerate(Target(factor, bins) for factor in factors):
         if target.factor.left_out:
-            notes.append(f"{target.name} {target.factor.left_out}")
+            notes.append(Note(target.factor.left_out, [target.name]))
         elif target.is_classes and not by_counts and len(np.unique(target.classes)) == factors.n:
-            notes.append(f"{target.name} was left out: each of its classes has one row, so none has neighbours.")
+            notes.append(Note("left out, because each class has one row and so no neighbours", [target.name]))
         else:
             used[i] = target
     return used, notes

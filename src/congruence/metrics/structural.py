@@ -21,6 +21,7 @@ from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import LOWER, Metric
 from congruence.metrics.narrowing import fit_onto
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, standardised, varying
 
 GROUPS = ("permutation", "rigid", "similarity", "linear")
@@ -39,7 +40,7 @@ class StructuralNearness:
     diameter: float  # of the factors, in the units that errors are measured in
     maps: Mapping[str, Map]  # fitted to all rows, from codes to coordinates of the factors, standardised where they are
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -131,7 +132,7 @@ def structural_nearness(
         diameter=diameter,
         maps=maps,
         reasons={},
-        notes=(*notes, *((f"No code is left for {', '.join(lost)}: predicted by the mean.",) if lost else ())),
+        notes=(*notes, *note_if(lost, "no code is left, predicted by the mean")),
     )
 
 

@@ -5,8 +5,6 @@ from congruence.report.decoder import render_decoder as render_decoder
 from congruence.report.decoder import write_decoder_report as write_decoder_report
 from congruence.report.deconfounding import render_deconfounding as render_deconfounding
 from congruence.report.deconfounding import write_deconfounding_report as write_deconfounding_report
-from congruence.report.evaluation import render_evaluation as render_evaluation
-from congruence.report.evaluation import write_evaluation_report as write_evaluation_report
 from congruence.report.layers import layer_picture as layer_picture
 from congruence.report.layers import render_layers as render_layers
 from congruence.report.layers import write_layers_report as write_layers_report

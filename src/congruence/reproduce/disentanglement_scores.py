@@ -10,9 +10,9 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
+from congruence.metrics._infomec import active_codes, infomec
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import read_factors
-from congruence.metrics.infomec import active_codes, infomec
 from congruence.metrics.suite import evaluate_codes
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.disentanglement_trainings import UNMIXED, Bench, Setting, looks

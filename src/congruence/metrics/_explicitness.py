@@ -11,6 +11,7 @@ from congruence.arrays import Array, Float
 from congruence.metrics.factors import paired
 from congruence.metrics.logistic import fit_logistic
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, split_rows, standardised, varying
 
 
@@ -24,7 +25,7 @@ class Explicitness:
     train: Float  # (K,) mean over the classes of each factor
     test: Float  # (K,)
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -80,9 +81,9 @@ def explicitness(
     reasons = {"explicitness": _reason(len(s))} if np.isnan(means[1]) else {}
     binned = [factor.name for factor in s if not factor.is_discrete]
     lost = [name for name, area in zip(s.names, areas[:, 1], strict=True) if np.isnan(area)]
-    more = [f"{', '.join(binned)}: cut into {factor_bins} bins of equal width."] if binned else []
-    more += [f"{', '.join(stopped)}: the regression stopped at its 100 iterations."] if stopped else []
-    more += [f"{', '.join(lost)} could not be scored: one class among the rows of a side."] if lost else []
+    more = note_if(binned, f"cut into {factor_bins} bins of equal width")
+    more += note_if(stopped, "the regression stopped after 100 iterations")
+    more += note_if(lost, "not scored, because the training or the held-out rows have one class only")
     return Explicitness(
         factors=s.names,
         explicitness=means[1],
@@ -95,7 +96,7 @@ def explicitness(
 
 
 def _reason(factors: int) -> str:
-    return "no factor has two classes on both sides of the split" if factors else NO_FACTORS
+    return "No factor has two classes in both the training and the held-out rows." if factors else NO_FACTORS
 
 
 def _areas(x: Float, labels: Array, train: Array, test: Array) -> tuple[tuple[float, float], bool]:

@@ -13,6 +13,7 @@ from congruence.metrics.binning import as_classes, binned, cut
 from congruence.metrics.factors import paired
 from congruence.metrics.information import class_information, entropy
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class InformationGap:
     gaps: Float  # (K,) NaN for a factor that is left out
     information: Float  # (K, L) nats
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -62,7 +63,7 @@ def mig(
         ordered = np.sort(information[told.varies], axis=1)
         gaps[told.varies] = (ordered[:, -1] - ordered[:, -2]) / entropy(told.classes[:, told.varies])
     score = float(gaps[told.varies].mean()) if told.varies.any() else math.nan
-    reason = "It takes two codes to compare." if told.varies.any() else "There is no factor that varies."
+    reason = "There is only one code; two are needed." if told.varies.any() else "No factor varies."
     return InformationGap(score, gaps, information, {"mig": reason} if math.isnan(score) else {}, told.notes)
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.metrics._infomec import InfoMEC
+from congruence.metrics._regression import Regression
 from congruence.metrics.evaluation import CodeRow, FactorRow
 from congruence.metrics.factors import Factors
-from congruence.metrics.infomec import InfoMEC
-from congruence.metrics.regression import Regression
 
 MARGIN = 1.5  # how much further than the largest of a few false pairings a share must go to count as more than chance
 

@@ -13,6 +13,7 @@ from congruence.metrics.binning import as_classes, binned, cut
 from congruence.metrics.factors import paired
 from congruence.metrics.information import class_information
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class Modularity:
     per_code: Float  # (L,) 0 for a code that tells nothing
     information: Float  # (K, L) nats
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -67,7 +68,7 @@ def modularity(
         score = float(per_code.mean())
     else:
         number = "Only one factor varies" if len(told) else "No factor varies"
-        reasons["modularity"] = f"{number}, and it takes two to compare."
+        reasons["modularity"] = f"{number}; two are needed."
     return Modularity(score, per_code, information, reasons, factors_cut.notes)
 
 

@@ -18,11 +18,16 @@ from congruence.metrics.binning import as_classes
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import HIGHER, Metric
 from congruence.metrics.neighbours import standardised
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.readout import linear_r2, log_loss, one_hot
 from congruence.metrics.shares import Target, shares_by_bins, shares_by_counts, shares_by_neighbours, usable
 
 VERSIONS = ("standalone", "training", "tripod")
-NOTHING_LEFT = "No factor is left to measure; the notes say why."
+CONTINUOUS = (
+    "continuous, an extension of the published metric: information I becomes 1 - exp(-2 I), explicitness is the R2 of "
+    "least squares"
+)
+NOTHING_LEFT = "No factor can be measured; see the notes."
 NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}
 
 
@@ -41,7 +46,7 @@ class InfoMEC:
     modularity_gap: float  # mean over active codes of the largest less the second share in a column of `nmi`
     compactness_gap: float  # mean over factors of the largest less the second share in a row, over all codes
     reasons: dict[str, str]  # why a score is NaN
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -224,10 +229,10 @@ def _why_no_modularity(told: list[Target], share: Float, active: Array) -> str:
     if not active.any():
         return "No code varies."
     if len(told) == 1:
-        return f"{told[0].name} is the only factor in use, so that every code tells about one factor at most."
+        return f"{told[0].name} is the only factor; two are needed."
     silent = np.flatnonzero(active & (share.sum(0) == 0))
     return (
-        f"Codes that tell nothing about any factor (code {listing(silent)}) have no share to compare; "
+        f"Codes with no information about any factor (code {listing(silent)}) have no share to compare; "
         "version='training' skips them."
     )
 
@@ -236,24 +241,21 @@ def _why_no_compactness(told: list[Target], share: Float, active: Array) -> str:
     if not told:
         return NOTHING_LEFT
     if active.sum() < 2:
-        return f"{'Only one' if active.any() else 'No'} code varies enough to count, and it takes two to compare."
+        return f"{'Only one' if active.any() else 'No'} code varies enough to count; two are needed."
     names = [told[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]
-    return f"No active code tells anything about {listing(names)}."
+    return f"No active code is informative about {listing(names)}."
 
 
-def _notes(targets: list[Target], z: Float, active: Array) -> list[str]:
-    notes = [f"{t.name} was cut into {t.bins} bins of equal width." for t in targets if t.is_cut]
-    numbers = [t.name for t in targets if not t.is_classes]
-    if numbers:
-        notes.append(
-            f"{listing(numbers)}: continuous, which the published metric does not know. Information is turned into "
-            "1 - exp(-2 I), explicitness is R2 of least squares."
-        )
+def _notes(targets: list[Target], z: Float, active: Array) -> list[Note]:
+    notes = [Note(f"cut into {t.bins} bins of equal width", [t.name]) for t in targets if t.is_cut]
+    notes += note_if((t.name for t in targets if not t.is_classes), CONTINUOUS)
     idle = np.flatnonzero(~active)
     if idle.size:
-        notes.append(f"Not active, and left out of InfoM and InfoC: code {listing(idle)}.")
+        notes.append(Note(f"Inactive and left out of InfoM and InfoC: code {listing(idle)}"))
     if z.shape[1] >= len(z):
-        notes.append(f"With {len(z)} rows for {z.shape[1]} codes a readout fits anything, so InfoE says nothing.")
+        notes.append(
+            Note(f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor")
+        )
     return notes
 
 

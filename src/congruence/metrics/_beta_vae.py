@@ -12,6 +12,7 @@ from congruence.errors import InputError
 from congruence.metrics.factors import paired
 from congruence.metrics.logistic import fit_logistic
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 from congruence.metrics.sampling import Sampler, sampler
 from congruence.metrics.varying import NO_FACTORS, constant_codes, varying
 
@@ -25,7 +26,7 @@ class BetaVAE:
     beta_vae_train: float  # on the points learned from
     distances: Float  # (K, L) mean difference of each code between rows that share each factor
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -79,11 +80,11 @@ def beta_vae(
 
     x, y = _points(draw, z, points, batch)
     if np.ptp(y) == 0:
-        reason = f"all {points} points to learn from are of one factor; take more"
+        reason = f"All {points} training points share the same factor; draw more points."
         return BetaVAE(s.names, nan, nan, empty, {"beta_vae": reason}, notes)
     model, converged = fit_logistic(x, y)
     fresh_x, fresh_y = _points(draw, z, judged, batch)
-    stopped = () if converged else ("The regression stopped at its 100 iterations.",)
+    stopped = () if converged else (Note("The regression stopped after 100 iterations"),)
     return BetaVAE(
         factors=s.names,
         beta_vae=float((model.predict(fresh_x) == fresh_y).mean()),
@@ -96,7 +97,7 @@ def beta_vae(
 
 def few_factors(count: int) -> str:
     """Why there is no score for fewer than two factors."""
-    return "there is only one factor, so there is no other to be told from" if count else NO_FACTORS
+    return "There is only one factor that rows share values of; two are needed." if count else NO_FACTORS
 
 
 def check_counts(**counts: int) -> None:
