@@ -11,8 +11,8 @@ import math
 from pathlib import Path
 
 import numpy as np
-from congruence.report.questions import SCORES
 
+from congruence.metrics._meanings import SCORES
 from congruence.metrics.registry import METRICS
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
 

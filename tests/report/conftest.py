@@ -45,6 +45,7 @@ from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
     render_evaluation,
+    render_deconfounding,
     render_reproduction,
     render_resolution,
     render_translation,
@@ -541,11 +542,13 @@ PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items
     "resolution": lambda: resolution_by_hand(),
     "fitted once": lambda: resolution_by_hand(stable=False),
     "stability": lambda: stability_by_hand(components_by_hand(), notes=("A note.",)),
+    "evaluation": lambda: evaluation_by_hand(),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "translation": lambda: render_translation(translation_by_hand()),
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
+    "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
 }
 
 
