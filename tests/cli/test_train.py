@@ -205,7 +205,7 @@ def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
 
 def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_path, monkeypatch):
     assert call("train", "ae", *SMALL)[0] == 0
-    monkeypatch.setattr("congruence.metrics.suite.evaluate_codes", lambda *a, **k: pytest.fail("it was measured"))
+    monkeypatch.setattr("congruence.metrics._evaluate.evaluate", lambda *a, **k: pytest.fail("it was measured"))
     weights, config = tmp_path / "runs/ae-0/weights.safetensors", tmp_path / "runs/ae-0/config.json"
     weights.write_bytes(weights.read_bytes()[:500])
     code, _, err = call("evaluate", "runs/ae-0", "--report", "r.html")

@@ -242,7 +242,7 @@ def test_each_code_has_a_traversal_and_the_factor_that_it_encodes(make_evaluatio
 
 def test_what_codes_changed_before_is_next_to_what_they_change_now(make_evaluation, rng, render):
     before = make_evaluation(pictures=pictures(3, rng))
-    after = dataclasses.replace(before, name="my model + ICA", beside=(before,), pictures=pictures(2, rng))
+    after = dataclasses.replace(before, name="my model + ICA", compared=(before,), pictures=pictures(2, rng))
     after = dataclasses.replace(after, codes=("c0", "c1"), per_code=after.per_code[:2], order=(1, 0))
     after = dataclasses.replace(after, matrices={"nmi": after.matrices["nmi"][:, :2]})
     (scores,) = tables(after, "Scores before and after")

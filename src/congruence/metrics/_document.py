@@ -87,7 +87,7 @@ def describe(result: Evaluation) -> Document:
 
 
 def _sections(result: Evaluation) -> Iterator[Section]:
-    if result.beside:
+    if result.compared:
         yield Section("What did ICA change?", tuple(_compared(result)), id="ica")
     maps = tuple(_matrices(result))
     if maps:
@@ -116,15 +116,15 @@ def _sections(result: Evaluation) -> Iterator[Section]:
 
 def _compared(result: Evaluation) -> Iterator[Block]:
     """The scores before and after ICA, the information before, and what each code changes in an image."""
-    first = result.beside[0]
-    every = (first, result, *result.beside[1:])
+    first = result.compared[0]
+    every = (first, result, *result.compared[1:])
     yield Text(
         "The same scores for the codes as they were given, and for their independent components, found in three ways. "
         f"This page is about {result.name}.",
         muted=True,
     )
     names = ["before", *(one.name.removeprefix(first.name).strip() for one in every[1:])]
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (_name(result.scores[i]), *(_number(one.scores[i].value) for one in every)) for i in range(len(result.scores))
     ]
     columns = (Column("score", "text"), *map(Column, names))
@@ -160,7 +160,7 @@ def _matrix(name: str, result: Evaluation, title: str, brief: bool = False) -> I
     yield Text(MATRICES.get(name, ("", ""))[1], muted=True)
     yield Figure("factor_code_map", (matrix, result.factors, codes, f"{title}, {result.name}"), wide=True, brief=brief)
     columns = (Column("factor", "name"), *(Column(code) for code in elided(listed, 14)))
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (factor, *(_heat_cell(value, factor, code) for value, code in zip(row, listed, strict=False)))
         for factor, row in zip(result.factors, matrix, strict=True)
     ]

@@ -86,7 +86,7 @@ def evaluate(
     dci_model : see `model` of `dci`
     ica : bool
         Evaluate independent components of the codes (found without the factors); the codes as they are and two other
-        ways of unmixing are in `beside`.
+        ways of unmixing are in `compared`.
     resamples, nulls : int
         How many subsamples make the interval, and how many re-pairings the chance level; 0 for none. Where codes and
         factors are few, infomec takes more re-pairings, up to 40, to judge which codes are informative.
@@ -128,7 +128,7 @@ def evaluate(
         for way, one in ways.items()
         if not one.converged
     )
-    return replace(first, notes=(*unstable, *first.notes), beside=(result, *others))
+    return replace(first, notes=(*unstable, *first.notes), compared=(result, *others))
 
 
 def _evaluate_components(

@@ -93,7 +93,7 @@ def _short(name: str) -> str:
 def _codes(codes: Any, options: EvaluateOptions, set_aside: Sequence[str]) -> Table:
     """The codes as a table, without the columns that are factors."""
     if isinstance(codes, str | Path):
-        asked = {"features": options.features, "key": options.key}
+        asked: dict[str, Any] = {"features": options.features, "key": options.key}
         metadata = [*(patterns(options.metadata) or ()), *(set_aside if honours(codes, "metadata") else ())]
         table = read_table(
             codes, id=options.id, metadata=metadata or None, **{k: v for k, v in asked.items() if v is not None}

@@ -157,7 +157,7 @@ class Evaluation(Result):
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
     notes: tuple[str, ...]  # those of metrics are `congruence.metrics.notes.Note`
     settings: Mapping[str, Any] = field(default_factory=dict)
-    beside: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
+    compared: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
     pictures: Any = None  # images, reconstructions and traversals of a model; see `congruence.models.pictures`
 
     @property
@@ -254,7 +254,7 @@ class Evaluation(Result):
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row per score, of this evaluation and then of those it is compared with."""
         names = ("metric", "score", "value", "low", "high", "chance", "direction", "reason")
-        for evaluation in (self, *self.beside):
+        for evaluation in (self, *self.compared):
             for score in evaluation.scores:
                 yield {"codes": evaluation.name} | {name: getattr(score, name) for name in names}
 
@@ -279,8 +279,8 @@ class Evaluation(Result):
             "sensitivity": [dict(row) for row in self.sensitivity],
             "notes": [note.to_dict() for note in self.notes if isinstance(note, Note)],
         }
-        if self.beside:
-            numbers["compared"] = [dict(one.numbers()) for one in self.beside]
+        if self.compared:
+            numbers["compared"] = [dict(one.numbers()) for one in self.compared]
         return numbers
 
     def document(self) -> Document:

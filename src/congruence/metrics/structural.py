@@ -64,7 +64,7 @@ def structural_nearness(
 ) -> StructuralNearness:
     """Carry the codes onto the factors by the best map h of each group, and measure |h(code) - factor|.
 
-    The map is fitted on some rows and scored on others, beside a null (rows paired anew) and with an interval, as in
+    The map is fitted on some rows and scored on others, with a null (rows re-paired at random) and an interval, as in
     `congruence.compare`. A signed permutation and a rotation only make sense where codes and factors have the same
     units, so both are first brought to unit variance, column by column.
 
