@@ -136,7 +136,7 @@ def _compared(result: Evaluation) -> Iterator[Block]:
             "One image with one code set to other values, and the factor that the code encodes best.", muted=True
         )
         columns = tuple(Column(name, "text") for name in ("before", "from low to high", "after", "from low to high"))
-        sides = [[_traversal(one, j) for j in one.order] for one in (first, result)]
+        sides = [[_traversal(one, j, span=False) for j in one.order] for one in (first, result)]
         longest = min(max(map(len, sides)), TRAVERSALS)
         padded = [[*side, *[(Cell(""), Cell(""))] * longest] for side in sides]
         pairs = [(*padded[0][i], *padded[1][i]) for i in range(longest)]
@@ -178,7 +178,7 @@ def _pictures(result: Evaluation) -> Iterator[Block]:
     shown = result.pictures
     yield Image(shown.originals, "images", caption="Images", detail="with their reconstructions from the codes below")
     yield Image(shown.reconstructions, "their reconstructions")
-    traversals = [_traversal(result, j) for j in range(min(len(result.codes), len(shown.traversals)))]
+    traversals = [_traversal(result, j, span=True) for j in range(min(len(result.codes), len(shown.traversals)))]
     hidden = f" The first {TRAVERSALS} codes are shown." if len(traversals) > TRAVERSALS else ""
     yield Heading("What does each code change?")
     yield Text(
@@ -191,13 +191,13 @@ def _pictures(result: Evaluation) -> Iterator[Block]:
     yield Table("Traversals of codes", columns, traversals[:TRAVERSALS], "images", sortable=False)
 
 
-def _traversal(result: Evaluation, place: int) -> tuple[Cell, Cell]:
-    """A code with the factor it encodes, and the images that it goes through."""
+def _traversal(result: Evaluation, place: int, *, span: bool) -> tuple[Cell, Cell]:
+    """A code with the factor it encodes and, if asked for, the span of its values; and the images along it."""
     row, values = result.per_code[place], result.pictures.values[place]
     factor = row.factor if row.active and not row.idle else "no factor"
-    span = f"{number(float(values[0]))} to {number(float(values[-1]))}"
-    image = Image(result.pictures.traversals[place], f"{row.code} from {span}")
-    return Cell(row.code, below=f"{factor}, {span}"), Cell("", image=image)
+    reach = f"{number(float(values[0]))} to {number(float(values[-1]))}"
+    image = Image(result.pictures.traversals[place], f"{row.code} from {reach}")
+    return Cell(row.code, below=f"{factor}, {reach}" if span else factor), Cell("", image=image)
 
 
 def _scores(result: Evaluation) -> Iterator[Block]:

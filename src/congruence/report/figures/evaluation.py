@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PRINTED_CODES = 16  # up to here cells are wide enough for a number
 CELLS = 3000  # of a heat map; the rest of the codes are left out
 LETTERS = {"factor": 20, "code": 12}  # of a name
+WIDEST = 780.0  # heat map, in pixels
 STRONGEST = 0.9  # colour, on which text is still readable
 SHADES = 20  # of a heat map: cells of one shade are drawn together
 MOST_LEVELS = 12  # values of a factor up to which each has a line of its own
@@ -33,8 +34,10 @@ def factor_code_map(matrix: Any, factors: Sequence[str], codes: Sequence[str], w
     """
     matrix = np.asarray(matrix, dtype=float)[:, : max(PRINTED_CODES, CELLS // max(len(factors), 1))]
     codes = codes[: matrix.shape[1]]
-    printed = len(codes) <= PRINTED_CODES
-    side = (58.0 if printed else max(8.0, 780.0 / len(codes))) * len(codes)
+    short, printed = elided(codes, LETTERS["code"]), len(codes) <= PRINTED_CODES
+    name = 8.5 * max(map(len, short)) + 10  # the room that a name takes
+    cell = min(max(name, 58.0), max(58.0, WIDEST / len(codes))) if printed else max(8.0, WIDEST / len(codes))
+    side = cell * len(codes)
 
     def paint(axes: Any) -> None:
         _shade(axes, matrix)
@@ -42,10 +45,10 @@ def factor_code_map(matrix: Any, factors: Sequence[str], codes: Sequence[str], w
             for (i, j), value in np.ndenumerate(matrix):
                 axes.text(j, i, fixed(value, 2), ha="center", va="center", fontsize=12.5)
         axes.set(xlim=(-0.5, len(codes) - 0.5), ylim=(len(factors) - 0.5, -0.5))
-        short = elided(codes, LETTERS["code"])
-        every = max(1, math.ceil((8 * max(map(len, short)) + 12) * len(codes) / side))
+        slanted = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if printed and name > cell else {}
+        every = 1 if printed else max(1, math.ceil(name / cell))
         axes.xaxis.tick_top()
-        axes.set_xticks(range(0, len(codes), every), short[::every], parse_math=False)
+        axes.set_xticks(range(0, len(codes), every), short[::every], parse_math=False, **slanted)
         axes.set_yticks(range(len(factors)), elided(factors, LETTERS["factor"]), parse_math=False)
         axes.tick_params(length=0)
         axes.spines[:].set(visible=True, color=GRID)
@@ -53,7 +56,7 @@ def factor_code_map(matrix: Any, factors: Sequence[str], codes: Sequence[str], w
     tall = 30.0 if printed else 20.0
     return Drawing(
         paint,
-        (side + 170, tall * len(factors) + 50),
+        (side + 170, tall * len(factors) + (90 if printed and name > cell else 50)),
         key=f"{what} {list(factors)!r} {list(codes)!r}",
         label=f"{what} of {len(codes)} codes and {len(factors)} factors, as colours",
         on_axes=True,
