@@ -192,7 +192,7 @@ def test_a_factor_that_no_code_encodes_is_drawn_and_says_so(page):
 
 def test_what_was_not_asked_for_is_left_out(make_evaluation, text, render, outline):
     shown = (
-        "R², nonlinear",
+        "R² nonlin.",
         "permutation 3.00 % 2.88 to 3.12 % 25.0 %",
         "up to which map",
         "bins MIG 10 0.510 20 0.480",

@@ -37,7 +37,7 @@ TRAVERSALS = 32  # codes whose traversals are shown
 DRAWN_FACTORS = 24
 POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
 OPEN_NOTES = 6  # more are behind a click
-READOUTS = {"linear": "R², linear", "nonlinear": "R², nonlinear"}  # shown where they were asked for
+READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
 TERMS = (
     (
         "information",
@@ -261,7 +261,7 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         Column("encoded by", "text"),
         Column("best code", "text"),
         Column("information"),
-        Column("next code"),
+        Column("next"),
         *(Column(READOUTS[name]) for name in readouts),
         Column("kind", "text"),
         Column("values", brief=False),
