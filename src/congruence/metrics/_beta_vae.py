@@ -1,4 +1,4 @@
-"""The BetaVAE score: can one tell which factor two rows share from how far apart their codes are?"""
+"""The BetaVAE score: can a classifier predict which factor two rows share from the distance of their codes?"""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from congruence.metrics.varying import NO_FACTORS, constant_codes, varying
 
 @dataclass(frozen=True, eq=False)
 class BetaVAE:
-    """The accuracy with which the shared factor is told, from 0 to 1, higher is better; chance is 1/K."""
+    """The accuracy with which the shared factor is predicted, from 0 to 1, higher is better; chance is 1/K."""
 
-    factors: tuple[str, ...]  # those that were told apart
+    factors: tuple[str, ...]  # those that were classified
     beta_vae: float  # on fresh points
-    beta_vae_train: float  # on the points learned from
+    beta_vae_train: float  # on the training points
     distances: Float  # (K, L) mean difference of each code between rows that share each factor
     reasons: dict[str, str]
     notes: tuple[Note, ...]
@@ -61,7 +61,7 @@ def beta_vae(
     factor_bins : int
         Equal-width bins of a factor that is no class; rows in one bin count as sharing its value.
     points, judged, batch : int
-        Points to learn from, points to be judged on, and pairs in a point.
+        Training points, test points, and pairs in a point.
     seed : int
         Of all draws, which follow the order of the reference.
 

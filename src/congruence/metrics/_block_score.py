@@ -59,7 +59,7 @@ def block_score(
         A decision tree of depth 10, which finds any function of few codes, or a ridge regression with penalty 1, which
         finds linear ones.
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; see `split_rows`.
+        Training rows and held-out rows; see `split_rows`.
     seed : int
         Of the split, and of ties in the tree.
 

@@ -74,7 +74,7 @@ def dci(
         Gradient boosting with scikit-learn's defaults (the reference; slow), a random forest of 100 trees of depth 10
         by entropy (10 % held out by split seed 42), or the boosting of LightGBM (`congruence[lightgbm]`; quick).
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; by default 30 % are held out (10 % for the forest). See `split_rows`.
+        Training rows and held-out rows; by default 30 % are held out (10 % for the forest). See `split_rows`.
     seed : int
         Of the split and of the trees.
 

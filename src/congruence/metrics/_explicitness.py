@@ -1,4 +1,4 @@
-"""Explicitness: can the classes of each factor be told apart by a linear classifier on all codes?"""
+"""Explicitness: can a linear classifier on all codes separate the classes of each factor?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Explicitness:
 
     factors: tuple[str, ...]
     explicitness: float  # mean over factors, on rows held out
-    explicitness_train: float  # the same on the rows learned from
+    explicitness_train: float  # the same on the training rows
     train: Float  # (K,) mean over the classes of each factor
     test: Float  # (K,)
     reasons: dict[str, str]
@@ -45,7 +45,7 @@ def explicitness(
 ) -> Explicitness:
     """Fit a logistic regression of each factor's classes on all codes, and measure each class against the rest.
 
-    Codes are standardised by the rows learned from, so order, sign, scale and shift of each do not matter. The
+    Codes are standardised by the training rows, so order, sign, scale and shift of each do not matter. The
     regression has scikit-learn's defaults (L2 penalty, C = 1, 100 iterations). Classes that occur on one side of the
     split only are left out of the mean.
 
@@ -58,7 +58,7 @@ def explicitness(
     factor_bins : int
         Equal-width bins of a factor that is no class.
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; see `split_rows`.
+        Training rows and held-out rows; see `split_rows`.
     seed : int
         Of the split.
 

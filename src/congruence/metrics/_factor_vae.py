@@ -63,7 +63,7 @@ def factor_vae(
         The least standard deviation of a code that takes part. Constant codes never do. The study of Locatello et al.
         took 0.05, which makes sense for codes of a unit prior.
     points, judged, batch : int
-        Votes that decide, votes to be judged on, and rows in a vote.
+        Training votes, test votes, and rows in a vote.
     seed : int
         Of all draws, which follow the order of the reference.
 

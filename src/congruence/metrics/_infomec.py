@@ -35,9 +35,9 @@ NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}
 class InfoMEC:
     """How codes and factors share information; K factors, L codes."""
 
-    modularity: float  # InfoM: whether each code tells about one factor only
+    modularity: float  # InfoM: whether each code is informative about one factor only
     explicitness: float  # InfoE: whether a linear readout of all codes gives the factors
-    compactness: float  # InfoC: whether each factor is told by one code only
+    compactness: float  # InfoC: whether each factor is encoded by one code only
     nmi: Float  # (K, L) information of each code about each factor, as a share; NaN for a factor that was left out
     active: Array  # (L,) which codes vary enough to count
     modularity_per_code: Float  # (L,) largest share of a code's information that one factor has; NaN if not active
@@ -65,7 +65,7 @@ def infomec(
     factor_bins: int | None = None,
     seed: int = 0,
 ) -> InfoMEC:
-    """Measure whether each code tells about one factor, each factor is told by one code, and linearly so.
+    """Measure whether codes encode one factor each, factors are in one code each, and a linear readout gives them.
 
     InfoM, InfoE and InfoC are 1 at best; InfoM and InfoC are 0 where information is spread evenly, InfoE where a
     readout is no better than a guess (it may be negative for unbalanced classes). All are in sample. They ignore
@@ -82,7 +82,7 @@ def infomec(
         Whether the distinct values of each code are classes (quantised codes).
     version : "standalone", "training" or "tripod"
         Three published variants, which differ in which codes are active and in how many neighbours are used:
-        "standalone" (range above a 20th of the largest, k = 10), "training" (an 8th, k = 3; codes that tell nothing are
+        "standalone" (range above a 20th of the largest, k = 10), "training" (an 8th, k = 3; uninformative codes are
         skipped), "tripod" (interquartile range above a 10th of the largest, k = 10; 0 where no code is active).
     bins : int, or a rule of numpy such as "auto"
         Cut codes into so many bins of equal width and count, in place of looking at near neighbours.
@@ -168,7 +168,7 @@ def active_codes(z: Float, *, discrete_codes: bool, version: str) -> Array:
 
 
 def spread(share: Float, active: Array, *, skip: bool = False) -> Spread:
-    """InfoM and InfoC from the shares (K, L) of the factors in use; `skip` leaves out codes that tell nothing."""
+    """InfoM and InfoC from the shares (K, L) of the factors in use; `skip` leaves out codes without information."""
     k, count = len(share), int(active.sum())
     counted = share[:, active]
     with np.errstate(invalid="ignore"):
@@ -213,23 +213,23 @@ def _read_out(x: Any, target: Target) -> float:
     return 1 - log_loss(x, classes) / math.log(classes.max() + 1)
 
 
-def _reasons(scores: list[float], told: list[Target], share: Float, active: Array) -> dict[str, str]:
+def _reasons(scores: list[float], targets: list[Target], share: Float, active: Array) -> dict[str, str]:
     """A sentence for each score that is NaN."""
     sentences = {
-        "infom": _why_no_modularity(told, share, active),
+        "infom": _why_no_modularity(targets, share, active),
         "infoe": NOTHING_LEFT,
-        "infoc": _why_no_compactness(told, share, active),
+        "infoc": _why_no_compactness(targets, share, active),
     }
     return {name: sentences[name] for name, score in zip(sentences, scores, strict=True) if math.isnan(score)}
 
 
-def _why_no_modularity(told: list[Target], share: Float, active: Array) -> str:
-    if not told:
+def _why_no_modularity(targets: list[Target], share: Float, active: Array) -> str:
+    if not targets:
         return NOTHING_LEFT
     if not active.any():
         return "No code varies."
-    if len(told) == 1:
-        return f"{told[0].name} is the only factor; two are needed."
+    if len(targets) == 1:
+        return f"{targets[0].name} is the only factor; two are needed."
     silent = np.flatnonzero(active & (share.sum(0) == 0))
     return (
         f"Codes with no information about any factor (code {listing(silent)}) have no share to compare; "
@@ -237,12 +237,12 @@ def _why_no_modularity(told: list[Target], share: Float, active: Array) -> str:
     )
 
 
-def _why_no_compactness(told: list[Target], share: Float, active: Array) -> str:
-    if not told:
+def _why_no_compactness(targets: list[Target], share: Float, active: Array) -> str:
+    if not targets:
         return NOTHING_LEFT
     if active.sum() < 2:
         return f"{'Only one' if active.any() else 'No'} code varies enough to count; two are needed."
-    names = [told[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]
+    names = [targets[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]
     return f"No active code is informative about {listing(names)}."
 
 

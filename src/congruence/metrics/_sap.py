@@ -16,7 +16,7 @@ from congruence.metrics.varying import NO_FACTORS, constant_codes, many_classes,
 
 ROUTES = ("auto", "discrete", "continuous")
 FLAT = 1e-12  # variance up to which a code counts as constant, as in the reference
-LARGEST = 1e30  # of codes for which support vector machines come to rest
+LARGEST = 1e30  # size of codes for which support vector machines converge
 UNIT = 1e3  # how many times larger or smaller than 1 the spread of a code may be before it matters
 
 
@@ -69,7 +69,7 @@ def sap(
     factor_bins : int
         Equal-width bins of a factor that is no class, on the discrete route.
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; see `split_rows`.
+        Training rows and held-out rows; see `split_rows`.
     seed : int
         Of the split.
 

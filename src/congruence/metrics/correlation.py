@@ -28,7 +28,7 @@ class MCC:
     spearman: Float  # (K, L) the same of ranks
     matched: Array  # (K,) the code matched with each factor by `pearson`; -1 where none is left
     mcc: float  # mean |pearson| of matched codes (strong MCC)
-    mcc_spearman: float  # mean |spearman|, matched anew
+    mcc_spearman: float  # mean |spearman|, with its own matching
     mcc_weak: float  # mean canonical correlation: the same up to a linear map
     reasons: dict[str, str]
     notes: tuple[Note, ...]

@@ -1,4 +1,4 @@
-"""True factors as users have them: columns of numbers or words, each of some kind that decides how it is measured."""
+"""True factors: columns of numbers or words, each of a kind that decides how it is measured."""
 
 from __future__ import annotations
 

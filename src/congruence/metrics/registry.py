@@ -1,4 +1,4 @@
-"""Every metric of codes against factors with what it promises. Tests hold it to the promise."""
+"""Every metric with its declared properties, which are tested."""
 
 from __future__ import annotations
 

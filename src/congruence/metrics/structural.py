@@ -66,7 +66,7 @@ def structural_nearness(
 
     The map is fitted on some rows and scored on others, with a null (rows re-paired at random) and an interval, as in
     `congruence.compare`. A signed permutation and a rotation only make sense where codes and factors have the same
-    units, so both are first brought to unit variance, column by column.
+    units, so both are first scaled to unit variance, column by column.
 
     More codes than coordinates: a permutation picks the codes it uses and leaves out the rest, a rotation is followed
     by leaving out the directions that are not the factors'. Fewer codes: a coordinate that gets none is predicted by
@@ -86,7 +86,7 @@ def structural_nearness(
     folds, nulls, bootstrap : int
         As in `congruence.compare`.
     cluster : (n,), optional
-        Which rows belong together: they are held out, drawn and paired anew together.
+        Which rows belong together: they are held out, resampled and re-paired together.
     seed : int
         Of the folds, the null and the interval.
 

@@ -1,4 +1,4 @@
-"""What there is to measure: factors that vary, codes on one scale, rows to learn from and rows to be judged on."""
+"""Factors that vary, standardised codes, training rows and held-out rows."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def many_classes() -> Iterator[None]:
 
 
 def split_rows(n: int, train: Any = None, test: Any = 0.3, seed: int = 0) -> tuple[Array, Array]:
-    """Row numbers to learn from and row numbers to be judged on.
+    """Numbers of the training rows and of the held-out rows.
 
     Parameters
     ----------
     n : int
         How many rows there are.
     train, test : row numbers or masks of shape (n,), or a share
-        Both given: those rows. Only test rows given: all others are learned from. `test` a share between 0 and 1:
+        Both given: those rows. Only test rows given: all others are training rows. `test` a share between 0 and 1:
         that part of the rows, rounded up, drawn by `seed` as scikit-learn's `train_test_split` draws them.
     """
     if isinstance(test, int | float) and not isinstance(test, bool):
@@ -78,7 +78,7 @@ def split_rows(n: int, train: Any = None, test: Any = 0.3, seed: int = 0) -> tup
     if not learned.size:
         raise InputError("test names all rows, so there is none left to learn from")
     if np.intersect1d(learned, held).size:
-        raise InputError("some rows are named in both train and test; a row cannot be learned from and held out")
+        raise InputError("some rows are named in both train and test; a row cannot be both")
     return learned, held
 
 
