@@ -22,7 +22,7 @@ import numpy as np
 import sklearn
 from scipy.stats import spearmanr
 
-from congruence.metrics.dci import dci
+from congruence.metrics import dci
 
 ANGLES = (0, 15, 30, 45)
 CLASSES = (3, 4, 5, 6)

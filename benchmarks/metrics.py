@@ -27,8 +27,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mutual_info_score
 from threadpoolctl import threadpool_limits
 
+from congruence.metrics._infomec import NEIGHBOURS, infomec
 from congruence.metrics.factors import read_factors
-from congruence.metrics.infomec import NEIGHBOURS, infomec
 from congruence.metrics.neighbours import standardised
 from congruence.metrics.readout import log_loss as our_log_loss
 from congruence.metrics.shares import shares_by_neighbours, usable

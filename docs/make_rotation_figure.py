@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from congruence.metrics._meanings import SCORES
 from congruence.metrics.registry import METRICS
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
-from congruence.report.questions import SCORES
 
 ANGLES = range(0, 46, 5)
 CHOSEN = "infomec,dci,mig,modularity,sap,explicitness,beta_vae,factor_vae,irs,mcc,regression"

@@ -1,7 +1,7 @@
 """congruence: is a learned representation identifiable?
 
 Two figures are congruent when a rigid motion carries one onto the other. `compare` asks that of embeddings: did
-retraining only rotate them, or did they really change, and by how much? `evaluate_codes` asks whether learned codes are
+retraining only rotate them, or did they really change, and by how much? `evaluate` asks whether learned codes are
 the true factors.
 
 Names are loaded when first used, so that ``import congruence`` stays light.
@@ -27,15 +27,14 @@ _HOMES = {
     "component_stability": "congruence.ica.stability",
     "consensus": "congruence.align._consensus",
     "diameter": "congruence.maps._diameter",
-    "evaluate_codes": "congruence.metrics.suite",
+    "evaluate": "congruence.metrics._evaluate",
     "fit_map": "congruence.maps.groups",
-    "infomec": "congruence.metrics.infomec",
+    "infomec": "congruence.metrics._infomec",
     "load_ica": "congruence.ica.estimator",
     "load_map": "congruence.maps.groups",
     "load_translator": "congruence.translation.translator",
     "read_table": "congruence.tables",
     "translate": "congruence.translation._translate",
-    "write_evaluation_report": "congruence.report",
     "write_table": "congruence.tables",
 }
 
@@ -53,7 +52,7 @@ __all__ = [
     "component_stability",
     "consensus",
     "diameter",
-    "evaluate_codes",
+    "evaluate",
     "fit_map",
     "infomec",
     "load_ica",
@@ -61,7 +60,6 @@ __all__ = [
     "load_translator",
     "read_table",
     "translate",
-    "write_evaluation_report",
     "write_table",
 ]
 
@@ -76,12 +74,9 @@ if TYPE_CHECKING:
     from congruence.ica.whitener import Whitener
     from congruence.maps._diameter import diameter
     from congruence.maps.groups import Map, fit_map, load_map
+    from congruence.metrics._evaluate import evaluate
+    from congruence.metrics._infomec import infomec
     from congruence.metrics.evaluation import Evaluation
-    from congruence.metrics.infomec import infomec
-    from congruence.metrics.suite import evaluate_codes
-    from congruence.report import (
-        write_evaluation_report,
-    )
     from congruence.tables import Table, read_table, write_table
     from congruence.translation._translate import translate
     from congruence.translation.translator import load_translator

@@ -154,6 +154,7 @@ class Notes:
     """Remarks as a list."""
 
     notes: Sequence[str]
+    brief: bool = False
 
 
 Block = Text | Table | Figure | Drawn | Image | Findings | Grid | Group | Details | Heading | Notes

@@ -21,6 +21,14 @@ def number(value: float, digits: int = 3) -> str:
     return written.replace("-", "−")
 
 
+def fixed(value: float, digits: int) -> str:
+    """Write a value with a fixed number of decimals, without the sign of a zero; NaN as a dash."""
+    if not math.isfinite(value):
+        return number(value)
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+
+
 def percent(share: float, unit: str = " %", digits: int = 3) -> str:
     """Write a share as a percentage to three significant digits: 0.0183 is "1.83 %"."""
     if 0 < share < 1e-5:

@@ -37,6 +37,11 @@ def option(
     return dataclasses.field(default=default, metadata=about)
 
 
+def reading(options: Any) -> dict[str, Any]:
+    """The options that say how a table is read, as keywords of `congruence.tables.as_table`."""
+    return {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+
+
 def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Let a function that has a parameter `options` take the fields of the dataclass as keywords instead."""
     fields = {f.name: f for f in dataclasses.fields(options)}

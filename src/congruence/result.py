@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 import numpy as np
 
 from congruence.errors import InputError, MissingDependencyError, UnknownKeyError
-from congruence.files import check_writable, write_text
+from congruence.files import InputFile, check_writable, write_text
 
 if TYPE_CHECKING:
     from congruence.document import Document
@@ -245,6 +245,12 @@ def as_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
         return nw.from_dict(dict(columns), backend=cast(Any, backend)).to_native()
     except ImportError as error:
         raise MissingDependencyError(f"{backend} is not installed: pip install {backend}") from error
+
+
+def recorded(files: Iterable[InputFile]) -> dict[str, Any]:
+    """The entry "inputs" of the settings: the files that a result rests on; no entry where there are none."""
+    found = [dataclasses.asdict(file) for file in files]
+    return {"inputs": found} if found else {}
 
 
 @cache

@@ -175,18 +175,18 @@ def test_a_run_folder_can_be_evaluated_and_its_report_shows_the_model(call):
     assert call("train", "qlae", *SMALL)[0] == 0
     code, out, err = call("evaluate", "runs/qlae-0", *quick, "--report", "r.html", "--json", "r.json")
     assert (code, err) == (0, "")
-    assert "40 rows, 10 codes, 5 factors" in out
-    kinds = [line.split()[1] for line in out.splitlines() if line.split()[:1] in (["rotation"], ["shape"])]
+    assert "10 codes, 5 factors, 40 rows" in out
+    kinds = [line.split()[-1] for line in out.splitlines() if line.split()[:1] in (["rotation"], ["shape"])]
     assert kinds == ["categorical", "circular"]
     with open("r.html") as file:
         page = file.read()
     assert page.count("data:image/png;base64,") == 2 + 10
-    assert "<h1><bdi>qlae-0</bdi>" in page
+    assert "<h1>qlae-0: are the axes the true factors?</h1>" in page
     with open("r.json") as file:
         assert '"discrete_codes": true' in file.read()
-    code, out, _ = call("evaluate", "runs/qlae-0", *quick, "--factors", "x,y", "--kinds", "x=continuous")
+    code, out, _ = call("evaluate", "runs/qlae-0", *quick, "--factor-columns", "x,y", "--kinds", "x=continuous")
     assert "10 codes, 2 factors" in out
-    assert [line.split()[1] for line in out.splitlines() if line.split()[:1] == ["x"]] == ["continuous"]
+    assert [line.split()[-1] for line in out.splitlines() if line.split()[:1] == ["x"]] == ["continuous"]
 
 
 def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
@@ -198,14 +198,14 @@ def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
     assert (code, "--id means nothing for a run folder" in err) == (2, True)
     (tmp_path / "runs/ae-0/latents.parquet").unlink()
     code, _, err = call("evaluate", "runs/ae-0")
-    assert (code, "latents.parquet; the training may not be over" in err) == (2, True)
+    assert (code, "latents.parquet; the training may not be finished" in err) == (2, True)
     code, _, err = call("evaluate", "runs")
     assert (code, "runs holds no config.json, so it is no run folder" in err) == (2, True)
 
 
 def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_path, monkeypatch):
     assert call("train", "ae", *SMALL)[0] == 0
-    monkeypatch.setattr("congruence.metrics.suite.evaluate_codes", lambda *a, **k: pytest.fail("it was measured"))
+    monkeypatch.setattr("congruence.metrics._evaluate.evaluate", lambda *a, **k: pytest.fail("it was measured"))
     weights, config = tmp_path / "runs/ae-0/weights.safetensors", tmp_path / "runs/ae-0/config.json"
     weights.write_bytes(weights.read_bytes()[:500])
     code, _, err = call("evaluate", "runs/ae-0", "--report", "r.html")

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "align": BELOW | {"ica"},
     "translation": BELOW | {"ica", "align"},
     "ica": BELOW,
-    "metrics": BELOW,
+    "metrics": BELOW | {"ica"},  # whose components it evaluates
     "decoder": BELOW | {"ica"},  # Theorem 2, which lives with the components it is about
     "batches": BELOW | {"ica", "metrics", "parts"},
     "mechanism": BELOW | {"metrics", "decoder"},  # which opens decoders of any kind

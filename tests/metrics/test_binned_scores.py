@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
+from congruence.metrics._infomec import infomec
+from congruence.metrics._irs import irs
+from congruence.metrics._mig import mig
+from congruence.metrics._modularity import modularity
+from congruence.metrics._sensitivity import sensitivity
+from congruence.metrics._unsupervised import unsupervised
 from congruence.metrics.factors import paired
-from congruence.metrics.infomec import infomec
-from congruence.metrics.irs import irs
-from congruence.metrics.mig import mig
-from congruence.metrics.modularity import modularity
-from congruence.metrics.sensitivity import sensitivity
-from congruence.metrics.unsupervised import unsupervised
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "metrics"
 EXPECTED = {
@@ -124,7 +124,7 @@ def test_no_factor_that_varies(metric, n, rng):
     (name,) = result.scores
     assert math.isnan(result.scores[name])
     assert "varies" in result.reasons[name]
-    assert "factor1 is constant and was left out." in result.notes
+    assert "factor1: left out, because it is constant." in result.notes
 
 
 @pytest.mark.parametrize("metric", [mig, modularity, irs])
@@ -141,19 +141,19 @@ def test_names_of_rows_are_no_factor(metric, rng):
     codes = np.round(rng.normal(size=(300, 4)) + np.column_stack([factors["a"], factors["c"]] * 2))
     got = metric(codes, factors | {"image": np.array([f"im{i}" for i in range(300)])})
     assert got.scores == metric(codes, factors).scores
-    assert "image was left out: every row is a class of its own." in got.notes
-    assert not any("image was cut" in note for note in got.notes)
+    assert "image: left out, because every row is a class of its own." in got.notes
+    assert not any("image: cut" in note for note in got.notes)
 
 
 def test_too_few_to_compare_is_said(rng):
     codes, factor = rng.normal(size=(100, 2)), rng.integers(0, 2, (100, 1))
-    assert mig(codes[:, :1], factor).reasons == {"mig": "It takes two codes to compare."}
-    assert modularity(codes, factor).reasons == {"modularity": "Only one factor varies, and it takes two to compare."}
+    assert mig(codes[:, :1], factor).reasons == {"mig": "There is only one code; two are needed."}
+    assert modularity(codes, factor).reasons == {"modularity": "Only one factor varies; two are needed."}
     assert irs(np.ones((100, 2)), factor).reasons == {"irs": "No code varies."}
     alone = unsupervised(np.column_stack([codes[:, 0], np.ones(100)]))
     assert all(map(math.isnan, alone.scores.values()))
     assert set(alone.reasons) == set(alone.scores)
-    assert alone.notes == ("Constant, and left out: code 1.",)
+    assert alone.notes == ("Constant and left out: code 1.",)
 
 
 def test_constant_codes(rng):
@@ -163,13 +163,13 @@ def test_constant_codes(rng):
     robust = irs(codes, factors)
     assert robust.irs == pytest.approx(1)
     assert robust.parents[2] == -1
-    assert robust.notes[-1] == "Constant, and left out: code 2."
+    assert robust.notes[-1] == "Constant and left out: code 2."
 
 
 def test_many_classes_fall_into_bins_and_this_is_said():
     factors = {"position": np.repeat(np.arange(40), 20)}
     result = irs(factors["position"][:, None] * 1.0, factors)
-    assert "position was cut into 20 bins of equal width." in result.notes
+    assert "position: cut into 20 bins of equal width." in result.notes
     assert 0.9 < result.irs < 1
 
 

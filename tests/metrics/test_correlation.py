@@ -70,17 +70,17 @@ def test_circles_are_two_columns_and_classes_without_order_are_left_out(rng):
     assert got.columns == ("angle (cos)", "angle (sin)", "lit")
     assert_array_equal(got.matched, [2, 1, 0])
     assert got.mcc == pytest.approx(1)
-    assert "shape was left out: classes without order cannot be correlated." in got.notes
+    assert "shape: left out, because unordered classes cannot be correlated." in got.notes
     alone = mcc(codes.astype(float), {"shape": factors["shape"]})
-    assert "classes without order" in alone.reasons["mcc"]
-    assert "no factor varies" in mcc(codes.astype(float), np.ones(300)).reasons["mcc_weak"]
+    assert "unordered classes" in alone.reasons["mcc"]
+    assert "No factor varies" in mcc(codes.astype(float), np.ones(300)).reasons["mcc_weak"]
 
 
 def test_numbers_guessed_to_be_classes_stay_numbers(rng):
     factor = rng.integers(5, size=200)
     got = mcc(factor[:, None], factor)
     assert got.mcc == pytest.approx(1)
-    assert "factor0: few distinct numbers, taken as numbers here." in got.notes
+    assert "factor0: few distinct values, used as numbers." in got.notes
 
 
 def test_too_few_rows_for_the_weak_one(rng):

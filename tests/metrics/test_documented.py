@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from congruence.metrics._meanings import METRIC_MEANINGS, SCORES
 from congruence.metrics.metric import MAPS
 from congruence.metrics.registry import METRICS
-from congruence.report.questions import FAMILIES, SCORES
 
 PAGE = Path(__file__).parents[2] / "docs" / "evaluate.md"
 ROWS = {
@@ -41,5 +41,5 @@ def test_a_row_says_what_the_metric_declares(name):
 
 
 def test_the_report_has_words_for_every_metric_and_score():
-    assert set(FAMILIES) == set(METRICS)
+    assert set(METRIC_MEANINGS) == set(METRICS)
     assert set(SCORES) == {score for metric in METRICS.values() for score in metric.scores}

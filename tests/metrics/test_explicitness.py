@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
 
-from congruence.metrics.explicitness import _area, explicitness
+from congruence.metrics._explicitness import _area, explicitness
 
 CASES = [
     "s1_identity_discrete",
@@ -59,8 +59,8 @@ def test_constant_codes_are_harmless_and_constant_factors_left_out(rng):
     assert got.factors == ("factor0",)
     useless = explicitness(np.full((200, 2), 0.1), factor)
     assert useless.explicitness == 0.5
-    assert "2 of 2 codes never change." in useless.notes
-    assert "no factor varies" in explicitness(rng.normal(size=(5, 1)), np.ones(5)).reasons["explicitness"]
+    assert "2 of 2 codes are constant." in useless.notes
+    assert "No factor varies" in explicitness(rng.normal(size=(5, 1)), np.ones(5)).reasons["explicitness"]
 
 
 def test_classes_on_one_side_only_are_left_out(rng):
@@ -69,12 +69,12 @@ def test_classes_on_one_side_only_are_left_out(rng):
     got = explicitness(codes, {"f": labels}, train=np.arange(30), test=np.arange(30, 40))
     assert np.isfinite(got.explicitness)
     alone = explicitness(codes, {"f": np.arange(40) > 38}, train=np.arange(30), test=np.arange(30, 40))
-    assert "no factor has two classes on both sides" in alone.reasons["explicitness"]
-    assert "f could not be scored: one class among the rows of a side." in alone.notes
+    assert "No factor has two classes in both" in alone.reasons["explicitness"]
+    assert "f: not scored, because the training or the held-out rows have one class only." in alone.notes
 
 
 def test_a_regression_that_stops_early_is_named(monkeypatch, oracle):
     codes, factors, _ = oracle("s7_grid_mixed")
     monkeypatch.setattr(linear_model, "LogisticRegression", partial(linear_model.LogisticRegression, max_iter=3))
     got = explicitness(codes, factors)
-    assert "factor0, factor1, factor2: the regression stopped at its 100 iterations." in got.notes
+    assert "factor0, factor1, factor2: the regression stopped after 100 iterations." in got.notes

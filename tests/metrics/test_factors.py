@@ -20,7 +20,7 @@ def test_auto_takes_numbers_with_few_levels_for_classes_and_says_so(rng):
     factors = read_factors(np.column_stack([few, many]))
     assert factors.kinds == ("categorical", "continuous")
     assert factors.names == ("factor0", "factor1")
-    assert "factor0 has 4 distinct values" in factors.notes[0]
+    assert "factor0: 4 distinct values" in factors.notes[0]
 
 
 def test_every_number_distinct_is_continuous_even_of_integers():

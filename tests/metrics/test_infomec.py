@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics.infomec import infomec, spread
+from congruence.metrics._infomec import infomec, spread
 from congruence.metrics.neighbours import information_of_numbers, jittered, standardised
 from congruence.metrics.readout import linear_r2, log_loss, one_hot
 
@@ -163,7 +163,7 @@ def test_continuous_factors_are_measured_as_numbers_and_this_is_said(rng):
     assert min(result.scores.values()) > 0.8
     assert np.diag(result.nmi).min() > 0.9
     assert result.nmi.max() <= 1.01
-    assert any("x, y: continuous" in note and "does not know" in note for note in result.notes)
+    assert any("x, y: continuous" in note and "extension" in note for note in result.notes)
 
 
 def test_the_share_of_gaussians_is_their_squared_correlation(rng):
@@ -230,7 +230,7 @@ def test_constant_factors_are_left_out_with_a_note(rng):
     factors = {"a": rng.integers(0, 3, 300), "b": np.zeros(300), "c": rng.integers(0, 4, 300)}
     codes = np.column_stack([factors["a"], factors["c"]]) + 0.1 * rng.normal(size=(300, 2))
     result = infomec(codes, factors)
-    assert "b is constant and was left out." in result.notes
+    assert "b: left out, because it is constant." in result.notes
     assert_array_equal(np.isnan(result.nmi).all(1), [False, True, False])
     without = infomec(codes, {name: factors[name] for name in "ac"})
     assert result.scores == without.scores
@@ -240,7 +240,7 @@ def test_constant_factors_are_left_out_with_a_note(rng):
 def test_no_factor_that_varies(n, rng):
     result = infomec(rng.normal(size=(n, 3)), np.ones((n, 2)))
     assert all(map(math.isnan, result.scores.values()))
-    assert set(result.reasons.values()) == {"No factor is left to measure; the notes say why."}
+    assert set(result.reasons.values()) == {"No factor can be measured; see the notes."}
 
 
 def test_classes_of_one_row_are_dropped_and_a_factor_of_only_those_left_out(rng):
@@ -248,7 +248,7 @@ def test_classes_of_one_row_are_dropped_and_a_factor_of_only_those_left_out(rng)
     result = infomec(rng.normal(size=(100, 4)), factors, kinds="categorical", version="training")
     assert np.isfinite(result.nmi[[0, 2]]).all()
     assert np.isnan(result.nmi[1]).all()
-    assert any(note.startswith("b was left out") for note in result.notes)
+    assert any(note.startswith("b: left out") for note in result.notes)
 
 
 def test_silent_codes_make_modularity_undefined_but_for_the_training_version():
@@ -264,12 +264,12 @@ def test_silent_codes_make_modularity_undefined_but_for_the_training_version():
 def test_a_factor_that_no_code_tells_makes_compactness_undefined():
     grid = np.indices((3, 3, 2)).reshape(3, -1).T.repeat(10, axis=0)
     result = infomec(grid[:, :2], {"a": grid[:, 0], "b": grid[:, 2]}, discrete_codes=True)
-    assert result.reasons["infoc"] == "No active code tells anything about b."
+    assert result.reasons["infoc"] == "No active code is informative about b."
 
 
 def test_more_codes_than_rows_is_said(rng):
     result = infomec(rng.normal(size=(20, 30)), rng.integers(0, 2, (20, 2)), version="training")
-    assert "20 rows for 30 codes" in result.notes[-1]
+    assert "20 rows and 30 codes" in result.notes[-1]
 
 
 def test_a_version_that_is_none():

@@ -147,4 +147,4 @@ def test_cut_factors_say_what_was_done(rng):
     told = cut(read_factors(factors), 5)
     assert_array_equal(told.varies, [True, True, False])
     assert_array_equal(told.classes.max(0), [1, 4, 0])
-    assert told.notes[-2:] == ("b was cut into 5 bins of equal width.", "c is constant and was left out.")
+    assert told.notes[-2:] == ("b: cut into 5 bins of equal width.", "c: left out, because it is constant.")

@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics.regression import regression
+from congruence.metrics._regression import regression
 
 CASES = [
     "s1_identity_discrete",
@@ -18,14 +18,14 @@ CASES = [
 @pytest.mark.parametrize("case", CASES)
 def test_in_sample_the_linear_one_agrees_with_the_reference(case, oracle, monkeypatch):
     codes, factors, expected = oracle(case)
-    monkeypatch.setattr("congruence.metrics.regression._kernel", lambda x, y, new, seed: np.zeros((len(new), 1)))
+    monkeypatch.setattr("congruence.metrics._regression._kernel", lambda x, y, new, seed: np.zeros((len(new), 1)))
     got = regression(codes, factors, nonlinear="kernel", folds=2)
     assert got.r2_linear_in_sample == pytest.approx(expected["explicitness_regression_mean_r2"], abs=1e-9)
 
 
 def test_an_exact_copy_of_a_code_adds_nothing(oracle, monkeypatch):
     codes, factors, expected = oracle("s5_quantised_latents")
-    monkeypatch.setattr("congruence.metrics.regression.KERNEL_ROWS", 100)
+    monkeypatch.setattr("congruence.metrics._regression.KERNEL_ROWS", 100)
     got = regression(codes, factors, nonlinear="kernel", folds=2)
     # The reference's solver took the rounding of a mirrored code for a direction of its own, which noise fits a little.
     assert got.r2_linear_in_sample == pytest.approx(expected["explicitness_regression_mean_r2"], abs=5e-5)
@@ -81,7 +81,7 @@ def test_circles_and_classes_are_explained(nonlinear, rng):
     got = regression(codes, {"angle": angle, "shape": shape}, kinds={"angle": "circular"}, nonlinear=nonlinear, folds=2)
     assert_allclose(got.linear, 1, atol=1e-9)
     assert (got.nonlinear > 0.97).all()
-    assert "shape: the R2 of class probabilities." in got.notes
+    assert "shape: R2 of class probabilities." in got.notes
     # Names of classes do not matter.
     other = regression(
         codes, {"shape": np.char.translate(shape, str.maketrans("abc", "zxy"))}, nonlinear=nonlinear, folds=2
@@ -103,7 +103,7 @@ def test_edges(rng):
     assert got.factors == ("factor0",)
     assert got.r2_linear_in_sample == pytest.approx(1)  # more codes than rows
     assert got.r2_linear < 0.9
-    assert "no factor varies" in regression(codes, np.ones(12)).reasons["r2_linear"]
+    assert "No factor varies" in regression(codes, np.ones(12)).reasons["r2_linear"]
     constant = regression(np.ones((12, 2)), rng.normal(size=12))
     assert constant.r2_linear < 0
     rare = np.array(["a"] * 10 + ["b", "c"])
@@ -117,7 +117,7 @@ def test_edges(rng):
 
 
 def test_a_kernel_is_fitted_on_some_rows_only(monkeypatch, rng):
-    monkeypatch.setattr("congruence.metrics.regression.KERNEL_ROWS", 50)
+    monkeypatch.setattr("congruence.metrics._regression.KERNEL_ROWS", 50)
     factors = rng.normal(size=(300, 1))
     first, again = (regression(factors, factors, nonlinear="kernel") for _ in range(2))
     assert 0.8 < first.r2_nonlinear < 0.95  # all rows would give more

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics.beta_vae import beta_vae
-from congruence.metrics.factor_vae import factor_vae
+from congruence.metrics._beta_vae import beta_vae
+from congruence.metrics._factor_vae import factor_vae
 from congruence.metrics.factors import read_factors
 from congruence.metrics.sampling import GRID, ROWS, sampler
 
@@ -107,13 +107,13 @@ def test_what_cannot_be_scored_says_why(score, rng):
     one = score(codes, rng.integers(2, size=60), **SMALL)
     assert "only one factor" in one.reasons[name]
     assert np.isnan(one.scores[name])
-    assert "no factor varies" in score(codes, np.ones((60, 2)), **SMALL).reasons[name]
+    assert "No factor varies" in score(codes, np.ones((60, 2)), **SMALL).reasons[name]
     names = np.array([f"row{i}" for i in range(60)])
     lonely = score(codes, {"a": rng.integers(2, size=60), "id": names}, **SMALL)
-    assert "id was left out: every row is a class of its own." in lonely.notes
+    assert "id: left out, because every row is a class of its own." in lonely.notes
     assert "only one factor" in lonely.reasons[name]
     few = score(codes[:3], {"a": [0.0, 0.5, 1.0], "b": [1.0, 0.0, 0.5]}, **SMALL)
-    assert "a, b was left out: no two rows share a value." in few.notes
+    assert "a, b: left out, because no two rows share a value." in few.notes
     with pytest.raises(InputError, match="batch must be a whole number of at least 2, not 1"):
         score(codes, codes, batch=1)
     with pytest.raises(InputError, match="points must be a whole number of at least 1, not 0"):
@@ -124,9 +124,9 @@ def test_constant_codes_score_nothing(rng):
     factors = rng.integers(3, size=(90, 2))
     got = factor_vae(np.ones((90, 2)), factors, **SMALL)
     assert got.factor_vae == 0
-    assert "No code varies enough to take part." in got.notes
+    assert "No code varies enough to be used." in got.notes
     assert beta_vae(np.ones((90, 2)), factors, **SMALL).beta_vae == pytest.approx(0.5, abs=0.1)
-    assert "all 1 points to learn from are of one factor" in beta_vae(factors, factors, points=1).reasons["beta_vae"]
+    assert "All 1 training points share the same factor" in beta_vae(factors, factors, points=1).reasons["beta_vae"]
 
 
 def test_rows_alone_with_their_value_are_not_paired_with_themselves(rng):
@@ -141,4 +141,4 @@ def test_continuous_factors_share_a_bin(rng):
     got = factor_vae(factors, factors, **SMALL)
     assert got.factor_vae == 1
     assert_allclose(got.votes.sum(), SMALL["points"])
-    assert any("rows share a bin" in note for note in got.notes)
+    assert any("rows of one bin share a value" in note for note in got.notes)

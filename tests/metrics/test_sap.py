@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics.sap import sap
+from congruence.metrics._sap import sap
 
 CASES = [
     "s2_signed_permutation_continuous",
@@ -73,9 +73,9 @@ def test_constant_codes_and_factors_and_too_few_codes(rng):
     factor = rng.normal(size=100)
     got = sap(np.column_stack([factor, np.ones(100)]), np.column_stack([factor, np.ones(100)]), kinds="continuous")
     assert_allclose(got.matrix, [[1, 0]])
-    assert {"factor1 never changes and was left out.", "1 of 2 codes never changes."} <= set(got.notes)
+    assert {"factor1: left out, because it is constant.", "1 of 2 codes is constant."} <= set(got.notes)
     assert "only one code" in sap(factor[:, None], factor).reasons["sap"]
-    assert "no factor varies" in sap(rng.normal(size=(9, 2)), np.ones((9, 1))).reasons["sap"]
+    assert "No factor varies" in sap(rng.normal(size=(9, 2)), np.ones((9, 1))).reasons["sap"]
     lonely = sap(rng.normal(size=(50, 2)), {"a": np.arange(50) == 49}, train=np.arange(40), test=np.arange(40, 50))
     assert_allclose(lonely.matrix, 0.9)  # the training rows have one class, which is that of nine rows of ten
 
@@ -87,12 +87,12 @@ def test_words_have_no_correlation():
         sap(np.eye(4), np.eye(4), route="x")
 
 
-def test_codes_on_which_machines_do_not_come_to_rest_have_a_reason(rng):
+def test_codes_on_which_machines_do_not_converge_have_a_reason(rng):
     shape = rng.integers(0, 3, 200)
     codes = np.column_stack([shape, rng.normal(size=200)])
     found = sap(codes * 1e40, {"shape": shape})
     assert np.isnan(found.sap)
-    assert "e+40, where support vector machines do not come to rest" in found.reasons["sap"]
+    assert "e+40, where support vector machines do not converge" in found.reasons["sap"]
     assert not sap(codes, {"shape": shape}).reasons
 
 
@@ -100,5 +100,5 @@ def test_codes_on_which_machines_do_not_come_to_rest_have_a_reason(rng):
 def test_codes_far_from_unit_size_are_noted(rng, away):
     shape = rng.integers(0, 3, 200)
     codes = np.column_stack([shape, rng.normal(size=200)])
-    assert any("score low here: code 0, 1" in note for note in sap(away(codes), {"shape": shape}).notes)
+    assert any("score low: code 0, 1" in note for note in sap(away(codes), {"shape": shape}).notes)
     assert not any("score low" in note for note in sap(codes, {"shape": shape}).notes)

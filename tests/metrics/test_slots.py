@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
 from congruence.errors import InputError
-from congruence.metrics.block_score import block_score
+from congruence.metrics._block_score import block_score
 from congruence.metrics.slots import sis
 
 FOLDER = Path(__file__).parents[1] / "oracles" / "slots"
@@ -103,13 +103,13 @@ def test_blocks_without_a_partner_and_constant_ones(rng):
     factors = rng.normal(size=(200, 3))
     got = block_score(factors[:, :2], factors, blocks=2)
     assert got.block_score == pytest.approx(got.per_block[:2].sum() / 3)
-    assert "No block of codes is left for factor2." in got.notes
+    assert "factor2: no block of codes is left." in got.notes
     less = sis(factors[:, :2], factors, blocks=2)
     assert (less.matched[2], less.on[2]) == (-1, 0)
     padded = np.column_stack([factors[:, :2], np.ones(200)])
     assert block_score(padded, padded).factors == ("factor0", "factor1")
     for score in (sis, block_score):
-        assert "no factor varies" in score(factors, np.ones((200, 3))).reasons[score.__name__]
+        assert "No factor varies" in score(factors, np.ones((200, 3))).reasons[score.__name__]
         assert np.isfinite(score(np.ones((200, 2)), factors[:, :2]).scores[score.__name__])
     assert "only one slot of codes" in sis(factors[:, :1], factors[:, :1]).reasons["sis"]
     assert "at least 5 rows" in sis(factors[:4], factors[:4]).reasons["sis"]
@@ -118,7 +118,7 @@ def test_blocks_without_a_partner_and_constant_ones(rng):
 def test_more_rows_than_a_kernel_can_hold_are_sampled(objects, monkeypatch):
     monkeypatch.setattr("congruence.metrics.slots.MOST_ROWS", 100)
     first, again = (sis(*objects) for _ in range(2))
-    assert first.notes[-1] == "100 of 400 rows were taken."
+    assert first.notes[-1] == "100 of 400 rows were used."
     assert first.sis == again.sis > 0.4
 
 

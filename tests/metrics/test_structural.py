@@ -66,7 +66,7 @@ def test_factors_that_no_code_is_left_for_are_named(rng):
     factors = rng.uniform(size=(300, 3))
     got = structural_nearness(-factors[:, 2:], factors, **QUICK)
     assert_array_equal(got.codes, [-1, -1, 0])
-    assert "No code is left for factor0, factor1: predicted by the mean." in got.notes
+    assert "factor0, factor1: no code is left, predicted by the mean." in got.notes
     missed = np.linalg.norm((factors - factors.mean(0))[:, :2] / factors.std(0)[:2], axis=1).mean()
     assert got.groups["permutation"].mean == pytest.approx(missed / got.diameter)
     constant = structural_nearness(np.column_stack([factors[:, :2], np.ones(300)]), factors, **QUICK)
@@ -112,7 +112,7 @@ def test_what_cannot_be_measured_says_why(rng):
     codes = rng.normal(size=(20, 2))
     got = structural_nearness(codes, np.ones(20), groups=["rigid"], **QUICK)
     assert np.isnan(got.scores["structural_rigid"])
-    assert "no factor varies" in got.reasons["structural_rigid"]
+    assert "No factor varies" in got.reasons["structural_rigid"]
     with pytest.raises(InputError, match="groups must be among permutation, rigid, similarity, linear; 'ica' is not"):
         structural_nearness(codes, codes, groups=["ica"])
     with pytest.raises(InputError, match="groups must be a list"):

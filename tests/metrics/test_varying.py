@@ -3,11 +3,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import train_test_split
 
-from congruence.metrics.dci import dci
-from congruence.metrics.explicitness import explicitness
+from congruence.metrics._dci import dci
+from congruence.metrics._explicitness import explicitness
+from congruence.metrics._regression import regression
+from congruence.metrics._sap import sap
 from congruence.metrics.factors import read_factors
-from congruence.metrics.regression import regression
-from congruence.metrics.sap import sap
 from congruence.metrics.varying import constant_codes, split_rows, standardised, varying
 
 
@@ -15,7 +15,7 @@ def test_constant_factors_and_names_of_rows_are_left_out():
     names = np.array([f"row{i}" for i in range(20)])
     kept, notes = varying(read_factors({"a": np.arange(20.0), "b": np.ones(20), "id": names}))
     assert kept.names == ("a",)
-    assert notes == ("b never changes and was left out.", "id was left out: every row is a class of its own.")
+    assert notes == ("b: left out, because it is constant.", "id: left out, because every row is a class of its own.")
 
 
 @pytest.mark.parametrize("metric", [dci, explicitness, regression, sap])

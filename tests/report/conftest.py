@@ -40,6 +40,7 @@ from congruence.mechanism.theorems import Theorem
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
+    render_deconfounding,
     render_evaluation,
     render_reproduction,
 )
@@ -531,10 +532,12 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "resolution": lambda: resolution_by_hand(),
     "fitted once": lambda: resolution_by_hand(stable=False),
     "stability": lambda: stability_by_hand(components_by_hand(), notes=("A note.",)),
+    "evaluation": lambda: evaluation_by_hand(),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
+    "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from congruence.report import (
+    write_deconfounding_report,
     write_evaluation_report,
     write_reproduction_report,
     write_resolution_report,
@@ -71,6 +72,9 @@ def folder(
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
     write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
     make_deconfounding().report(report.with_name("deconfounding.html"))
+    make_evaluation().report(report.with_name("evaluation.html"))
+    make_evaluation(many_shares()).report(report.with_name("many codes.html"))
+    write_deconfounding_report(make_deconfounding(), report.with_name("deconfounding.html"))
     return report.parent
 
 
@@ -275,16 +279,17 @@ def test_scores_sort_by_value_with_undefined_ones_last(visit):
 
 def test_numbers_on_the_heat_map_have_a_colour_behind_them(visit):
     page = visit(name="evaluation")
-    cell = page.get_by_role("region", name="Information of codes about factors").locator("td").first
+    page.locator("details", has_text="Numbers").first.locator("summary").click()
+    cell = page.get_by_role("region", name="Information of codes and factors").locator("td").first
     assert cell.evaluate("e => getComputedStyle(e, '::before').opacity") == "0.81"
-    assert cell.get_attribute("title") == "size, z1: 0.900"
+    assert cell.locator("bdi").get_attribute("title") == "size, z1: 0.900"
     boxes = page.locator(".gauge").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
     assert boxes == [150] * 4
 
 
-def test_the_table_of_scores_and_the_heat_maps_fit_a_desktop(visit):
+def test_the_tables_of_scores_and_factors_fit_a_desktop(visit):
     for name in ("evaluation", "many codes"):
         page = visit(width=1000, name=name)
-        for label in ("Scores", "Factors", "Information of codes about factors"):
+        for label in ("Scores", "Factors"):
             region = page.get_by_role("region", name=label, exact=True)
             assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0, (name, label)

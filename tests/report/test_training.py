@@ -59,10 +59,7 @@ def test_every_checkpoint_but_the_last_has_a_row_with_both_errors(page, make_tra
     table = page[page.index("Checkpoints of the training</h2>") : page.index("Pair by pair</h2>")]
     assert table.count('<th scope="row"') == 5
     errors = {(p.source, p.target): p.groups["similarity"].held_out.mean for p in make_training().pairs}
-    assert (
-        f'data-value="{errors["step 10", "step 100000"]}"><bdi>9.15 %</bdi><small>next 6.40 %</small>'
-        in table
-    )
+    assert f'data-value="{errors["step 10", "step 100000"]}"><bdi>9.15 %</bdi><small>next 6.40 %</small>' in table
     assert "step 100000 at step 100000" in table
 
 

@@ -24,8 +24,9 @@ from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
 from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
-from congruence.options import takes
+from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
+from congruence.result import recorded
 from congruence.tables import gather
 
 ROWS_FOR_CCA = 10  # a held-out correlation over fewer rows says nothing
@@ -86,7 +87,10 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     _check_options(groups, options.directions)
     check_method(options.normalize, folds=options.folds, nulls=nulls, bootstrap=options.bootstrap, seed=options.seed)
     inputs = gather(
-        runs[0] if len(runs) == 1 else list(runs), cluster=options.cluster, drop_missing=options.drop_missing
+        runs[0] if len(runs) == 1 else list(runs),
+        **reading(options),
+        cluster=options.cluster,
+        drop_missing=options.drop_missing,
     )
     engine = resolve_device(options.device, *inputs.values)
     plan = protocol(
@@ -127,7 +131,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
             "seed": options.seed,
             "device": engine,
         }
-        | ({"similarities": list(measures)} if measures else {}),
+        | ({"similarities": list(measures)} if measures else {})
+        | recorded(inputs.files),
         ids=inputs.ids,
         metadata=inputs.metadata,
         steps=None if options.steps is None else [float(step) for step in options.steps],

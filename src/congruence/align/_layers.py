@@ -23,7 +23,7 @@ from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, check_method, protocol, row_errors
 from congruence.maps.sums import PairSums, RunSums, pair_sums
-from congruence.options import takes
+from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.tables import expanded, gather, unique_names
 
@@ -90,7 +90,7 @@ def compare_layers(
     (name_a, a), (name_b, b) = (named_layers(x, called) for called, x in (("a", a), ("b", b)))
     names = _names(options.names, name_a, name_b)
     runs = {f"{layer} of {run}": x for run, layers in zip(names, (a, b), strict=True) for layer, x in layers.items()}
-    inputs = gather(runs, cluster=options.cluster, drop_missing=options.drop_missing)
+    inputs = gather(runs, **reading(options), cluster=options.cluster, drop_missing=options.drop_missing)
     engine = resolve_device(options.device, *inputs.values)
     plan = protocol(
         len(inputs.values[0]), folds=options.folds, nulls=nulls, bootstrap=0, cluster=inputs.cluster, seed=options.seed
@@ -143,6 +143,7 @@ def compare_layers(
             "nulls": nulls,
             "seed": options.seed,
             "device": engine,
+            **recorded(inputs.files),
         },
     )
 

@@ -244,12 +244,10 @@ Dask = Annotated[
 ]
 
 
-def read_tables(paths: Sequence[str], names: Sequence[str], options: Any, *, lazily: bool = False) -> list[Any]:
-    """Read every file with the options its format can use; an option that fits no file is refused.
+def read_lazily(runs: Mapping[str, Any], options: Any) -> tuple[list[Any], Any]:
+    """Tables of dask arrays, which workers read, and the options without those that were used for it."""
+    from congruence.tables.inputs import read_runs
 
-    Ids are asked of every file, since one without them cannot be joined. With `lazily`, values are dask arrays.
-    """
-    from congruence.cli.options import read_tables as read
-
-    asked = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
-    return read(paths, names, lazily, **asked)
+    used = dict.fromkeys(("id", "features", "metadata", "key"))
+    wishes = {name: getattr(options, name) for name in used}
+    return read_runs(list(runs.values()), list(runs), wishes, lazily=True), dataclasses.replace(options, **used)

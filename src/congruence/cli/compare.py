@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -91,8 +91,10 @@ def compare(
     if outputs.rows_out is not None:
         _check_rows_out(outputs.rows_out, list(options.groups))
     with cli.working(outputs) as progress, on_cluster(dask):
-        tables = cli.read_tables(paths, unique_names(paths), options, lazily=dask is not None)
-        result = compare_runs(tables, options=options, progress=progress)
+        runs: Any = dict(zip(unique_names(paths), paths, strict=True))
+        if dask is not None:
+            runs, options = cli.read_lazily(runs, options)
+        result = compare_runs(runs, options=options, progress=progress)
     if outputs.rows_out is not None:
         write_table(result.moved().to_table(), outputs.rows_out)
     result = cli.deliver(result, outputs)

@@ -48,7 +48,5 @@ def layers(
     if not options.names:
         options = replace(options, names=(name_a, name_b if name_b != name_a else f"{name_b}#2"))
     with cli.working(outputs) as progress:
-        tables = cli.read_tables([*a.values(), *b.values()], [*a, *b], options)
-        found = dict(zip(a, tables[: len(a)], strict=True)), dict(zip(b, tables[len(a) :], strict=True))
-        result = compare_layers(*found, options=options, progress=progress)
+        result = compare_layers(a, b, options=options, progress=progress)
     cli.deliver(result, outputs)

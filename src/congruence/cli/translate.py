@@ -73,8 +73,7 @@ def fit(
         raise InputError(f"--map {outputs.map} must end in .safetensors")
     cli.check_outputs(outputs, [old, new], {"map": outputs.map})
     with cli.working(outputs) as progress:
-        tables = cli.read_tables([old, new], ["old", "new"], options)
-        result = translate(*tables, options=options, progress=progress)
+        result = translate(old, new, options=options, progress=progress)
     result = cli.deliver(result, outputs)
     if outputs.map is not None:
         result.save(outputs.map)

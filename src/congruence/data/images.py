@@ -62,7 +62,7 @@ class FactorImages:
 
     @property
     def columns(self) -> dict[str, Array]:
-        """The factors by name, each (n,); with `kinds` this is what `evaluate_codes` takes."""
+        """The factors by name, each (n,); with `kinds` this is what `evaluate` takes."""
         return {name: self.factors[:, j] for j, name in enumerate(self.factor_names)}
 
     def images_at(self, rows: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.metrics.factors import Factors
+from congruence.metrics.notes import Note
 
 RULES = ("auto", "fd", "doane", "scott", "stone", "rice", "sturges", "sqrt")  # of numpy
 
@@ -44,7 +45,7 @@ class CutFactors:
 
     classes: Array  # (n, K)
     varies: Array  # (K,) the others are constant, or classes of one row each, and cannot be measured
-    notes: tuple[str, ...]  # how kinds were chosen, what was cut and what was left out
+    notes: tuple[Note, ...]  # how kinds were chosen, what was cut and what was left out
 
 
 def cut(factors: Factors, bins: int) -> CutFactors:
@@ -53,9 +54,9 @@ def cut(factors: Factors, bins: int) -> CutFactors:
     notes = [*factors.notes]
     for factor in factors:
         if factor.left_out:
-            notes.append(f"{factor.name} {factor.left_out}")
+            notes.append(Note(factor.left_out, [factor.name]))
         elif not factor.is_discrete:
-            notes.append(f"{factor.name} was cut into {bins} bins of equal width.")
+            notes.append(Note(f"cut into {bins} bins of equal width", [factor.name]))
     classes = [
         factor.labels(bins) if moves else np.zeros(factors.n, np.intp)
         for factor, moves in zip(factors, varies, strict=True)

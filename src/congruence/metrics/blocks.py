@@ -12,6 +12,7 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
+from congruence.metrics.notes import Note
 from congruence.metrics.varying import varying
 
 
@@ -22,7 +23,7 @@ class Blocks:
     codes: tuple[Float, ...]  # each (n, some)
     factors: tuple[Float, ...]  # each (n, some); constant columns are left out
     names: tuple[str, ...]  # of the blocks of factors
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def n(self) -> int:

@@ -8,6 +8,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.metrics.factors import Factor, Factors
+from congruence.metrics.notes import Note, note_if
+
+AS_NUMBERS = "few distinct values, used as numbers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +20,7 @@ class Columns:
     names: tuple[str, ...]  # (M,)
     owner: Array  # (M,) the number of the factor each column is of
     values: Float  # (n, M)
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def has_no_order(factor: Factor) -> bool:
@@ -43,10 +46,9 @@ def columns_of(s: Factors, *, unordered: bool) -> Columns:
         names += labels
         owner += [k] * len(labels)
     guessed = [f.name for f in s if f.kind == "categorical" and f.note and len(np.unique(f.values)) > 2]
-    notes = [f"{', '.join(guessed)}: few distinct numbers, taken as numbers here."] if guessed else []
-    notes += [f"{', '.join(left)} was left out: classes without order cannot be correlated."] if left else []
+    notes = note_if(guessed, AS_NUMBERS) + note_if(left, "left out, because unordered classes cannot be correlated")
     matrix = np.hstack(values) if values else np.zeros((0, 0))
-    return Columns(tuple(names), np.array(owner, dtype=int), matrix, tuple(notes))
+    return Columns(tuple(names), np.array(owner, dtype=int), matrix, notes)
 
 
 def _column(factor: Factor) -> tuple[Float, list[str]]:

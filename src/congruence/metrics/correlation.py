@@ -13,6 +13,7 @@ from congruence.maps.sums import sums_of
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, standardised, varying
 
 ENOUGH = 10  # rows for each code and factor, below which canonical correlations of noise are far from 0
@@ -27,10 +28,10 @@ class MCC:
     spearman: Float  # (K, L) the same of ranks
     matched: Array  # (K,) the code matched with each factor by `pearson`; -1 where none is left
     mcc: float  # mean |pearson| of matched codes (strong MCC)
-    mcc_spearman: float  # mean |spearman|, matched anew
+    mcc_spearman: float  # mean |spearman|, with its own matching
     mcc_weak: float  # mean canonical correlation: the same up to a linear map
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -65,7 +66,7 @@ def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> MCC:
     table = columns_of(s, unordered=False)
     notes = (*s.notes, *notes, *constant_codes(z)[1], *table.notes)
     if not table.names:
-        reason = "all factors are classes without order, which cannot be correlated" if len(s) else NO_FACTORS
+        reason = "All factors are unordered classes, which cannot be correlated." if len(s) else NO_FACTORS
         nan, none = float("nan"), np.zeros((0, z.shape[1]))
         reasons = dict.fromkeys(("mcc", "mcc_spearman", "mcc_weak"), reason)
         return MCC((), none, none, np.zeros(0, dtype=int), nan, nan, nan, reasons, notes)
@@ -75,7 +76,7 @@ def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> MCC:
     matched, strong = _matched(pearson)
     weak, reason = _weak(z, y)
     few = len(z) < ENOUGH * (z.shape[1] + y.shape[1]) and not reason
-    optimistic = (f"mcc_weak is in sample, and {len(z)} rows are few for {z.shape[1]} codes: noise scores too.",)
+    optimistic = (Note(f"mcc_weak is in sample and biased upwards: {len(z)} rows are few for {z.shape[1]} codes"),)
     lost = [name for name, code in zip(table.names, matched, strict=True) if code < 0]
     return MCC(
         columns=table.names,
@@ -88,7 +89,7 @@ def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> MCC:
         reasons={"mcc_weak": reason} if reason else {},
         notes=(
             *notes,
-            *((f"No code is left for {', '.join(lost)}, which counts as 0.",) if lost else ()),
+            *note_if(lost, "no code is left, which counts as 0"),
             *(optimistic if few else ()),
         ),
     )
@@ -120,7 +121,7 @@ def _weak(z: Float, y: Float) -> tuple[float, str]:
     sums = sums_of(Rows(z), Rows(y))
     width = [len(side.axes[1]) for side in (sums.source, sums.target)]
     if sum(width) >= len(z):
-        return float("nan"), f"{len(z)} rows are too few: {sum(width)} directions fit any of them perfectly"
+        return float("nan"), f"{len(z)} rows are too few: {sum(width)} directions fit them perfectly."
     if not width[0]:
         return 0.0, ""
     cca = fit_cca(sums, min(width))

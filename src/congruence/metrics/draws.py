@@ -1,4 +1,4 @@
-"""Rows drawn anew: parts of the rows for an interval, and false pairings for the level of chance."""
+"""Subsamples of the rows for an interval, and re-pairings for the chance level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.maps.nearness import repairing
 
-MOST_ROWS = 2500  # of a part; more tell hardly more of how much a score varies
+MOST_ROWS = 2500  # of a subsample; more add little to the estimate of the variance
 FEWEST_ROWS = 20  # below which halves say nothing
 QUANTILES = (0.05, 0.95)
 
@@ -39,7 +39,7 @@ def units_of(cluster: Any, n: int) -> Array | None:
 
 
 def draw_rows(n: int, unit: Array | None, *, parts: int, repairings: int, seed: int) -> Draws:
-    """Draw parts of the rows, each of half of them or `MOST_ROWS`, without replacement; and false pairings.
+    """Draw subsamples of half the rows or `MOST_ROWS`, without replacement; and re-pairings.
 
     Clusters are drawn whole. They are paired whole where all have the same size, otherwise rows get the factors of
     rows of other clusters.
@@ -75,7 +75,7 @@ def _repairing(n: int, unit: Array | None, rng: np.random.Generator) -> Array:
 
 
 def held_rows(unit: Array, share: float, seed: int) -> Array:
-    """Rows of whole clusters to be judged on: about this share, at least one cluster and never all."""
+    """Held-out rows of whole clusters: about this share, at least one cluster and never all."""
     sizes = np.bincount(unit)
     order = np.random.default_rng([seed, 3]).permutation(np.flatnonzero(sizes))
     count = 1 + int(np.searchsorted(np.cumsum(sizes[order]), share * len(unit)))
@@ -87,7 +87,7 @@ def interval(value: float, scores: Float, sizes: Float, n: int, bounds: tuple[fl
 
     Rows drawn with replacement repeat, which breaks estimates from near neighbours, so parts are drawn without. The
     score of a part of m rows varies around the mean of such scores sqrt((n - m) / m) times as much as that of all rows
-    around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The deviations, brought to the size of all
+    around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The deviations, rescaled to all
     rows, are put around the value, not around the mean of the parts, whose scores are biased by having fewer rows.
     NaN where fewer than half of the parts have a score.
     """

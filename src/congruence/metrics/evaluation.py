@@ -1,18 +1,26 @@
-"""What `evaluate_codes` returns: one score a row, with its interval and chance level, and what a page needs to show."""
+"""What `evaluate` returns: scores with intervals and chance levels, and which code encodes which factor."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.errors import MissingDependencyError
+from congruence.formatting import count
+from congruence.metrics.notes import Note, NoteData
 from congruence.metrics.structural import StructuralNearness
-from congruence.result import json_text
+from congruence.result import Finding, Result, Status
+
+if TYPE_CHECKING:
+    from congruence.document import Document
+
+AHEAD = 3.0  # a factor's own code is this many times as informative about it as about any other factor,
+LEAST = 0.1  # and at least this informative
+LISTED = 12  # names in a sentence
 
 
 @dataclass(frozen=True)
@@ -21,17 +29,17 @@ class Score:
 
     metric: str  # such as "infomec"
     score: str  # such as "infom"
-    value: float  # NaN where there is none; see `reason`
-    low: float  # 90 % interval over rows (or clusters) drawn anew; NaN where it was not asked for
+    value: float  # NaN where it is undefined; see `reason`
+    low: float  # 90 % interval over subsamples of rows (or clusters); NaN where it was not asked for
     high: float
     chance: float  # mean of the same score with the rows of codes and factors paired at random
     range: tuple[float, float]
     direction: str  # "higher is better" or "lower is better"
-    reason: str = ""  # why the value is NaN, or infinite; JSON has neither and says null
+    reason: str = ""  # why the value is NaN or infinite, for which JSON has null
 
     @property
     def beats_chance(self) -> bool | None:
-        """Whether the whole interval lies on the better side of chance; None where that cannot be said."""
+        """Whether the whole interval lies on the better side of chance; None where that is unknown."""
         if any(math.isnan(x) for x in (self.value, self.low, self.high, self.chance)):
             return None
         return self.low > self.chance if self.direction.startswith("higher") else self.high < self.chance
@@ -39,34 +47,100 @@ class Score:
 
 @dataclass(frozen=True)
 class FactorRow:
-    """What the codes tell of one factor."""
+    """How one factor is encoded."""
 
     factor: str
     kind: str
     levels: int  # distinct values
-    code: str  # the code that tells most of it; empty where none does
-    share: float  # normalised information of that code about the factor
-    second: float  # and of the next best code
-    linear: float  # R2 of all codes together, on rows held out; NaN where it was not asked for
+    code: str  # the most informative code; empty where none is more informative than chance
+    share: float  # normalised information of the most informative code about the factor
+    second: float  # and of the next one
+    linear: float  # R2 of all codes together, held out; NaN where it was not asked for
     nonlinear: float
-    explained: bool  # whether any code, or all together, tell more of it than chance
+    explained: bool  # whether any code, or all together, are more informative than chance
 
 
 @dataclass(frozen=True)
 class CodeRow:
-    """What one code tells of the factors."""
+    """What one code encodes."""
 
     code: str
-    factor: str  # the factor it tells most of; empty where it tells nothing
+    factor: str  # the factor it is most informative about; empty where that is none
     share: float
-    modularity: float  # share of its information that this factor has; NaN for a code that does not vary
+    modularity: float  # share of its information that is about this factor; NaN for a constant code
     active: bool  # whether it varies enough to count
-    idle: bool  # whether it tells no more of any factor than chance
+    idle: bool  # whether it is no more informative about any factor than chance
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Learned codes against true factors."""
+class ScoreNumbers(TypedDict):
+    """A score in JSON."""
+
+    metric: str
+    score: str
+    value: float
+    low: float
+    high: float
+    chance: float
+    beats_chance: bool | None
+    range: list[float]
+    direction: str
+    reason: str
+
+
+class FactorNumbers(TypedDict):
+    """A factor in JSON: the fields of `FactorRow`, and its own code ("" for none)."""
+
+    factor: str
+    kind: str
+    levels: int
+    code: str
+    share: float
+    second: float
+    linear: float
+    nonlinear: float
+    explained: bool
+    own_code: str
+
+
+class CodeNumbers(TypedDict):
+    """A code in JSON: the fields of `CodeRow`."""
+
+    code: str
+    factor: str
+    share: float
+    modularity: float
+    active: bool
+    idle: bool
+
+
+class EvaluationNumbers(TypedDict):
+    """The numbers of an evaluation in JSON. Matrices have a row for each factor and a column for each code."""
+
+    name: str
+    n: int
+    codes: list[str]
+    factors: list[str]
+    scores: list[ScoreNumbers]
+    matrices: dict[str, list[list[float]]]
+    order: list[int]
+    per_factor: list[FactorNumbers]
+    per_code: list[CodeNumbers]
+    own_codes: dict[str, str]
+    unexplained: list[str]
+    unmeasured: list[str]
+    idle: list[str]
+    structural: dict[str, dict[str, Any]] | None
+    sensitivity: list[dict[str, float]]
+    notes: list[NoteData]
+    compared: NotRequired[list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Result):
+    """The answer to "are the axes the true factors?".
+
+    ``evaluation["infom"]`` is a score, ``evaluation["size"]`` the row of a factor (unless a score has the same name).
+    """
 
     name: str
     n: int
@@ -76,80 +150,162 @@ class Evaluation:
     matrices: Mapping[str, Float]  # each (K, L): "nmi" always, "importance" with dci, "correlation" with mcc
     per_factor: tuple[FactorRow, ...]
     per_code: tuple[CodeRow, ...]
-    order: tuple[int, ...]  # of the codes, that puts the code matched to each factor on the diagonal, the rest after
+    order: tuple[int, ...]  # of the codes: those matched with the factors first, in the order of the factors
     structural: StructuralNearness | None  # Definition 2, where it was asked for
     sensitivity: tuple[Mapping[str, float], ...]  # scores for several numbers of bins, where they were asked for
     sample: tuple[Float, Float]  # (m, L) codes and (m, K) factors of some rows, for plots
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # those of metrics are `congruence.metrics.notes.Note`
     settings: Mapping[str, Any] = field(default_factory=dict)
-    beside: tuple[
-        Evaluation, ...
-    ] = ()  # the same rows with other codes, to compare with: the first is what came before
+    compared: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
+    pictures: Any = None  # images, reconstructions and traversals of a model; see `congruence.models.pictures`
+
+    @property
+    def own_codes(self) -> dict[str, str]:
+        """The factors that have a code of their own, and that code.
+
+        It is active, has at least `LEAST` of the information about the factor, and `AHEAD` times as much as about any
+        other factor. Rotated codes are equally informative about several factors, so they are nobody's own.
+        """
+        nmi = np.nan_to_num(np.asarray(self.matrices["nmi"], dtype=float))  # (K, L)
+        usable = np.array([row.active and not row.idle for row in self.per_code], dtype=bool)
+        found = {}
+        for i, row in enumerate(self.per_factor):
+            others = np.delete(nmi, i, axis=0).max(0, initial=0.0)
+            pure = usable & (nmi[i] >= LEAST) & (nmi[i] >= AHEAD * others)
+            if row.explained and pure.any():
+                found[row.factor] = self.codes[int(np.argmax(np.where(pure, nmi[i], -1.0)))]
+        return found
 
     @property
     def unexplained(self) -> tuple[str, ...]:
-        """Factors that were measured and of which no code tells more than chance."""
+        """Factors that were measured and about which the codes are no more informative than chance."""
         return tuple(row.factor for row in self.per_factor if not row.explained and not math.isnan(row.share))
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """Factors of which nothing can be said: they are constant, or no two rows share a class; see `notes`."""
+        """Factors that cannot be measured: they are constant, or no two rows share a class; see `notes`."""
         return tuple(row.factor for row in self.per_factor if math.isnan(row.share))
 
     @property
+    def mixed(self) -> tuple[str, ...]:
+        """Factors that are encoded, but have no code of their own."""
+        own = self.own_codes
+        return tuple(row.factor for row in self.per_factor if row.explained and row.factor not in own)
+
+    @property
     def idle(self) -> tuple[str, ...]:
-        """Codes that tell no more of any factor than chance."""
+        """Codes that are no more informative about any factor than chance."""
         return tuple(row.code for row in self.per_code if row.idle)
 
-    def __getitem__(self, score: str) -> Score:
-        for one in self.scores:
-            if one.score == score:
-                return one
-        raise KeyError(f"no score {score!r}; there are {', '.join(one.score for one in self.scores)}")
+    @property
+    def is_measured(self) -> bool:
+        """Whether any factor could be measured."""
+        return bool(np.isfinite(self.matrices["nmi"]).any())
 
-    def table(self) -> list[dict[str, Any]]:
-        """One row per score: a tidy table. Where there are evaluations beside it, their rows follow, with names."""
-        if not self.beside:
-            return self._rows()
-        return [{"codes": one.name} | row for one in (self, *self.beside) for row in one._rows()]
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """How many factors have a code of their own, and which do not."""
+        if not self.is_measured:
+            reason = next((score.reason for score in self.scores if score.reason), "")
+            return tuple(filter(None, ("No factor could be measured.", reason)))
+        sentences = [_how_many(len(self.own_codes), len(self.factors) - len(self.unmeasured), bool(self.unmeasured))]
+        if self.mixed and len(self.factors) > 1:
+            sentences.append(f"Encoded, but without a code of {_their(self.mixed)} own: {_names(self.mixed)}.")
+        if self.unexplained:
+            sentences.append(f"Not encoded: {_names(self.unexplained)}.")
+        return tuple(sentences)
 
-    def _rows(self) -> list[dict[str, Any]]:
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Which codes encode nothing, and which factors could not be measured."""
+        if not self.is_measured:
+            return ()
+        idle = self.idle
+        sentences = [
+            f"{count(len(idle), 'code')} {'encodes' if len(idle) == 1 else 'encode'} no factor: {_names(idle)}."
+            if idle
+            else "Every code encodes a factor."
+        ]
+        if self.unmeasured:
+            sentences.append(f"Not measured (see the notes): {_names(self.unmeasured)}.")
+        return tuple(sentences)
+
+    @property
+    def verdict(self) -> str:
+        """How many factors have a code of their own, and which do not."""
+        return " ".join(self.headlines)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """One finding: does each factor have a code of its own? It is ambiguous where only some have."""
+        own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
+        status: Status = "unknown"
+        if self.is_measured:
+            status = "ambiguous" if 0 < own < measured else "holds" if own else "fails"
+        share = own / measured if self.is_measured else None
+        evidence = " ".join((*self.headlines, *self.details))
+        return (Finding("own codes", "Each factor has a code of its own.", status, number=share, evidence=evidence),)
+
+    def parts(self) -> dict[str, Any]:
+        """The scores by name, then the rows of factors whose name is not that of a score."""
+        return {row.factor: row for row in self.per_factor} | {one.score: one for one in self.scores}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row per score, of this evaluation and then of those it is compared with."""
         names = ("metric", "score", "value", "low", "high", "chance", "direction", "reason")
-        return [{name: getattr(one, name) for name in names} for one in self.scores]
+        for evaluation in (self, *self.compared):
+            for score in evaluation.scores:
+                yield {"codes": evaluation.name} | {name: getattr(score, name) for name in names}
 
-    def to_frame(self) -> Any:
-        """The same as a pandas data frame."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingDependencyError(
-                "a data frame needs pandas: pip install pandas; table() does without"
-            ) from error
-        return pd.DataFrame(self.table())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the sample of rows, as plain dicts, lists and numbers."""
-        near = self.structural
-        return {
+    def numbers(self) -> EvaluationNumbers:
+        """Everything but the sample of rows and the pictures."""
+        near, own = self.structural, self.own_codes
+        numbers: EvaluationNumbers = {
             "name": self.name,
             "n": self.n,
             "codes": list(self.codes),
             "factors": list(self.factors),
-            "scores": [{**row, "range": list(one.range)} for row, one in zip(self._rows(), self.scores, strict=True)],
+            "scores": [_score_numbers(score) for score in self.scores],
             "matrices": {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()},
-            "per_factor": [asdict(row) for row in self.per_factor],
-            "per_code": [asdict(row) for row in self.per_code],
+            "order": list(self.order),
+            "per_factor": [{**asdict(row), "own_code": own.get(row.factor, "")} for row in self.per_factor],  # type: ignore[typeddict-item]
+            "per_code": [asdict(row) for row in self.per_code],  # type: ignore[misc]
+            "own_codes": own,
             "unexplained": list(self.unexplained),
             "unmeasured": list(self.unmeasured),
             "idle": list(self.idle),
             "structural": None if near is None else {group: near.groups[group].to_dict() for group in near.asked},
             "sensitivity": [dict(row) for row in self.sensitivity],
-            "notes": list(self.notes),
-            "settings": dict(self.settings),
-            **({"beside": [one.to_dict() for one in self.beside]} if self.beside else {}),
+            "notes": [note.to_dict() for note in self.notes if isinstance(note, Note)],
         }
+        if self.compared:
+            numbers["compared"] = [dict(one.numbers()) for one in self.compared]
+        return numbers
 
-    def to_json(self) -> str:
-        """The same as JSON text."""
-        return json_text(self.to_dict())
+    def document(self) -> Document:
+        """Headline, heat maps, scores, factors, codes and, for a model of images, its pictures."""
+        from congruence.metrics._document import describe
+
+        return describe(self)
+
+
+def _score_numbers(score: Score) -> ScoreNumbers:
+    return {**asdict(score), "range": list(score.range), "beats_chance": score.beats_chance}  # type: ignore[typeddict-item]
+
+
+def _how_many(own: int, measured: int, incomplete: bool) -> str:
+    if measured == 1:
+        subject = "The only factor that could be measured" if incomplete else "The factor"
+        return f"{subject} has {'a' if own else 'no'} code of its own."
+    who = {0: f"None of {measured}", measured: f"All {measured}"}.get(own, f"{own} of {measured}")
+    return f"{who} factors {'has a code of its' if own < 2 else 'have a code of their'} own."
+
+
+def _their(names: Sequence[str]) -> str:
+    return "its" if len(names) == 1 else "their"
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:LISTED])
+    return shown if len(names) <= LISTED else f"{shown} and {len(names) - LISTED} more"

@@ -1,4 +1,4 @@
-"""True factors as users have them: columns of numbers or words, each of some kind that decides how it is measured."""
+"""True factors: columns of numbers or words, each of a kind that decides how it is measured."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing, to_numpy
 from congruence.errors import InputError
+from congruence.metrics.notes import Note
 from congruence.tables import as_columns, as_rows, as_table, is_table, pair
 
 KINDS = ("categorical", "ordinal", "continuous", "circular")
@@ -30,7 +31,7 @@ class Factor:
     values: Float  # (n,) numbers; of classes of words, their place in `levels`
     levels: tuple[str, ...] = ()  # of a factor given as words: what each number stands for
     period: float = math.nan  # of a circular factor
-    note: str = ""  # how the kind was chosen, where it was not given
+    note: str = ""  # how the kind or the period was chosen, where it was not given
     classes: bool | None = None  # whether the values are classes, where more rows than these have decided that
 
     @property
@@ -56,10 +57,10 @@ class Factor:
 
     @property
     def left_out(self) -> str:
-        """Why nothing can be learned about the factor, as the end of a sentence; empty where something can."""
+        """Why nothing can be learned about the factor, as the text of a note; empty where something can."""
         if self.is_constant:
-            return "is constant and was left out."
-        return "was left out: every row is a class of its own." if self.names_rows else ""
+            return "left out, because it is constant"
+        return "left out, because every row is a class of its own" if self.names_rows else ""
 
     def labels(self, bins: int = 10) -> Array:
         """The class of each row, counted from 0, shape (n,); values that are no classes fall into equal-width bins."""
@@ -91,7 +92,7 @@ class Factors(Sequence[Factor]):
     """The true factors of n rows; a sequence of `Factor`."""
 
     of: tuple[Factor, ...]
-    pairing: tuple[str, ...] = ()  # how rows were paired with codes
+    pairing: tuple[Note, ...] = ()  # how rows were paired with codes
 
     def __len__(self) -> int:
         return len(self.of)
@@ -115,9 +116,9 @@ class Factors(Sequence[Factor]):
         return tuple(factor.kind for factor in self.of)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """How rows were paired, and how kinds were chosen where they were not given."""
-        return (*self.pairing, *(factor.note for factor in self.of if factor.note))
+        return (*self.pairing, *(Note(factor.note, [factor.name]) for factor in self.of if factor.note))
 
     def labels(self, bins: int = 10) -> Array:
         """The classes of all factors, shape (n, K); see `Factor.labels`."""
@@ -145,7 +146,9 @@ def read_pair(codes: Any, factors: Any, kinds: Any = "auto", *, cluster: Any = N
     else:
         rows = pair(codes, factors, cluster=cluster)
         z, names, units = rows.codes, rows.code_names, rows.cluster
-        s = replace(read_factors(rows.factors, kinds), pairing=rows.notes)
+        s = replace(
+            read_factors(rows.factors, kinds), pairing=tuple(Note(note.removesuffix(".")) for note in rows.notes)
+        )
     z = to_numpy(z).astype(np.float64)
     span = z.max(0) / 2 - z.min(0) / 2
     if np.abs(z).max() > LARGEST or ((span > 0) & (span < 1 / LARGEST)).any():
@@ -175,6 +178,7 @@ def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
     factors : (n, K) or (n,) array, data frame, table, path, or mapping from name to column
         Numbers or words. An array's columns are called factor0, factor1, ...
     kinds : "auto", one of `KINDS` for all, a list of K of them, or a mapping from name to kind
+        Or the same as text, "hue=circular:360,shape=categorical".
         A circular factor may carry its period, as in "circular:24"; 1, 2 pi, 360, or the spacing of an even grid times
         its size, is tried otherwise. "auto" takes words, and numbers with few distinct values, for classes (at most
         100, with at least 10 rows each on average) and all other numbers for continuous; the choice is in `notes`.
@@ -193,6 +197,8 @@ def is_low(values: Float) -> bool:
 
 def _wanted(kinds: Any, names: list[str]) -> dict[str, str]:
     """The kind asked for of each factor, "auto" where none was."""
+    if isinstance(kinds, str) and "=" in kinds:
+        kinds = parse_kinds(kinds)
     if isinstance(kinds, str):
         wanted = dict.fromkeys(names, kinds)
     elif isinstance(kinds, Mapping):
@@ -208,6 +214,19 @@ def _wanted(kinds: Any, names: list[str]) -> dict[str, str]:
         if str(kind).partition(":")[0] not in ("auto", *KINDS):
             raise InputError(f"kinds must be 'auto' or some of {', '.join(KINDS)}; {kind!r} is not")
     return wanted
+
+
+def parse_kinds(text: str) -> dict[str, str]:
+    """Read kinds given as text: "hue=circular:360,shape=categorical"."""
+    kinds: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, kind = (piece.strip() for piece in part.partition("="))
+        if not (name and kind):
+            raise InputError(f"kinds must be like 'hue=circular,size=ordinal', but has {part.strip()!r}")
+        if name in kinds:
+            raise InputError(f"kinds names {name} twice")
+        kinds[name] = kind
+    return kinds
 
 
 def _factor(name: str, column: Array, kind: str) -> Factor:
@@ -244,8 +263,8 @@ def _guessed(name: str, values: Float, dtype: str) -> Factor:
         return Factor(name, "categorical", values)
     count = len(np.unique(values))
     if is_low(values):
-        return Factor(name, "categorical", values, note=f"{name} has {count} distinct values: taken for classes.")
-    return Factor(name, "continuous", values, note=f"{name} has {count} distinct values: taken for continuous.")
+        return Factor(name, "categorical", values, note=f"{count} distinct values, taken as classes")
+    return Factor(name, "continuous", values, note=f"{count} distinct values, taken as continuous")
 
 
 def _period(name: str, values: Float, given: str) -> tuple[float, str]:
@@ -260,12 +279,12 @@ def _period(name: str, values: Float, given: str) -> tuple[float, str]:
     spread = float(values.max() - values.min())
     for period, words in PERIODS.items():
         if FULL * period < spread <= period * (1 + 1e-6):
-            return period, f"{name} is taken to come round after {words}."
+            return period, f"period taken as {words}"
     levels = np.unique(values)
     steps = np.diff(levels)
     if len(levels) > 2 and is_low(values) and np.allclose(steps, steps[0], rtol=1e-3):
         period = float(steps.mean() * len(levels))
-        return period, f"{name} is an even grid and taken to come round after {period:g}."
+        return period, f"evenly spaced values, period taken as {period:g}"
     raise InputError(f"the period of the circular factor {name} cannot be guessed; give it, as in circular:360")
 
 

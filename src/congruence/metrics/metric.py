@@ -38,4 +38,4 @@ class Metric:
     invariant_to: frozenset[str]
     cost: str  # "fast": seconds for 10,000 rows; "minutes"
     reference: str
-    supervised: bool = True  # whether it looks at the factors at all
+    supervised: bool = True  # whether it uses the factors

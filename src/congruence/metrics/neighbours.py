@@ -65,7 +65,7 @@ def information_with_classes(column: Float, group: Grouping, k: int) -> float:
     """Mutual information of a column without ties (n,) with the classes of `group`, in nats, at least 0.
 
     Each row has a radius just short of its k-th nearest neighbour in its own class; the more rows of other classes fall
-    within it, the less the column tells about the class. NaN if every class has one row.
+    within it, the less informative the column is about the class. NaN if every class has one row.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Every metric of codes against factors with what it promises. Tests hold it to the promise."""
+"""Every metric with its declared properties, which are tested."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Iterable
 
 from congruence.errors import InputError
 from congruence.metrics import (
-    beta_vae,
-    block_score,
+    _beta_vae,
+    _block_score,
+    _dci,
+    _explicitness,
+    _factor_vae,
+    _infomec,
+    _irs,
+    _mig,
+    _modularity,
+    _regression,
+    _sap,
+    _unsupervised,
     correlation,
-    dci,
-    explicitness,
-    factor_vae,
-    infomec,
-    irs,
-    mig,
-    modularity,
-    regression,
-    sap,
     slots,
     structural,
-    unsupervised,
 )
 from congruence.metrics.metric import Metric
 
 METRICS: dict[str, Metric] = {
     home.DECLARED.name: home.DECLARED
     for home in (
-        infomec,
-        dci,
-        mig,
-        modularity,
-        explicitness,
-        sap,
-        irs,
-        beta_vae,
-        factor_vae,
+        _infomec,
+        _dci,
+        _mig,
+        _modularity,
+        _explicitness,
+        _sap,
+        _irs,
+        _beta_vae,
+        _factor_vae,
         correlation,
-        regression,
+        _regression,
         slots,
-        block_score,
+        _block_score,
         structural,
-        unsupervised,
+        _unsupervised,
     )
 }
 

@@ -17,9 +17,10 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.metrics.factors import Factors
+from congruence.metrics.notes import Note, note_if
 
-GRID = "The rows are a full grid of the factors, whose values were drawn independently."
-ROWS = "The rows are not a full grid of the factors: rows that share a value were drawn among those there are."
+GRID = Note("The rows are a full grid of the factors, whose values were drawn independently")
+ROWS = Note("The rows are not a full grid of the factors: rows that share a value were drawn from the rows given")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,18 +107,18 @@ class Sampler:
         return np.asarray(allowed[self.rng.randint(len(allowed), size=size)])
 
 
-def sampler(s: Factors, bins: int, seed: int) -> tuple[Sampler | None, Factors, tuple[str, ...]]:
+def sampler(s: Factors, bins: int, seed: int) -> tuple[Sampler | None, Factors, tuple[Note, ...]]:
     """A sampler of the factors whose values are shared by some rows, those factors, and notes.
 
-    None where fewer than two such factors are left: there is then no factor to be told from another.
+    None where fewer than two such factors are left.
     """
     lonely = [f.name for f in s if np.bincount(f.labels(bins)).max() < 2]
     s = Factors(tuple(factor for factor in s if factor.name not in lonely))
     binned = [factor.name for factor in s if not factor.is_discrete]
-    notes = [f"{', '.join(binned)}: cut into {bins} bins of equal width; rows share a bin."] if binned else []
-    notes += [f"{', '.join(lonely)} was left out: no two rows share a value."] if lonely else []
+    notes = note_if(binned, f"cut into {bins} bins of equal width; rows of one bin share a value")
+    notes += note_if(lonely, "left out, because no two rows share a value")
     if len(s) < 2:
-        return None, s, tuple(notes)
+        return None, s, notes
     labels = s.labels(bins)
     sizes = tuple(int(size) for size in labels.max(0) + 1)
     cells = None
@@ -125,5 +126,5 @@ def sampler(s: Factors, bins: int, seed: int) -> tuple[Sampler | None, Factors, 
         cells = groups_of(np.ravel_multi_index(tuple(labels.T), sizes), math.prod(sizes))
         cells = cells if cells.count.all() else None
     by_factor = tuple(groups_of(column, size) for column, size in zip(labels.T, sizes, strict=True))
-    notes.append(ROWS if cells is None else GRID)
-    return Sampler(labels, sizes, cells, by_factor, np.random.RandomState(seed)), s, tuple(notes)
+    drawn = Sampler(labels, sizes, cells, by_factor, np.random.RandomState(seed))
+    return drawn, s, (*notes, ROWS if cells is None else GRID)

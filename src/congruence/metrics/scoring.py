@@ -1,4 +1,4 @@
-"""Score codes by one metric: the value, its interval over parts of the rows, and its level of chance."""
+"""Score codes by one metric: the value, its interval over subsamples of the rows, and its chance level."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from congruence.metrics.draws import FEWEST_ROWS, Draws, draw_rows, held_rows, i
 from congruence.metrics.evaluation import Score
 from congruence.metrics.factors import Factors
 from congruence.metrics.metric import Metric
+from congruence.metrics.notes import Note
 
-SLOW_ROWS = 10_000  # that metrics of minutes see at most
-CHANCE_ROWS = 20_000  # that false pairings are made of at most
+SLOW_ROWS = 10_000  # used at most by metrics that take minutes
+CHANCE_ROWS = 20_000  # used at most for re-pairings
 HELD_OUT = {"dci": 0.3, "explicitness": 0.3, "sap": 0.3, "block_score": 0.2}  # shares, where rows can be named
 ONLY_VALUE = {"nulls": 0, "bootstrap": 0}  # of metrics that have a chance level and an interval of their own
 
@@ -35,7 +36,7 @@ class Pairing:
     unit: Array | None = None  # (n,) cluster of each row
 
     def take(self, rows: Array, partners: Array | None = None) -> Pairing:
-        """Some of the rows; with `partners`, beside the factors of others."""
+        """Some of the rows; with `partners`, paired with the factors of other rows."""
         unit = None if self.unit is None else np.unique(self.unit[rows], return_inverse=True)[1].reshape(-1)
         return Pairing(self.z[rows], self.s.take(rows if partners is None else partners), unit)
 
@@ -50,13 +51,13 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What one metric says."""
+    """The scores, the result and the notes of one metric."""
 
     metric: Metric
     scores: tuple[Score, ...]
     result: Any  # what the metric returned; None where it refused the rows
-    chance: tuple[Any, ...]  # and what it returned for false pairings
-    notes: tuple[str, ...] = ()
+    chance: tuple[Any, ...]  # what it returned for re-paired rows
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class _Outcome:
     result: Any
     values: dict[str, float]
     reasons: dict[str, str]
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 def score_by(
@@ -77,7 +78,7 @@ def score_by(
     strict: bool = False,
     tick: Tick = lambda: None,
 ) -> Measured:
-    """Measure codes against factors by one metric, on all rows, on parts of them and on false pairings.
+    """Measure codes against factors by one metric, on all rows, on subsamples and on re-paired rows.
 
     Parameters
     ----------
@@ -105,17 +106,17 @@ def score_by(
     return Measured(metric, tuple(scores), found.result, tuple(one.result for one in false), tuple(notes))
 
 
-def _rows(metric: Metric, pairing: Pairing, seed: int) -> tuple[Pairing, list[str]]:
-    """The rows that a metric gets: all, unless they are many and it is slow."""
-    n, notes = len(pairing.z), []
+def _rows(metric: Metric, pairing: Pairing, seed: int) -> tuple[Pairing, list[Note]]:
+    """The rows that a metric gets: all, or a sample where there are many and it is slow."""
+    n, notes = len(pairing.z), list[Note]()
     rng = np.random.default_rng([seed, 4])
     if metric.name == "sis":  # it learns from the first rows, which must not differ from the last
         unit = np.arange(n) if pairing.unit is None else pairing.unit
         pairing = pairing.take(np.lexsort([rng.permutation(n), rng.permutation(n)[unit]]))  # cluster by cluster
-        notes.append("Rows were put in random order for sis, which learns from the first of them.")
+        notes.append(Note("Rows were shuffled, because the metric is fitted on the first of them"))
     if metric.cost == "minutes" and n > SLOW_ROWS:
         pairing = pairing.take(np.sort(rng.permutation(n)[:SLOW_ROWS]))
-        notes.append(f"{metric.name} takes minutes and was measured on {SLOW_ROWS} of {n} rows.")
+        notes.append(Note(f"Measured on {SLOW_ROWS} of {n} rows, because it takes minutes"))
     return pairing, notes
 
 
@@ -128,7 +129,7 @@ def _accepted(metric: Metric, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(metric: Metric, pairing: Pairing, options: Mapping[str, Any], seed: int, strict: bool = False) -> _Outcome:
-    """Run the metric; what it refuses, and what libraries warn of, becomes a sentence."""
+    """Run the metric; an input that it refuses becomes a reason, warnings become notes."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings(record=True) as caught:
@@ -138,11 +139,12 @@ def _outcome(metric: Metric, pairing: Pairing, options: Mapping[str, Any], seed:
         except InputError as error:
             if strict:
                 raise
-            return _Outcome(None, dict.fromkeys(metric.scores, math.nan), dict.fromkeys(metric.scores, str(error)))
-    told = [str(one.message) for one in caught if issubclass(one.category, CongruenceWarning)]
+            refused = f"Not defined for these rows: {error}."
+            return _Outcome(None, dict.fromkeys(metric.scores, math.nan), dict.fromkeys(metric.scores, refused))
+    warned = [Note(str(one.message)) for one in caught if issubclass(one.category, CongruenceWarning)]
     if any(issubclass(one.category, ConvergenceWarning) for one in caught):
-        told.append(f"A fit of {metric.name} stopped before it converged.")
-    return _Outcome(result, dict(result.scores), dict(result.reasons), [*result.notes, *dict.fromkeys(told)])
+        warned.append(Note("A fit stopped before it converged"))
+    return _Outcome(result, dict(result.scores), dict(result.reasons), [*result.notes, *dict.fromkeys(warned)])
 
 
 def _together(metric: Metric, pairing: Pairing, seed: int) -> dict[str, Any]:
@@ -166,12 +168,12 @@ def _measured_again(
 
 def _false(
     metric: Metric, pairing: Pairing, effort: Effort, options: Mapping[str, Any], seed: int, tick: Tick
-) -> tuple[list[_Outcome], list[str]]:
-    """What the metric says of false pairings; nothing where it does not look at the factors."""
-    n, notes = len(pairing.z), []
+) -> tuple[list[_Outcome], list[Note]]:
+    """The metric on re-paired rows; nothing for a metric that ignores the factors."""
+    n, notes = len(pairing.z), list[Note]()
     if metric.supervised and n > CHANCE_ROWS and effort.repairings:
         pairing = pairing.take(np.sort(np.random.default_rng([seed, 5]).permutation(n)[:CHANCE_ROWS]))
-        notes.append(f"Chance was measured on {CHANCE_ROWS} of {n} rows.")
+        notes.append(Note(f"Chance was measured on {CHANCE_ROWS} of {n} rows"))
     count = effort.repairings if metric.supervised else 0
     draws = draw_rows(len(pairing.z), pairing.unit, parts=0, repairings=count, seed=seed)
     outcomes = []
@@ -207,5 +209,5 @@ def _score(
     )
 
 
-def _no_interval(score: Score) -> str:
-    return f"{score.score} has no interval: too few parts of the rows have a score."
+def _no_interval(score: Score) -> Note:
+    return Note(f"{score.score} has no interval, because too few subsamples have a score")

@@ -1,4 +1,4 @@
-"""What each code tells about each factor, as a share of what there is to tell."""
+"""Normalised information of each code about each factor."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from congruence.metrics.neighbours import (
     jittered,
     standardised,
 )
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Target:
         return self.factor.labels() if self.bins is None else self.factor.labels(self.bins)
 
 
-def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict[int, Target], list[str]]:
+def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict[int, Target], list[Note]]:
     """The factors that can be measured, by their place, and a note for each that cannot.
 
     `by_counts` says that codes are classes too, so that classes of one row do no harm.
@@ -57,9 +58,9 @@ def usable(factors: Factors, bins: int | None, *, by_counts: bool) -> tuple[dict
     used, notes = {}, []
     for i, target in enumerate(Target(factor, bins) for factor in factors):
         if target.factor.left_out:
-            notes.append(f"{target.name} {target.factor.left_out}")
+            notes.append(Note(target.factor.left_out, [target.name]))
         elif target.is_classes and not by_counts and len(np.unique(target.classes)) == factors.n:
-            notes.append(f"{target.name} was left out: each of its classes has one row, so none has neighbours.")
+            notes.append(Note("left out, because each class has one row and so no neighbours", [target.name]))
         else:
             used[i] = target
     return used, notes
@@ -75,8 +76,8 @@ def shares_by_counts(classes: Array, targets: list[Target], k: int, seed: int) -
             share[i] = class_information(classes, labels)[0] / entropy(labels)
         else:  # here the factor is the number and the code is the class
             values = jittered(target.factor.values, random)
-            told = [information_with_classes(values, grouping(code, k), k) for code in classes.T]
-            share[i] = squared_correlation(np.nan_to_num(told))  # a code whose values are all distinct tells nothing
+            found = [information_with_classes(values, grouping(code, k), k) for code in classes.T]
+            share[i] = squared_correlation(np.nan_to_num(found))  # a code whose values are all distinct has none
     return share
 
 
@@ -100,16 +101,16 @@ def shares_by_neighbours(z: Float, targets: list[Target], k: int, seed: int, *, 
     else:
         z = standardised(z)
     groups = [grouping(target.classes, k) if target.is_classes else None for target in targets]
-    told = np.empty((len(targets), count))
+    share = np.empty((len(targets), count))
     for i, j in pairs:
         column, group = jittered(z[:, j], random), groups[i]
         if group is not None:
-            told[i, j] = information_with_classes(column, group, k)
+            share[i, j] = information_with_classes(column, group, k)
         else:
-            told[i, j] = information_of_numbers(column, jittered(targets[i].factor.values, random), k)
+            share[i, j] = information_of_numbers(column, jittered(targets[i].factor.values, random), k)
     for i, target in enumerate(targets):
-        told[i] = told[i] / entropy(target.classes[:, None]) if target.is_classes else squared_correlation(told[i])
-    return told
+        share[i] = share[i] / entropy(target.classes[:, None]) if target.is_classes else squared_correlation(share[i])
+    return share
 
 
 def squared_correlation(information: Float) -> Float:

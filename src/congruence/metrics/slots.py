@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.metrics.blocks import Blocks, blocks_of, match_blocks
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, standardised
 
 FITTED = 0.8  # share of the rows, the first, that regressions are fitted on
@@ -27,7 +28,7 @@ class SIS:
     off: Float  # (K,) the largest R2 from any other slot, 0 where it is negative
     sis: float  # mean of on - off
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -68,7 +69,7 @@ def sis(
     notes = cut.notes
     if cut.n > MOST_ROWS:
         rows = np.sort(np.random.default_rng(seed).permutation(cut.n)[:MOST_ROWS])
-        notes = (*notes, f"{MOST_ROWS} of {cut.n} rows were taken.")
+        notes = (*notes, Note(f"{MOST_ROWS} of {cut.n} rows were used"))
     r2 = _scores(cut, rows)
     reason = _reason(cut, len(rows))
     if reason:
@@ -88,7 +89,7 @@ def sis(
         off=off,
         sis=float((on - off).mean()),
         reasons={},
-        notes=(*notes, *((f"No slot of codes is left for {', '.join(lost)}.",) if lost else ())),
+        notes=(*notes, *note_if(lost, "no slot of codes is left")),
     )
 
 
@@ -96,8 +97,8 @@ def _reason(cut: Blocks, n: int) -> str:
     if not cut.factors:
         return NO_FACTORS
     if len(cut.codes) < 2:
-        return "there is only one slot of codes, so no other could give anything away"
-    return "holding rows out takes at least 5 rows" if n < 5 else ""
+        return "There is only one slot of codes; two are needed."
+    return "Holding rows out needs at least 5 rows." if n < 5 else ""
 
 
 def _scores(cut: Blocks, rows: Array) -> Float:

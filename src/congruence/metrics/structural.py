@@ -21,6 +21,7 @@ from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import LOWER, Metric
 from congruence.metrics.narrowing import fit_onto
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, standardised, varying
 
 GROUPS = ("permutation", "rigid", "similarity", "linear")
@@ -39,7 +40,7 @@ class StructuralNearness:
     diameter: float  # of the factors, in the units that errors are measured in
     maps: Mapping[str, Map]  # fitted to all rows, from codes to coordinates of the factors, standardised where they are
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -63,9 +64,9 @@ def structural_nearness(
 ) -> StructuralNearness:
     """Carry the codes onto the factors by the best map h of each group, and measure |h(code) - factor|.
 
-    The map is fitted on some rows and scored on others, beside a null (rows paired anew) and with an interval, as in
+    The map is fitted on some rows and scored on others, with a null (rows re-paired at random) and an interval, as in
     `congruence.compare`. A signed permutation and a rotation only make sense where codes and factors have the same
-    units, so both are first brought to unit variance, column by column.
+    units, so both are first scaled to unit variance, column by column.
 
     More codes than coordinates: a permutation picks the codes it uses and leaves out the rest, a rotation is followed
     by leaving out the directions that are not the factors'. Fewer codes: a coordinate that gets none is predicted by
@@ -85,7 +86,7 @@ def structural_nearness(
     folds, nulls, bootstrap : int
         As in `congruence.compare`.
     cluster : (n,), optional
-        Which rows belong together: they are held out, drawn and paired anew together.
+        Which rows belong together: they are held out, resampled and re-paired together.
     seed : int
         Of the folds, the null and the interval.
 
@@ -131,7 +132,7 @@ def structural_nearness(
         diameter=diameter,
         maps=maps,
         reasons={},
-        notes=(*notes, *((f"No code is left for {', '.join(lost)}: predicted by the mean.",) if lost else ())),
+        notes=(*notes, *note_if(lost, "no code is left, predicted by the mean")),
     )
 
 

@@ -1,4 +1,4 @@
-"""What there is to measure: factors that vary, codes on one scale, rows to learn from and rows to be judged on."""
+"""Factors that vary, standardised codes, training rows and held-out rows."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.metrics.factors import Factors
+from congruence.metrics.notes import Note, merge_notes
 
-NO_FACTORS = "no factor varies (or every row is a class of its own), so there is nothing to find in the codes"
+NO_FACTORS = "No factor varies, or every row is a class of its own."
 
 
-def varying(s: Factors) -> tuple[Factors, tuple[str, ...]]:
+def varying(s: Factors) -> tuple[Factors, tuple[Note, ...]]:
     """The factors about which something can be learned, and notes that name the others.
 
     Left out are factors of one value, and classes of which no two rows share any, such as the names of the rows.
     """
-    constant = [factor.name for factor in s if factor.is_constant]
-    unique = [factor.name for factor in s if factor.names_rows]
-    kept = Factors(tuple(factor for factor in s if factor.name not in (*constant, *unique)))
-    notes = [f"{', '.join(constant)} never changes and was left out."] if constant else []
-    notes += [f"{', '.join(unique)} was left out: every row is a class of its own."] if unique else []
-    return kept, tuple(notes)
+    notes = merge_notes((Note(factor.left_out, [factor.name]) for factor in s if factor.left_out), {})
+    return Factors(tuple(factor for factor in s if not factor.left_out)), notes
 
 
-def constant_codes(z: Float) -> tuple[Array, tuple[str, ...]]:
-    """Which codes never change, shape (L,), and a note that counts them."""
+def constant_codes(z: Float) -> tuple[Array, tuple[Note, ...]]:
+    """Which codes are constant, shape (L,), and a note that counts them."""
     constant = (z == z[0]).all(0)
     count = int(constant.sum())
     if not count:
         return constant, ()
-    return constant, (f"{count} of {z.shape[1]} codes never {'changes' if count == 1 else 'change'}.",)
+    return constant, (Note(f"{count} of {z.shape[1]} codes {'is' if count == 1 else 'are'} constant"),)
 
 
 def standardised(z: Float, rows: Array | slice = slice(None)) -> Float:
@@ -56,14 +53,14 @@ def many_classes() -> Iterator[None]:
 
 
 def split_rows(n: int, train: Any = None, test: Any = 0.3, seed: int = 0) -> tuple[Array, Array]:
-    """Row numbers to learn from and row numbers to be judged on.
+    """Numbers of the training rows and of the held-out rows.
 
     Parameters
     ----------
     n : int
         How many rows there are.
     train, test : row numbers or masks of shape (n,), or a share
-        Both given: those rows. Only test rows given: all others are learned from. `test` a share between 0 and 1:
+        Both given: those rows. Only test rows given: all others are training rows. `test` a share between 0 and 1:
         that part of the rows, rounded up, drawn by `seed` as scikit-learn's `train_test_split` draws them.
     """
     if isinstance(test, int | float) and not isinstance(test, bool):
@@ -81,7 +78,7 @@ def split_rows(n: int, train: Any = None, test: Any = 0.3, seed: int = 0) -> tup
     if not learned.size:
         raise InputError("test names all rows, so there is none left to learn from")
     if np.intersect1d(learned, held).size:
-        raise InputError("some rows are named in both train and test; a row cannot be learned from and held out")
+        raise InputError("some rows are named in both train and test; a row cannot be both")
     return learned, held
 
 

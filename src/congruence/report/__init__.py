@@ -1,8 +1,6 @@
 """Renderers of documents: HTML page, notebook cell, terminal text, Markdown; and the figures of results."""
 
 from congruence.report.csv import rows_to_csv as rows_to_csv
-from congruence.report.evaluation import render_evaluation as render_evaluation
-from congruence.report.evaluation import write_evaluation_report as write_evaluation_report
 from congruence.report.mixture import render_mixture as render_mixture
 from congruence.report.mixture import write_mixture_report as write_mixture_report
 from congruence.report.reproduction import render_reproduction as render_reproduction

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from congruence.document import Cell, Document, Findings, Table, Text, as_cell
+from congruence.document import Cell, Document, Findings, Notes, Table, Text, as_cell
 from congruence.report.html import MARKS
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def _parts(document: Document) -> Iterator[Any]:
                     yield f"            {_plain(finding.evidence)}"
         elif isinstance(block, Text) and block.brief:
             yield _plain(block.text)
+        elif isinstance(block, Notes) and block.brief:
+            yield from (f"note: {_plain(note)}" for note in block.notes)
     for note in document.notes:
         yield f"note: {_plain(note)}"
 

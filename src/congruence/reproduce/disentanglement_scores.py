@@ -10,10 +10,10 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
+from congruence.metrics._evaluate import evaluate
+from congruence.metrics._infomec import active_codes, infomec
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import read_factors
-from congruence.metrics.infomec import active_codes, infomec
-from congruence.metrics.suite import evaluate_codes
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.disentanglement_trainings import UNMIXED, Bench, Setting, looks
 from congruence.reproduce.parts import Arrays
@@ -160,12 +160,12 @@ def judged(bench: Bench, setting: Setting, number: int, look: int, way: str) -> 
 
 def _judged(bench: Bench, setting: Setting, number: int, look: int, way: str) -> Arrays:
     factors, kinds = bench.factors()
-    result = evaluate_codes(
+    result = evaluate(
         transformed(looks(bench, setting, number)[look], way),
         factors,
         kinds=kinds,
         metrics=("infomec", "mig", *(["dci"] if bench.parameters["dci"] else [])),
-        model="forest",
+        dci_model="forest",
         discrete_codes=setting.is_discrete,
         resamples=bench.parameters["resamples"],
         nulls=0,

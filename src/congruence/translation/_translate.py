@@ -20,8 +20,9 @@ from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
 from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
-from congruence.options import takes
+from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
+from congruence.result import recorded
 from congruence.tables import gather
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
@@ -95,7 +96,11 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     if options.unpaired:
         return translate_unpaired(old, new, options, progress)
     inputs = gather(
-        {"old": old, "new": new}, cluster=options.cluster, labels=options.labels, drop_missing=options.drop_missing
+        {"old": old, "new": new},
+        **reading(options),
+        cluster=options.cluster,
+        labels=options.labels,
+        drop_missing=options.drop_missing,
     )
     if inputs.labels is not None:
         check_labels(inputs.labels)
@@ -143,6 +148,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
             "bootstrap": options.bootstrap,
             "seed": options.seed,
             "device": engine,
+            **recorded(inputs.files),
         },
         diameter=diameter.value,
         candidates=near,

@@ -14,11 +14,15 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, finite_rows, to_numpy
 from congruence.errors import InputError
+from congruence.files import describe_file
 from congruence.ica.components import independent_components
 from congruence.ica.unmix import Unmixing
 from congruence.maps.groups import Map
+from congruence.options import reading
 from congruence.progress import Progress, Steps
-from congruence.tables import as_table
+from congruence.result import recorded
+from congruence.tables import Table
+from congruence.tables.inputs import paths_of, read_runs
 from congruence.translation._options import TranslateOptions
 from congruence.translation._verdict import judge_matching
 from congruence.translation.marginals import Matching, half_squares, match_shapes, quantile_functions
@@ -34,7 +38,8 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
     """Map a new model's vectors into the old space although no row was embedded by both; see `translate`."""
     _check(options)
     normalize, seed = options.normalize, options.seed
-    x, y = (_rows(run, name, normalize, options.drop_missing) for name, run in (("new", new), ("old", old)))
+    tables = read_runs([new, old], ["new", "old"], reading(options))
+    x, y = (_rows(table, normalize, options.drop_missing) for table in tables)
     k = min(options.components, x.shape[1], y.shape[1])
     _check_rows(x, y, k)
     rng = np.random.default_rng(seed)
@@ -60,7 +65,7 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
         n_new=len(x),
         finding=verdict.finding,
         headlines=verdict.headlines,
-        notes=verdict.notes,
+        notes=(*verdict.notes, *(note for table in tables for note in table.notes)),
         settings={
             "unpaired": True,
             "components": len(matches),
@@ -70,6 +75,7 @@ def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: 
             "keep": options.keep,
             "seed": seed,
             "device": "cpu",
+            **recorded(map(describe_file, paths_of(tables))),
         },
         matching=matching,
     )
@@ -88,9 +94,10 @@ def _check(options: TranslateOptions) -> None:
         raise InputError(f"unpaired translation runs on the CPU; leave device out, not {options.device!r}")
 
 
-def _rows(run: Any, name: str, normalize: str | None, drop_missing: bool) -> Float:
+def _rows(table: Table, normalize: str | None, drop_missing: bool) -> Float:
     """The rows of one model as float64; those that are not finite are refused or left out."""
-    rows = to_numpy(as_matrix(as_table(run, name=name).values, name, finite=not drop_missing)).astype(np.float64)
+    name = table.name
+    rows = to_numpy(as_matrix(table.values, name, finite=not drop_missing)).astype(np.float64)
     rows = rows[finite_rows(rows)] if drop_missing else rows
     if normalize is None:
         return np.asarray(rows)

@@ -12,6 +12,9 @@ from congruence.report.figures.components import variance_spectrum as variance_s
 from congruence.report.figures.curves import learning_curve as learning_curve
 from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves
+from congruence.report.figures.evaluation import factor_code_map as factor_code_map
+from congruence.report.figures.evaluation import factor_scatter as factor_scatter
+from congruence.report.figures.evaluation import score_range as score_range
 from congruence.report.figures.heat import heat_map as heat_map
 from congruence.report.figures.histogram import error_histogram as error_histogram
 from congruence.report.figures.layers import layer_picture as layer_picture

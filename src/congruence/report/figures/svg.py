@@ -145,6 +145,17 @@ class Drawing:
         return self.svg()
 
 
+@dataclass(frozen=True)
+class Inline:
+    """A small mark in a cell of a table, written as an SVG element without matplotlib."""
+
+    text: str
+
+    def svg(self) -> str:
+        """Return the SVG element."""
+        return self.text
+
+
 def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, label: str) -> str:
     """Let `paint` draw on an empty matplotlib figure and return it as an inline SVG element; see `Drawing`."""
     return Drawing(paint, size, key, label).svg()

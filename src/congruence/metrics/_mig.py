@@ -13,6 +13,7 @@ from congruence.metrics.binning import as_classes, binned, cut
 from congruence.metrics.factors import paired
 from congruence.metrics.information import class_information, entropy
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class InformationGap:
     gaps: Float  # (K,) NaN for a factor that is left out
     information: Float  # (K, L) nats
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -36,8 +37,8 @@ def mig(
 ) -> InformationGap:
     """Mutual information gap: mean over factors of (largest - second largest information of a code) / entropy.
 
-    From 0 to 1, higher is better: 1 if one code, and no other, tells everything about each factor. It does not see
-    whether a code also tells about other factors. Codes are cut into bins of equal width, so the number depends on
+    From 0 to 1, higher is better: 1 if one code, and no other, determines each factor. It does not see
+    whether a code also encodes other factors. Codes are cut into bins of equal width, so the number depends on
     `bins`: see `sensitivity`. Invariant to the order of codes, and to a scale and a shift of each.
 
     Parameters
@@ -55,15 +56,15 @@ def mig(
     Chen et al. 2018, eq. 6; 20 bins as in Locatello et al. 2019.
     """
     z, s = paired(codes, factors, kinds)
-    told = cut(s, factor_bins)
-    information = class_information(as_classes(binned(z, bins)), told.classes)
+    classes = cut(s, factor_bins)
+    information = class_information(as_classes(binned(z, bins)), classes.classes)
     gaps = np.full(len(s), math.nan)
-    if z.shape[1] > 1 and told.varies.any():
-        ordered = np.sort(information[told.varies], axis=1)
-        gaps[told.varies] = (ordered[:, -1] - ordered[:, -2]) / entropy(told.classes[:, told.varies])
-    score = float(gaps[told.varies].mean()) if told.varies.any() else math.nan
-    reason = "It takes two codes to compare." if told.varies.any() else "There is no factor that varies."
-    return InformationGap(score, gaps, information, {"mig": reason} if math.isnan(score) else {}, told.notes)
+    if z.shape[1] > 1 and classes.varies.any():
+        ordered = np.sort(information[classes.varies], axis=1)
+        gaps[classes.varies] = (ordered[:, -1] - ordered[:, -2]) / entropy(classes.classes[:, classes.varies])
+    score = float(gaps[classes.varies].mean()) if classes.varies.any() else math.nan
+    reason = "There is only one code; two are needed." if classes.varies.any() else "No factor varies."
+    return InformationGap(score, gaps, information, {"mig": reason} if math.isnan(score) else {}, classes.notes)
 
 
 DECLARED = Metric(

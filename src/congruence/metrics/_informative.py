@@ -1,4 +1,4 @@
-"""Which code tells of which factor, and whether it tells more than chance."""
+"""Which code is informative about which factor, and whether more so than chance."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections.abc import Sequence
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.metrics._infomec import InfoMEC
+from congruence.metrics._regression import Regression
 from congruence.metrics.evaluation import CodeRow, FactorRow
 from congruence.metrics.factors import Factors
-from congruence.metrics.infomec import InfoMEC
-from congruence.metrics.regression import Regression
 
-MARGIN = 1.5  # how much further than the largest of a few false pairings a share must go to count as more than chance
+MARGIN = 1.5  # how far above the largest share of a few re-pairings a share must be to count as above chance
 
 
-FALSE_SHARES = 200  # shares of false pairings that such a threshold is made of at least
+NULL_SHARES = 200  # of re-pairings, at least, from which a threshold is computed
 MOST_PAIRINGS = 40
 
 
 def pairings_needed(asked: int, factors: int, codes: int) -> int:
-    """How many false pairings to draw: those asked for, or more where few shares come from each; 0 stays 0."""
-    enough = min(MOST_PAIRINGS, math.ceil(FALSE_SHARES / (factors * codes)))
+    """How many re-pairings to draw: those asked for, or more where each gives few shares; 0 stays 0."""
+    enough = min(MOST_PAIRINGS, math.ceil(NULL_SHARES / (factors * codes)))
     return max(asked, enough) if asked else 0
 
 
 def thresholds(false: Sequence[InfoMEC], factors: int) -> Float:
-    """The share up to which a code tells no more of each factor than chance, shape (K,).
+    """The share up to which a code is no more informative about each factor than chance, shape (K,).
 
-    From the shares of all codes under false pairings: their median for the factor, and above it `MARGIN` times as far
+    From the shares of all codes under re-pairings: their median for the factor, and above it `MARGIN` times as far
     as the largest of all goes, in standard deviations of its own factor. Pooling the factors this way gives enough
     draws to judge K x L shares from a few pairings. 0 where there are none.
     """
@@ -46,7 +46,7 @@ def thresholds(false: Sequence[InfoMEC], factors: int) -> Float:
 
 
 def explained_together(found: InfoMEC, false: Sequence[InfoMEC]) -> Array:
-    """Whether a readout of all codes gives a factor better than under any false pairing, by twice their range; (K,)."""
+    """Whether a readout of all codes predicts a factor better than under any re-pairing, by twice their range; (K,)."""
     if len(false) < 3:  # too few for a range
         return np.zeros(len(found.nmi), dtype=bool)
     chance = np.array([one.explicitness_per_factor for one in false])
@@ -63,19 +63,19 @@ def factor_rows(
     for k, factor in enumerate(s):
         share = found.nmi[k]
         order = np.argsort(-share, kind="stable")
-        told = bool(share[order[0]] > limits[k])
+        informative = bool(share[order[0]] > limits[k])
         place = read.factors.index(factor.name) if read is not None and factor.name in read.factors else None
         rows.append(
             FactorRow(
                 factor=factor.name,
                 kind=factor.kind,
                 levels=len(np.unique(factor.values)),
-                code=codes[order[0]] if told else "",
+                code=codes[order[0]] if informative else "",
                 share=float(share[order[0]]),
                 second=float(share[order[1]]) if len(order) > 1 else math.nan,
                 linear=math.nan if read is None or place is None else float(read.linear[place]),
                 nonlinear=math.nan if read is None or place is None else float(read.nonlinear[place]),
-                explained=told or bool(together[k]),
+                explained=informative or bool(together[k]),
             )
         )
     return tuple(rows)

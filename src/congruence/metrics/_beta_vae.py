@@ -1,4 +1,4 @@
-"""The BetaVAE score: can one tell which factor two rows share from how far apart their codes are?"""
+"""The BetaVAE score: can a classifier predict which factor two rows share from the distance of their codes?"""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from congruence.errors import InputError
 from congruence.metrics.factors import paired
 from congruence.metrics.logistic import fit_logistic
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 from congruence.metrics.sampling import Sampler, sampler
 from congruence.metrics.varying import NO_FACTORS, constant_codes, varying
 
 
 @dataclass(frozen=True, eq=False)
 class BetaVAE:
-    """The accuracy with which the shared factor is told, from 0 to 1, higher is better; chance is 1/K."""
+    """The accuracy with which the shared factor is predicted, from 0 to 1, higher is better; chance is 1/K."""
 
-    factors: tuple[str, ...]  # those that were told apart
+    factors: tuple[str, ...]  # those that were classified
     beta_vae: float  # on fresh points
-    beta_vae_train: float  # on the points learned from
+    beta_vae_train: float  # on the training points
     distances: Float  # (K, L) mean difference of each code between rows that share each factor
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -60,7 +61,7 @@ def beta_vae(
     factor_bins : int
         Equal-width bins of a factor that is no class; rows in one bin count as sharing its value.
     points, judged, batch : int
-        Points to learn from, points to be judged on, and pairs in a point.
+        Training points, test points, and pairs in a point.
     seed : int
         Of all draws, which follow the order of the reference.
 
@@ -79,11 +80,11 @@ def beta_vae(
 
     x, y = _points(draw, z, points, batch)
     if np.ptp(y) == 0:
-        reason = f"all {points} points to learn from are of one factor; take more"
+        reason = f"All {points} training points share the same factor; draw more points."
         return BetaVAE(s.names, nan, nan, empty, {"beta_vae": reason}, notes)
     model, converged = fit_logistic(x, y)
     fresh_x, fresh_y = _points(draw, z, judged, batch)
-    stopped = () if converged else ("The regression stopped at its 100 iterations.",)
+    stopped = () if converged else (Note("The regression stopped after 100 iterations"),)
     return BetaVAE(
         factors=s.names,
         beta_vae=float((model.predict(fresh_x) == fresh_y).mean()),
@@ -96,7 +97,7 @@ def beta_vae(
 
 def few_factors(count: int) -> str:
     """Why there is no score for fewer than two factors."""
-    return "there is only one factor, so there is no other to be told from" if count else NO_FACTORS
+    return "There is only one factor that rows share values of; two are needed." if count else NO_FACTORS
 
 
 def check_counts(**counts: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.metrics.factors import Factor, paired
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.trees import Learned, check_model, learn_classes, learn_numbers
 from congruence.metrics.varying import NO_FACTORS, constant_codes, split_rows, standardised, varying
 
@@ -32,7 +33,7 @@ class DCI:
     train: Float  # (K,) accuracy or R2 of each factor
     test: Float  # (K,) the same on rows held out
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -73,7 +74,7 @@ def dci(
         Gradient boosting with scikit-learn's defaults (the reference; slow), a random forest of 100 trees of depth 10
         by entropy (10 % held out by split seed 42), or the boosting of LightGBM (`congruence[lightgbm]`; quick).
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; by default 30 % are held out (10 % for the forest). See `split_rows`.
+        Training rows and held-out rows; by default 30 % are held out (10 % for the forest). See `split_rows`.
     seed : int
         Of the split and of the trees.
 
@@ -141,24 +142,22 @@ def _one_minus_entropy(importance: Float) -> Float:
 def _reasons(importance: Float, informativeness: float) -> dict[str, str]:
     reasons = {}
     if importance.shape[0] == 1:
-        reasons["dci_disentanglement"] = "there is only one factor, so a code can serve no other"
+        reasons["dci_disentanglement"] = "There is only one factor."
     if importance.shape[1] == 1:
-        reasons["dci_completeness"] = "there is only one code, so a factor can be in no other"
+        reasons["dci_completeness"] = "There is only one code."
     if np.isnan(informativeness):
-        reasons["dci_informativeness"] = "no factor varies among the rows that were learned from and held out"
+        reasons["dci_informativeness"] = "No factor varies in both the training rows and the held-out rows."
     return reasons
 
 
-def _notes(s: Any, scores: list[Float]) -> tuple[str, ...]:
+def _notes(s: Any, scores: list[Float]) -> tuple[Note, ...]:
     numbers = [factor.name for factor in s if not factor.is_discrete]
     missing = [name for name, score in zip(s.names, scores[1], strict=True) if np.isnan(score)]
-    notes = [f"{', '.join(numbers)}: numbers, predicted by regression and scored by R2."] if numbers else []
-    if missing:
-        notes.append(f"{', '.join(missing)} could not be scored: constant among the rows learned from or held out.")
-    return tuple(notes)
+    unscored = "not scored, because it is constant in the training or the held-out rows"
+    return note_if(numbers, "predicted by regression and scored by R2") + note_if(missing, unscored)
 
 
-def _nothing(codes: int, notes: tuple[str, ...]) -> DCI:
+def _nothing(codes: int, notes: tuple[Note, ...]) -> DCI:
     empty, nan = np.zeros((0, codes)), float("nan")
     names = ("dci_disentanglement", "dci_completeness", "dci_informativeness")
     reasons = dict.fromkeys(names, NO_FACTORS)

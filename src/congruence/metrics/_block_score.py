@@ -11,6 +11,7 @@ from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.metrics.blocks import blocks_of, match_blocks
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, split_rows, standardised
 
 REGRESSORS = ("tree", "ridge")
@@ -26,7 +27,7 @@ class BlockScore:
     per_block: Float  # (K,) R2 from the matched block, 0 where it is negative or none is left
     block_score: float  # their mean
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -58,7 +59,7 @@ def block_score(
         A decision tree of depth 10, which finds any function of few codes, or a ridge regression with penalty 1, which
         finds linear ones.
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; see `split_rows`.
+        Training rows and held-out rows; see `split_rows`.
     seed : int
         Of the split, and of ties in the tree.
 
@@ -88,7 +89,7 @@ def block_score(
         per_block=per_block,
         block_score=float(per_block.mean()),
         reasons={},
-        notes=(*cut.notes, *((f"No block of codes is left for {', '.join(lost)}.",) if lost else ())),
+        notes=(*cut.notes, *note_if(lost, "no block of codes is left")),
     )
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.errors import InputError
+from congruence.metrics._infomec import active_codes, spread
+from congruence.metrics._mig import mig
+from congruence.metrics._modularity import modularity
 from congruence.metrics.factors import paired
-from congruence.metrics.infomec import active_codes, spread
-from congruence.metrics.mig import mig
-from congruence.metrics.modularity import modularity
 from congruence.metrics.shares import shares_by_bins, usable
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.metrics.beta_vae import check_counts, few_factors
+from congruence.metrics._beta_vae import check_counts, few_factors
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 from congruence.metrics.sampling import Sampler, sampler
 from congruence.metrics.varying import constant_codes, varying
 
@@ -25,7 +26,7 @@ class FactorVAE:
     votes: Array  # (K, L) how often each code varied least while each factor was held still
     active: Array  # (L,) codes that take part
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -62,7 +63,7 @@ def factor_vae(
         The least standard deviation of a code that takes part. Constant codes never do. The study of Locatello et al.
         took 0.05, which makes sense for codes of a unit prior.
     points, judged, batch : int
-        Votes that decide, votes to be judged on, and rows in a vote.
+        Training votes, test votes, and rows in a vote.
     seed : int
         Of all draws, which follow the order of the reference.
 
@@ -88,7 +89,7 @@ def factor_vae(
     variance = z[draw.rows(points)].var(0, ddof=1) if points > 1 else z.var(0)
     active = (np.sqrt(variance) >= threshold) & (variance > 0)
     if not active.any():
-        return FactorVAE(s.names, 0.0, 0.0, none, active, {}, (*notes, "No code varies enough to take part."))
+        return FactorVAE(s.names, 0.0, 0.0, none, active, {}, (*notes, Note("No code varies enough to be used")))
     votes = _votes(draw, z, variance, active, points, batch, none.shape)
     fresh = _votes(draw, z, variance, active, judged, batch, none.shape)
     majority = votes.argmax(0)  # (L,) the factor each code stands for; the first on ties

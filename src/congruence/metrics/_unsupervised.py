@@ -13,6 +13,7 @@ from congruence.metrics.binning import as_classes, binned
 from congruence.metrics.information import class_information
 from congruence.metrics.metric import LOWER, Metric
 from congruence.metrics.neighbours import standardised
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class Dependence:
     mean_mutual_information: float  # nats, mean over pairs of codes, binned
     information: Float  # (L, L) nats, between codes; NaN for a constant code
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -62,9 +63,9 @@ def unsupervised(
     varies = standardised(z).any(0)
     information = np.full((z.shape[1], z.shape[1]), math.nan)
     idle = np.flatnonzero(~varies)
-    notes: tuple[str, ...] = (f"Constant, and left out: code {listing(idle)}.",) if idle.size else ()
+    notes: tuple[Note, ...] = (Note(f"Constant and left out: code {listing(idle)}"),) if idle.size else ()
     if varies.sum() < 2:
-        reason = f"{'Only one' if varies.any() else 'No'} code varies, and it takes two to depend on each other."
+        reason = f"{'Only one' if varies.any() else 'No'} code varies; two are needed."
         reasons = dict.fromkeys(DECLARED.scores, reason)
         return Dependence(math.nan, math.nan, math.nan, math.nan, information, reasons, notes)
     classes = as_classes(binned(z[:, varies], bins))

@@ -18,11 +18,16 @@ from congruence.metrics.binning import as_classes
 from congruence.metrics.factors import hold_integers, paired
 from congruence.metrics.metric import HIGHER, Metric
 from congruence.metrics.neighbours import standardised
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.readout import linear_r2, log_loss, one_hot
 from congruence.metrics.shares import Target, shares_by_bins, shares_by_counts, shares_by_neighbours, usable
 
 VERSIONS = ("standalone", "training", "tripod")
-NOTHING_LEFT = "No factor is left to measure; the notes say why."
+CONTINUOUS = (
+    "continuous, an extension of the published metric: information I becomes 1 - exp(-2 I), explicitness is the R2 of "
+    "least squares"
+)
+NOTHING_LEFT = "No factor can be measured; see the notes."
 NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}
 
 
@@ -30,9 +35,9 @@ NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}
 class InfoMEC:
     """How codes and factors share information; K factors, L codes."""
 
-    modularity: float  # InfoM: whether each code tells about one factor only
+    modularity: float  # InfoM: whether each code is informative about one factor only
     explicitness: float  # InfoE: whether a linear readout of all codes gives the factors
-    compactness: float  # InfoC: whether each factor is told by one code only
+    compactness: float  # InfoC: whether each factor is encoded by one code only
     nmi: Float  # (K, L) information of each code about each factor, as a share; NaN for a factor that was left out
     active: Array  # (L,) which codes vary enough to count
     modularity_per_code: Float  # (L,) largest share of a code's information that one factor has; NaN if not active
@@ -41,7 +46,7 @@ class InfoMEC:
     modularity_gap: float  # mean over active codes of the largest less the second share in a column of `nmi`
     compactness_gap: float  # mean over factors of the largest less the second share in a row, over all codes
     reasons: dict[str, str]  # why a score is NaN
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -60,7 +65,7 @@ def infomec(
     factor_bins: int | None = None,
     seed: int = 0,
 ) -> InfoMEC:
-    """Measure whether each code tells about one factor, each factor is told by one code, and linearly so.
+    """Measure whether codes encode one factor each, factors are in one code each, and a linear readout gives them.
 
     InfoM, InfoE and InfoC are 1 at best; InfoM and InfoC are 0 where information is spread evenly, InfoE where a
     readout is no better than a guess (it may be negative for unbalanced classes). All are in sample. They ignore
@@ -77,7 +82,7 @@ def infomec(
         Whether the distinct values of each code are classes (quantised codes).
     version : "standalone", "training" or "tripod"
         Three published variants, which differ in which codes are active and in how many neighbours are used:
-        "standalone" (range above a 20th of the largest, k = 10), "training" (an 8th, k = 3; codes that tell nothing are
+        "standalone" (range above a 20th of the largest, k = 10), "training" (an 8th, k = 3; uninformative codes are
         skipped), "tripod" (interquartile range above a 10th of the largest, k = 10; 0 where no code is active).
     bins : int, or a rule of numpy such as "auto"
         Cut codes into so many bins of equal width and count, in place of looking at near neighbours.
@@ -163,7 +168,7 @@ def active_codes(z: Float, *, discrete_codes: bool, version: str) -> Array:
 
 
 def spread(share: Float, active: Array, *, skip: bool = False) -> Spread:
-    """InfoM and InfoC from the shares (K, L) of the factors in use; `skip` leaves out codes that tell nothing."""
+    """InfoM and InfoC from the shares (K, L) of the factors in use; `skip` leaves out codes without information."""
     k, count = len(share), int(active.sum())
     counted = share[:, active]
     with np.errstate(invalid="ignore"):
@@ -208,52 +213,49 @@ def _read_out(x: Any, target: Target) -> float:
     return 1 - log_loss(x, classes) / math.log(classes.max() + 1)
 
 
-def _reasons(scores: list[float], told: list[Target], share: Float, active: Array) -> dict[str, str]:
+def _reasons(scores: list[float], targets: list[Target], share: Float, active: Array) -> dict[str, str]:
     """A sentence for each score that is NaN."""
     sentences = {
-        "infom": _why_no_modularity(told, share, active),
+        "infom": _why_no_modularity(targets, share, active),
         "infoe": NOTHING_LEFT,
-        "infoc": _why_no_compactness(told, share, active),
+        "infoc": _why_no_compactness(targets, share, active),
     }
     return {name: sentences[name] for name, score in zip(sentences, scores, strict=True) if math.isnan(score)}
 
 
-def _why_no_modularity(told: list[Target], share: Float, active: Array) -> str:
-    if not told:
+def _why_no_modularity(targets: list[Target], share: Float, active: Array) -> str:
+    if not targets:
         return NOTHING_LEFT
     if not active.any():
         return "No code varies."
-    if len(told) == 1:
-        return f"{told[0].name} is the only factor in use, so that every code tells about one factor at most."
+    if len(targets) == 1:
+        return f"{targets[0].name} is the only factor; two are needed."
     silent = np.flatnonzero(active & (share.sum(0) == 0))
     return (
-        f"Codes that tell nothing about any factor (code {listing(silent)}) have no share to compare; "
+        f"Codes with no information about any factor (code {listing(silent)}) have no share to compare; "
         "version='training' skips them."
     )
 
 
-def _why_no_compactness(told: list[Target], share: Float, active: Array) -> str:
-    if not told:
+def _why_no_compactness(targets: list[Target], share: Float, active: Array) -> str:
+    if not targets:
         return NOTHING_LEFT
     if active.sum() < 2:
-        return f"{'Only one' if active.any() else 'No'} code varies enough to count, and it takes two to compare."
-    names = [told[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]
-    return f"No active code tells anything about {listing(names)}."
+        return f"{'Only one' if active.any() else 'No'} code varies enough to count; two are needed."
+    names = [targets[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]
+    return f"No active code is informative about {listing(names)}."
 
 
-def _notes(targets: list[Target], z: Float, active: Array) -> list[str]:
-    notes = [f"{t.name} was cut into {t.bins} bins of equal width." for t in targets if t.is_cut]
-    numbers = [t.name for t in targets if not t.is_classes]
-    if numbers:
-        notes.append(
-            f"{listing(numbers)}: continuous, which the published metric does not know. Information is turned into "
-            "1 - exp(-2 I), explicitness is R2 of least squares."
-        )
+def _notes(targets: list[Target], z: Float, active: Array) -> list[Note]:
+    notes = [Note(f"cut into {t.bins} bins of equal width", [t.name]) for t in targets if t.is_cut]
+    notes += note_if((t.name for t in targets if not t.is_classes), CONTINUOUS)
     idle = np.flatnonzero(~active)
     if idle.size:
-        notes.append(f"Not active, and left out of InfoM and InfoC: code {listing(idle)}.")
+        notes.append(Note(f"Inactive and left out of InfoM and InfoC: code {listing(idle)}"))
     if z.shape[1] >= len(z):
-        notes.append(f"With {len(z)} rows for {z.shape[1]} codes a readout fits anything, so InfoE says nothing.")
+        notes.append(
+            Note(f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor")
+        )
     return notes
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.maps.nearness import protocol
-from congruence.metrics.columns import has_no_order
+from congruence.metrics.columns import AS_NUMBERS, has_no_order
 from congruence.metrics.factors import Factor, Factors, paired
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, many_classes, standardised, varying
 
 NONLINEAR = ("boosting", "kernel")
@@ -35,7 +36,7 @@ class Regression:
     r2_nonlinear: float
     r2_linear_in_sample: float
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -187,13 +188,12 @@ def _kernel(x: Float, y: Float, new: Float, seed: int) -> Float:
     return np.asarray(model.predict(new) * deviation + mean)
 
 
-def _notes(s: Factors, nonlinear: str) -> tuple[str, ...]:
+def _notes(s: Factors, nonlinear: str) -> tuple[Note, ...]:
     guessed = [f.name for f in s if f.kind == "categorical" and f.note and len(np.unique(f.values)) > 2]
     classes = [f.name for f in s if has_no_order(f)]
-    notes = [f"{', '.join(guessed)}: few distinct numbers, taken as numbers here."] if guessed else []
-    notes += [f"{', '.join(classes)}: the R2 of class probabilities."] if classes else []
+    notes = note_if(guessed, AS_NUMBERS) + note_if(classes, "R2 of class probabilities")
     names = {"boosting": "gradient boosting of histograms", "kernel": "kernel ridge regression"}
-    return (*notes, f"The nonlinear regression is {names[nonlinear]}.")
+    return (*notes, Note(f"The nonlinear regression is {names[nonlinear]}"))
 
 
 DECLARED = Metric(

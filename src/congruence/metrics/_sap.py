@@ -11,11 +11,12 @@ from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.metrics.factors import Factor, paired
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, many_classes, split_rows, varying
 
 ROUTES = ("auto", "discrete", "continuous")
 FLAT = 1e-12  # variance up to which a code counts as constant, as in the reference
-LARGEST = 1e30  # of codes for which support vector machines come to rest
+LARGEST = 1e30  # size of codes for which support vector machines converge
 UNIT = 1e3  # how many times larger or smaller than 1 the spread of a code may be before it matters
 
 
@@ -29,7 +30,7 @@ class SAP:
     sap: float  # their mean
     routes: tuple[str, ...]  # of each factor: "discrete" or "continuous"
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -68,7 +69,7 @@ def sap(
     factor_bins : int
         Equal-width bins of a factor that is no class, on the discrete route.
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; see `split_rows`.
+        Training rows and held-out rows; see `split_rows`.
     seed : int
         Of the split.
 
@@ -99,13 +100,13 @@ def sap(
     if not len(s):
         reasons["sap"] = NO_FACTORS
     elif "discrete" in routes and np.abs(z).max() > LARGEST:
-        reasons["sap"] = f"codes reach {np.abs(z).max():.0e}, where support vector machines do not come to rest"
+        reasons["sap"] = f"Codes reach {np.abs(z).max():.0e}, where support vector machines do not converge."
     elif z.shape[1] < 2:
-        reasons["sap"] = "there is only one code, so there is no second best"
+        reasons["sap"] = "There is only one code; two are needed."
     gaps = np.full(len(s), np.nan) if reasons else np.sort(matrix, 1)[:, -1] - np.sort(matrix, 1)[:, -2]
     binned = [f.name for f, way in zip(s, routes, strict=True) if way == "discrete" and not f.is_discrete]
-    cut = (f"{', '.join(binned)}: cut into {factor_bins} bins of equal width.",) if binned else ()
-    mixed = ("Some factors are scored by accuracy and some by squared correlation.",) if len(set(routes)) > 1 else ()
+    cut = note_if(binned, f"cut into {factor_bins} bins of equal width")
+    mixed = (Note("Some factors are scored by accuracy, some by squared correlation"),) if len(set(routes)) > 1 else ()
     return SAP(
         factors=s.names,
         matrix=matrix,
@@ -117,14 +118,14 @@ def sap(
     )
 
 
-def _far_from_unit(z: Float, routes: tuple[str, ...]) -> tuple[str, ...]:
-    """A note on codes whose scale or place the penalty of the machines cannot make good, as that of the reference."""
+def _far_from_unit(z: Float, routes: tuple[str, ...]) -> tuple[Note, ...]:
+    """A note on codes whose scale or mean is too far from 1 and 0 for the penalty, as in the reference."""
     spread = np.std(z, axis=0)
     live = spread > 0
     far = live & ((spread > UNIT) | (spread < 1 / UNIT) | (np.abs(z.mean(0)) > UNIT * spread))
     if "discrete" not in routes or not far.any():
         return ()
-    return (f"Codes of very large or small size, or far from 0, score low here: code {listing(np.flatnonzero(far))}.",)
+    return (Note(f"Codes with an extreme scale or mean score low: code {listing(np.flatnonzero(far))}"),)
 
 
 def _route(factor: Factor, route: str) -> str:

@@ -1,4 +1,4 @@
-"""Modularity: whether each code tells about one factor only, from binned information (Ridgeway & Mozer 2018)."""
+"""Modularity: whether each code encodes one factor only, from binned information (Ridgeway & Mozer 2018)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from congruence.metrics.binning import as_classes, binned, cut
 from congruence.metrics.factors import paired
 from congruence.metrics.information import class_information
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +21,10 @@ class Modularity:
     """The modularity of each code; K factors, L codes."""
 
     modularity: float  # mean over codes
-    per_code: Float  # (L,) 0 for a code that tells nothing
+    per_code: Float  # (L,) 0 for a code without information
     information: Float  # (K, L) nats
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -36,7 +37,7 @@ def modularity(
 ) -> Modularity:
     """Mean over codes of 1 - (squared information about other factors) / (squared largest information (K - 1)).
 
-    From 0 to 1, higher is better: 1 if each code tells about one factor only. Codes that tell nothing count 0, so
+    From 0 to 1, higher is better: 1 if each code encodes one factor only. Codes without information count 0, so
     constant codes lower it; noise in a code counts as information, since binned estimates are never 0. Invariant to the
     order of codes, and to a scale and a shift of each.
 
@@ -57,17 +58,17 @@ def modularity(
     z, s = paired(codes, factors, kinds)
     factors_cut = cut(s, factor_bins)
     information = class_information(as_classes(binned(z, bins)), factors_cut.classes)
-    told = information[factors_cut.varies]
+    used = information[factors_cut.varies]
     score, per_code, reasons = math.nan, np.full(z.shape[1], math.nan), {}
-    if len(told) > 1:
-        squared = np.square(told)
+    if len(used) > 1:
+        squared = np.square(used)
         largest = squared.max(0)
-        rest = (squared.sum(0) - largest) / np.where(largest > 0, largest, 1.0) / (len(told) - 1)
+        rest = (squared.sum(0) - largest) / np.where(largest > 0, largest, 1.0) / (len(used) - 1)
         per_code = np.where(largest > 0, 1 - rest, 0.0)
         score = float(per_code.mean())
     else:
-        number = "Only one factor varies" if len(told) else "No factor varies"
-        reasons["modularity"] = f"{number}, and it takes two to compare."
+        number = "Only one factor varies" if len(used) else "No factor varies"
+        reasons["modularity"] = f"{number}; two are needed."
     return Modularity(score, per_code, information, reasons, factors_cut.notes)
 
 

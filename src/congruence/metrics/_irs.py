@@ -12,6 +12,7 @@ from congruence.arrays import Array, Float, listing
 from congruence.metrics.binning import binned
 from congruence.metrics.factors import Factor, paired
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,7 @@ class Robustness:
     parents: Array  # (L,) the factor that has it; -1 for a constant code
     deviations: Float  # (L,) the largest distance of each code from its mean: the weights
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -67,15 +68,15 @@ def irs(
         parents[moves] = np.flatnonzero(varies)[robustness[varies][:, moves].argmax(0)]
         score = float(np.average(per_code[moves], weights=deviations[moves]))
     else:
-        reasons["irs"] = "No code varies." if varies.any() else "There is no factor that varies."
-    notes = [f"{factor.name} {factor.left_out}" for factor in s if factor.left_out]
+        reasons["irs"] = "No code varies." if varies.any() else "No factor varies."
+    notes = [Note(factor.left_out, [factor.name]) for factor in s if factor.left_out]
     notes += [
-        f"{factor.name} was cut into {bins} bins of equal width."
+        Note(f"cut into {bins} bins of equal width", [factor.name])
         for factor in s
         if not factor.left_out and (not factor.is_discrete or len(np.unique(factor.values)) > bins)
     ]
     if not moves.all():
-        notes.append(f"Constant, and left out: code {listing(np.flatnonzero(~moves))}.")
+        notes.append(Note(f"Constant and left out: code {listing(np.flatnonzero(~moves))}"))
     return Robustness(score, robustness, per_code, parents, deviations, reasons, (*s.notes, *notes))
 
 

@@ -1,21 +1,28 @@
 import json
 import math
+import pickle
 
 import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from congruence import Evaluation, evaluate_codes
+from congruence import Evaluation, evaluate
 from congruence.errors import InputError
 from congruence.metrics import scoring
+from congruence.metrics._evaluate import SAMPLE
+from congruence.metrics._informative import matched_order
 from congruence.metrics.draws import draw_rows, interval, units_of
 from congruence.metrics.factors import read_factors
-from congruence.metrics.noted import gathered
+from congruence.metrics.notes import Note, merge_notes
 from congruence.metrics.registry import METRICS
-from congruence.metrics.suite import SAMPLE
-from congruence.metrics.telling import matched_order
 
-FEW = {"metrics": ["infomec", "mig", "mcc"], "resamples": 8, "nulls": 3, "structural": False, "version": "training"}
+FEW = {
+    "metrics": ["infomec", "mig", "mcc"],
+    "resamples": 8,
+    "nulls": 3,
+    "structural": False,
+    "infomec_version": "training",
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +43,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def result(made):
-    return evaluate_codes(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
+    return evaluate(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
 
 
 def test_what_is_told_and_what_is_not(result):
@@ -84,26 +91,27 @@ def test_the_metrics_are_those_called_alone(made, result):
 
 
 def test_it_becomes_json_and_back(result):
-    read = json.loads(result.to_json())
+    whole = json.loads(result.to_json())
+    read = whole["numbers"]
     assert [row["score"] for row in read["scores"]] == [score.score for score in result.scores]
     assert read["scores"][3]["value"] == pytest.approx(result["mig"].value)
-    assert read["settings"]["kinds"]["shape"] == "categorical"
+    assert whole["settings"]["kinds"]["shape"] == "categorical"
     assert set(read["structural"]) == {"permutation", "rigid", "similarity", "linear"}
     assert read["unexplained"] == ["lost"]
     assert isinstance(result, Evaluation)
 
 
 def test_the_same_seed_gives_the_same_result(made, result):
-    again = evaluate_codes(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
+    again = evaluate(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
     assert again.to_json() == result.to_json()
-    other = evaluate_codes(*made, **FEW, seed=1)
+    other = evaluate(*made, **FEW, seed=1)
     assert other["mig"].value == result["mig"].value
     assert other["mig"].low != result["mig"].low
 
 
 def test_the_factors_themselves_score_better_than_a_mixture(rng):
     s = rng.uniform(size=(300, 4))
-    found = [evaluate_codes(codes, s, **FEW) for codes in (s, s @ ortho_group.rvs(4, random_state=0))]
+    found = [evaluate(codes, s, **FEW) for codes in (s, s @ ortho_group.rvs(4, random_state=0))]
     for score in ("mig", "mcc", "infom", "infoc"):
         assert found[0][score].low > found[1][score].high
 
@@ -112,7 +120,7 @@ def test_noise_tells_nothing_and_most_of_its_intervals_cover_chance():
     covered = []
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        found = evaluate_codes(rng.normal(size=(200, 4)), rng.normal(size=(200, 3)), **FEW | {"resamples": 20})
+        found = evaluate(rng.normal(size=(200, 4)), rng.normal(size=(200, 3)), **FEW | {"resamples": 20})
         assert found.idle == found.codes
         assert found.unexplained == found.factors
         covered += [score.low <= score.chance <= score.high for score in found.scores]
@@ -168,8 +176,8 @@ def test_rows_that_repeat_make_wide_intervals_unless_they_are_one_cluster(rng):
     s = np.repeat(rng.normal(size=(40, 2)), 8, axis=0)
     z = s + np.repeat(rng.normal(size=(40, 2)), 8, axis=0)
     options = {"metrics": ["mcc"], "resamples": 30, "nulls": 0, "structural": False}
-    alone = evaluate_codes(z, s, **options)["mcc"]
-    together = evaluate_codes(z, s, cluster=np.repeat(np.arange(40), 8), **options)["mcc"]
+    alone = evaluate(z, s, **options)["mcc"]
+    together = evaluate(z, s, cluster=np.repeat(np.arange(40), 8), **options)["mcc"]
     assert together.value == alone.value
     assert together.high - together.low > 1.7 * (alone.high - alone.low)
 
@@ -180,8 +188,8 @@ def test_clusters_are_held_out_whole(rng):
     z = np.repeat(rng.normal(size=(30, 3)), 10, axis=0)
     s = np.repeat(rng.normal(size=30), 10)[:, None]
     options = {"metrics": ["regression"], "resamples": 0, "nulls": 1, "slow_nulls": 0, "structural": False}
-    assert evaluate_codes(z, s, **options)["r2_nonlinear"].value > 0.9
-    assert evaluate_codes(z, s, cluster=cluster, **options)["r2_nonlinear"].value < 0.2
+    assert evaluate(z, s, **options)["r2_nonlinear"].value > 0.9
+    assert evaluate(z, s, cluster=cluster, **options)["r2_nonlinear"].value < 0.2
 
 
 EDGES = {
@@ -201,22 +209,22 @@ EDGES = {
 def test_what_cannot_be_measured_has_a_reason(edge, rng):
     quick = [name for name in METRICS if name not in ("beta_vae", "factor_vae")]  # these draw 15,000 points each
     codes, factors = EDGES[edge](lambda size: rng.normal(size=size))
-    found = evaluate_codes(codes, factors, metrics=quick, model="forest", resamples=2, nulls=1, slow_nulls=0)
+    found = evaluate(codes, factors, metrics=quick, dci_model="forest", resamples=2, nulls=1, slow_nulls=0)
     assert len(found.scores) == sum(len(METRICS[name].scores) for name in quick)
     for score in found.scores:
         assert math.isfinite(score.value) != bool(score.reason), score
-    for row in json.loads(found.to_json())["scores"]:
+    for row in json.loads(found.to_json())["numbers"]["scores"]:
         assert (row["value"] is None) == bool(row["reason"]), row
 
 
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_codes_that_cannot_be_squared_are_refused(size, rng):
     with pytest.raises(InputError, match="too large or too small"):
-        evaluate_codes(size * rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), metrics=["mig"], resamples=0, nulls=0)
+        evaluate(size * rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), metrics=["mig"], resamples=0, nulls=0)
 
 
 def test_few_rows_have_no_interval_and_it_is_said(rng):
-    found = evaluate_codes(rng.normal(size=(15, 2)), rng.normal(size=(15, 2)), metrics=["mcc"])
+    found = evaluate(rng.normal(size=(15, 2)), rng.normal(size=(15, 2)), metrics=["mcc"])
     assert math.isnan(found["mcc"].low)
     assert "There are no intervals: 15 rows are fewer than 20." in found.notes
 
@@ -225,16 +233,16 @@ def test_many_rows_are_not_left_out_silently(rng, monkeypatch):
     monkeypatch.setattr(scoring, "SLOW_ROWS", 60)
     monkeypatch.setattr(scoring, "CHANCE_ROWS", 80)
     s = rng.normal(size=(100, 2))
-    found = evaluate_codes(s, s, metrics=["mig", "regression"], resamples=0, nulls=1, structural=False)
-    assert any("regression takes minutes and was measured on 60 of 100 rows." in note for note in found.notes)
-    assert any("Chance was measured on 80 of 100 rows." in note for note in found.notes)
+    found = evaluate(s, s, metrics=["mig", "regression"], resamples=0, nulls=1, structural=False)
+    assert any("Measured on 60 of 100 rows, because it takes minutes (regression)." in note for note in found.notes)
+    assert any("Chance was measured on 80 of 100 rows" in note for note in found.notes)
     monkeypatch.setattr(scoring, "SLOW_ROWS", 100)
-    assert not any("takes minutes and" in note for note in evaluate_codes(s, s, metrics=["regression"], nulls=0).notes)
+    assert not any("Measured on" in note for note in evaluate(s, s, metrics=["regression"], nulls=0).notes)
 
 
 def test_the_sample_for_plots_is_small(rng):
     s = rng.normal(size=(SAMPLE + 5, 1))
-    found = evaluate_codes(np.hstack([s, s]), s, metrics=["mig"], resamples=0, nulls=0, structural=False)
+    found = evaluate(np.hstack([s, s]), s, metrics=["mig"], resamples=0, nulls=0, structural=False)
     codes, factors = found.sample
     assert (codes.shape, factors.shape) == ((SAMPLE, 2), (SAMPLE, 1))
     assert (codes[:, 0] == factors[:, 0]).all()
@@ -243,21 +251,23 @@ def test_the_sample_for_plots_is_small(rng):
 def test_names_may_be_given(rng):
     pd = pytest.importorskip("pandas")
     s, options = rng.normal(size=(30, 2)), {"metrics": ["mig"], "resamples": 0, "nulls": 0, "structural": False}
-    named = evaluate_codes(s, s, code_names=["a", "b"], factor_names=["hue", "size"], name="run", **options)
+    named = evaluate(s, s, code_names=["a", "b"], factor_names=["hue", "size"], name="run", **options)
     assert (named.name, named.codes, named.factors) == ("run", ("a", "b"), ("hue", "size"))
-    assert "hue, size: 30 distinct values: taken for continuous." in named.notes
-    assert evaluate_codes(pd.DataFrame(s, columns=["x", "y"]), s, **options).codes == ("x", "y")
+    assert "hue, size: 30 distinct values, taken as continuous." in named.notes
+    assert evaluate(pd.DataFrame(s, columns=["x", "y"]), s, **options).codes == ("x", "y")
 
 
 def test_notes_of_several_metrics_are_said_once():
     s = read_factors({"hue": np.arange(30.0), "hue size": np.arange(30.0)})
-    cut = ("hue was cut.", "hue size was cut.")
-    notes = gathered({"mig": (*s.notes, *cut), "modularity": (*s.notes, *cut, "Slow.")}, s)
-    assert notes == [
-        "hue, hue size: 30 distinct values: taken for continuous.",
-        "mig, modularity: hue, hue size: cut.",
-        "modularity: Slow.",
-    ]
+    cut = (Note("cut", ["hue"]), Note("cut", ["hue size"]))
+    notes = merge_notes(s.notes, {"mig": (*s.notes, *cut), "modularity": (*s.notes, *cut, Note("Slow"))})
+    assert notes == (
+        "hue, hue size: 30 distinct values, taken as continuous.",
+        "hue, hue size: cut (mig, modularity).",
+        "Slow (modularity).",
+    )
+    assert notes[1].to_dict() == {"text": "cut", "factors": ["hue", "hue size"], "metrics": ["mig", "modularity"]}
+    assert pickle.loads(pickle.dumps(notes[1])).factors == ("hue", "hue size")
 
 
 def test_matched_codes_come_first_in_the_order_of_factors():
@@ -269,8 +279,8 @@ def test_matched_codes_come_first_in_the_order_of_factors():
     ("options", "words"),
     [
         ({"metrics": ["nothing"]}, "'nothing' is not"),
-        ({"version": "new"}, "version must be one of"),
-        ({"model": "tree"}, "model must be one of"),
+        ({"infomec_version": "new"}, "infomec_version must be one of"),
+        ({"dci_model": "tree"}, "model must be one of"),
         ({"resamples": 1}, "at least 2"),
         ({"nulls": -1}, "nulls must be a whole number"),
         ({"seed": 2**32}, "seed must be below"),
@@ -283,4 +293,4 @@ def test_matched_codes_come_first_in_the_order_of_factors():
 )
 def test_wrong_arguments_are_named(options, words, rng):
     with pytest.raises(InputError, match=words):
-        evaluate_codes(rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), **options)
+        evaluate(rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), **options)

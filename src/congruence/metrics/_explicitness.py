@@ -1,4 +1,4 @@
-"""Explicitness: can the classes of each factor be told apart by a linear classifier on all codes?"""
+"""Explicitness: can a linear classifier on all codes separate the classes of each factor?"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from congruence.arrays import Array, Float
 from congruence.metrics.factors import paired
 from congruence.metrics.logistic import fit_logistic
 from congruence.metrics.metric import HIGHER, Metric
+from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, split_rows, standardised, varying
 
 
@@ -20,11 +21,11 @@ class Explicitness:
 
     factors: tuple[str, ...]
     explicitness: float  # mean over factors, on rows held out
-    explicitness_train: float  # the same on the rows learned from
+    explicitness_train: float  # the same on the training rows
     train: Float  # (K,) mean over the classes of each factor
     test: Float  # (K,)
     reasons: dict[str, str]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     @property
     def scores(self) -> dict[str, float]:
@@ -44,7 +45,7 @@ def explicitness(
 ) -> Explicitness:
     """Fit a logistic regression of each factor's classes on all codes, and measure each class against the rest.
 
-    Codes are standardised by the rows learned from, so order, sign, scale and shift of each do not matter. The
+    Codes are standardised by the training rows, so order, sign, scale and shift of each do not matter. The
     regression has scikit-learn's defaults (L2 penalty, C = 1, 100 iterations). Classes that occur on one side of the
     split only are left out of the mean.
 
@@ -57,7 +58,7 @@ def explicitness(
     factor_bins : int
         Equal-width bins of a factor that is no class.
     train, test : row numbers, or a share as `test`
-        Rows to learn from and to be judged on; see `split_rows`.
+        Training rows and held-out rows; see `split_rows`.
     seed : int
         Of the split.
 
@@ -80,9 +81,9 @@ def explicitness(
     reasons = {"explicitness": _reason(len(s))} if np.isnan(means[1]) else {}
     binned = [factor.name for factor in s if not factor.is_discrete]
     lost = [name for name, area in zip(s.names, areas[:, 1], strict=True) if np.isnan(area)]
-    more = [f"{', '.join(binned)}: cut into {factor_bins} bins of equal width."] if binned else []
-    more += [f"{', '.join(stopped)}: the regression stopped at its 100 iterations."] if stopped else []
-    more += [f"{', '.join(lost)} could not be scored: one class among the rows of a side."] if lost else []
+    more = note_if(binned, f"cut into {factor_bins} bins of equal width")
+    more += note_if(stopped, "the regression stopped after 100 iterations")
+    more += note_if(lost, "not scored, because the training or the held-out rows have one class only")
     return Explicitness(
         factors=s.names,
         explicitness=means[1],
@@ -95,7 +96,7 @@ def explicitness(
 
 
 def _reason(factors: int) -> str:
-    return "no factor has two classes on both sides of the split" if factors else NO_FACTORS
+    return "No factor has two classes in both the training and the held-out rows." if factors else NO_FACTORS
 
 
 def _areas(x: Float, labels: Array, train: Array, test: Array) -> tuple[tuple[float, float], bool]:

@@ -1,0 +1,389 @@
+"""An evaluation as a document: which code encodes which factor, the scores, each factor, and the model's pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Document,
+    Figure,
+    Grid,
+    Heading,
+    Image,
+    Notes,
+    Section,
+    Table,
+    Text,
+    share,
+)
+from congruence.formatting import count, elided, fixed, interval, number
+from congruence.maps._names import MEANINGS, ordered_groups
+from congruence.metrics._meanings import MATRICES, METRIC_MEANINGS, SCORES
+from congruence.metrics.evaluation import AHEAD, LEAST
+
+if TYPE_CHECKING:
+    from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
+
+TABLE_CELLS, TABLE_CODES = 1200, 16  # of a table of numbers: cells at most, but at least so many codes
+TRAVERSALS = 32  # codes whose traversals are shown
+DRAWN_FACTORS = 24
+POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
+OPEN_NOTES = 6  # more are behind a click
+READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
+TERMS = (
+    (
+        "information",
+        "of a code about a factor: mutual information divided by the entropy of a factor with classes; for a "
+        "continuous factor 1 − exp(−2 I), which is R² for Gaussian variables. 0 is none, 1 is all.",
+    ),
+    (
+        "own code",
+        f"a code with information of at least {LEAST} about a factor, and {AHEAD:g} times as much as about any other.",
+    ),
+    (
+        "chance",
+        "the mean of the same score with the rows of codes and factors paired at random. A score beats chance where "
+        "its whole interval is on the better side.",
+    ),
+    ("interval", "90 %, from subsamples of the rows, or of the clusters of rows."),
+)
+
+
+def describe(result: Evaluation) -> Document:
+    """The document of an evaluation."""
+    sizes = (count(len(result.codes), "code"), count(len(result.factors), "factor"), count(result.n, "row"))
+    metrics = dict.fromkeys(score.metric for score in result.scores)
+    groups = ordered_groups(result.structural.groups) if result.structural is not None else []
+    return Document(
+        question=f"{result.name}: are the axes the true factors?",
+        headline=result.headlines[0],
+        details=(*result.headlines[1:], *result.details),
+        claim="One code for each factor?",
+        status=result.status,
+        remark=", ".join(sizes),
+        sections=tuple(_sections(result)),
+        reading=(
+            "Each row has learned codes and known factors. A code that is a factor, whatever its sign and scale, is "
+            "informative about this factor and no other. Codes can contain all factors and still be a mixture of them: "
+            "metrics that use all codes together do not see the difference."
+        ),
+        glossary=(
+            *TERMS,
+            *(METRIC_MEANINGS.get(name, (name, "")) for name in metrics),
+            *((group, MEANINGS.get(group, "")) for group in groups),
+        ),
+        settings={"codes": f"{result.name} ({sizes[0]})", "factors": list(result.factors), "rows": result.n}
+        | dict(result.settings),
+        title=f"{result.name}: {result.headlines[0]}",
+    )
+
+
+def _sections(result: Evaluation) -> Iterator[Section]:
+    if result.compared:
+        yield Section("What did ICA change?", tuple(_compared(result)), id="ica")
+    maps = tuple(_matrices(result))
+    if maps:
+        about = (
+            "Factors are rows, codes are columns, in the order that puts the code matched with each factor on the "
+            "diagonal. If the codes are the factors, each row and each column has one strong cell; several equally "
+            "strong cells mean that the codes are mixed."
+        )
+        yield Section("Which code encodes which factor?", (Text(about, muted=True), *maps), id="heat")
+    if result.pictures is not None:
+        yield Section("What does the model do with images?", tuple(_pictures(result)), id="model")
+    yield Section("What are the scores?", tuple(_scores(result)), id="scores")
+    yield Section("Factor by factor", tuple(_factors(result)), id="factors")
+    yield Section("What is missing?", tuple(_missing(result)), id="missing")
+    if result.structural is not None:
+        yield Section("How far from the factors, up to which map?", tuple(_structural(result)), id="structural")
+    if result.sensitivity:
+        yield Section("How much do the scores depend on the bins?", tuple(_sensitivity(result)), id="sensitivity")
+    if result.notes:
+        notes = Notes(result.notes, brief=True)
+        folded = Details(
+            "How factors were read and scores were computed", (notes,), open=len(result.notes) <= OPEN_NOTES
+        )
+        yield Section("Notes", (folded,), id="notes")
+
+
+def _compared(result: Evaluation) -> Iterator[Block]:
+    """The scores before and after ICA, the information before, and what each code changes in an image."""
+    first = result.compared[0]
+    every = (first, result, *result.compared[1:])
+    yield Text(
+        "The same scores for the codes as they were given, and for their independent components, found in three ways. "
+        f"This page is about {result.name}.",
+        muted=True,
+    )
+    names = ["before", *(one.name.removeprefix(first.name).strip() for one in every[1:])]
+    rows: list[tuple[Any, ...]] = [
+        (_name(result.scores[i]), *(_number(one.scores[i].value) for one in every)) for i in range(len(result.scores))
+    ]
+    columns = (Column("score", "text"), *map(Column, names))
+    yield Table("Scores before and after", columns, rows, sortable=False, brief=True)
+    yield from _matrix("nmi", first, f"Information, {names[0]}")
+    if first.pictures is not None and result.pictures is not None:
+        yield Heading("What each code changed before, and changes now")
+        yield Text(
+            "One image with one code set to other values, and the factor that the code encodes best.", muted=True
+        )
+        columns = tuple(Column(name, "text") for name in ("before", "from low to high", "after", "from low to high"))
+        sides = [[_traversal(one, j, span=False) for j in one.order] for one in (first, result)]
+        longest = min(max(map(len, sides)), TRAVERSALS)
+        padded = [[*side, *[(Cell(""), Cell(""))] * longest] for side in sides]
+        pairs = [(*padded[0][i], *padded[1][i]) for i in range(longest)]
+        yield Table("Traversals before and after", columns, pairs, "images", sortable=False)
+
+
+def _matrices(result: Evaluation) -> Iterator[Block]:
+    known = [name for name in MATRICES if name in result.matrices]
+    for name in (*known, *(name for name in result.matrices if name not in known)):
+        yield from _matrix(name, result, MATRICES.get(name, (name, ""))[0], brief=name == "nmi")
+
+
+def _matrix(name: str, result: Evaluation, title: str, brief: bool = False) -> Iterator[Block]:
+    """A matrix of factors and codes as a figure of all codes, and the numbers of the first."""
+    matrix = np.asarray(result.matrices[name], dtype=float)[:, list(result.order)]
+    if not np.isfinite(matrix).any():
+        return
+    codes = [result.codes[j] for j in result.order]
+    listed = codes[: max(TABLE_CODES, TABLE_CELLS // len(matrix))]
+    yield Heading(title)
+    yield Text(MATRICES.get(name, ("", ""))[1], muted=True)
+    yield Figure("factor_code_map", (matrix, result.factors, codes, f"{title}, {result.name}"), wide=True, brief=brief)
+    columns = (Column("factor", "name"), *(Column(code) for code in elided(listed, 14)))
+    rows: list[tuple[Any, ...]] = [
+        (factor, *(_heat_cell(value, factor, code) for value, code in zip(row, listed, strict=False)))
+        for factor, row in zip(result.factors, matrix, strict=True)
+    ]
+    some = "" if len(listed) == len(codes) else f"The first {len(listed)} of {len(codes)} codes."
+    yield Details("Numbers", (Table(f"{title} of codes and factors", columns, rows, "heat", False, note=some),))
+
+
+def _heat_cell(value: float, factor: str, code: str) -> Cell:
+    strength = 0.0 if math.isnan(value) else round(0.9 * min(abs(float(value)), 1.0), 2)
+    return Cell(fixed(value, 2), hint=f"{factor}, {code}: {fixed(value, 3)}", tint=strength)
+
+
+def _pictures(result: Evaluation) -> Iterator[Block]:
+    """Images and their reconstructions, and what each code changes."""
+    shown = result.pictures
+    yield Image(shown.originals, "images", caption="Images", detail="with their reconstructions from the codes below")
+    yield Image(shown.reconstructions, "their reconstructions")
+    traversals = [_traversal(result, j, span=True) for j in range(min(len(result.codes), len(shown.traversals)))]
+    hidden = f" The first {TRAVERSALS} codes are shown." if len(traversals) > TRAVERSALS else ""
+    yield Heading("What does each code change?")
+    yield Text(
+        "The first image, with one code set to other values: evenly spaced over the central 90 % of its values or, if "
+        "these are few, its most frequent values. A code that is a factor changes one thing only; an idle code changes "
+        f"nothing.{hidden}",
+        muted=True,
+    )
+    columns = (Column("code", "text"), Column("from low to high values", "text"))
+    yield Table("Traversals of codes", columns, traversals[:TRAVERSALS], "images", sortable=False)
+
+
+def _traversal(result: Evaluation, place: int, *, span: bool) -> tuple[Cell, Cell]:
+    """A code with the factor it encodes and, if asked for, the span of its values; and the images along it."""
+    row, values = result.per_code[place], result.pictures.values[place]
+    factor = row.factor if row.active and not row.idle else "no factor"
+    reach = f"{number(float(values[0]))} to {number(float(values[-1]))}"
+    image = Image(result.pictures.traversals[place], f"{row.code} from {reach}")
+    return Cell(row.code, below=f"{factor}, {reach}" if span else factor), Cell("", image=image)
+
+
+def _scores(result: Evaluation) -> Iterator[Block]:
+    line = "thick line: 90 % interval; " if any(math.isfinite(score.low) for score in result.scores) else ""
+    yield Text(
+        f"Bar: the range of the score; dot: its value; {line}dashed mark: chance, the same score with codes and "
+        "factors paired at random. Click a heading to sort.",
+        muted=True,
+    )
+    columns = (
+        Column("score", "text"),
+        Column("value"),
+        Column("on its range", "text"),
+        Column("chance"),
+        Column("better", "text"),
+        Column("question", "text", brief=False),
+    )
+    rows = [
+        (
+            Cell(_name(score), below=score.score),
+            _value(score),
+            Cell("", _sort_key(score.value), figure=Figure("score_range", (score,)))
+            if math.isfinite(score.value)
+            else Cell(score.reason, ""),
+            _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
+            "higher" if score.direction.startswith("higher") else "lower",
+            SCORES.get(score.score, ("", ""))[1],
+        )
+        for score in result.scores
+    ]
+    yield Table("Scores", columns, rows, brief=True)
+
+
+def _name(score: Score) -> str:
+    return SCORES.get(score.score, (score.score, ""))[0]
+
+
+def _value(score: Score) -> Cell:
+    known = math.isfinite(score.low) and math.isfinite(score.high)
+    between = f"{_decimals(score.low)} to {_decimals(score.high)}" if known else ""
+    return _number(score.value, below=between, strong=True)
+
+
+def _number(value: float, **more: Any) -> Cell:
+    return Cell(_decimals(value), _sort_key(value), **more)
+
+
+def _decimals(value: float) -> str:
+    """Three decimals; one digit of what would read 0."""
+    return number(value, 1) if 0 < abs(value) < 0.0005 else number(value) if abs(value) >= 100 else fixed(value, 3)
+
+
+def _sort_key(value: float) -> float | str:
+    return value if math.isfinite(value) else ""
+
+
+def _factors(result: Evaluation) -> Iterator[Block]:
+    readouts = [name for name in READOUTS if any(math.isfinite(getattr(row, name)) for row in result.per_factor)]
+    columns = (
+        Column("factor", "name"),
+        Column("encoded by", "text"),
+        Column("best code", "text"),
+        Column("information"),
+        Column("next"),
+        *(Column(READOUTS[name]) for name in readouts),
+        Column("kind", "text"),
+        Column("values", brief=False),
+    )
+    own = result.own_codes
+    rows = [_factor_row(row, own.get(row.factor), readouts) for row in result.per_factor]
+    yield Table("Factors", columns, rows, brief=True)
+    scatter = tuple(_scatter(result))
+    if scatter:
+        yield Heading("Each factor against its most informative code")
+        some = f" The first {len(scatter)} factors are shown." if len(result.factors) > DRAWN_FACTORS else ""
+        yield Text(
+            "Vertical: the factor; horizontal: the code. If the code follows the factor, the points form a line, "
+            "straight or curved; if not, a cloud. Each value of a factor with few values has its own line, with the "
+            f"median and the middle half of the rows.{some}",
+            muted=True,
+        )
+        yield Grid(scatter, "small")
+
+
+def _factor_row(row: FactorRow, own: str | None, readouts: Sequence[str]) -> tuple[Any, ...]:
+    state = "own code" if own else "mixed codes" if row.explained else "no code"
+    return (
+        row.factor,
+        "not measured" if math.isnan(row.share) else state,
+        own or row.code,
+        *(_number(x) for x in (row.share, row.second, *(getattr(row, name) for name in readouts))),
+        row.kind,
+        row.levels,
+    )
+
+
+def _scatter(result: Evaluation) -> Iterator[Figure]:
+    """Each of the first factors against its most informative code, from the sample of rows."""
+    codes, factors = (np.asarray(part, dtype=float) for part in result.sample)
+    nmi = np.asarray(result.matrices["nmi"], dtype=float)
+    drawn = [i for i in range(len(result.factors)) if np.isfinite(nmi[i]).any()][:DRAWN_FACTORS] if len(codes) else []
+    rows = slice(min(MOST_POINTS, POINTS // max(len(drawn), 1)))
+    for i in drawn:
+        row, name = result.per_factor[i], result.factors[i]
+        j = result.codes.index(row.code) if row.code in result.codes else int(np.nanargmax(nmi[i]))
+        data = (factors[rows, i], codes[rows, j], row.kind, result.levels.get(name, ()), (name, result.codes[j]))
+        informative = bool(row.code) and row.explained
+        yield Figure("factor_scatter", data, caption=name, detail="" if informative else "not above chance")
+
+
+def _missing(result: Evaluation) -> Iterator[Block]:
+    if not result.is_measured:
+        yield Text("Unknown: no factor could be measured.")
+    else:
+        lost, idle = result.unexplained, result.idle
+        yield (
+            Text(f"{', '.join(lost)}.", strong="Factors that are not encoded:")
+            if lost
+            else Text("No factor is missing.")
+        )
+        if result.unmeasured:
+            names = f"{', '.join(result.unmeasured)}. The notes say why."
+            yield Text(names, strong="Factors that could not be measured:")
+        noise = "They may encode something that is not among the factors, or noise."
+        yield (
+            Text(f"{', '.join(idle)}. {noise}", strong="Codes that encode no factor:")
+            if idle
+            else Text("No code is idle.")
+        )
+    columns = (
+        Column("code", "name"),
+        Column("role", "text"),
+        Column("best factor", "text"),
+        Column("information"),
+        Column("share of its information"),
+    )
+    owner = {code: factor for factor, code in result.own_codes.items()}
+    rows = [
+        (row.code, _role(row, owner), row.factor, _number(row.share), _number(row.modularity))
+        for row in result.per_code
+    ]
+    yield Details("Code by code", (Table("Codes", columns, rows),))
+
+
+def _role(row: CodeRow, owner: dict[str, str]) -> str:
+    if row.code in owner:
+        return f"own code of {owner[row.code]}"
+    return "encodes nothing" if row.idle else "mixed" if row.active else "nearly constant"
+
+
+def _structural(result: Evaluation) -> Iterator[Block]:
+    assert result.structural is not None
+    groups = result.structural.groups
+    yield Text(
+        "The codes are mapped onto the factors by the best map of each group, fitted on some rows and scored on "
+        "others. If a permutation leaves little error, the axes are the factors; if only a rotation does, the codes "
+        "contain the factors, rotated; if only a linear map does, they are also sheared.",
+        muted=True,
+    )
+    options = {"key": f"structural {result.name!r}", "about": "from the codes to the factors"}
+    ladder = Figure("groups_ladder", (groups,), options=options)
+    columns = (Column("up to", "text"), Column("held out"), Column("null"), Column("largest"))
+    rows = [
+        (
+            name,
+            share(near.held_out.mean, strong=True, below=interval(near.held_out.low, near.held_out.high)),
+            share(near.null),
+            share(near.sup),
+        )
+        for name, near in ((name, groups[name]) for name in ordered_groups(groups))
+    ]
+    note = (
+        "In % of the factors’ diameter, codes and factors at unit variance. “Largest” is in sample: Definition 2 of "
+        "Nelson et al. bounds it."
+    )
+    table = Table("Distance to the factors, % of their diameter", columns, rows, sortable=False, brief=True)
+    yield Grid((ladder, table), "halves")
+    yield Text(note, muted=True)
+
+
+def _sensitivity(result: Evaluation) -> Iterator[Block]:
+    yield Text(
+        "Some metrics cut the codes into bins. If the scores change from row to row, do not quote one of them alone.",
+        muted=True,
+    )
+    names = list(result.sensitivity[0])
+    columns = tuple(Column(SCORES.get(name, (name, ""))[0]) for name in names)
+    rows = [[int(row[name]) if name == "bins" else _number(row[name]) for name in names] for row in result.sensitivity]
+    yield Table("Scores by number of bins", columns, rows, brief=True)

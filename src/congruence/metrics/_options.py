@@ -1,0 +1,48 @@
+"""The options of `evaluate`, for Python and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from congruence.options import DATA, option
+
+DEFAULT = ("infomec", "mig", "modularity", "mcc", "regression")
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """How codes and factors are read, paired and scored."""
+
+    factor_columns: str | Sequence[str] | None = option(
+        None, "Columns that are factors, e.g. 'hue,shape'; by default all columns of FACTORS.", panel=DATA
+    )
+    kinds: Any = option(
+        "auto",
+        "Kinds of factors: one for all, or 'hue=circular:360,shape=categorical'; others are guessed.",
+        panel=DATA,
+    )
+    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
+    features: str | Sequence[str] | None = option(None, "Columns with the codes, e.g. 'z*'.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+    cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    drop_missing: bool = option(False, "Leave out rows with missing values or infinity.", panel=DATA)
+    metrics: str | Sequence[str] = option(DEFAULT, "Metrics, separated by commas; 'fast' or 'all'. --list shows them.")
+    infomec_version: str = option("standalone", "Version of InfoMEC: standalone, training or tripod.")
+    discrete_codes: bool = option(False, "The values of codes are classes (quantised).")
+    dci_model: str = option("boosting", "Trees of DCI: boosting, forest or lightgbm.")
+    ica: bool = option(False, "Evaluate independent components of the codes, and compare with the codes.")
+    resamples: int = option(20, "Number of subsamples for the interval; 0 for none.")
+    nulls: int = option(5, "Number of random re-pairings for the chance level; 0 for none.")
+    slow_resamples: int = option(0, "The same as --resamples for metrics that take minutes (dci, regression, sis).")
+    slow_nulls: int | None = option(None, "The same as --nulls for these; 1 unless --nulls is 0.")
+    sensitivity: bool | Sequence[int] = option(False, "Also show scores for 10, 20 and 50 bins.")
+    structural: bool = option(True, "Measure the distance to the factors up to a permutation, rotation or linear map.")
+    seed: int = option(0, "The same seed gives the same result.")
+    blocks: Any = option(None, "Blocks of codes, for sis and block_score.", in_shell=False)
+    factor_blocks: Any = option(None, "Blocks of factors, for sis and block_score.", in_shell=False)
+    name: str | None = option(None, "What the codes are called.", in_shell=False)
+    code_names: Sequence[str] | None = option(None, "Names of the codes.", in_shell=False)
+    factor_names: Sequence[str] | None = option(None, "Names of the factors.", in_shell=False)
