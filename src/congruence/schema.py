@@ -29,6 +29,7 @@ RESULTS = {  # of every verb
     "Translation": "congruence.translation.result",
     "ComponentStability": "congruence.ica.stabilities",
     "Resolution": "congruence.ica.resolution",
+    "MixtureExamination": "congruence.mixture.examination",
 }
 
 

@@ -125,7 +125,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
     for same in zip(*(one.rows for one in checked.values()), strict=True):
         each = dict(zip(checked, (row.prior for row in same), strict=True))
         finding = in_every_run(each)
-        best = "the strongest that holds" if same[0].number == result.row else ""
+        best = "strongest" if same[0].number == result.row else ""
         cells = (Cell(str(same[0].number), same[0].number, below=best), " + ".join(needed(finding)), finding.claim)
         rows.append((*cells, _here(finding, list(each.values()))))
     return Table(
@@ -156,7 +156,7 @@ def _runs(result: MixtureExamination) -> Table:
         rows.append((Cell(run.name, below=run.model), *marks, row, run.components))
     columns = (Column("run", "name"), *(Column(name, "text") for name in NAMES), Column("row"), Column("J"))
     note = "row: the strongest row of Table 1 that holds, 0 for none; J: the number of components of the prior."
-    return Table("Assumptions", columns, rows, brief=True, note=note)
+    return Table("Assumptions", columns, rows, sortable=False, brief=True, note=note)
 
 
 def _evidence(result: MixtureExamination) -> Findings:
@@ -173,7 +173,7 @@ def _theorems(result: MixtureExamination) -> Table:
         below = f"not shown: {', '.join(lacking)}" if lacking else ""
         rows.append((theorem.name, " + ".join(needed(theorem)), _here(theorem, each, below), theorem.claim))
     columns = (Column("statement", "text"), Column("needs", "text"), Column("here", "text"), Column("claim", "text"))
-    return Table("Theorems", columns, rows, sortable=False)
+    return Table("Theorems", columns, rows)
 
 
 def _spaces(result: MixtureExamination) -> Iterator[Block]:

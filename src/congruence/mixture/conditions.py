@@ -55,7 +55,7 @@ class ConditionNumbers(TypedDict):
 
     name: str
     status: str
-    basis: str
+    basis: str | None
     exact: bool
     evidence: str
     pair: dict[str, Any] | None
@@ -105,5 +105,5 @@ def judged(
 ) -> Condition:
     """Return the condition of this name; one that holds exactly is certified."""
     evidence = evidence if pair is None else f"{evidence} {pair}"
-    basis: Any = CERTIFIED if exact and status == HOLDS else ""
+    basis = CERTIFIED if exact and status == HOLDS else None
     return Condition(Finding(name, f"{name}: {ABOUT[name]}.", status, basis, evidence), exact, pair, numbers or {})

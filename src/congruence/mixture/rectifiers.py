@@ -63,7 +63,7 @@ def relu_injective(weight: Any, bias: Any, *, most: int = MOST_PROGRAMMES, seed:
     n, m = weight.shape
     lost = _null_direction(weight)
     if lost is not None:
-        return _refuted(weight, bias, np.zeros(m), lost, "the matrix does not have full column rank")
+        return _refuted(weight, bias, np.zeros(m), lost, "not of full column rank")
     found = _search(weight, bias, seed)
     if found is not None:
         return _refuted(weight, bias, *found, "too few rows are active at a point")
@@ -90,9 +90,9 @@ def leaky_injective(weight: Any, slope: float) -> LayerVerdict:
         raise InputError(f"slope must be a number above 0, not {slope!r}; with 0 it is a ReLU, below it folds")
     lost = _null_direction(weight)
     if lost is None:
-        return LayerVerdict(HOLDS, "the matrix has full column rank, and LeakyReLU is a bijection")
+        return LayerVerdict(HOLDS, "full column rank")
     pair = Counterexample(np.zeros(len(lost)), lost, float(np.linalg.norm(weight @ lost)), 1.0)
-    return LayerVerdict(FAILS, "the matrix does not have full column rank", pair)
+    return LayerVerdict(FAILS, "not of full column rank", pair)
 
 
 def _checked(weight: Any, bias: Any) -> tuple[Float, Float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.mixture.conditions import AMBIGUOUS, CERTIFIED, HOLDS
-from congruence.result import Finding, Status, combine, conclude
+from congruence.result import Basis, Finding, Status, combine, conclude
 
 AFFINE, SCALED = "up to an affine map", "up to permutation, scaling and translation"
 TABLE_NOTE = (
@@ -104,7 +104,7 @@ def in_every_run(findings: Mapping[str, Finding]) -> Finding:
     overall = combine(each)
     worst, finding = next((name, finding) for name, finding in findings.items() if finding.status == overall)
     status: Status = AMBIGUOUS if held and overall != HOLDS else overall
-    basis: Any = ""
+    basis: Basis | None = None
     if status == HOLDS:
         basis = CERTIFIED if all(one.basis == CERTIFIED for one in each) else "supported"
     elif any(one.basis == "premise fails" for one in each) and status != "fails":
