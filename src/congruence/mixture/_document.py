@@ -153,9 +153,10 @@ def _runs(result: MixtureExamination) -> Table:
         if found is not None:  # on a terminal the marks alone
             marks = [Cell("", STATUSES.index(f.status), status=f.status) for f in found.premises.values()]
         row = None if found is None else found.row
-        rows.append((Cell(run.name, below=run.model), *marks, row, run.components))
-    columns = (Column("run", "name"), *(Column(name, "text") for name in NAMES), Column("row"), Column("J"))
-    note = "row: the strongest row of Table 1 that holds, 0 for none; J: the number of components of the prior."
+        about = [*([run.model] if run.model else []), f"J = {run.components}"]
+        rows.append((Cell(run.name, below=", ".join(about)), *marks, row))
+    columns = (Column("run", "name"), *(Column(name, "text") for name in NAMES), Column("row"))
+    note = "row: the strongest row of Table 1 that holds, 0 for none. J: the number of components of the prior."
     return Table("Assumptions", columns, rows, sortable=False, brief=True, note=note)
 
 
