@@ -30,6 +30,7 @@ RESULTS = {  # of every verb
     "ComponentStability": "congruence.ica.stabilities",
     "Resolution": "congruence.ica.resolution",
     "Evaluation": "congruence.metrics.evaluation",
+    "MixtureExamination": "congruence.mixture.examination",
 }
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from congruence.activations import array_inputs, extract, image_inputs, text_inputs
 from congruence.activations import extraction as module
-from congruence.errors import CongruenceError, InputError
-from congruence.tables import read_table
+from congruence.errors import CongruenceError, CongruenceWarning, InputError
+from congruence.tables import Table, read_table
 
 torch = pytest.importorskip("torch")
 
@@ -31,11 +31,11 @@ def test_tables_are_those_of_a_bare_loop(suffix, pictures, x, tmp_path):
     out = tmp_path / f"run.{{layer}}{suffix}"
     found = extract(pictures, array_inputs(tmp_path / "x.npy"), ["head", "encoder"], out, batch=5, device="cpu")
     assert pictures.head[0].training
-    assert [(f.layer, f.path.name, f.n, f.d) for f in found] == [
+    assert [(f.layer, f.path.name, f.n, f.d) for f in found.values()] == [
         ("head", f"run.head{suffix}", 23, 5),
         ("encoder", f"run.encoder{suffix}", 23, 144),
     ]
-    table = read_table(found[0].path)
+    table = found["head"].table()
     assert np.array_equal(table.values, bare(pictures, x, 5))
     assert table.ids.tolist() == list(range(23))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"run.encoder{suffix}", f"run.head{suffix}", "x.npy"]
@@ -226,7 +226,7 @@ def test_calls_that_cannot_end_well_are_refused_before_any_work(how, says, pictu
 
 def test_texts_without_a_tokenizer_are_refused(words, tmp_path):
     (tmp_path / "c.txt").write_text("ab\n")
-    with pytest.raises(InputError, match="texts need prepare"):
+    with pytest.raises(InputError, match="texts need tokens, but the model has no tokenizer; give prepare"):
         extract(words, text_inputs(tmp_path / "c.txt"), "embed", tmp_path / "x.parquet")
     (tmp_path / "e.txt").write_text("\n\n")
     with pytest.raises(InputError, match="no line that is not empty"):
@@ -264,7 +264,7 @@ def test_complex_numbers_and_names_that_no_file_can_have_are_refused(tmp_path):
         extract(Turned(), inputs, "spectrum", tmp_path / "a.parquet", device="cpu")
     with pytest.raises(InputError, match="'named.a/b' cannot be in the name of a file"):
         extract(Turned(), inputs, "named.a/b", tmp_path / "{layer}.parquet", device="cpu")
-    assert extract(Turned(), inputs, "named.a/b", tmp_path / "a.parquet", device="cpu")[0].n == 3
+    assert extract(Turned(), inputs, "named.a/b", tmp_path / "a.parquet", device="cpu").n == 3
 
 
 def test_text_without_its_mark_and_in_utf_8_alone(tmp_path):
@@ -300,3 +300,63 @@ def test_a_table_without_text_and_a_folder_are_no_texts(tmp_path):
     (tmp_path / "corpus").mkdir()
     with pytest.raises(CongruenceError, match="corpus is a folder, but what is wanted is a file"):
         text_inputs(tmp_path / "corpus")
+
+
+def test_without_out_tables_are_returned(pictures, x):
+    table = extract(pictures, x, "head", batch=5, device="cpu")
+    assert np.array_equal(table.values, bare(pictures, x, 5))
+    assert (table.name, table.ids.tolist()) == ("head", list(range(23)))
+    both = extract(pictures, torch.tensor(x), ["head", "encoder"], batch=5, device="cpu", about={"model": "toy"})
+    assert {name: one.d for name, one in both.items()} == {"head": 5, "encoder": 144}
+    assert np.array_equal(both["head"].values, table.values)
+    assert set(both["head"].metadata["model"]) == {"toy"}
+    with_ids = extract(torch.nn.Sequential(torch.nn.Linear(5, 2)), Table(table.values, "t", np.arange(23) + 7), "0")
+    assert with_ids.ids.tolist() == list(range(7, 30))
+
+
+def test_texts_are_a_list_a_file_or_a_column(words, tokenize, tmp_path):
+    texts = ["abc", "de"]
+    (tmp_path / "t.txt").write_text("abc\nde\n")
+    (tmp_path / "t.csv").write_text("id,words\nu,abc\nv,de\n")
+    how = {"pool": "last", "device": "cpu"}
+    listed = extract((words, tokenize), texts, "recur", **how)
+    lines = extract(words, tmp_path / "t.txt", "recur", prepare=tokenize, **how)
+    column = extract((words, tokenize), str(tmp_path / "t.csv"), "recur", column="words", id="id", **how)
+    assert (listed.ids.tolist(), lines.ids.tolist(), column.ids.tolist()) == ([0, 1], [1, 2], ["u", "v"])
+    for found in (lines, column):
+        assert np.array_equal(found.values, listed.values)
+
+
+def test_a_folder_is_images(pictures, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.new("RGB", (9, 8)).save(tmp_path / "a.png")
+    assert extract(pictures, tmp_path, "head", size=8, mean=(0.5, 0.5, 0.5), device="cpu").ids.tolist() == ["a.png"]
+
+
+def test_repeated_ids_and_rows_that_are_not_finite_are_warned_of(pictures, x):
+    with pytest.warns(CongruenceWarning, match=r"ids occur more than once \(7\)"):
+        extract(pictures, array_inputs(x, ids=[7, 7, *range(8, 29)]), "head", device="cpu")
+    x[3] = np.nan
+    with pytest.warns(CongruenceWarning, match="1 of 23 rows of head have NaN or infinity"):
+        extract(pictures, x, "head", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"size": 8}, "size applies to the path of images only, but the inputs are an array"),
+        (
+            {"inputs": ["a"], "column": "words"},
+            "column applies to the path of text only, but the inputs are a list of texts",
+        ),
+        ({"inputs": []}, "inputs holds no text"),
+        ({"inputs": "x.npy", "kind": "sound"}, "kind must be one of array, images, text, not 'sound'"),
+        ({"revision": "0" * 40}, "revision applies to models of a hub only"),
+        ({"model": (len, 3)}, "a pair of a model and a int, which cannot be called"),
+        ({"bach": 3}, "unexpected keyword argument 'bach'; did you mean 'batch'"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(how, says, pictures, x):
+    call = {"model": pictures, "inputs": x, "layers": "head", "device": "cpu"} | how
+    with pytest.raises((InputError, TypeError), match=says):
+        extract(**call)

@@ -197,4 +197,4 @@ def test_a_model_of_the_cache_is_extracted_and_its_commit_stands_in_the_table(ca
     assert np.array_equal(found["hub"].values, found["folder"].values)
     assert set(found["hub"].metadata["Metadata_model"]) == {f"someone/model@{FIRST}"}
     assert not found["folder"].metadata
-    assert f"which is used: --revision {FIRST}" in capsys.readouterr().err
+    assert f"which is used: revision {FIRST}" in capsys.readouterr().err

@@ -97,12 +97,18 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("my_extracted:load --layer 0 --out a.parquet", "give what the model is to see: --array FILE"),
+        ("my_extracted:load --layer 0 --out a.parquet", "give the inputs of the model: --array FILE"),
         ("my_extracted:load --array x.npy --out a.parquet", "name a layer with --layer"),
-        ("my_extracted:load --array x.npy --layer 0", "say with --out which table"),
+        ("my_extracted:load --array x.npy --layer 0", "give the table to write with --out"),
         ("my_extracted:load --array x.npy --text corpus.txt --layers", "--array and --text cannot be given together"),
-        ("my_extracted:load --array x.npy --layer 0 --out a.parquet --size 8", "--size means nothing without --images"),
-        ("my_extracted:load --text corpus.txt --layer 0 --out a.parquet", "--text needs tokens: let my_extracted:load"),
+        (
+            "my_extracted:load --array x.npy --layer 0 --out a.parquet --size 8",
+            "size applies to the path of images only",
+        ),
+        (
+            "my_extracted:load --text corpus.txt --layer 0 --out a.parquet",
+            "texts need tokens, but the model has no",
+        ),
         ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, which is no torch module"),
         ("my_extracted:odd --array x.npy --layer 0 --out a.parquet", "a model and a int"),
         ("my_extracted:no --array x.npy --layer 0 --out a.parquet", "my_extracted has no 'no'; name a model as"),
@@ -112,10 +118,10 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ),
         (
             "my_extracted:load --revision main --array x.npy --layer 0 --out a.parquet",
-            "--revision means nothing for my",
+            "revision applies to models of a hub only",
         ),
         ("my_extracted:load --array x.npy --layer 3 --out a.parquet", "the model has no layer '3'"),
-        ("my_extracted:load --images . --mean a,b --layer 0 --out a.parquet", "--mean takes three numbers"),
+        ("my_extracted:load --images . --mean a,b --layer 0 --out a.parquet", "mean and std take three numbers each"),
         ("my_extracted:load --array x.npy --layer 0 --out x.npy", "--out x.npy would overwrite the input x.npy"),
         (
             "no/folder --array x.npy --layer 0 --out a.parquet",
@@ -154,7 +160,7 @@ def test_a_language_model_in_a_folder_needs_its_tokenizer(folder, capsys):
     capsys.readouterr()
     assert call("net", "--text", "corpus.txt", "--layer", "layers.0", "--out", "a.parquet") == 2
     assert capsys.readouterr().err == (
-        "congruence: --text needs tokens, but net has no tokenizer.json; save the tokenizer beside the model\n"
+        "congruence: texts need tokens, but net has no tokenizer.json; save the tokenizer next to the model\n"
     )
     np.save("tokens.npy", np.arange(18).reshape(6, 3) % 9)
     assert call("net", "--array", "tokens.npy", "--layer", "layers.0", "--out", "a.parquet") == 0

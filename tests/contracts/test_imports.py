@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "mechanism": BELOW | {"metrics", "decoder"},  # which opens decoders of any kind
     "data": BELOW,
     "models": BELOW | {"data"},
-    "mixture": BELOW | {"models", "decoder"},  # whose layers and linear pieces it reads
+    "mixture": BASE | {"tables", "maps", "decoder"},  # whose layers and linear pieces it reads
     "activations": BELOW | {"models"},
     "report": BASE | {"maps"},  # the names of groups
 }

@@ -1,4 +1,4 @@
-"""Trainings that differ by an affine map agree, and others do not."""
+"""Runs that differ by an affine map agree, and others do not."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture
-from congruence.mixture.agreement import LatentSpace, agreement
+from congruence.mixture.agreement import LatentSpace, compare_spaces
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["mcc"]
 PRIOR = GaussianMixture.from_arrays(
@@ -20,7 +20,7 @@ MATRIX, SHIFT = np.array([[1.5, 0.3], [-0.4, 0.8]]), np.array([0.7, -1.0])
 
 @pytest.fixture(scope="module")
 def moved():
-    """One training, the same after an affine map, and one whose codes were shuffled."""
+    """One run, the same after an affine map, and one whose codes were shuffled."""
     z = PRIOR.sample(400, seed=1)
     shuffled = np.random.default_rng(0).permutation(z)
     spaces = [
@@ -28,7 +28,7 @@ def moved():
         LatentSpace("two", z @ MATRIX.T + SHIFT, PRIOR.pushed(MATRIX, SHIFT)),
         LatentSpace("three", shuffled, GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])),
     ]
-    return agreement(spaces)
+    return compare_spaces(spaces)
 
 
 def test_an_affine_map_is_found_both_ways(moved):
@@ -46,18 +46,19 @@ def test_rows_that_do_not_belong_together_are_not_alike(moved):
     assert pair.weak < 0.2
     assert pair.affine.relative > 0.1
     assert moved.spread("weak").pairs == len(moved.pairs) == 6
-    assert "3 trainings, 6 ordered pairs: affine distance of the priors at most" in moved.verdict
+    assert moved.verdict.startswith("Over 6 ordered pairs of 3 runs, the MCC of the codes is ")
+    assert "The affine distance of the priors is at most " in moved.verdict
 
 
 def test_mcc_is_that_of_the_oracle():
     x, z = np.array(ORACLE["X"]), np.array(ORACLE["Zn"])
-    pair = agreement([LatentSpace("x", x), LatentSpace("z", z)])["x", "z"]
+    pair = compare_spaces([LatentSpace("x", x), LatentSpace("z", z)])["x", "z"]
     assert_allclose([pair.strong, pair.weak], [ORACLE["strong_XZn"], ORACLE["weak_XZn"]])
     assert np.isnan(pair.weak_held_out)  # eight rows
 
 
 def test_without_priors_codes_are_aligned_by_their_rows(moved):
-    plain = agreement([LatentSpace(one.name, one.codes) for one in moved.spaces[:2]])
+    plain = compare_spaces([LatentSpace(one.name, one.codes) for one in moved.spaces[:2]])
     assert plain["one", "two"].affine is None
     assert plain.spread("distance").pairs == 0
     assert "affine" not in plain.verdict
@@ -68,8 +69,9 @@ def test_without_priors_codes_are_aligned_by_their_rows(moved):
 
 def test_pairs_without_an_mcc_are_not_counted_with_the_others():
     z = PRIOR.sample(60)
-    found = agreement([LatentSpace("a", z), LatentSpace("b", z[:, ::-1]), LatentSpace("c", np.ones((60, 2)))])
-    assert "and 1 ± 0 up to a linear map (weak), over the 2 pairs whose codes vary." in found.verdict
+    found = compare_spaces([LatentSpace("a", z), LatentSpace("b", z[:, ::-1]), LatentSpace("c", np.ones((60, 2)))])
+    assert found.verdict.startswith("Over the 2 of 6 ordered pairs whose codes vary, the MCC")
+    assert "and 1 ± 0 up to a linear map (weak; held out 1 ± 0)." in found.verdict
     assert found.spread("strong").pairs == 2
 
 
@@ -88,11 +90,11 @@ def test_json_holds_every_pair(moved):
 
 def test_what_cannot_be_compared_is_refused():
     z = PRIOR.sample(10)
-    with pytest.raises(InputError, match="at least two trainings are compared, not 1"):
-        agreement([LatentSpace("one", z)])
+    with pytest.raises(InputError, match="comparing takes at least 2 runs, not 1"):
+        compare_spaces([LatentSpace("one", z)])
     with pytest.raises(InputError, match="different names, not a, a"):
-        agreement([LatentSpace("a", z), LatentSpace("a", z)])
-    with pytest.raises(InputError, match=r"not of shapes \[\(9, 2\), \(10, 2\)\]"):
-        agreement([LatentSpace("a", z), LatentSpace("b", z[1:])])
-    with pytest.raises(InputError, match="the prior of a is of 2 latents, but its codes have 3"):
+        compare_spaces([LatentSpace("a", z), LatentSpace("a", z)])
+    with pytest.raises(InputError, match=r"the same shape, not \[\(9, 2\), \(10, 2\)\]"):
+        compare_spaces([LatentSpace("a", z), LatentSpace("b", z[1:])])
+    with pytest.raises(InputError, match="the prior of a has 2 latents, but its codes have 3"):
         LatentSpace("a", np.zeros((4, 3)) + np.arange(3), PRIOR)

@@ -10,10 +10,11 @@ from numpy.testing import assert_allclose
 from scipy.stats import special_ortho_group
 
 from congruence.errors import InputError
-from congruence.mixture import GaussianMixture, assumptions, canonical_axes
+from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
+from congruence.mixture.conditions import NAMES, judged
 from congruence.mixture.fit import components_by_likelihood, judge_data, judge_prior
-from congruence.mixture.theorems import rows, theorems
-from congruence.mixture.verdicts import Condition
+from congruence.mixture.theorems import conclusions, in_every_run, missing, table_rows
+from congruence.result import Finding
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["P2"]
 PRIOR = GaussianMixture.from_arrays(
@@ -102,8 +103,8 @@ def test_codes_are_compared_with_the_prior():
 
 def test_few_codes_can_refute_the_prior_and_not_support_it():
     few = judge_prior(PRIOR, PRIOR.sample(20, seed=1))
-    assert (few.status, few.basis) == ("unknown", "none")
-    assert "it takes 100" in few.evidence
+    assert (few.status, few.finding.basis) == ("unknown", "not refuted")
+    assert "needs at least 100 codes" in few.finding.evidence
     assert judge_prior(PRIOR, PRIOR.sample(20, seed=1) + 50.0).status == "fails"
 
 
@@ -115,9 +116,8 @@ def test_data_can_only_speak_against_the_model():
         judge_data(np.zeros((5, 3)), np.zeros((5, 2)))
 
 
-def conditions(**statuses):
-    names = ("P1", "P2", "P3", "F1", "F2", "F3", "F4")
-    return {name: Condition(name, statuses.get(name, "holds"), "", "certified") for name in names}
+def premises(**statuses):
+    return {name: judged(name, statuses.get(name, "holds"), "", exact=True).finding for name in NAMES}
 
 
 @pytest.mark.parametrize(
@@ -133,21 +133,45 @@ def conditions(**statuses):
     ],
 )
 def test_theorems_follow_from_what_they_ask_for(statuses, applying):
-    found = theorems(conditions(**statuses))
-    assert {t.name.split(maxsplit=1)[1] for t in found if t.status == "applies"} == applying
+    found = conclusions(premises(**statuses))
+    assert {t.name.split(maxsplit=1)[1] for t in found if t.status == "holds"} == applying
+    assert all(bool(missing(t)) == (t.status != "holds") for t in found)
+
+
+def test_a_theorem_whose_premise_fails_is_unknown_and_never_refuted():
+    found = conclusions(premises(F1="fails"))
+    assert {(t.status, t.basis) for t in found} == {("unknown", "premise fails")}
 
 
 def test_rows_of_the_table_follow_the_theorems_and_say_so():
-    weak = rows(conditions(F4="fails"))
-    assert [row.prior for row in weak] == ["applies", "does not apply", "applies", "applies"]
-    assert [row.decoder for row in weak] == ["", *["does not apply"] * 3]
+    weak = table_rows(premises(F4="fails"))
+    assert [row.prior.status for row in weak] == ["holds", "unknown", "holds", "holds"]
+    assert [row.decoder and row.decoder.basis for row in weak] == [None, *["premise fails"] * 3]
     assert "The theorems are followed" in weak[2].note
 
 
+@pytest.mark.parametrize(
+    ("statuses", "together"),
+    [
+        (("holds", "holds"), ("holds", "supported")),
+        (("holds", "fails"), ("ambiguous", "not refuted")),
+        (("holds", "unknown"), ("ambiguous", "not refuted")),
+        (("fails", "unknown"), ("fails", "refuted")),
+        (("unknown", "ambiguous"), ("ambiguous", "not refuted")),
+    ],
+)
+def test_findings_of_runs_are_combined_into_one_claim_about_all(statuses, together):
+    each = {f"run {i}": Finding("F2", "F2.", status, evidence=f"Seen {i}.") for i, status in enumerate(statuses)}
+    found = in_every_run(each)
+    assert (found.status, found.basis) == together
+    assert ("Holds in 1 of 2 runs (run 0)." in found.evidence) == (statuses[0] == "holds" != statuses[1])
+
+
 def test_without_a_decoder_nothing_is_shown():
-    found = assumptions(PRIOR)
-    assert found.row == 0
-    assert found.verdict == "Nothing is shown to be identified, for want of F1, F2."
+    found = examine_mixture(PRIOR)
+    assert (found.row, found.status) == (0, "unknown")
+    assert found.headlines[1] == "Nothing is shown to be identified. Not shown to hold: F1, F2."
+    assert found["F1"].evidence == "No decoder was given."
 
 
 class TestDecoders:
@@ -162,55 +186,60 @@ class TestDecoders:
         return self.nn.Sequential(self.nn.Linear(2, 8), self.nn.LeakyReLU(0.2), self.nn.Linear(8, 9))
 
     def test_the_strongest_row_is_lit(self):
-        found = assumptions(PRIOR, self.wide())
-        assert (found.row, found.identified["f"]) == (4, "up to an affine map")
-        assert found.verdict.startswith("P(Z) is identified up to permutation, scaling and translation; f is")
+        found = examine_mixture(PRIOR, self.wide())
+        assert (found.status, found.row, found.identified["f"]) == ("holds", 4, "up to an affine map")
+        assert found.headlines[1].startswith("P(Z) is identified up to permutation, scaling and translation; f is")
         assert {t.basis for t in found.theorems} == {"certified"}
-        assert json.loads(found.to_json())["identified"]["P(U)"].startswith("up to order")
-        assert "Theorem 3.10 (c) applies" in str(found)
+        assert json.loads(found.to_json())["numbers"]["identified"]["P(U)"].startswith("up to the order")
+        assert found["Theorem 3.10 (c)"].status == "holds"
+        assert "F4: the decoder is injective. (certified)" in str(found)
 
     def test_an_affine_frame_does_not_matter(self):
-        found = assumptions(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]], [1.0, 2.0]), self.wide())
-        assert (found.row, found.axes.frame) == (4, "found")
+        found = examine_mixture(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]], [1.0, 2.0]), self.wide())
+        assert (found.row, found.checked["model"].axes.frame) == (4, "found")
 
     def test_the_vanilla_prior_stops_at_affine_maps(self):
-        found = assumptions(GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0]), self.wide())
+        found = examine_mixture(GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0]), self.wide())
         assert (found.row, found.identified["P(Z)"]) == (2, "up to an affine map")
 
     def test_a_rectifier_is_identified_on_each_component(self):
         prior = GaussianMixture.from_arrays([0.5, 0.5], [[1.0], [4.0]], [1.0, 2.0])
-        found = assumptions(prior, self.nn.Sequential(self.nn.Identity(), self.nn.ReLU()))
-        assert found.conditions["F3"].status == "holds"
+        found = examine_mixture(prior, self.nn.Sequential(self.nn.Identity(), self.nn.ReLU()))
+        assert found["F3"].status == "holds"
         assert "Remark 3.11" in found.identified["f"]
         assert any("Remark 3.11" in note for note in found.notes)
 
     def test_more_latents_than_outputs_are_refused(self):
-        found = assumptions(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)))
-        assert found.row == 0
+        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)))
+        assert (found.row, found.status) == (0, "fails")
         assert "Remark 3.6" in found.verdict
-        assert all(t.status == "does not apply" for t in found.theorems)
+        assert all(t.basis == "premise fails" for t in found.theorems)
 
     def test_noise_and_data_are_spoken_of(self):
         decoder = self.wide()
         outputs = decoder(self.torch.tensor(PRIOR.sample(600, seed=9)).float()).detach().numpy()
-        fits = assumptions(PRIOR, decoder, codes=PRIOR.sample(600, seed=9), data=outputs, noise=0.01)
-        assert fits.data.status == "unknown"
-        assert "deconvolution" in fits.notes[0]
-        off = assumptions(PRIOR, decoder, data=outputs + 1, noise="unknown")
-        assert "if the law of the noise is known. But the model does not fit the data" in off.verdict
-        assert any("Remark 2.1" in note for note in off.notes)
+        fits = examine_mixture(PRIOR, decoder, codes=PRIOR.sample(600, seed=9), data=outputs, noise=0.01)
+        assert fits.checked["model"].data.status == "unknown"
+        assert not fits.notes
+        assert "The energy distance between draws" in str(fits)
+        off = examine_mixture(PRIOR, decoder, data=outputs + 1, noise="unknown")
+        assert "if the distribution of the noise is known. However, the model does not fit the data" in off.verdict
+        assert "Deconvolution needs a known one" in off.notes[0]
+        words = dict(off.document().glossary)
+        assert "deconvolution" in words["noise"]
+        assert "Remark 2.1" in words["other mixtures"]
 
     def test_what_holds_no_mixture_is_refused(self):
         with pytest.raises(InputError, match="prior must be a GaussianMixture.*not int"):
-            assumptions(3)
+            examine_mixture(3)
         with pytest.raises(InputError, match="noise must be a standard deviation of at least 0 or 'unknown', not -1"):
-            assumptions(PRIOR, noise=-1)
+            examine_mixture(PRIOR, noise=-1)
         with pytest.raises(InputError, match="noise must be"):
-            assumptions(PRIOR, noise=math.nan)
+            examine_mixture(PRIOR, noise=math.nan)
 
 
 def test_fitted_mixtures_of_scikit_learn_are_taken():
     from sklearn.mixture import GaussianMixture as Fitted
 
     fitted = Fitted(3, covariance_type="diag", random_state=0).fit(PRIOR.sample(500))
-    assert assumptions(fitted).conditions["P2"].status == "holds"
+    assert examine_mixture(fitted)["P2"].status == "holds"

@@ -122,7 +122,7 @@ def test_leaky_decoders_that_widen_are_injective():
     wide = nn.Sequential(nn.Linear(2, 20), nn.LeakyReLU(0.2), nn.Linear(20, 30), nn.LeakyReLU(0.2), nn.Linear(30, 40))
     found = decoder_conditions(wide, LATENTS)
     assert {c.status for c in found.conditions} == {"holds"}
-    assert {c.basis for c in found.conditions} == {"certified"}
+    assert {c.finding.basis for c in found.conditions} == {"certified"}
     narrow = nn.Sequential(nn.Linear(2, 20), nn.LeakyReLU(0.2), nn.Linear(20, 1), nn.LeakyReLU(0.2), nn.Linear(1, 9))
     assert statuses(narrow) == "hfff"
 
@@ -131,8 +131,8 @@ def test_large_networks_of_rectifiers_are_supported_at_points_and_refuted_by_a_p
     torch.manual_seed(0)
     wide = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 30), nn.Sigmoid())
     found = decoder_conditions(wide, LATENTS)
-    assert "undone first" in found["F1"].evidence
-    assert (found["F3"].status, found["F3"].basis, found["F4"].status) == ("holds", "supported", "unknown")
+    assert "undone first" in found["F1"].finding.evidence
+    assert (found["F3"].status, found["F3"].finding.basis, found["F4"].status) == ("holds", "supported", "unknown")
     folded = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
     found = decoder_conditions(folded, LATENTS)
     assert [c.status for c in found.conditions] == ["holds", "unknown", "fails", "fails"]
@@ -144,7 +144,7 @@ def test_large_networks_of_rectifiers_are_supported_at_points_and_refuted_by_a_p
 def test_more_latents_than_outputs_are_refused_with_the_reason():
     torch.manual_seed(0)
     found = decoder_conditions(nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 2)), np.ones((9, 3)))
-    assert "3 latents and 2 outputs" in found["F2"].evidence
+    assert "3 latents and 2 outputs" in found["F2"].finding.evidence
     assert {found[name].status for name in ("F2", "F3", "F4")} == {"fails"}
 
 
@@ -188,10 +188,10 @@ def test_a_chain_that_does_more_than_its_layers_is_not_certified():
     torch.manual_seed(0)
     layers = nn.Linear(2, 6), nn.LeakyReLU(0.2), nn.Linear(6, 5)
     hooked = nn.Sequential(*layers)
-    assert {one.basis for one in decoder_conditions(hooked, LATENTS).conditions} == {"certified"}
+    assert {one.finding.basis for one in decoder_conditions(hooked, LATENTS).conditions} == {"certified"}
     hooked.register_forward_pre_hook(lambda module, given: (given[0] * torch.tensor([1.0, 0.0]),))
-    found = {one.name: (one.status, one.basis) for one in decoder_conditions(hooked, LATENTS).conditions}
-    assert found["F4"] == ("fails", "supported")
+    found = {one.name: (one.status, one.exact) for one in decoder_conditions(hooked, LATENTS).conditions}
+    assert found["F4"] == ("fails", False)
     for decoder in (Squared(*layers), nn.Sequential(layers[0], ReLU(), layers[2])):
         found = {one.name: one for one in decoder_conditions(decoder, LATENTS).conditions}
         assert (found["F1"].status, found["F2"].status) == ("fails", "unknown")

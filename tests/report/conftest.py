@@ -39,6 +39,12 @@ from congruence.mechanism.supports import Tolerance
 from congruence.mechanism.theorems import Theorem
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
+from congruence.mixture import GaussianMixture
+from congruence.mixture.agreement import LatentSpace, compare_spaces
+from congruence.mixture.canonical import CanonicalAxes
+from congruence.mixture.conditions import NAMES, Counterexample, judged
+from congruence.mixture.examination import ExaminedRun, MixtureExamination
+from congruence.mixture.hierarchy import Assumptions
 from congruence.report import (
     render_deconfounding,
     render_evaluation,
@@ -519,6 +525,28 @@ def page_of(result):
     return render_html(result.document())
 
 
+def assumptions_by_hand(**statuses):
+    """Assumptions that hold unless said otherwise; F4 fails with a pair of latents."""
+    pair = Counterexample(np.array([1.0, 2.0]), np.array([-1.0, 0.5]), 1e-12, 2.5)
+    found = {name: judged(name, statuses.get(name, "holds"), f"Evidence on {name}.") for name in NAMES}
+    if statuses.get("F4") == "fails":
+        found["F4"] = judged("F4", "fails", "Two meet.", exact=True, pair=pair)
+    axes = CanonicalAxes(np.eye(2), (0, 1), np.array([5.0, 0.75]), 1.9, 0.0, "given", found["P2"])
+    return Assumptions(found, axes, None, noise="known")
+
+
+def mixture_by_hand(*found, matrix=((2.0, 0.3), (0.0, 1.0)), priors=True):
+    """Runs whose latent spaces are linear images of each other, with these assumptions."""
+    prior = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [3.0, 1.0]], [[1.0, 0.3], [0.2, 0.4]])
+    z = prior.sample(80)
+    moved = [np.linalg.matrix_power(np.array(matrix), i) for i in range(len(found))]
+    spaces = [LatentSpace(f"run<{i}>", z @ one.T, prior.pushed(one) if priors else None) for i, one in enumerate(moved)]
+    runs = tuple(ExaminedRun(one.name, "vade", 2, 2.0, a) for one, a in zip(spaces, found, strict=True))
+    together = compare_spaces(spaces) if len(spaces) > 1 else None
+    settings = {"seed": 0, "command": "do it"}
+    return MixtureExamination(runs, together, tuple(spaces), spaces[0].states, "arm", ("One note.",), settings)
+
+
 RESULTS = {  # of every verb; what all results and their pages promise is tested on each of these
     "comparison": lambda: comparison_by_hand(("seed 1", "seed 2", "seed 10")),
     "rich": lambda: rich_by_hand(),
@@ -533,6 +561,8 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "fitted once": lambda: resolution_by_hand(stable=False),
     "stability": lambda: stability_by_hand(components_by_hand(), notes=("A note.",)),
     "evaluation": lambda: evaluation_by_hand(),
+    "mixture": lambda: mixture_by_hand(assumptions_by_hand(F4="fails")),
+    "mixtures": lambda: mixture_by_hand(assumptions_by_hand(P2="fails", P3="unknown"), assumptions_by_hand(), None),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "reproduction": lambda: render_reproduction(reproduction_by_hand()),
@@ -565,6 +595,13 @@ def any_page(request):
 @pytest.fixture(scope="session")
 def make_mechanism():
     return mechanism_by_hand
+def make_assumptions():
+    return assumptions_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_mixture():
+    return mixture_by_hand
 
 
 @pytest.fixture(scope="session")

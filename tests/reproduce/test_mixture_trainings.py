@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from congruence.mixture import GaussianMixture
-from congruence.mixture.agreement import LatentSpace, agreement
+from congruence.mixture.agreement import LatentSpace, compare_spaces
 from congruence.reproduce import mixture_mnist, mixture_pinwheel
 from congruence.reproduce.perform import perform
 
@@ -25,7 +25,7 @@ def spaces(maps, noise=0.0, priors=True):
 
 
 def test_the_pinwheel_is_recovered_up_to_affine_maps():
-    found = agreement(spaces([np.eye(2), TURN, np.diag([2.0, 0.5])]))
+    found = compare_spaces(spaces([np.eye(2), TURN, np.diag([2.0, 0.5])]))
     assert [claim.holds for claim in mixture_pinwheel.judge(found)] == [True, True, True]
     assert "nearly the same up to a linear map" in mixture_pinwheel._answer(found)
 
@@ -34,19 +34,19 @@ def test_codes_that_are_not_alike_are_not_called_so():
     rng = np.random.default_rng(1)
     far = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [0.01])
     one, two = LatentSpace("a", PRIOR.sample(300), PRIOR), LatentSpace("b", rng.normal(size=(300, 2)), far)
-    claims = mixture_pinwheel.judge(agreement([one, two]))
+    claims = mixture_pinwheel.judge(compare_spaces([one, two]))
     assert claims[0].holds is False
     assert claims[2].holds is False
-    assert "not the same" in mixture_pinwheel._answer(agreement([one, two]))
+    assert "not the same" in mixture_pinwheel._answer(compare_spaces([one, two]))
 
 
 def test_without_a_density_the_distance_is_unknown():
-    found = agreement(spaces([np.eye(2), TURN], priors=False))
+    found = compare_spaces(spaces([np.eye(2), TURN], priors=False))
     assert mixture_pinwheel.judge(found)[2].holds is None
 
 
 def test_claims_about_mnist_follow_the_mcc():
-    turned, same = agreement(spaces([np.eye(2), TURN], 0.3)), agreement(spaces([np.eye(2), np.eye(2)], 0.01))
+    turned, same = compare_spaces(spaces([np.eye(2), TURN], 0.3)), compare_spaces(spaces([np.eye(2), np.eye(2)], 0.01))
     nearer, printed, leaky, _ = judged(turned, same)
     assert (printed.holds, leaky.holds) == (False, True)
     assert nearer.holds is not True  # as they are, the second pair is as near as up to a map
@@ -63,7 +63,7 @@ def judged(relu, leaky_relu, facets=(), states=()):
 
 
 def test_the_facet_with_the_richer_mixture_should_be_the_more_stable_one():
-    rough, fine = (agreement(spaces([np.eye(2), TURN], noise)) for noise in (3.0, 0.1))
+    rough, fine = (compare_spaces(spaces([np.eye(2), TURN], noise)) for noise in (3.0, 0.1))
     claims = [judged(fine, fine, (rough, fine), states)[3] for states in ((1.0, 15.0), (15.0, 1.0))]
     assert [claim.holds for claim in claims] == [True, False]
     assert "1.00 components told apart, weak MCC held out" in claims[0].evidence

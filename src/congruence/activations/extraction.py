@@ -1,8 +1,9 @@
-"""From a model and its inputs to embedding tables, a batch at a time; a run that was interrupted goes on."""
+"""`extract`: the outputs of layers of a model as embedding tables, one batch at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,24 +11,28 @@ from typing import Any
 
 import numpy as np
 
-from congruence.activations.activations import Activations, activations, autocast, prepare_rows
-from congruence.activations.inputs import Inputs
+from congruence.activations._options import ExtractOptions
+from congruence.activations.activations import Activations, activations, autocast, for_model, prepare_rows
+from congruence.activations.inputs import Inputs, as_inputs
 from congruence.activations.layers import find_layers
 from congruence.activations.parts import Parts, fingerprint
 from congruence.activations.pooling import Pooling
-from congruence.arrays import listing
-from congruence.errors import InputError
+from congruence.activations.pretrained import Pretrained, as_pretrained
+from congruence.arrays import finite_rows, listing
+from congruence.errors import CongruenceWarning, InputError
 from congruence.models.devices import full_precision, kernels, load_torch, training_device
-from congruence.tables import Table, check_table_path
+from congruence.options import takes
+from congruence.progress import Progress
+from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.access import suffix_of
 
-STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written as rows come, with ids
+STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
 PART_BYTES = 2**26  # of activations in memory before they are written
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """The table that a layer became."""
+    """The file that holds the table of one layer."""
 
     layer: str
     path: Path
@@ -35,90 +40,131 @@ class Extracted:
     d: int
     not_finite: int  # rows with NaN or infinity, which other commands refuse
 
+    def table(self) -> Table:
+        """Read the table."""
+        return read_table(self.path, name=self.layer)
 
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A model, its inputs, and the function that turns rows as they are read into what the model takes."""
+
+    model: Any
+    inputs: Inputs
+    prepare: Callable[[Any], Any] | None
+    about: Mapping[str, str]
+
+    def first_batch(self) -> Any:
+        """The first rows, as tensors that the model takes."""
+        return for_model(self.model, prepare_rows(self.prepare, self.inputs.read(0, min(2, self.inputs.n))), "cpu")
+
+
+@takes(ExtractOptions)
 def extract(
     model: Any,
-    inputs: Inputs,
+    inputs: Any,
     layers: str | Sequence[str],
-    out: str | Path,
+    out: str | Path | None = None,
     *,
-    pool: str = "none",
-    skip: int = 0,
+    options: ExtractOptions,
     prepare: Callable[[Any], Any] | None = None,
-    batch: int = 64,
-    device: str = "auto",
-    precision: str = "float32",
-    seed: int = 0,
-    deterministic: bool = True,
     about: Mapping[str, str] | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-) -> list[Extracted]:
-    """Write what layers of a model give for all inputs as embedding tables.
+    progress: Progress | None = None,
+) -> Any:
+    """Return what layers of a model give for all inputs, as embedding tables with ids.
 
-    The model runs in evaluation mode, one pass for all layers. Activations are written in parts beside the output
-    and joined in the end, so memory does not grow with the rows; called again after an interruption, with the same
-    weights, inputs and settings, it goes on after the last part. The same call on the same machine gives the same
-    bits.
+    The model runs in evaluation mode, one pass for all layers. The same call on the same machine gives the same bits.
+    With `out`, activations are written in parts next to the output and joined at the end, so memory does not grow with
+    the rows; after an interruption, the same call with the same weights, inputs and settings resumes after the last
+    part.
 
     Parameters
     ----------
-    model : torch.nn.Module
-        Moved to the device, and left there.
-    inputs : Inputs
-        From `array_inputs`, `image_inputs` or `text_inputs`.
+    model : torch.nn.Module, (module, prepare), Pretrained, or path or name of a transformers model
+        A folder written by `save_pretrained`, or ``owner/name`` of a hub (see `load_pretrained`). A module is moved to
+        the device, and stays there.
+    inputs : array, table, list of texts, path or Inputs
+        Arrays have rows as their first axis. A path is a folder of images, a text file (one row per line), or a file
+        with an array; `kind` says what a table holds. See `array_inputs`, `image_inputs` and `text_inputs`.
     layers : str or sequence of str
         Dotted names; see `list_layers`.
-    out : path
-        .parquet, .arrow, .feather, .csv or .zarr. With several layers it holds ``{layer}``.
-    pool, skip, seed
-        What to keep of tokens, patches or pixels; see `Pooling`. With "none" every one is a row of its own: its id
-        is that of the input, a colon and the position, which are columns beside it.
+    out : path, optional
+        .parquet, .arrow, .feather, .csv or .zarr. With several layers it contains ``{layer}``.
     prepare : callable, optional
-        Makes of a batch as it is read (array, or list of texts) what the model takes: a tensor, or a mapping by
-        keyword such as a tokenizer gives.
+        Turns a batch as it is read (array, or list of texts) into what the model takes: a tensor, or a mapping by
+        keyword, as a tokenizer returns. By default that of the model.
+    about : mapping of str to str, optional
+        Metadata columns that are the same in all rows, such as the name of the model.
+    progress : callable, optional
+        Called as progress(what, inputs done, inputs in all).
+    kind : {"array", "images", "text"}, optional
+        What the path of `inputs` holds; without it the suffix decides (`column` makes a table text).
+    key, column, id : str, optional
+        The array of a file with several; the columns of a table with the text and the row ids.
+    size, mean, std : int, three floats, three floats, optional
+        Crop images to squares of this side; subtract the mean of the pixels, and divide by their standard deviation.
+        By default as the settings of a transformers model say.
+    revision : str, optional
+        The commit of a model of a hub.
+    pool, skip, seed
+        Which positions (tokens, patches, pixels) are kept; see `Pooling`. With "none" each is a row of its own: its id
+        is that of the input, a colon and the position, which are metadata columns, too.
     batch : int
-        Inputs at a time.
+        Number of inputs per forward pass.
+    precision : {"float32", "bfloat16", "float16"}
+        Other than float32 runs the model under autocast; tables are float32 (or float64 if the layer is).
+    fast : bool
+        On a GPU, allow kernels whose results differ between calls; otherwise a model with an operation that has no
+        deterministic kernel fails. On a CPU the same number of threads gives the same bits in any case.
     device : str
         "auto" is a GPU where there is one.
-    precision : {"float32", "bfloat16", "float16"}
-        Other than float32 runs the model under autocast; what is written is float32 (or float64 if the layer is).
-    deterministic : bool
-        On a GPU, choose kernels that give the same bits again; a model with an operation that has none fails. On a
-        CPU the same number of threads gives the same bits anyway.
-    about : mapping of str to str, optional
-        Metadata columns that are the same in all rows: which model this was, say.
-    progress : callable, optional
-        Told (what, inputs done, inputs in all).
 
     Returns
     -------
-    list of Extracted
-        One for each layer, in the order given.
+    Table, or dict of Table by layer
+        For one layer (a str), or for several. With `out`, what was written: `Extracted`, or a dict of these.
     """
     torch = load_torch("extraction")
-    layers = (layers,) if isinstance(layers, str) else tuple(layers)
-    pooling = Pooling(pool, skip, seed)
-    if not isinstance(model, torch.nn.Module):
-        raise InputError(f"model must be a torch module, whose layers have names, not a {type(model).__name__}")
-    find_layers(model, layers)
-    paths = output_paths(out, layers)
-    if batch < 1:
-        raise InputError(f"batch must be at least 1, not {batch}")
-    if isinstance(inputs.read(0, 1), list) and prepare is None:
-        raise InputError("texts need prepare, a function that makes tokens of a list of texts")
-    device = training_device(device)
-    autocast(device, precision)  # refuses a precision that there is not
-    settings = {"model": fingerprint(model), "inputs": inputs.name, "n": inputs.n, "layers": layers, "batch": batch}
-    settings |= {"pooling": asdict(pooling), "device": device, "precision": precision, "about": dict(about or {})}
-    parts = Parts(paths[0].parent / f".{paths[0].name}.parts", layers)
-    first = parts.open(settings)
-    run = _Run(model, inputs, layers, pooling, prepare, batch, device, precision, dict(about or {}))
-    with parts.left_only_with_rows(), _ready(model, device, precision, deterministic):
-        for end, tables in run.parts(first, progress):
-            parts.put(end, tables)
-    written = [Extracted(layer, path, *parts.join(layer, path)) for layer, path in zip(layers, paths, strict=True)]
-    parts.remove()
-    return written
+    names = (layers,) if isinstance(layers, str) else tuple(layers)
+    pooling = Pooling(options.pool, options.skip, options.seed)
+    found = as_pretrained(model, options.revision)
+    if not isinstance(found.model, torch.nn.Module):
+        raise InputError(f"model must be a torch module, whose layers have names, not a {type(found.model).__name__}")
+    find_layers(found.model, names)
+    paths = [] if out is None else output_paths(out, names)
+    if options.batch < 1:
+        raise InputError(f"batch must be at least 1, not {options.batch}")
+    device = training_device(options.device)
+    autocast(device, options.precision)  # refuses an unknown precision
+    job = make_job(found, inputs, options, prepare, about)
+    if job.inputs.repeated:
+        warnings.warn(job.inputs.repeated, CongruenceWarning, stacklevel=3)
+    run = _Run(job, names, pooling, options.batch, device, options.precision)
+    with _ready(job.model, device, options.precision, not options.fast):
+        written: dict[str, Any] = run.write(paths, progress) if paths else run.tables(progress)
+    for name, one in written.items():
+        odd = one.not_finite if isinstance(one, Extracted) else int((~finite_rows(one.values)).sum())
+        if odd:
+            said = f"{odd} of {one.n} rows of {name} have NaN or infinity; compare refuses them"
+            warnings.warn(said, CongruenceWarning, stacklevel=3)
+    return written[names[0]] if isinstance(layers, str) else written
+
+
+def make_job(
+    found: Pretrained,
+    inputs: Any,
+    options: ExtractOptions,
+    prepare: Callable[[Any], Any] | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Job:
+    """Open the inputs, and choose the function that prepares them for the model."""
+    opened = as_inputs(inputs, options, found.images)
+    if prepare is None:
+        prepare = found.tokenize if opened.texts else found.prepare
+    if opened.texts and prepare is None:
+        raise InputError(f"texts need tokens, but {found.without_tokenizer}")
+    said = {} if found.hub is None else {"model": found.hub.title}
+    return Job(found.model, opened, prepare, said | dict(about or {}))
 
 
 def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
@@ -138,37 +184,58 @@ def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """The settings of one extraction, and the walk over its batches."""
+    """One extraction: its settings, and the loop over its batches."""
 
-    model: Any
-    inputs: Inputs
+    job: Job
     layers: tuple[str, ...]
     pooling: Pooling
-    prepare: Callable[[Any], Any] | None
     batch: int
     device: str
     precision: str
-    about: dict[str, str]
 
-    def parts(self, first: int, progress: Any) -> Iterator[tuple[int, list[Table]]]:
+    def tables(self, progress: Progress | None) -> dict[str, Table]:
+        """The tables of all layers, in memory."""
+        held = [tables for _, tables in self._parts(0, progress)]
+        return {layer: _joined(tables) for layer, tables in zip(self.layers, zip(*held, strict=True), strict=True)}
+
+    def write(self, paths: Sequence[Path], progress: Progress | None) -> dict[str, Extracted]:
+        """Write the tables of all layers part by part, and join the parts."""
+        settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
+        settings |= {"layers": self.layers, "batch": self.batch, "pooling": asdict(self.pooling)}
+        settings |= {"device": self.device, "precision": self.precision, "about": dict(self.job.about)}
+        parts = Parts(paths[0].parent / f".{paths[0].name}.parts", self.layers)
+        first = parts.open(settings)
+        with parts.left_only_with_rows():
+            for end, tables in self._parts(first, progress):
+                parts.put(end, tables)
+        found = {
+            layer: Extracted(layer, path, *parts.join(layer, path))
+            for layer, path in zip(self.layers, paths, strict=True)
+        }
+        parts.remove()
+        return found
+
+    def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
         """Yield tables of some batches each, one for every layer, and the batch at which they end."""
         held: list[list[Table]] = []
-        count = -(-self.inputs.n // self.batch)
+        n = self.job.inputs.n
+        count = -(-n // self.batch)
         for number in range(first, count):
             held.append(self._tables(number * self.batch))
             if progress is not None:
-                progress("extracting", min(self.inputs.n, (number + 1) * self.batch), self.inputs.n)
+                progress("extracting", min(n, (number + 1) * self.batch), n)
             if number + 1 == count or sum(t.values.nbytes for tables in held for t in tables) >= PART_BYTES:
                 yield number + 1, [_joined(tables) for tables in zip(*held, strict=True)]
                 held = []
 
     def _tables(self, start: int) -> list[Table]:
-        stop = min(self.inputs.n, start + self.batch)
-        rows = prepare_rows(self.prepare, self.inputs.read(start, stop))
+        job = self.job
+        stop = min(job.inputs.n, start + self.batch)
+        rows = prepare_rows(job.prepare, job.inputs.read(start, stop))
         how: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
-        found = activations(self.model, rows, self.layers, self.pooling, **how)
-        ids = self.inputs.ids[start:stop]
-        return [_with(self.about, _table(layer, found[layer], ids)) for layer in self.layers]
+        found = activations(job.model, rows, self.layers, self.pooling, **how)
+        ids = job.inputs.ids[start:stop]
+        return [_with(job.about, _table(layer, found[layer], ids)) for layer in self.layers]
 
 
 def _with(about: Mapping[str, str], table: Table) -> Table:
@@ -202,12 +269,12 @@ def _joined(tables: Sequence[Table]) -> Table:
 
 @contextlib.contextmanager
 def _ready(model: Any, device: str, precision: str, deterministic: bool) -> Iterator[None]:
-    """Put a model on a device and into evaluation mode, and every module back into its own mode afterwards."""
+    """Put a model on a device and in evaluation mode; restore the mode of every module afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.to(device).eval()
     try:
         with contextlib.ExitStack() as stack:
-            if device != "cpu":  # where one thread, which `kernels` would take, is not needed for the same bits
+            if device != "cpu":  # there `kernels` would use one thread, which the same bits do not need
                 stack.enter_context(kernels(device, deterministic=deterministic))
                 stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
             yield

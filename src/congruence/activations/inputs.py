@@ -1,11 +1,11 @@
-"""Inputs of a model, a batch at a time: arrays, folders of images, lines of text and columns of tables."""
+"""Inputs of a model, one batch at a time: arrays, folders of images, lines of text and columns of tables."""
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,18 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from congruence.activations._options import ExtractOptions
 from congruence.activations.image_files import IMAGES, read_images
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
-from congruence.tables import read_row_columns, read_table
+from congruence.tables import Table, read_row_columns, read_table
 from congruence.tables.access import check_readable, reading, suffix_of
 from congruence.tables.memory import check_fits
 from congruence.tables.read_arrays import npy_header
 
+COLOURS = ("size", "mean", "std")
+OF = {"array": "an array", "text": "text", "images": "images", "texts": "a list of texts"}
+
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Rows that a model is to see; only the ids of all of them are in memory.
+    """Rows of input, of which only the ids are all in memory.
 
     `read(start, stop)` returns the rows between: an array whose first axis is the rows, or a list of texts.
     """
@@ -32,7 +36,63 @@ class Inputs:
     n: int
     ids: Array  # (n,)
     read: Callable[[int, int], Any]
-    name: str  # for messages, and to know the same inputs again
+    name: str  # identifies the inputs, so that an interrupted extraction resumes only with the same ones
+    texts: bool = False
+
+    @property
+    def repeated(self) -> str:
+        """Which ids occur more than once, as a sentence; "" if none does."""
+        ids = self.ids.astype(str) if self.ids.dtype == object else self.ids  # objects may have no order
+        found, counts = np.unique(ids, return_counts=True)
+        some = found[counts > 1]
+        return f"ids occur more than once ({listing(some)}); compare and layers refuse such tables" if len(some) else ""
+
+
+def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | None = None) -> Inputs:
+    """Return an array, a table, a list of texts, a path or inputs as inputs.
+
+    `images` are the size, mean and std that a model asks for, where the options do not say otherwise.
+    """
+    kind: str
+    opened: Callable[[], Inputs]
+    if isinstance(source, Inputs):
+        return source
+    if isinstance(source, Table):
+        kind, opened = "array", partial(array_inputs, source.values, ids=source.ids)
+    elif isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
+        kind, opened = "texts", partial(_listed, list(source))
+    elif isinstance(source, str | Path):
+        kind = options.kind or _kind_of(Path(source), options)
+        wanted = {name: getattr(options, name) for name in ("size", "mean", "std")}
+        wanted = dict(images or {}) | {name: value for name, value in wanted.items() if value is not None}
+        readers = {
+            "array": partial(array_inputs, source, key=options.key),
+            "images": partial(image_inputs, source, **wanted),
+            "text": partial(text_inputs, source, column=options.column, id=options.id),
+        }
+        if kind not in readers:
+            raise InputError(f"kind must be one of {', '.join(readers)}, not {kind!r}")
+        opened = readers[kind]
+    else:
+        kind, opened = "array", partial(array_inputs, source)
+    for name, of in {"key": "array", "column": "text", "id": "text", **dict.fromkeys(COLOURS, "images")}.items():
+        if getattr(options, name) is not None and (kind != of or not isinstance(source, str | Path)):
+            raise InputError(f"{name} applies to the path of {OF[of]} only, but the inputs are {OF[kind]}")
+    return opened()
+
+
+def _kind_of(path: Path, options: ExtractOptions) -> str:
+    if path.is_dir() and suffix_of(path) != ".zarr":
+        return "images"
+    return "text" if options.column is not None or suffix_of(path) in (".txt", ".text", ".md") else "array"
+
+
+def _listed(texts: list[str]) -> Inputs:
+    """Texts in memory; ids are row numbers."""
+    if not texts:
+        raise InputError("inputs holds no text")
+    name = f"texts {_digest(text.encode() + bytes(1) for text in texts)}"
+    return Inputs(len(texts), np.arange(len(texts)), lambda a, b: texts[a:b], name, texts=True)
 
 
 def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Array | None = None) -> Inputs:
@@ -116,7 +176,7 @@ def text_inputs(path: str | Path, *, column: str | None = None, id: str | None =
     starts, numbers = _lines(path)
     if not len(starts):
         raise InputError(f"{path} has no line that is not empty")
-    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _stamped(path))
+    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _stamped(path), texts=True)
 
 
 def _read_array(path: Path, key: str | None) -> tuple[Any, Any]:
@@ -177,7 +237,8 @@ def _column(path: Path, column: str | None, id: str | None) -> Inputs:
     odd = [row for row, text in enumerate(texts) if not isinstance(text, str)]
     if odd:
         raise InputError(f"column {name!r} of {path} has no text in {len(odd)} rows (row {listing(odd)})")
-    return Inputs(found.n, _ids(found.ids, found.n, str(path)), lambda a, b: texts[a:b], f"{_stamped(path)} {name}")
+    ids = _ids(found.ids, found.n, str(path))
+    return Inputs(found.n, ids, lambda a, b: texts[a:b], f"{_stamped(path)} {name}", texts=True)
 
 
 def _lines(path: Path) -> tuple[Array, Array]:

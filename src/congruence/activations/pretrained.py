@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,20 +12,51 @@ from typing import Any
 from congruence.activations.hub import HubModel, find_model, is_hub_name
 from congruence.activations.model_folders import PIXELS, TOKENIZER, check_model_folder, read_settings
 from congruence.arrays import listing
-from congruence.errors import InputError, MissingDependencyError
+from congruence.errors import CongruenceWarning, InputError, MissingDependencyError
 from congruence.models.devices import load_torch
 from congruence.tables.access import first_sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """A model, and what makes its inputs."""
+    """A model, and the functions that prepare its inputs."""
 
     model: Any
-    prepare: Callable[[Any], Any]  # of an array: pixels, or numbers of tokens
-    tokenize: Callable[[list[str]], Any] | None  # of texts; None if the folder has no tokenizer.json
+    prepare: Callable[[Any], Any] | None  # for arrays: pixels, or token ids
+    tokenize: Callable[[list[str]], Any] | None  # for texts; None without tokenizer.json
     images: dict[str, Any] = field(default_factory=dict)  # size, mean and std for `image_inputs`, where they are known
-    hub: HubModel | None = None  # the name and the commit, if it is from a hub
+    hub: HubModel | None = None  # name and commit, if it is from a hub
+    name: str = "the model"
+
+    @property
+    def without_tokenizer(self) -> str:
+        """What to do where texts are given to a model without a tokenizer."""
+        if self.hub is not None:
+            fetch = f"'hf download {self.hub.name} tokenizer.json --revision {self.hub.commit}'"
+            return f"{self.name} has no tokenizer.json; if it has one, {fetch} fetches it"
+        if self.name != "the model":
+            return f"{self.name} has no tokenizer.json; save the tokenizer next to the model"
+        return "the model has no tokenizer; give prepare, or (model, tokenize) as the model"
+
+
+def as_pretrained(model: Any, revision: str | None = None) -> Pretrained:
+    """Return a module, (module, prepare), or the path or name of a transformers model with its functions."""
+    if isinstance(model, str | Path):
+        found = load_pretrained(model, revision)
+        if found.hub is not None and revision is None:
+            said = f"the cache holds one commit of {model}, which is used: revision {found.hub.commit}"
+            warnings.warn(said, CongruenceWarning, stacklevel=4)
+        return found
+    if revision is not None:
+        raise InputError("revision applies to models of a hub only, given by their name owner/name")
+    if isinstance(model, Pretrained):
+        return model
+    if isinstance(model, tuple) and len(model) == 2:
+        module, prepare = model
+        if not callable(prepare):
+            raise InputError(f"model is a pair of a model and a {type(prepare).__name__}, which cannot be called")
+        return Pretrained(module, prepare, prepare)
+    return Pretrained(model, None, None)
 
 
 def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrained:
@@ -41,7 +73,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     revision : str, optional
         The 40 hex digits of a commit of the hub; see `find_model`.
     """
-    hub = None
+    hub, name = None, str(folder)
     if not Path(folder).is_dir() and is_hub_name(str(folder)):
         hub = find_model(str(folder), revision)
         folder = hub.folder
@@ -54,7 +86,7 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     with _quiet(transformers):
         model = _model(transformers, folder, config)
         tokenize = _tokenizer(transformers, folder, model) if (folder / TOKENIZER).is_file() else None
-    return Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub)
+    return Pretrained(model, _preparer(model), tokenize, _image_settings(folder), hub, name)
 
 
 def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:

@@ -159,14 +159,19 @@ def working(outputs: Outputs) -> Iterator[Progress]:
 _WARNED: list[str] = []  # by the last `working` block, until `deliver` prints what the result does not say itself
 
 
+def say_warnings(besides: Iterable[str] = ()) -> None:
+    """Print the warnings of the last `working` block, but for those that are said elsewhere."""
+    for text in _WARNED:
+        if text not in besides:
+            say(f"note: {text}")
+
+
 def deliver(result: R, outputs: Outputs) -> R:
     """Write the outputs that were asked for, then show the result on the terminal."""
     from congruence.files import write_text
 
     result = result.with_command(shlex.join(["congruence", *sys.argv[1:]]))
-    for text in _WARNED:
-        if text not in result.notes:
-            say(f"note: {text}")
+    say_warnings(result.notes)
     texts = {name: _rendered(result, name) for name in outputs.files()}
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():

@@ -1,29 +1,24 @@
-"""`congruence mixture`: what a mixture prior identifies, and whether trainings agree."""
+"""`congruence mixture`: what does a mixture prior identify, and do runs agree?"""
 
 from __future__ import annotations
 
-import shlex
-import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from congruence.cli import options as given
-from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
+from congruence.cli import _command as cli
 from congruence.errors import InputError
+from congruence.mixture._options import MixtureOptions
 
 if TYPE_CHECKING:
-    from congruence.mixture.examination import MixtureExamination
+    from congruence.mixture._models import MixtureModel
+    from congruence.runs import Run
 
-MARKS = {"holds": "✓", "fails": "✕", "ambiguous": "≈", "unknown": "?"}
 
-
-@interruptible
+@cli.command
 def mixture(
     runs: Annotated[
         list[str],
@@ -31,49 +26,32 @@ def mixture(
             metavar="RUNS...", help="Run folders of vade, mfcvae, mixvae or ivae; 'runs/vade-*'.", show_default=False
         ),
     ],
-    rows: Annotated[
-        int, typer.Option(min=2, help="Rows of codes looked at, the same of every run.", rich_help_panel=given.DATA)
-    ] = 2000,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check",
-            help="Check the assumptions of the hierarchy, or only compare runs.",
-            rich_help_panel=given.METHOD,
-        ),
-    ] = True,
-    seed: given.Seed = 0,
-    report: given.Report = None,
-    json: given.Json = None,
-    csv: Annotated[
-        Optional[Path], typer.Option(help="Write a line for every ordered pair as csv.", rich_help_panel=given.OUTPUT)
-    ] = None,
-    quiet: given.Quiet = False,
+    options: MixtureOptions,
+    outputs: cli.Outputs,
 ) -> None:
     """Does a mixture prior make the model identifiable? Up to what?
 
-    Checks P1 to P3 and F1 to F4 of every training, says which theorem
-    follows, and compares trainings: the affine distance of their priors and
-    the MCC of their codes, for all ordered pairs. Examples:
+    Checks P1 to P3 and F1 to F4 for every run, reports which theorems apply,
+    and compares runs: the affine distance of their priors and the MCC of
+    their codes, for all ordered pairs. Examples:
 
         congruence mixture 'runs/vade-*' --report report.html
 
         congruence mixture runs/vade-0 runs/vade-1 --json -
     """
-    from congruence.mixture.examination import examine_runs
+    from congruence.mixture._examine import examine_mixture
+    from congruence.runs import open_run
+    from congruence.tables import unique_names
 
     folders = _expanded(runs)
-    texts = {"report": report, "json": json, "csv": csv}
-    given.check_outputs(texts, folders)
-    settings = {"runs": folders, "rows": rows, "assumptions checked": check, "seed": seed}
-    settings |= {"command": shlex.join(["congruence", *sys.argv[1:]])}
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        result = examine_runs(folders, rows=rows, check=check, seed=seed, progress=progress, settings=settings)
-        given.write_outputs(_rendered(result, texts), texts)
-    for text in warned:
-        say(f"note: {text}")
-    if not quiet:
-        _show(result, stderr=str(json) == "-")
+    cli.check_outputs(outputs, folders)
+    opened = [open_run(folder) for folder in folders]
+    _check_same_data(opened)
+    with cli.working(outputs) as progress:
+        models = {name: _load(run) for name, run in zip(unique_names(folders), opened, strict=True)}
+        options = replace(options, labels=options.labels or _first_factor(opened[0]))
+        result = examine_mixture(models, options=options, progress=progress)
+    cli.deliver(result, outputs)
 
 
 def _expanded(patterns: list[str]) -> list[str]:
@@ -92,42 +70,41 @@ def _expanded(patterns: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _rendered(result: MixtureExamination, outputs: dict[str, Path | None]) -> dict[str, str]:
-    from congruence.mixture.examination import COLUMNS
-    from congruence.report import render_mixture, rows_to_csv
-
-    render_as: dict[str, Any] = {
-        "report": render_mixture,
-        "json": lambda r: r.to_json(),
-        "csv": lambda r: rows_to_csv(r.table()) or ",".join(COLUMNS) + "\n",  # of one run the heading alone
-    }
-    return {name: render_as[name](result) for name, path in outputs.items() if path is not None}
+def _check_same_data(runs: Sequence[Run]) -> None:
+    for i, run in enumerate(runs):
+        if run.folder.resolve() in {other.folder.resolve() for other in runs[:i]}:
+            raise InputError(f"the run folder {run.folder} is given twice")
+        if not run.finished:
+            raise InputError(f"the training in {run.folder} is not finished")
+        if run.config.get("data") != runs[0].config.get("data"):
+            raise InputError(f"{run.folder} and {runs[0].folder} were trained on different data")
 
 
-def _show(result: MixtureExamination, *, stderr: bool) -> None:
-    console = Console(stderr=stderr, highlight=False)
-    console.print(f"[bold]{escape(result.verdict)}[/bold]", soft_wrap=True)
-    table = Table(title="assumptions", box=box.SIMPLE_HEAD)
-    for heading in ("run", "model", "J", "P1", "P2", "P3", "F1", "F2", "F3", "F4", "row"):
-        table.add_column(heading)
-    for one in result.runs:
-        found = one.assumptions
-        names = ("P1", "P2", "P3", "F1", "F2", "F3", "F4")
-        marks = ["–"] * 7 if found is None else [MARKS[found.conditions[name].status] for name in names]
-        row = "–" if found is None else str(found.row)
-        table.add_row(one.name, one.model, str(one.components), *marks, row)
-    console.print(table)
-    if result.agreement is not None:
-        _show_pairs(console, result)
-    for note in result.notes:
-        console.print(f"note: {escape(note)}", soft_wrap=True)
+def _load(run: Run) -> MixtureModel:
+    """The trained model of a run folder, with its codes and what its log says."""
+    from congruence.mixture._models import MixtureModel
+    from congruence.models.stored import load_model
+
+    model = load_model(run)
+    if not hasattr(model, "mixture_prior"):
+        raise InputError(f"{run.folder} holds a model {getattr(model, 'name', '')!r} without a mixture prior")
+    lines = run.metrics()
+    active = [line["active_latents"] for line in lines if line.get("active_latents") is not None]
+    diverged = [line["step"] for line in lines if line.get("ended") == "diverged"]
+    return MixtureModel.from_model(
+        model,
+        run.latents(),
+        kind=str(run.config["model"].get("model", "")),
+        active_latents=active[-1] if active else None,
+        notes=tuple(f"the training diverged, and the weights are those of step {step}" for step in diverged),
+    )
 
 
-def _show_pairs(console: Console, result: MixtureExamination) -> None:
-    table = Table(title="ordered pairs", box=box.SIMPLE_HEAD)
-    for heading in ("source", "target", "affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out"):
-        table.add_column(heading, justify="left" if heading in ("source", "target") else "right")
-    for row in result.table():
-        numbers = (row[name] for name in ("distance", "before", "strong", "weak", "weak_held_out"))
-        table.add_row(row["source"], row["target"], *("–" if v is None or v != v else f"{v:.3g}" for v in numbers))
-    console.print(table)
+def _first_factor(run: Run) -> str | None:
+    """The first categorical factor that the codes have as metadata."""
+    data = run.config.get("data", {})
+    known = run.latents().metadata
+    for name, kind in zip(data.get("factors", ()), data.get("kinds", ()), strict=False):
+        if kind == "categorical" and name in known:
+            return str(name)
+    return None

@@ -66,7 +66,7 @@ class AffineDistance:
 
     def __str__(self) -> str:
         return (
-            f"affine distance <= {self.distance:.4g} ({100 * self.relative:.3g} % of both laws; "
+            f"affine distance <= {self.distance:.4g} (relative {self.relative:.3g}; "
             f"{self.before.distance:.4g} without a map), from {self.refined} of {self.starts} starts"
         )
 

@@ -1,6 +1,6 @@
-"""Do several trainings with a mixture prior agree? Their priors up to an affine map, their codes by MCC.
+"""Agreement of several runs with a mixture prior: of the priors up to an affine map, of the codes by MCC.
 
-A pair goes from a source to a target, both ways round, since the affine distance is taken in the frame of the target.
+Pairs are ordered, from a source to a target, since the affine distance is measured in the coordinates of the target.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -21,29 +21,30 @@ from congruence.maps.sums import sums_of
 from congruence.mixture.affine import AffineDistance, affine_distance
 from congruence.mixture.gmm import GaussianMixture
 
-MOST = 16  # components of a prior for which an affine map is looked for
+MOST = 16  # components of a prior for which an affine map is fitted
 FEWEST = 20  # rows of a half on which a canonical map is fitted
+SPREADS = ("distance", "relative", "strong", "weak", "weak_held_out")
 
 
 @dataclass(frozen=True, eq=False)
 class LatentSpace:
-    """What one training learned: codes of rows that all trainings share, and the prior that it assumes of them."""
+    """The codes of one run, on rows that all runs share, and its prior."""
 
     name: str
     codes: Float  # (n, m)
-    prior: GaussianMixture | None = None  # None where it is not known, or too large to write down
+    prior: GaussianMixture | None = None  # None where it is unknown, or too large to write out
 
     def __post_init__(self) -> None:
         codes = to_numpy(as_matrix(self.codes, f"the codes of {self.name}")).astype(np.float64, copy=False)
         if self.prior is not None and self.prior.dimension != codes.shape[1]:
             raise InputError(
-                f"the prior of {self.name} is of {self.prior.dimension} latents, but its codes have {codes.shape[1]}"
+                f"the prior of {self.name} has {self.prior.dimension} latents, but its codes have {codes.shape[1]}"
             )
         object.__setattr__(self, "codes", codes)
 
     @property
     def states(self) -> Array:
-        """The most likely component of every row, (n,); all 0 where there is no prior with a density."""
+        """The most likely component of every row, (n,); all 0 where the prior has no density."""
         if self.prior is None or self.prior.degenerate:
             return np.zeros(len(self.codes), dtype=int)
         return np.asarray(self.prior.log_joint(self.codes).argmax(1))
@@ -51,18 +52,18 @@ class LatentSpace:
 
 @dataclass(frozen=True, eq=False)
 class PairAgreement:
-    """How near two trainings are."""
+    """The agreement of two runs."""
 
     source: str
     target: str
-    affine: AffineDistance | None  # of the priors; None where one is not known or has too many components
-    strong: float  # MCC of the codes as they are, in sample: from 0 to 1, higher is closer
+    affine: AffineDistance | None  # of the priors; None where one is unknown, degenerate or has too many components
+    strong: float  # MCC of the codes as learned, in sample: from 0 to 1, higher is closer
     weak: float  # MCC of canonical variates, in sample
     weak_held_out: float  # the same, fitted on half of the rows and scored on the other; NaN with few rows
     correlation: Float  # (m, m), |correlation| of every latent of the source with every one of the target
 
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON contract."""
+    def to_dict(self) -> PairNumbers:
+        """The numbers as plain data."""
         affine = self.affine
         return {
             "source": self.source,
@@ -77,9 +78,31 @@ class PairAgreement:
         }
 
 
+class PairNumbers(TypedDict):
+    """An ordered pair in JSON: affine distance after and before the map, the map, and the MCC of the codes."""
+
+    source: str
+    target: str
+    distance: float | None
+    relative: float | None
+    before: float | None
+    matrix: list[list[float]] | None
+    shift: list[float] | None
+    mcc: dict[str, float]
+    correlation: list[list[float]]
+
+
+class AgreementNumbers(TypedDict):
+    """The agreement of several runs in JSON."""
+
+    runs: list[dict[str, Any]]
+    pairs: list[PairNumbers]
+    over_pairs: dict[str, dict[str, float]]
+
+
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation over ordered pairs, and how many of them there are."""
+    """Mean and standard deviation over ordered pairs, and the number of pairs."""
 
     mean: float
     deviation: float
@@ -92,7 +115,7 @@ class Spread:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """All ordered pairs of several trainings."""
+    """All ordered pairs of several runs."""
 
     spaces: tuple[LatentSpace, ...]
     pairs: tuple[PairAgreement, ...]
@@ -101,7 +124,7 @@ class Agreement:
         return next(pair for pair in self.pairs if (pair.source, pair.target) == names)
 
     def spread(self, what: str) -> Spread:
-        """Mean and deviation over pairs of "distance", "relative", "strong", "weak" or "weak_held_out"."""
+        """Mean and standard deviation over pairs of "distance", "relative", "strong", "weak" or "weak_held_out"."""
         if what in ("distance", "relative"):
             values = [getattr(pair.affine, what) for pair in self.pairs if pair.affine is not None]
         else:
@@ -112,9 +135,9 @@ class Agreement:
         return Spread(float(np.mean(kept)), float(np.std(kept)), len(kept))
 
     def aligned(self, name: str, onto: str) -> Float:
-        """Codes of one training carried onto another by the map of their priors, (n, m).
+        """Codes of one run mapped onto another by the affine map of their priors, (n, m).
 
-        Where the priors have no map, by the linear map that carries codes onto codes, which sees the pairing of rows.
+        Where the priors have no such map, by the linear map fitted to the paired codes.
         """
         codes = next(one.codes for one in self.spaces if one.name == name)
         if name == onto:
@@ -127,21 +150,20 @@ class Agreement:
 
     @property
     def verdict(self) -> str:
-        """What was found, in one sentence."""
-        runs, weak, strong = len(self.spaces), self.spread("weak"), self.spread("strong")
-        distance = self.spread("distance")
-        said = f"{runs} trainings, {len(self.pairs)} ordered pairs: "
-        if distance.pairs:
-            said += f"affine distance of the priors at most {distance} in the mean, "
+        """The MCC of the codes and the distance of the priors, in one or two sentences."""
+        distance, strong, weak, held_out = (self.spread(n) for n in ("distance", "strong", "weak", "weak_held_out"))
+        over = f"Over {len(self.pairs)} ordered pairs of {len(self.spaces)} runs"
+        if strong.pairs < len(self.pairs):
+            over = f"Over the {strong.pairs} of {len(self.pairs)} ordered pairs whose codes vary"
+        said = f"{over}, the MCC of the codes is {strong} as learned (strong) and {weak} up to a linear map (weak"
+        said += f"; held out {held_out})." if held_out.pairs else ")."
         if not strong.pairs:
-            return said + "no MCC, since codes do not vary."
-        some = f", over the {strong.pairs} pairs whose codes vary" if strong.pairs < len(self.pairs) else ""
-        return said + f"MCC {strong} as the codes are (strong) and {weak} up to a linear map (weak){some}."
+            said = "The codes do not vary, so they have no MCC."
+        return f"{said} The affine distance of the priors is at most {distance}." if distance.pairs else said
 
-    def to_dict(self) -> dict[str, Any]:
-        """The content of the JSON contract."""
-        names = ("distance", "relative", "strong", "weak", "weak_held_out")
-        spreads = {name: self.spread(name) for name in names}
+    def to_dict(self) -> AgreementNumbers:
+        """Runs, pairs and means over pairs as plain data."""
+        spreads = {name: self.spread(name) for name in SPREADS}
         return {
             "runs": [
                 {
@@ -160,20 +182,20 @@ class Agreement:
         }
 
 
-def agreement(
+def compare_spaces(
     spaces: Sequence[LatentSpace] | Mapping[str, LatentSpace],
     *,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Agreement:
-    """Compare trainings pair by pair, in both directions.
+    """Compare the latent spaces of runs pair by pair, in both directions.
 
     Parameters
     ----------
     spaces : sequence of LatentSpace
-        At least two, of the same rows and as many latents; row i of one belongs to row i of the others.
+        At least two, with the same rows and the same number of latents; row i is the same sample in all.
     seed : int
-        Of the halves of rows, and of matchings of components where they are too many to try all.
+        Of the random halves of rows, and of the matchings of components where there are too many to try all.
 
     Returns
     -------
@@ -186,13 +208,13 @@ def agreement(
     """
     given = tuple(spaces.values()) if isinstance(spaces, Mapping) else tuple(spaces)
     if len(given) < 2:
-        raise InputError(f"at least two trainings are compared, not {len(given)}")
+        raise InputError(f"comparing takes at least 2 runs, not {len(given)}")
     names = [one.name for one in given]
     if len(set(names)) < len(names):
-        raise InputError(f"trainings must have different names, not {', '.join(names)}")
+        raise InputError(f"runs must have different names, not {', '.join(names)}")
     shapes = {one.codes.shape for one in given}
     if len(shapes) > 1:
-        raise InputError(f"codes must be of the same rows and as many latents, not of shapes {sorted(shapes)}")
+        raise InputError(f"codes of all runs must have the same shape, not {sorted(shapes)}")
     both = list(permutations(given, 2))
     pairs = []
     for i, (source, target) in enumerate(both):
@@ -223,12 +245,12 @@ def _affine(p: GaussianMixture | None, q: GaussianMixture | None, seed: int) -> 
 
 
 def can_hold_out(codes: Float) -> bool:
-    """Whether half of the rows of codes, (n, m), are enough to fit a canonical map."""
+    """Whether half of the rows of codes, (n, m), suffice to fit a canonical map."""
     return bool(len(codes) // 2 >= max(FEWEST, 2 * codes.shape[1]))
 
 
 def _held_out(x: Float, y: Float, seed: int) -> float:
-    """The weak MCC of one half of the rows with the canonical map and the matching of the other."""
+    """The weak MCC of one half of the rows, with the canonical map and the matching fitted on the other."""
     if not can_hold_out(x):
         return math.nan
     order = np.random.default_rng(seed).permutation(len(x))
@@ -238,7 +260,7 @@ def _held_out(x: Float, y: Float, seed: int) -> float:
 
 
 def _sizes(x: Float, y: Float) -> Float:
-    """|correlation| of every column of x with every one of y; 0 where one is constant."""
+    """|correlation| of every column of x with every column of y; 0 where one is constant."""
     x, y = x - x.mean(0), y - y.mean(0)
     scale = np.outer(np.sqrt((x * x).sum(0)), np.sqrt((y * y).sum(0)))
     return np.asarray(np.abs(x.T @ y) / np.where(scale > 0, scale, 1.0))

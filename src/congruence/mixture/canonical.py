@@ -10,13 +10,13 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import InputError
+from congruence.mixture._options import TOLERANCE
+from congruence.mixture.conditions import AMBIGUOUS, FAILS, HOLDS, UNKNOWN, Condition, judged
 from congruence.mixture.gmm import FLAT, GaussianMixture
-from congruence.mixture.verdicts import AMBIGUOUS, CERTIFIED, FAILS, HOLDS, NOTHING, UNKNOWN, Condition
 
-TIED = 0.02  # correlation within a component that may be rounding or estimation
-DOUBT = 10.0  # times as much is certainly more
-EQUAL, DISTINCT = 1e-6, 0.05  # gaps of log ratios of variances: below the first they are one, above the second two
-MOST_PAIRS = 3000  # of components, of which more are drawn
+DOUBT = 10.0  # tolerances: a correlation above this many is not rounding or estimation error
+EQUAL, DISTINCT = 1e-6, 0.05  # gaps of log variance ratios: below the first equal, above the second distinct
+MOST_PAIRS = 3000  # of components; of more, a sample is taken
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,29 +28,29 @@ class CanonicalAxes:
     """
 
     axes: Float  # (m, m), columns
-    pair: tuple[int, int] | None  # components whose ratios are most distinct
+    pair: tuple[int, int] | None  # the components whose variance ratios differ most
     ratios: Float  # (m,), of their variances along the axes
-    gap: float  # least difference of the logs of two ratios; infinite for one latent
+    gap: float  # smallest difference between the logarithms of two ratios; infinite for one latent
     correlation: float  # largest within any component along the axes
-    frame: str  # "given" where the latents themselves will do, or "found"
+    frame: str  # "given" (the latents themselves) or "found" (generalised eigenvectors)
     condition: Condition
 
 
-def canonical_axes(prior: GaussianMixture, *, tolerance: float = TIED, seed: int = 0) -> CanonicalAxes:
-    """Look for axes along which P2 holds.
+def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed: int = 0) -> CanonicalAxes:
+    """Find axes along which P2 holds.
 
-    P2 asks that latents are independent given the component, and that two components exist with all ratios of variances
-    distinct. The generalised eigenvectors V of their covariances make both diagonal; P2 holds in some affine frame
+    P2 requires that latents are independent given the component, and that two components exist with distinct variance
+    ratios. The generalised eigenvectors V of their covariances make both diagonal; P2 holds in some affine frame
     exactly where V^T S V is diagonal for all covariances S.
 
     Parameters
     ----------
     prior : GaussianMixture
     tolerance : float
-        Correlation within components that counts as none. For a prior estimated from n rows take about
-        4 / sqrt(n * least weight).
+        Largest correlation within a component that counts as none. For a prior estimated from n rows, use about
+        4 / sqrt(n * smallest weight).
     seed : int
-        Of the pairs that are looked at where there are more than 3000.
+        Of the sample of pairs of components, where there are more than 3000.
 
     References
     ----------
@@ -61,20 +61,20 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TIED, seed: int
     m = prior.dimension
     here = largest_correlation(prior.covariances)
     if prior.components == 1:
-        said = "One component has no two variances to compare; P2 asks for at least two components."
-        return _nothing(prior, here, Condition("P2", FAILS, said, CERTIFIED))
+        said = "The prior has one component; P2 needs the variances of at least two."
+        return _nothing(prior, here, judged("P2", FAILS, said, exact=True))
     found = _most_distinct(prior, seed)
     if found is None:
-        said = "All components lie on subspaces, so that ratios of variances do not exist."
-        return _nothing(prior, here, Condition("P2", UNKNOWN, said, NOTHING))
+        said = "Fewer than two components have a density, so variance ratios are undefined."
+        return _nothing(prior, here, judged("P2", UNKNOWN, said))
     pair, ratios, axes, gap = found
     frame = "found"
-    if here <= tolerance:  # the latents themselves will do, and keep their names
+    if here <= tolerance:  # keep the latents themselves as axes
         variances = prior.covariances[:, range(m), range(m)]
         frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
         gap = float(np.diff(np.sort(np.log(ratios))).min()) if m > 1 else math.inf
     correlation = largest_correlation(axes.T @ prior.covariances @ axes)
-    condition = _judged(pair, ratios, gap, correlation, frame, tolerance)
+    condition = _judge(pair, ratios, gap, correlation, frame, tolerance)
     return CanonicalAxes(axes, pair, ratios, gap, correlation, frame, condition)
 
 
@@ -84,7 +84,7 @@ def _nothing(prior: GaussianMixture, correlation: float, condition: Condition) -
 
 
 def _most_distinct(prior: GaussianMixture, seed: int) -> tuple[tuple[int, int], Float, Float, float] | None:
-    """The pair of components whose ratios of variances are farthest apart, with ratios, axes and gap."""
+    """The pair of components with the largest gap of variance ratios: pair, ratios, axes and gap."""
     from scipy.linalg import eigh
 
     whole = [j for j in range(prior.components) if j not in prior.degenerate]
@@ -105,7 +105,7 @@ def _most_distinct(prior: GaussianMixture, seed: int) -> tuple[tuple[int, int], 
 def largest_correlation(covariances: Float) -> float:
     """The largest correlation of two latents within a component, (J, m, m) -> from 0 to 1.
 
-    Directions along which a component is flat, up to rounding, correlate with nothing.
+    Directions in which a component has no variance, up to rounding, count as uncorrelated.
     """
     variances = np.diagonal(covariances, axis1=1, axis2=2)  # (J, m)
     least = np.maximum(FLAT * variances.max(0), np.finfo(float).tiny)
@@ -114,7 +114,7 @@ def largest_correlation(covariances: Float) -> float:
     return float((tied * (1 - np.eye(covariances.shape[1]))).max())
 
 
-def _judged(
+def _judge(
     pair: tuple[int, int], ratios: Float, gap: float, correlation: float, frame: str, tolerance: float
 ) -> Condition:
     independent = HOLDS if correlation <= tolerance else AMBIGUOUS if correlation <= DOUBT * tolerance else FAILS
@@ -122,11 +122,11 @@ def _judged(
     status = next((s for s in (FAILS, AMBIGUOUS) if s in (independent, distinct)), HOLDS)
     if distinct != HOLDS and independent != HOLDS and frame == "found":
         status = AMBIGUOUS if distinct == AMBIGUOUS else FAILS  # axes of equal ratios are arbitrary
-    which = "the latents" if frame == "given" else "axes found by generalised eigenvectors"
+    which = "the latents" if frame == "given" else "the generalised eigenvectors"
     shown = ", ".join(f"{ratio:.3g}" for ratio in ratios[:8]) + (", ..." if len(ratios) > 8 else "")
     said = (
-        f"Along {which} the largest correlation within a component is {correlation:.2g}; variances of components "
-        f"{pair[0]} and {pair[1]} have ratios {shown}, the least gap of their logs is {gap:.2g}."
+        f"Along {which}, the largest correlation within a component is {correlation:.2g}. The variances of components "
+        f"{pair[0]} and {pair[1]} have ratios {shown}; the smallest gap between their logarithms is {gap:.2g}."
     )
     numbers = {"pair": list(pair), "ratios": ratios.tolist(), "gap": gap, "correlation": correlation, "frame": frame}
-    return Condition("P2", status, said, NOTHING if status == AMBIGUOUS else CERTIFIED, numbers=numbers)
+    return judged("P2", status, said, exact=status != AMBIGUOUS, numbers=numbers)

@@ -1,4 +1,4 @@
-"""Cells that components of all latents make together in a sample: their weights, and whether latents heed them.
+"""Cells formed by the components of all latents in a sample: their weights, and whether latents depend on them.
 
 Every latent was cut into peaks on its own. A cell is a choice of one peak on each latent.
 """
@@ -49,7 +49,7 @@ def keepable(weights: Float) -> list[int]:
 
 
 def dependence(z: Float, peaks: list[Peaks]) -> str | None:
-    """Why latents are not what their peaks say: they correlate within cells, or a peak moves from cell to cell."""
+    """Why the peaks do not describe the latents: they correlate within cells, or a peak moves between cells."""
     nearest = np.column_stack([peak.log_likelihoods(column).argmax(1) for peak, column in zip(peaks, z.T, strict=True)])
     means = np.column_stack([peak.means[nearest[:, t]] for t, peak in enumerate(peaks)])
     spread = np.column_stack([peak.deviations[nearest[:, t]] for t, peak in enumerate(peaks)])
@@ -58,7 +58,7 @@ def dependence(z: Float, peaks: list[Peaks]) -> str | None:
 
 
 def _correlated(white: Float) -> str | None:
-    """The pooled correlation within cells, beside what chance gives."""
+    """The pooled correlation within cells, compared with chance."""
     inside = (np.abs(white) < 3).all(1)
     varies = white[inside].std(0) > 0 if inside.any() else np.zeros(white.shape[1], dtype=bool)
     if varies.sum() < 2 or inside.sum() < 10:  # what is constant correlates with nothing
@@ -66,7 +66,7 @@ def _correlated(white: Float) -> str | None:
     tied = np.abs(np.corrcoef(white[inside][:, varies], rowvar=False) - np.eye(varies.sum())).max()
     if tied <= TIED + 4 / math.sqrt(inside.sum()):
         return None
-    return f"latents correlate by {tied:.2g} within components; turn to the canonical axes of P2 first"
+    return f"latents correlate by {tied:.2g} within components; rotate to the canonical axes of P2 first"
 
 
 def _moving(white: Float, nearest: Array, sizes: list[int]) -> str | None:
@@ -80,7 +80,7 @@ def _moving(white: Float, nearest: Array, sizes: list[int]) -> str | None:
         for other in range(white.shape[1]):
             group = here * sizes[other] + nearest[inside, other]
             if other != t and (_differs(x, here, group) or _differs(x * x, here, group)):
-                return f"components of latent {t} that are too near to be told apart move with latent {other}"
+                return f"unresolved components of latent {t} move with latent {other}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""P1 on a fitted model: do codes follow the prior, how many components do they ask for, does the model fit data?"""
+"""Fit of a model: do the codes follow the prior (P1), and do draws of the model resemble the data?"""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import numpy as np
 
 from congruence.arrays import Float, as_matrix, to_numpy
 from congruence.errors import InputError
+from congruence.mixture.conditions import AMBIGUOUS, FAILS, HOLDS, UNKNOWN, Condition, judged
 from congruence.mixture.gmm import FLAT, GaussianMixture
-from congruence.mixture.verdicts import AMBIGUOUS, CERTIFIED, FAILS, HOLDS, NOTHING, SUPPORTED, UNKNOWN, Condition
 
-NEAR, FAR = 0.05, 0.15  # distance of two distributions, beyond chance: as good as the same, or clearly not
-FEWEST = 100  # codes: with fewer, chance alone is larger than what counts as far
-ROWS = 4000  # of codes that mixtures are fitted to, half of them held out
+NEAR, FAR = 0.05, 0.15  # distance of two distributions, beyond chance: indistinguishable below, different above
+FEWEST = 100  # codes: with fewer, chance alone exceeds FAR
+ROWS = 4000  # of codes that mixtures are fitted to; half are held out
 TABLE = 500  # rows on each side of the test on data
 SHUFFLES = 99
 
 
 def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> Condition:
-    """P1: the prior is a Gaussian mixture by construction; codes, (n, m), show whether the model lives up to it.
+    """P1: the prior is a Gaussian mixture by construction; test whether the codes, (n, m), follow it.
 
-    Compared are the log densities of codes with those of draws from the prior, and the mean responsibilities with the
-    weights. Beside it stands the number of components that held-out likelihood asks for. Fewer than 100 codes can
-    refute the prior and not support it. Of a model that fits, draws of the posterior follow the prior; its means, which
-    `encode` gives, spread less where posteriors are wide, and can then refute a prior that is right.
+    The log densities of the codes are compared with those of draws from the prior, and the mean responsibilities with
+    the weights. The number of components selected by held-out likelihood is reported, too. Fewer than 100 codes can
+    refute the prior but not support it. In a model that fits, draws from the posterior follow the prior; posterior
+    means, which `encode` returns, vary less where posteriors are wide, and can then refute a correct prior.
     """
-    kind = f"The prior is a mixture of {prior.components} Gaussians of {prior.dimension} latents by construction"
+    kind = f"By construction, the prior is a mixture of {prior.components} Gaussians in {prior.dimension} dimensions"
     if prior.degenerate:
-        kind += f" ({len(prior.degenerate)} of them degenerate, which P1 allows)"
+        kind += f", {len(prior.degenerate)} of them degenerate, which P1 allows"
     if codes is None:
-        return Condition("P1", HOLDS, f"{kind}; no codes were given to compare with it.", CERTIFIED)
+        return judged("P1", HOLDS, f"{kind}. No codes were given to compare with it.", exact=True)
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64, copy=False)
     if z.shape[1] != prior.dimension:
         raise InputError(f"codes must have {prior.dimension} columns, as the prior has latents, not {z.shape[1]}")
     if prior.degenerate:
-        return Condition("P1", UNKNOWN, f"{kind}; without a density codes are not compared with it.", NOTHING)
+        return judged("P1", UNKNOWN, f"{kind}. It has no density, so the codes were not compared with it.")
     away, shift = _apart(prior, z, seed), _weight_shift(prior, z)
     chance = 1.63 / math.sqrt(len(z)) + 1.63 / math.sqrt(10_000)
     beyond = max(away - chance, shift - chance)
@@ -45,13 +45,14 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
         status = UNKNOWN
     asked = components_by_likelihood(z, prior.components, seed=seed)
     said = (
-        f"{kind}. Log densities of {len(z)} codes and of draws differ by {away:.2g} (Kolmogorov-Smirnov), mean "
-        f"responsibilities and weights by {shift:.2g}; held-out likelihood asks codes for {asked} components."
+        f"{kind}. The log densities of {len(z)} codes and of draws from the prior differ by {away:.2g} "
+        f"(Kolmogorov-Smirnov), the mean responsibilities and the weights by {shift:.2g}. Held-out likelihood selects "
+        f"{asked} components for the codes."
     )
     if status == UNKNOWN:
-        said += f" So few codes would hardly show a difference; it takes {FEWEST}."
+        said += f" A test needs at least {FEWEST} codes."
     numbers = {"log_density_distance": away, "weight_distance": shift, "components_by_likelihood": asked}
-    return Condition("P1", status, said, SUPPORTED if status in (HOLDS, FAILS) else NOTHING, numbers=numbers)
+    return judged("P1", status, said, numbers=numbers)
 
 
 def _apart(prior: GaussianMixture, z: Float, seed: int) -> float:
@@ -67,8 +68,8 @@ def _weight_shift(prior: GaussianMixture, z: Float) -> float:
 def components_by_likelihood(z: Float, about: int, *, seed: int = 0) -> int:
     """The fewest components whose held-out log likelihood is within one standard error of the best.
 
-    Tried are numbers about `about`, and few; mixtures have full covariances, or diagonal ones past 20 latents. Latents
-    are scaled to a deviation of 1 before, and those that do not vary are left out.
+    Candidates are small numbers and numbers near `about`. Covariances are full, or diagonal above 20 latents. Latents
+    are standardised first; constant ones are left out.
     """
     import warnings
 
@@ -102,9 +103,9 @@ def components_by_likelihood(z: Float, about: int, *, seed: int = 0) -> int:
 
 
 def judge_data(outputs: Float, data: Any, *, seed: int = 0) -> Condition:
-    """Whether draws of the whole model, (n, p), look like the data: the energy distance beside shuffled labels.
+    """Test whether draws of the whole model, (n, p), differ from the data: energy distance with a permutation null.
 
-    It can only speak against the model. The theorems are about the law of the data, so that they say nothing about a
+    The test can only refute the model. The theorems are about the distribution of the data, so they say nothing about a
     model that does not fit it.
     """
     from scipy.spatial.distance import cdist
@@ -124,6 +125,9 @@ def judge_data(outputs: Float, data: Any, *, seed: int = 0) -> Condition:
     chance = [energy(rng.permutation(side)) for _ in range(SHUFFLES)]
     p = (1 + sum(c >= seen for c in chance)) / (1 + SHUFFLES)
     typical = float(np.mean(chance))
-    said = f"Draws of the model and data have an energy distance of {seen:.3g}, by chance {typical:.3g} (p = {p:.2g})."
+    said = (
+        f"The energy distance between draws of the model and the data is {seen:.3g}; its permutation null is "
+        f"{typical:.3g} (p = {p:.2g})."
+    )
     numbers = {"energy": seen, "chance": typical, "p": p}
-    return Condition("X", FAILS if p <= 0.01 else UNKNOWN, said, SUPPORTED if p <= 0.01 else NOTHING, numbers=numbers)
+    return judged("data", FAILS if p <= 0.01 else UNKNOWN, said, numbers=numbers)

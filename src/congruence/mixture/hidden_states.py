@@ -1,4 +1,4 @@
-"""Recover the hidden discrete variables behind a mixture: how many, their states, P(U), and latents they touch."""
+"""Recover the hidden discrete variables of a mixture: their number, states, P(U), and the latents they affect."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.mixture.canonical import largest_correlation
 from congruence.mixture.cells import dependence, keepable, weighed_cells
+from congruence.mixture.conditions import HOLDS, UNKNOWN
 from congruence.mixture.gmm import GaussianMixture
 from congruence.mixture.peaks import find_peaks
 from congruence.mixture.structure import MOST_LATENTS, Refusal, Structure, find_structure, no_variables
-from congruence.mixture.verdicts import HOLDS, UNKNOWN
+from congruence.result import Status
 
-HALVES = 6  # of the sample, from which it is recovered again
-SURE = 0.75  # share of recoveries that must agree
-NEAR = 4.0  # peaks nearer than this, in standard deviations, may hide others
-MISFIT = 6.0  # standard deviations by which a fit of Gaussians may be off
-TIED = 0.2  # correlation of two latents within a component of a mixture that is too much
-FLOOR, CEILING = 1e-6, 6.0  # standard deviations: components nearer are one, farther are two, whatever the tolerance
-DECADES, CLEAR = 0.5, 1.0  # of tolerances over which a structure must stay: one variable, or more of them
-NOISE = 0.5  # standard deviations: components that differ by more are not one because of estimation
+HALVES = 6  # random halves of the sample, on which the recovery is repeated
+SURE = 0.75  # share of halves that must agree
+NEAR = 4.0  # standard deviations: closer peaks may hide others
+MISFIT = 6.0  # largest misfit of the Gaussians, in standard deviations
+TIED = 0.2  # largest correlation of two latents within a component
+FLOOR, CEILING = 1e-6, 6.0  # standard deviations: the range of tolerances
+DECADES, CLEAR = 0.5, 1.0  # of tolerances over which a structure must be stable: with one variable, with more
+NOISE = 0.5  # standard deviations: larger differences are not estimation error
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenStates:
     """What `recover_hidden_states` found."""
 
-    status: str  # "holds" (recovered) or "unknown"
+    status: Status  # "holds" (recovered) or "unknown"
     structure: Structure | None  # None where nothing consistent was found
     confidence: float  # from 0 to 1: share of halves of the sample, or of a decade of tolerances, that agree
-    components: int  # J, told apart
-    separation: float  # least distance of two components on a latent that tells them apart, in standard deviations
+    components: int  # J, the number of components that were distinguished
+    separation: float  # smallest distance between distinct components on a latent, in standard deviations
     reason: str
 
     @property
@@ -59,8 +60,7 @@ class HiddenStates:
     def __str__(self) -> str:
         if self.structure is None:
             return f"hidden states {self.status}: {self.reason}"
-        told = "; ".join(f"{d} states on latents {list(n)}" for n, d in self.structure.key)
-        return f"hidden states {self.status} ({told}), confidence {self.confidence:.2f}: {self.reason}"
+        return f"hidden states {self.status} ({self.structure}), confidence {self.confidence:.2f}: {self.reason}"
 
 
 def recover_hidden_states(
@@ -71,21 +71,21 @@ def recover_hidden_states(
     Parameters
     ----------
     source : GaussianMixture, or (n, m)
-        A fitted or known mixture; or rows of latents, which are cut into components latent by latent. Latents must be
-        independent within components (P2): turn to the canonical axes first.
+        A fitted or known mixture; or rows of latents, which are split into components latent by latent. Latents must be
+        independent within components (P2): rotate to the canonical axes first.
     tolerance : float, optional
-        For a mixture: components that differ by less on a latent, in standard deviations, are one there. By default
-        the structure with most variables is taken that stays the same over a decade of tolerances (P3 asks for most
-        variables), else the one that stays over the widest range.
+        For a mixture: components that differ by less on a latent, in standard deviations, are merged there. By default,
+        the structure with most variables that is stable over a decade of tolerances (P3 maximises their number), else
+        the one that is stable over the widest range.
     rows : int, optional
-        How many rows a mixture was estimated from: differences that chance makes are then none.
+        The number of rows a mixture was estimated from: smaller differences than its sampling error are ignored.
     seed : int
-        Of the halves of the sample.
+        Of the random halves of the sample.
 
     Returns
     -------
     HiddenStates
-        With status "unknown", and the reason, where components are not told apart for sure, counts fit no structure, or
+        With status "unknown", and the reason, where components are not clearly separated, counts fit no structure, or
         halves of the sample disagree. Counting is exponential in the number of latents, at most 12.
 
     References
@@ -96,7 +96,7 @@ def recover_hidden_states(
         _check_width(source.dimension)
         return _from_mixture(source, tolerance, rows)
     if tolerance is not None or rows is not None:
-        raise InputError("tolerance and rows are for a mixture; a sample is cut where its density has valleys")
+        raise InputError("tolerance and rows are for a mixture; a sample is split at the valleys of its density")
     z = to_numpy(as_matrix(source, "source")).astype(np.float64, copy=False)
     _check_width(z.shape[1])
     return _from_sample(z, seed)
@@ -118,7 +118,7 @@ def _from_sample(z: Float, seed: int) -> HiddenStates:
         keys[None if isinstance(half, _Unclear) else half.structure.key] += 1
     agree = keys[found.structure.key] / HALVES
     count = len(found.structure.states)
-    said = f"{keys[found.structure.key]} of {HALVES} halves of the sample give the same"
+    said = f"{keys[found.structure.key]} of {HALVES} random halves of the sample give the same structure"
     return HiddenStates(HOLDS if agree >= SURE else UNKNOWN, found.structure, agree, count, found.separation, said)
 
 
@@ -144,12 +144,12 @@ def _cut(z: Float) -> _Cut | _Unclear:
     if counts == 1:
         return _Unclear("no latent shows more than one component", 1, separation)
     if peaks[worst].misfit > MISFIT:
-        return _Unclear(f"latent {worst} is not a mixture of the Gaussians its peaks show", counts, separation)
+        return _Unclear(f"the peaks of latent {worst} are not Gaussian", counts, separation)
     if separation < NEAR:
-        said = f"two components of a latent are only {separation:.2g} standard deviations apart; others may be hidden"
+        said = f"two components of a latent are {separation:.2g} standard deviations apart, so others may be hidden"
         return _Unclear(said, counts, separation)
     labels, weights = weighed_cells(z, peaks)
-    reason = "weights of cells fall evenly, so that those made by chance are not told from others"
+    reason = "the weights of the cells decrease evenly, so chance cells cannot be separated from others"
     for kept in keepable(weights):
         found = find_structure(labels[:kept], weights[:kept])
         if isinstance(found, Structure):
@@ -164,10 +164,10 @@ def _cut(z: Float) -> _Cut | _Unclear:
 def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int | None) -> HiddenStates:
     count = mixture.components
     if count == 1:
-        return HiddenStates(HOLDS, no_variables(), 1.0, 1, math.inf, "one component: there is nothing hidden")
+        return HiddenStates(HOLDS, no_variables(), 1.0, 1, math.inf, "the mixture has a single component")
     tied = largest_correlation(mixture.covariances)
     if tied > TIED:
-        said = f"latents correlate by {tied:.2g} within a component; turn to the canonical axes of P2 first"
+        said = f"latents correlate by {tied:.2g} within a component; rotate to the canonical axes of P2 first"
         return HiddenStates(UNKNOWN, None, 0.0, count, math.nan, said)
     unlike = _unlikeness(mixture)  # (m, J, J)
     if tolerance is not None:
@@ -188,14 +188,14 @@ def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int |
 
 
 def _over_tolerances(mixture: GaussianMixture, unlike: Float, floor: float) -> HiddenStates:
-    """The structure with most variables that stays over a decade of tolerances, else the one that stays longest.
+    """The structure with most variables that is stable over a decade of tolerances, else the most stable one.
 
-    An estimated mixture has no two components that are equal anywhere, so that the smallest tolerances always show one
-    variable of J states; P3 asks for the structure with most variables.
+    In an estimated mixture no two components are exactly equal, so the smallest tolerances always give one variable
+    with J states; P3 requires the structure with most variables.
     """
     limits = np.unique(np.concatenate([[floor], np.clip(unlike[unlike > 0], floor, CEILING), [CEILING]]))
     widths = np.log10(limits[1:] / limits[:-1])
-    reason = "components differ by all degrees, so that no tolerance tells them apart"
+    reason = "components differ by all degrees, so no tolerance separates them"
     found: list[tuple[Structure, float, int]] = []
     for index in np.argsort(-widths, kind="stable")[:20]:
         if widths[index] < DECADES / 2 or limits[index] > max(NOISE, floor):
@@ -211,13 +211,13 @@ def _over_tolerances(mixture: GaussianMixture, unlike: Float, floor: float) -> H
     richer = any(len(other.dims) > len(structure.dims) for other, _, _ in found)
     status = HOLDS if width >= DECADES and not richer else UNKNOWN
     apart = float(unlike[unlike >= limits[index + 1]].min(initial=math.inf))
-    said = f"the same for tolerances from {limits[index]:.2g} to {limits[index + 1]:.2g} standard deviations"
-    said += "; others show more variables, though not clearly" if richer else ""
+    said = f"stable for tolerances from {limits[index]:.2g} to {limits[index + 1]:.2g} standard deviations"
+    said += "; other tolerances give more variables, over a narrower range" if richer else ""
     return HiddenStates(status, structure, min(1.0, width), mixture.components, apart, said)
 
 
 def _unlikeness(mixture: GaussianMixture) -> Float:
-    """How much each two components differ on each latent, (m, J, J): distance of means, or of log deviations."""
+    """Difference of every two components on each latent, (m, J, J): of the means, or of log standard deviations."""
     variances = np.diagonal(mixture.covariances, axis1=1, axis2=2).T  # (m, J)
     whole = np.maximum(np.diag(mixture.covariance), np.finfo(float).tiny)[:, None]
     spread = np.sqrt(np.maximum(variances, 1e-12 * whole))
@@ -228,7 +228,7 @@ def _unlikeness(mixture: GaussianMixture) -> Float:
 
 
 def _labels(unlike: Float, tolerance: float) -> Array:
-    """Names of components that are one on each latent, (J, m): those joined by steps within the tolerance."""
+    """Labels of components merged on each latent, (J, m): those connected by steps within the tolerance."""
     from scipy.sparse.csgraph import connected_components
 
     return np.column_stack([connected_components(one <= tolerance, directed=False)[1] for one in unlike])

@@ -1,7 +1,7 @@
-"""Is a decoder injective? F1 to F4 of the hierarchy for a torch module, each with what decides it.
+"""Injectivity of a decoder: F1 to F4 of the hierarchy for a torch module, each with its evidence.
 
-F4: one latent for every output. F3: but for outputs of measure 0. F2: for the outputs of some open part, and infinitely
-many latents only for outputs of measure 0. For piecewise affine decoders F4 => F3 => F2.
+F4: every output has one latent. F3: the same, except for outputs of measure 0. F2: the outputs in some open set have
+one latent, and infinitely many only on a set of measure 0. For piecewise affine decoders F4 => F3 => F2.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import numpy as np
 from congruence.arrays import Float, to_numpy
 from congruence.decoder.regions import linear_pieces
 from congruence.errors import InputError
+from congruence.mixture.conditions import FAILS, HOLDS, UNKNOWN, Condition, Counterexample, judged
 from congruence.mixture.layers import Block, Reading, judge_block, read_decoder
 from congruence.mixture.overlaps import MOST_PIECES, Overlaps, overlaps
 from congruence.mixture.rectifiers import RANK, LayerVerdict
-from congruence.mixture.verdicts import CERTIFIED, FAILS, HOLDS, NOTHING, SUPPORTED, UNKNOWN, Condition, Counterexample
+from congruence.result import Status
 
-MOST_UNITS, MOST_LATENTS = 16, 3  # of a network whose linear pieces are all looked at
-POINTS = 100  # at which the Jacobian is looked at
-ROWS = 600  # whose pairs are looked at for folds
-FOLDS, ROUNDS = 12, 25  # pairs that are drawn together, and steps
-SAME, APART = 1e-9, 1e-3  # of the size of outputs and of latents: outputs that are one, latents that are two
+MOST_UNITS, MOST_LATENTS = 16, 3  # of a network whose linear pieces are all enumerated
+POINTS = 100  # at which the Jacobian is computed
+ROWS = 600  # whose pairs are candidates for the search
+FOLDS, ROUNDS = 12, 25  # pairs of the search, and its steps
+FOUND = "A search found two latents with the same output"
+SAME, APART = 1e-9, 1e-3  # relative to the scale of outputs and latents: equal outputs, distinct latents
 GENERIC = (
-    "Remark 3.5 says that such networks are generically observably injective under conditions on the architecture, "
-    "which were not at hand; it is not claimed here."
+    "Remark 3.5 states that such networks are generically observably injective under conditions on the architecture; "
+    "these conditions are not checked here."
 )
 
 
@@ -37,21 +39,21 @@ class DecoderConditions:
     conditions: tuple[Condition, ...]  # F1, F2, F3, F4
     latents: int
     outputs: int
-    layers: tuple[tuple[str, str, str], ...]  # name, status and how, of every block on its own
+    layers: tuple[tuple[str, str, str], ...]  # name, status and reason for every block on its own
 
     def __getitem__(self, name: str) -> Condition:
         return next(condition for condition in self.conditions if condition.name == name)
 
 
 def decoder_conditions(decoder: Any, latents: Any, *, seed: int = 0) -> DecoderConditions:
-    """Judge F1 to F4 for a decoder.
+    """Test F1 to F4 for a decoder.
 
     Parameters
     ----------
     decoder : torch module
-        A `Sequential` of known layers is read; of others only outputs and Jacobians are looked at.
+        The layers of a `Sequential` of known kinds are used; of others only outputs and Jacobians.
     latents : (n, m)
-        Where to look for counterexamples: codes, or draws from the prior.
+        Where counterexamples are searched: codes, or draws from the prior.
     seed : int
         Of the search.
     """
@@ -66,34 +68,34 @@ def decoder_conditions(decoder: Any, latents: Any, *, seed: int = 0) -> DecoderC
         or _by_pieces(reading, seed)
         or _by_search(reading, layers, z, seed)
     )
-    told = tuple((block.name, verdict.status, verdict.how) for block, verdict in layers)
-    return DecoderConditions((reading.f1, *found), reading.latents, reading.outputs, told)
+    blocks = tuple((block.name, verdict.status, verdict.how) for block, verdict in layers)
+    return DecoderConditions((reading.f1, *found), reading.latents, reading.outputs, blocks)
 
 
-def _same(status: str, evidence: str, basis: str, pair: Counterexample | None = None) -> tuple[Condition, ...]:
-    return tuple(Condition(name, status, evidence, basis, pair) for name in ("F2", "F3", "F4"))
+def _same(status: Status, evidence: str, *, exact: bool, pair: Counterexample | None = None) -> tuple[Condition, ...]:
+    return tuple(judged(name, status, evidence, exact=exact, pair=pair) for name in ("F2", "F3", "F4"))
 
 
 def _not_affine(reading: Reading, z: Float, seed: int) -> tuple[Condition, ...] | None:
-    """Without linear pieces only two latents of one output can be looked for."""
+    """Without linear pieces, only a search for two latents with one output remains."""
     if reading.f1.status != FAILS:
         return None
     pair = refute(reading, z, seed=seed)
-    said = "The decoder is not piecewise affine, so that the hierarchy says nothing of it."
-    weak = (Condition("F2", UNKNOWN, said, NOTHING), Condition("F3", UNKNOWN, said, NOTHING))
-    return (*weak, _strongest((), pair, "Not piecewise affine", "The search met two latents of one output"))
+    said = "The decoder is not piecewise affine, so the hierarchy does not apply to it."
+    weak = (judged("F2", UNKNOWN, said), judged("F3", UNKNOWN, said))
+    return (*weak, _strongest((), pair, "The decoder is not piecewise affine", FOUND))
 
 
 def _too_few_outputs(reading: Reading, z: Float, seed: int) -> tuple[Condition, ...] | None:
-    """Remark 3.6, also for a layer within: what has passed fewer numbers than latents loses a direction everywhere."""
+    """Remark 3.6, also for inner layers: with fewer units than latents, some direction is lost everywhere."""
     m = reading.latents
     widths = [block.matrix.shape[1] for block in reading.blocks or () if block.matrix is not None]
     least = min([reading.outputs, *widths])
     if least >= m:
         return None
     where = "outputs" if reading.outputs == least else "units in one layer"
-    said = f"There are {m} latents and {least} {where}, so that every linear piece loses a direction (Remark 3.6)."
-    return _same(FAILS, said, CERTIFIED if reading.f1.status == HOLDS else SUPPORTED, refute(reading, z, seed=seed))
+    said = f"There are {m} latents and {least} {where}, so every linear piece loses a direction (Remark 3.6)."
+    return _same(FAILS, said, exact=reading.f1.status == HOLDS, pair=refute(reading, z, seed=seed))
 
 
 def _by_blocks(reading: Reading, layers: tuple[tuple[Block, LayerVerdict], ...]) -> tuple[Condition, ...] | None:
@@ -101,7 +103,7 @@ def _by_blocks(reading: Reading, layers: tuple[tuple[Block, LayerVerdict], ...])
     if not layers or any(verdict.status != HOLDS for _, verdict in layers):
         return None
     how = "; ".join(f"{block.name}: {verdict.how}" for block, verdict in layers)
-    return _same(HOLDS, f"Every layer is injective ({how}).", CERTIFIED)
+    return _same(HOLDS, f"Every layer is injective ({how}).", exact=True)
 
 
 def _by_pieces(reading: Reading, seed: int) -> tuple[Condition, ...] | None:
@@ -117,18 +119,26 @@ def _by_pieces(reading: Reading, seed: int) -> tuple[Condition, ...] | None:
         found = overlaps(linear_pieces(reading.module, latents=reading.latents), seed)
     except InputError:  # layers that cannot be cut into pieces
         return None
-    return None if found.pieces > MOST_PIECES else _said(found)
+    return None if found.pieces > MOST_PIECES else _from_overlaps(found)
 
 
-def _said(found: Overlaps) -> tuple[Condition, ...]:
-    pieces = f"{found.pieces} linear pieces, {found.full} of which keep all directions"
-    told = {
-        HOLDS: ("some part of one piece is covered by no other", "images overlap in no volume", "no two latents meet"),
-        FAILS: ("every part is covered twice or flat", "images overlap in volume", "two latents have one output"),
-        UNKNOWN: ("covers are too many to be taken apart",) * 3,
+def _from_overlaps(found: Overlaps) -> tuple[Condition, ...]:
+    pieces = f"The decoder has {found.pieces} linear pieces, {found.full} of full rank."
+    results = {
+        HOLDS: (
+            "Part of the image of one is covered by no other.",
+            "Their images overlap in no volume.",
+            "No two latents have the same output.",
+        ),
+        FAILS: (
+            "Every part of the image is covered twice or of lower rank.",
+            "Their images overlap in volume.",
+            "Two latents have the same output.",
+        ),
+        UNKNOWN: ("There are too many overlaps to resolve.",) * 3,
     }
     return tuple(
-        Condition(name, status, f"Of {pieces}, {told[status][k]}.", NOTHING if status == UNKNOWN else CERTIFIED, pair)
+        judged(name, status, f"{pieces} {results[status][k]}", exact=status != UNKNOWN, pair=pair)
         for k, (name, status, pair) in enumerate(
             (("F2", found.f2, None), ("F3", found.f3, found.overlap), ("F4", found.f4, found.pair))
         )
@@ -138,16 +148,15 @@ def _said(found: Overlaps) -> tuple[Condition, ...]:
 def _by_search(
     reading: Reading, layers: tuple[tuple[Block, LayerVerdict], ...], z: Float, seed: int
 ) -> tuple[Condition, ...]:
-    """What a large network shows: its first layer, its Jacobian at points, pairs of latents drawn together."""
+    """Evidence on a large network: its first layer, its Jacobian at points, and a search for equal outputs."""
     pair, how = _first_layer(reading, layers)
     local = _local(reading, z, seed)
     flat = [here for here in local if here.lost is not None]
     if pair is None:
-        pair, how = refute(reading, z, local, seed=seed), "The search met two latents of one output"
+        pair, how = refute(reading, z, local, seed=seed), FOUND
     if len(flat) == len(local):
-        said = f"At all {len(local)} latents looked at a direction is lost."
-        return _same(FAILS, said, SUPPORTED, pair)
-    seen = f"A direction is lost at {len(flat)} of {len(local)} latents"
+        return _same(FAILS, f"The Jacobian loses rank at all {len(local)} latents examined.", exact=False, pair=pair)
+    seen = f"The Jacobian loses rank at {len(flat)} of {len(local)} latents"
     return (*_weaker(reading, local, pair, seen, how), _strongest(layers, pair, seen, how))
 
 
@@ -156,11 +165,10 @@ def _strongest(
 ) -> Condition:
     """F4 of a large network that was not proved: refuted, or unknown."""
     if pair is not None:
-        said = f"{how}: {pair.apart:.3g} apart, outputs {pair.gap:.2g}."
-        return Condition("F4", FAILS, said, CERTIFIED, pair)
-    open_ = [f"{block.name} on its own: {verdict.how}" for block, verdict in layers if verdict.status != HOLDS]
-    why = f" No proof by layers ({'; '.join(open_)})." if open_ else ""
-    return Condition("F4", UNKNOWN, f"{seen}, and of {FOLDS} pairs drawn together none met.{why}", NOTHING)
+        return judged("F4", FAILS, f"{how}; the latents are {pair.apart:.3g} apart.", exact=True, pair=pair)
+    open_ = [f"{block.name}: {verdict.how}" for block, verdict in layers if verdict.status != HOLDS]
+    why = f" Not every layer is injective on its own ({'; '.join(open_)})." if open_ else ""
+    return judged("F4", UNKNOWN, f"{seen}, and a search from {FOLDS} pairs found no two with equal outputs.{why}")
 
 
 def _weaker(
@@ -168,26 +176,26 @@ def _weaker(
 ) -> tuple[Condition, Condition]:
     """F2 and F3 of a large network, from the linear pieces at points: do any two lie in one affine space?"""
     if pair is not None and _overlap_in_volume(reading, pair):
-        said = f"{how} about which images overlap in volume, {pair.apart:.3g} apart."
-        unknown = f"{seen}; whether some output is met once is not known."
-        return Condition("F2", UNKNOWN, unknown, NOTHING), Condition("F3", FAILS, said, SUPPORTED, pair)
+        said = f"{how}, {pair.apart:.3g} apart, around which the images overlap in volume."
+        unknown = f"{seen}; whether some outputs have a single latent is unknown."
+        return judged("F2", UNKNOWN, unknown), judged("F3", FAILS, said, pair=pair)
     pieces, shared = _shared_spaces(local)
     if reading.outputs > reading.latents and not shared:
-        said = (
-            f"{seen}, and no two of {pieces} linear pieces met lie in one affine space, so that none overlap in volume."
-        )
-        return Condition("F2", HOLDS, said, SUPPORTED), Condition("F3", HOLDS, said, SUPPORTED)
-    said = f"{seen}; {shared} pairs of {pieces} linear pieces met lie in one affine space and may overlap. {GENERIC}"
-    return Condition("F2", UNKNOWN, said, NOTHING), Condition("F3", UNKNOWN, said, NOTHING)
+        said = f"{seen}, and no two of the {pieces} linear pieces found lie in one affine space, so none overlap."
+        return judged("F2", HOLDS, said), judged("F3", HOLDS, said)
+    said = (
+        f"{seen}. {shared} pairs of the {pieces} linear pieces found lie in one affine space and may overlap. {GENERIC}"
+    )
+    return judged("F2", UNKNOWN, said), judged("F3", UNKNOWN, said)
 
 
 def _first_layer(reading: Reading, layers: tuple[tuple[Block, LayerVerdict], ...]) -> tuple[Counterexample | None, str]:
-    """Two latents that the first layer does not tell apart, which nothing after it can."""
+    """Two latents with the same output of the first layer, and so of the decoder."""
     if not layers or layers[0][1].pair is None:
         return None, ""
     pair = layers[0][1].pair
     gap = float(np.linalg.norm(np.diff(reading(np.vstack([pair.first, pair.second])), axis=0)))
-    return replace(pair, gap=gap), "The first layer gives two latents one output"
+    return replace(pair, gap=gap), "The first layer maps two latents to the same output"
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +242,8 @@ def _shared_spaces(local: list[_Local]) -> tuple[int, int]:
 def refute(reading: Reading, z: Float, local: list[_Local] | None = None, *, seed: int = 0) -> Counterexample | None:
     """Search for two latents with one output, from the rows of z, (n, m); None proves nothing.
 
-    First along directions that are lost at a row; then by drawing pairs together whose outputs are near although the
-    latents are not.
+    First along null directions of the Jacobian; then from pairs of distant latents with close outputs, which are moved
+    until the outputs agree.
     """
     size = float(np.linalg.norm(z.std(0))) or 1.0
     scale = float(np.linalg.norm(reading(z[:ROWS]).std(0))) or 1.0

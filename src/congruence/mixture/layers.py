@@ -1,4 +1,4 @@
-"""A decoder read as blocks of one linear map and one activation, and what each block says about injectivity."""
+"""Split a decoder into blocks of one linear map and one activation, and test each block for injectivity."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from congruence.arrays import Float, to_numpy
 from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of
 from congruence.decoder.probed import import_torch
 from congruence.errors import InputError
+from congruence.formatting import percent
+from congruence.mixture.conditions import FAILS, HOLDS, UNKNOWN, Condition, judged
 from congruence.mixture.rectifiers import LayerVerdict, leaky_injective, relu_injective
-from congruence.mixture.verdicts import CERTIFIED, FAILS, HOLDS, NOTHING, SUPPORTED, UNKNOWN, Condition
 
 LEAKY = ("LeakyReLU", "PReLU")
 PIECEWISE = ("ReLU", *LEAKY, "ReLU6", "Hardtanh", "Hardsigmoid", "MaxPool1d", "MaxPool2d", "MaxPool3d")
 BIJECTIONS = ("Sigmoid", "Tanh", "Softplus", "ELU")  # smooth, of each number alone, and one to one
 SMOOTH = (*BIJECTIONS, "SELU", "GELU", "SiLU", "Mish", "Softmax", "LogSoftmax", "LayerNorm", "InstanceNorm")
-TRIED, STEP, BENT = 200, 1e-4, 1e-6  # points, step and share of the slope that a straight piece may be off
+TRIED, STEP, BENT = 200, 1e-4, 1e-6  # points, step size, and curvature relative to the slope that counts as none
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +37,13 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What could be read of a decoder."""
+    """A decoder as blocks, and the finding on F1."""
 
     module: Any  # a copy in float64, on the CPU, in evaluation mode, without its head
     latents: int
     outputs: int
-    blocks: tuple[Block, ...] | None  # None where layers are not known
-    head: str  # a last activation that is a known bijection and was taken off, or ""
+    blocks: tuple[Block, ...] | None  # None where some layer is not known
+    head: str  # the last activation, where it is a known bijection and was removed, or ""
     f1: Condition
 
     def __call__(self, z: Float) -> Float:
@@ -59,10 +60,10 @@ class Reading:
 
 
 def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> Reading:
-    """Read a torch module layer by layer, and judge F1: is it piecewise affine?
+    """Read a torch module layer by layer, and test F1: is it piecewise affine?
 
-    A last sigmoid, tanh, softplus or ELU is a known one-to-one map of observations: undoing it changes nothing about
-    what the data determine, so that conditions are about the decoder before it.
+    A final sigmoid, tanh, softplus or ELU is a known bijection of the observations. Inverting it does not change what
+    the data determine, so the conditions are about the decoder before it.
     """
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
@@ -93,21 +94,21 @@ def _tried(module: Any, latents: int) -> int:
 
 
 def _by_layers(parts: list[tuple[str, Any]], head: str) -> Condition | None:
-    """F1 where all layers are known, or one that is smooth is among them."""
+    """F1 where all layers are known, or one of them is smooth."""
     smooth = [name for name, part in parts if kind_of(part) in SMOOTH]
     if smooth:
-        return Condition("F1", FAILS, f"{smooth[0]} is not piecewise affine.", CERTIFIED)
+        return judged("F1", FAILS, f"The layer {smooth[0]} is not piecewise affine.", exact=True)
     if any(kind_of(part) not in (*LINEAR, *PIECEWISE) for _, part in parts):
         return None
     kinds = sorted({kind_of(part) for _, part in parts if kind_of(part) in PIECEWISE}) or ["no activation"]
     said = f"All {len(parts)} layers are piecewise affine and continuous ({', '.join(kinds)})."
     if head:
-        said += f" The last {head} is a known one-to-one map of observations and is undone first."
-    return Condition("F1", HOLDS, said, CERTIFIED)
+        said += f" The final {head} is a known bijection of the observations and is undone first."
+    return judged("F1", HOLDS, said, exact=True)
 
 
 def _by_trying(module: Any, latents: int, seed: int) -> Condition:
-    """F1 of a module whose layers are not known: is it straight near random latents?"""
+    """F1 of a module whose layers are not known: is it affine near random latents?"""
     torch = import_torch()
     rng = np.random.default_rng(seed)
     z, step = rng.normal(size=(TRIED, latents)), STEP * rng.normal(size=(TRIED, latents))
@@ -116,16 +117,14 @@ def _by_trying(module: Any, latents: int, seed: int) -> Condition:
     bend = np.linalg.norm(high + low - 2 * here, axis=1)
     slope = np.linalg.norm(high - low, axis=1) + np.finfo(float).eps * (1 + np.linalg.norm(here, axis=1)) / BENT
     straight = float((bend <= BENT * slope).mean())
-    said = (
-        f"Layers are not known by name; near {100 * straight:.3g} % of {TRIED} random latents the decoder is straight."
-    )
-    # Kinks are met by chance near a few points, while what is smooth is straight nearly nowhere.
+    said = f"The layers are of unknown kinds; the decoder is affine near {percent(straight)} of {TRIED} random latents."
+    # A kink is near few points by chance, while a smooth function is affine near almost none.
     status = HOLDS if straight > 0.9 else FAILS if straight < 0.1 else UNKNOWN
-    return Condition("F1", status, said, NOTHING if status == UNKNOWN else SUPPORTED)
+    return judged("F1", status, said)
 
 
 def _blocks(parts: list[tuple[str, Any]], latents: int) -> tuple[Block, ...] | None:
-    """Join linear layers up to the next activation; None where convolutions do not tell their inputs."""
+    """Join linear layers up to the next activation."""
     shape: tuple[int, ...] = latent_shape_of(latents, parts)
     torch = import_torch()
     x = torch.zeros(1, *shape, dtype=torch.float64)
@@ -175,4 +174,4 @@ def judge_block(block: Block, *, seed: int = 0) -> LayerVerdict:
         return relu_injective(weight, block.shift, seed=seed)
     if block.activation == "" or (block.activation in LEAKY and block.slope > 0):
         return leaky_injective(weight, 1.0)
-    return LayerVerdict(UNKNOWN, f"{block.activation} is not looked into")
+    return LayerVerdict(UNKNOWN, f"{block.activation} is not supported")

@@ -1,8 +1,8 @@
-"""Are images of the linear pieces of a network apart? Exact answers on F2, F3 and F4 for small networks.
+"""Overlaps of the images of the linear pieces of a network: exact answers on F2, F3 and F4 for small networks.
 
-A network of rectifiers is linear on each of finitely many polytopes. It is injective (F4) where every piece keeps all
-directions and no two pieces meet except where they touch; observably injective (F3) where the images of pieces that
-keep all directions overlap in no volume; weakly injective (F2) where some piece has a part whose image no other covers.
+A ReLU network is affine on each of finitely many polytopes. It is injective (F4) if every piece has full rank and no
+two images meet except along shared faces; observably injective (F3) if the images of full-rank pieces overlap in no
+volume; weakly injective (F2) if part of the image of some piece is covered by no other.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.decoder.regions import Piece
-from congruence.mixture.verdicts import FAILS, HOLDS, UNKNOWN, Counterexample
+from congruence.mixture.conditions import FAILS, HOLDS, UNKNOWN, Counterexample
+from congruence.result import Status
 
-MOST_PIECES = 60  # pairs of pieces are looked at
+MOST_PIECES = 60  # all pairs are compared
 RANK = 1e-10  # of the largest singular value
 INSIDE = 1e-7  # radius of a ball that counts as volume
 APART = 1e-6  # latents nearer than this are one
@@ -30,11 +31,11 @@ Region = tuple[Float, Float]  # normals (k, m) and limits (k,): latents with nor
 class Overlaps:
     """The status of F2, F3 and F4, and what decides it."""
 
-    f2: str
-    f3: str
-    f4: str
+    f2: Status
+    f3: Status
+    f4: Status
     pieces: int
-    full: int  # pieces that keep all directions
+    full: int  # pieces of full rank
     pair: Counterexample | None  # against F4
     overlap: Counterexample | None  # against F3: two latents with neighbourhoods of the same image
     seen_once: Float | None  # for F2: a latent about which all outputs have one latent
@@ -183,8 +184,8 @@ def _collision(full: Sequence[Piece], rng: np.random.Generator) -> Counterexampl
     return None
 
 
-def _seen_once(full: Sequence[Piece], covers: dict[tuple[int, int], Region]) -> Float | str:
-    """A latent whose output, and those around, come from nowhere else; else "fails", or "unknown" at the limit."""
+def _seen_once(full: Sequence[Piece], covers: dict[tuple[int, int], Region]) -> Float | Status:
+    """A latent around which every output has one latent; else "fails", or "unknown" at the limit."""
     cuts = [MOST_CUTS]
     for i, piece in enumerate(full):
         others = [region for (first, _), region in covers.items() if first == i]

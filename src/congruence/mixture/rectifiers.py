@@ -1,9 +1,9 @@
-"""When is one layer of rectifiers injective? An exact test for small layers, and a search that can only refute.
+"""Injectivity of one ReLU layer: an exact test for small layers, and a search that can only refute.
 
-x -> ReLU(W x + b) is not injective exactly where some x and some direction v exist such that every row of W that is not
-orthogonal to v is switched off at x: the output then does not change from x along v. Rows that are orthogonal to v span
-at most m - 1 dimensions, so it is enough to look at the directions v that m - 1 rows determine, and to ask a linear
-programme for x. That is as exact as looking at all cells of the arrangement, and far fewer programmes.
+x -> ReLU(W x + b) is not injective if and only if a point x and a direction v exist such that every row of W that is
+not orthogonal to v is inactive at x: the output is then constant from x along v. Rows orthogonal to v span at most
+m - 1 dimensions, so it is enough to check the directions that m - 1 rows determine, and to find x by a linear
+programme. This is as exact as enumerating all cells of the arrangement, with far fewer programmes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
-from congruence.mixture.verdicts import AMBIGUOUS, FAILS, HOLDS, UNKNOWN, Counterexample
+from congruence.mixture.conditions import AMBIGUOUS, FAILS, HOLDS, UNKNOWN, Counterexample
+from congruence.result import Status
 
 MOST_PROGRAMMES = 3000  # linear programmes, of about 2 ms each
 TRIED = 2000  # points of the search
 ORTHOGONAL = 1e-9  # cosine of a row and a direction
 RANK = 1e-10  # of the largest singular value
-ON, DOUBTFUL = 1e-9, 1e-6  # how far all rows must be switched off, in units of latents; less may be rounding
+ON, DOUBTFUL = 1e-9, 1e-6  # margin by which all rows must be inactive, in units of latents; less may be rounding
 
 
 @dataclass(frozen=True, eq=False)
 class LayerVerdict:
     """Whether a layer is injective on the whole of R^m."""
 
-    status: str  # "holds", "fails", "ambiguous" (up to rounding) or "unknown" (too large to be decided)
+    status: Status  # "ambiguous": it depends on rounding; "unknown": the layer is too large to decide
     how: str
     pair: Counterexample | None = None
 
@@ -44,14 +45,14 @@ def relu_injective(weight: Any, bias: Any, *, most: int = MOST_PROGRAMMES, seed:
     weight : (n, m)
     bias : (n,)
     most : int
-        Linear programmes that may be solved; where more are needed a search can refute, and else nothing is known.
+        Largest number of linear programmes; where more are needed, a search may refute, else the status is unknown.
     seed : int
         Of the search.
 
     Returns
     -------
     LayerVerdict
-        With two latents of the same output where it is not.
+        With two latents of the same output where the layer is not injective.
 
     References
     ----------
@@ -62,36 +63,36 @@ def relu_injective(weight: Any, bias: Any, *, most: int = MOST_PROGRAMMES, seed:
     n, m = weight.shape
     lost = _null_direction(weight)
     if lost is not None:
-        return _refuted(weight, bias, np.zeros(m), lost, "the matrix loses a direction")
+        return _refuted(weight, bias, np.zeros(m), lost, "not of full column rank")
     found = _search(weight, bias, seed)
     if found is not None:
-        return _refuted(weight, bias, *found, "at a point too few rows are on")
+        return _refuted(weight, bias, *found, "too few rows are active at a point")
     if math.comb(n, m - 1) > most:
-        return LayerVerdict(UNKNOWN, f"{n} rows in {m} dimensions are too many to decide; no counterexample was met")
+        return LayerVerdict(UNKNOWN, f"{n} rows in {m} dimensions are too many to decide; no counterexample was found")
     doubtful = False
     for direction in _directions(weight):
         point, margin = _switched_off(weight, bias, direction)
         if margin > DOUBTFUL:
-            return _refuted(weight, bias, point, direction, "all rows but those along a plane are off at a point")
+            return _refuted(weight, bias, point, direction, "only rows within one hyperplane are active at a point")
         doubtful = doubtful or margin > ON
     if doubtful:
-        return LayerVerdict(AMBIGUOUS, f"a cell of less than {DOUBTFUL:g} in size, perhaps rounding, would refute it")
-    return LayerVerdict(HOLDS, f"exactly: no plane of rows leaves the other rows off, of {n} rows in {m} dimensions")
+        return LayerVerdict(AMBIGUOUS, f"only a cell smaller than {DOUBTFUL:g}, perhaps rounding, refutes it")
+    return LayerVerdict(HOLDS, f"exact test of {n} rows in {m} dimensions")
 
 
 def leaky_injective(weight: Any, slope: float) -> LayerVerdict:
-    """Whether x -> LeakyReLU(weight @ x + bias) is injective: exactly where weight, (n, m), has rank m.
+    """Whether x -> LeakyReLU(weight @ x + bias) is injective: if and only if weight, (n, m), has rank m.
 
-    The bias does not matter, since a leaky rectifier of positive slope is a bijection.
+    The bias does not matter, since LeakyReLU of positive slope is a bijection.
     """
     weight, _ = _checked(weight, np.zeros(len(to_numpy(weight))))
     if not (math.isfinite(slope) and slope > 0):
         raise InputError(f"slope must be a number above 0, not {slope!r}; with 0 it is a ReLU, below it folds")
     lost = _null_direction(weight)
     if lost is None:
-        return LayerVerdict(HOLDS, "the matrix loses no direction, and the leaky rectifier is a bijection")
+        return LayerVerdict(HOLDS, "full column rank")
     pair = Counterexample(np.zeros(len(lost)), lost, float(np.linalg.norm(weight @ lost)), 1.0)
-    return LayerVerdict(FAILS, "the matrix loses a direction", pair)
+    return LayerVerdict(FAILS, "not of full column rank", pair)
 
 
 def _checked(weight: Any, bias: Any) -> tuple[Float, Float]:

@@ -47,10 +47,13 @@ class Structure:
             "probabilities": self.probabilities.tolist(),
         }
 
+    def __str__(self) -> str:
+        return "; ".join(f"{d} states on latents {list(n)}" for n, d in self.key) or "one state"
+
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why components come from no such structure."""
+    """Why the components do not follow from such a structure."""
 
     reason: str
 
@@ -78,7 +81,7 @@ def find_structure(labels: Array, weights: Float) -> Structure | Refusal:
         return Refusal(f"the neighbourhood {nested[0][0]} lies within {nested[0][1]}, which P3 (c) excludes")
     dims = tuple(sizes[n] for n in neighbourhoods)
     if math.prod(dims) != count:
-        return Refusal(f"{count} components are not the {math.prod(dims)} that {len(dims)} variables make")
+        return Refusal(f"there are {count} components, but {len(dims)} variables give {math.prod(dims)}")
     return _with_states(labels, weights, neighbourhoods, dims)
 
 
@@ -107,7 +110,7 @@ def _sizes(labels: Array) -> dict[tuple[int, ...], int] | Refusal:
                     total += (-1) ** (size - inner) * (math.log(whole) - math.log(counted[rest]))
             states = math.exp(total)
             if abs(states - round(states)) > WHOLE * states or round(states) < 1:
-                return Refusal(f"counting gives {states:.3g} states for a variable of latents {chosen}")
+                return Refusal(f"counting gives {states:.3g} states for the variable on latents {chosen}")
             if round(states) > 1:
                 sizes[chosen] = round(states)
     for chosen, count in counted.items():
@@ -132,7 +135,7 @@ def _with_states(
     for i in range(len(dims)):
         states[:, i] = _joined([line for j, line in enumerate(lines) if j != i], len(labels))
         if len(np.unique(states[:, i])) != dims[i]:
-            return Refusal(f"lines give {len(np.unique(states[:, i]))} states of variable {i}, counting {dims[i]}")
+            return Refusal(f"variable {i} has {len(np.unique(states[:, i]))} states, but counting gives {dims[i]}")
     if len(np.unique(states, axis=0)) < len(labels):
         return Refusal("two components have the same states of all variables")
     probabilities = np.zeros(dims)

@@ -61,7 +61,9 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
             yield _table(block)
             yield f"*{block.note}*" if block.note else ""
         elif isinstance(block, Findings):
-            yield _bullets([f"{MARKS[f.status]} **{f.status}** {f.claim} {f.evidence}" for f in block.findings])
+            yield _bullets(
+                [f"{MARKS[f.status]} **{f.status}** ({f.basis}) {f.claim} {f.evidence}" for f in block.findings]
+            )
         elif isinstance(block, Heading):
             yield f"### {_line(block.text)}"
         elif isinstance(block, Notes):

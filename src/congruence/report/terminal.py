@@ -49,7 +49,7 @@ def _parts(document: Document) -> Iterator[Any]:
         elif isinstance(block, Findings) and block.brief:
             for finding in block.findings:
                 word = f"[{STYLES[finding.status]}]{MARKS[finding.status]} {finding.status:<9}[/]"
-                yield f"{word} {_plain(finding.claim)}"
+                yield f"{word} {_plain(finding.claim)} ({finding.basis})"
                 if finding.evidence:
                     yield f"            {_plain(finding.evidence)}"
         elif isinstance(block, Text) and block.brief:

@@ -11,7 +11,7 @@ from congruence.arrays import Array
 from congruence.data.digits import digits
 from congruence.data.mnist import SIDE, mnist
 from congruence.formatting import number
-from congruence.mixture.agreement import Agreement, LatentSpace, agreement
+from congruence.mixture.agreement import Agreement, LatentSpace, compare_spaces
 from congruence.reproduce.mixture_figures import draw_mcc
 from congruence.reproduce.mixture_trainings import trained
 from congruence.reproduce.parts import Arrays
@@ -161,7 +161,7 @@ def judge(
 
 
 def _compared(codes: Sequence[Array], seed: int) -> Agreement:
-    return agreement([LatentSpace(f"run {i + 1}", some) for i, some in enumerate(codes)], seed=seed)
+    return compare_spaces([LatentSpace(f"run {i + 1}", some) for i, some in enumerate(codes)], seed=seed)
 
 
 def _facets(codes: Sequence[Array], job: Job) -> list[Agreement]:

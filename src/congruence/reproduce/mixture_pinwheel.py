@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.data.pinwheels import pinwheel
 from congruence.formatting import number
-from congruence.mixture.agreement import Agreement, Spread, agreement
+from congruence.mixture.agreement import Agreement, Spread, compare_spaces
 from congruence.models.reconstruction import evaluated_rows
 from congruence.reproduce.mixture_figures import draw_distances, draw_spaces
 from congruence.reproduce.mixture_trainings import space_of, trained
@@ -77,7 +77,7 @@ def run(job: Job) -> Outcome:
             looked_at = (data.rows[rows], *([arms] if kind == "ivae" else []))
             found[kind, i] = trained(job, f"{kind}-{i}", _config(job, kind, i), data, looked_at)
     compared = {
-        kind: agreement([space_of(f"run {i + 1}", found[kind, i]) for i in range(p["runs"])], seed=job.seed)
+        kind: compare_spaces([space_of(f"run {i + 1}", found[kind, i]) for i in range(p["runs"])], seed=job.seed)
         for kind in kinds
     }
     claims = judge(compared["vade"])

@@ -1,0 +1,14 @@
+from congruence.mixture._examine import examine_mixture as examine_mixture
+from congruence.mixture._models import MixtureModel as MixtureModel
+from congruence.mixture._options import MixtureOptions as MixtureOptions
+from congruence.mixture.affine import affine_distance as affine_distance
+from congruence.mixture.affine import affine_distances as affine_distances
+from congruence.mixture.agreement import LatentSpace as LatentSpace
+from congruence.mixture.agreement import compare_spaces as compare_spaces
+from congruence.mixture.canonical import canonical_axes as canonical_axes
+from congruence.mixture.distance import l2_distance as l2_distance
+from congruence.mixture.examination import MixtureExamination as MixtureExamination
+from congruence.mixture.gmm import GaussianMixture as GaussianMixture
+from congruence.mixture.hidden_states import recover_hidden_states as recover_hidden_states
+from congruence.mixture.injectivity import decoder_conditions as decoder_conditions
+from congruence.mixture.rectifiers import relu_injective as relu_injective

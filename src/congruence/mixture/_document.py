@@ -1,0 +1,256 @@
+"""An examination of mixture priors as a document: hierarchy, assumptions, theorems, latent spaces, agreement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Figure,
+    Findings,
+    Grid,
+    Group,
+    Heading,
+    Section,
+    Table,
+    Text,
+    facts,
+)
+from congruence.formatting import UNDEFINED, elided, number
+from congruence.mixture.conditions import HOLDS, NAMES
+from congruence.mixture.theorems import in_every_run, missing, needed
+from congruence.result import STATUSES, Finding
+
+if TYPE_CHECKING:
+    from congruence.mixture.agreement import Agreement, PairAgreement
+    from congruence.mixture.examination import MixtureExamination
+
+SHOWN = 6  # runs with a picture
+POINTS = 400  # rows in each
+TINT = 0.75  # of the strongest cell of a matrix
+REMARKS = {
+    "holds": "the theorems apply",
+    "fails": "nothing is identified",
+    "ambiguous": "a premise is ambiguous, or holds in some runs only",
+    "unknown": "no theorem is shown to apply",
+}
+SPREADS = (
+    ("distance", "affine distance", "of the priors, after the best map found; an upper bound; lower is closer"),
+    ("relative", "relative affine distance", "relative to the norms of both densities: 0 is equal, 1 is no overlap"),
+    ("strong", "strong MCC", "codes as learned, in sample; higher is closer, 0 to 1"),
+    ("weak", "weak MCC", "codes up to a linear map, in sample; higher is closer, 0 to 1"),
+    ("weak_held_out", "weak MCC, held out", "the linear map is fitted on other rows; the number to report"),
+)
+TABLE = (
+    "The rows of Table 1 of Kivva et al., from weak to strong. Where the table lists F4 and the theorems need F2, the "
+    "theorems are followed: F4 is then needed only to identify the decoder as well."
+)
+GLOSSARY = (
+    (
+        "identified",
+        "every model of this kind that gives the same distribution of the data has this prior, or decoder, up to the "
+        "maps named. This is about the distribution, not about finitely many rows or what an optimiser finds.",
+    ),
+    ("certified", "decided exactly, up to rounding. “Supported” means by a sample or a test."),
+    ("unknown", "the evidence does not decide; no theorem is said to apply because of it."),
+    (
+        "affine distance",
+        "the L2 distance left between two prior densities after the best affine map found. It depends on the scale of "
+        "the target’s latents; the relative one does not.",
+    ),
+    (
+        "MCC",
+        "the mean correlation of latents matched one to one: “strong” as learned, “weak” after a linear map (CCA).",
+    ),
+    (
+        "noise",
+        "noise of a known distribution on the outputs changes nothing: the distribution of f(Z) follows from that of "
+        "the data by deconvolution.",
+    ),
+    (
+        "other mixtures",
+        "Remark 2.1 extends the results to other exponential-family mixtures with analytic densities that are closed "
+        "under affine maps. Only Gaussian mixtures are examined here.",
+    ),
+)
+
+
+def describe(result: MixtureExamination) -> Document:
+    """The document of an examination."""
+    headline, *details = result.headlines
+    return Document(
+        question="Does the mixture prior make the model identifiable?",
+        headline=headline,
+        details=details,
+        claim="Prior identified, at least up to an affine map?",
+        status=result.status,
+        remark=REMARKS[result.status] if result.checked else "not checked",
+        notes=result.notes,
+        sections=tuple(_sections(result)),
+        reading=(
+            "Kivva et al. (2022) prove what the distribution of the data determines if the latents Z follow a Gaussian "
+            "mixture with components U and the decoder f is piecewise affine. Their theorems need the assumptions P1 "
+            "to P3 on the prior and F1 to F4 on the decoder."
+        ),
+        glossary=GLOSSARY,
+        settings=result.settings,
+        title=f"Mixture prior: {headline}",
+    )
+
+
+def _sections(result: MixtureExamination) -> Iterator[Section]:
+    if result.checked:
+        blocks: tuple[Block, ...] = (_hierarchy(result), Text(TABLE, muted=True))
+        yield Section("Which row of the hierarchy is reached?", blocks, id="hierarchy")
+        blocks = (_runs(result), Heading("Evidence"), _evidence(result), Heading("Theorems"), _theorems(result))
+        yield Section("Which assumptions hold?", blocks, id="assumptions")
+    if result.spaces:
+        yield Section("What do the latent spaces look like?", tuple(_spaces(result)), id="spaces")
+    if result.agreement is not None:
+        yield Section("Do the runs agree?", tuple(_agreement(result.agreement)), id="agreement")
+
+
+def _hierarchy(result: MixtureExamination) -> Table:
+    """The rows of Table 1; the strongest that holds in every run is marked."""
+    checked = result.checked
+    rows: list[tuple[Any, ...]] = []
+    for same in zip(*(one.rows for one in checked.values()), strict=True):
+        each = dict(zip(checked, (row.prior for row in same), strict=True))
+        finding = in_every_run(each)
+        best = "strongest" if same[0].number == result.row else ""
+        cells = (Cell(str(same[0].number), same[0].number, below=best), " + ".join(needed(finding)), finding.claim)
+        rows.append((*cells, _here(finding, list(each.values()))))
+    return Table(
+        "Rows of Table 1",
+        (Column("row", "text"), Column("needs", "text"), Column("then identified", "text"), Column("here", "text")),
+        rows,
+        sortable=False,
+        brief=True,
+        marked=result.row - 1 if result.row else None,
+    )
+
+
+def _here(finding: Finding, each: list[Finding], below: str = "") -> Cell:
+    """The badge of a finding, with the number of runs in which it holds where that is not all or none."""
+    held = sum(one.status == HOLDS for one in each)
+    text = f"holds in {held} of {len(each)}" if 0 < held < len(each) else finding.status
+    return Cell(text, STATUSES.index(finding.status), below=below, status=finding.status)
+
+
+def _runs(result: MixtureExamination) -> Table:
+    rows = []
+    for run in result.runs:
+        found = run.assumptions
+        marks: list[Any] = [None] * len(NAMES)
+        if found is not None:  # on a terminal the marks alone
+            marks = [Cell("", STATUSES.index(f.status), status=f.status) for f in found.premises.values()]
+        row = None if found is None else found.row
+        about = [*([run.model] if run.model else []), f"J = {run.components}"]
+        rows.append((Cell(run.name, below=", ".join(about)), *marks, row))
+    columns = (Column("run", "name"), *(Column(name, "text") for name in NAMES), Column("row"))
+    note = "row: the strongest row of Table 1 that holds, 0 for none. J: the number of components of the prior."
+    return Table("Assumptions", columns, rows, sortable=False, brief=True, note=note)
+
+
+def _evidence(result: MixtureExamination) -> Findings:
+    """The findings on every condition, with the evidence of the run in which it is worst."""
+    fits = [one.data.finding for one in result.checked.values() if one.data is not None]
+    return Findings((*(result[name] for name in NAMES), *fits), brief=len(result.runs) == 1)
+
+
+def _theorems(result: MixtureExamination) -> Table:
+    rows = []
+    for i, theorem in enumerate(result.theorems):
+        each = [one.theorems[i] for one in result.checked.values()]
+        lacking = dict.fromkeys(name for one in each for name in missing(one))
+        below = f"not shown: {', '.join(lacking)}" if lacking else ""
+        rows.append((theorem.name, " + ".join(needed(theorem)), _here(theorem, each, below), theorem.claim))
+    columns = (Column("statement", "text"), Column("needs", "text"), Column("here", "text"), Column("claim", "text"))
+    return Table("Theorems", columns, rows)
+
+
+def _spaces(result: MixtureExamination) -> Iterator[Block]:
+    """Codes of the runs, as learned and mapped onto the first run."""
+    spaces, found = result.spaces[:SHOWN], result.agreement
+    n = len(result.labels)
+    rows = np.linspace(0, n - 1, min(POINTS, n)).astype(int)
+    names = elided([one.name for one in spaces], 16)
+    labels, learned = result.labels[rows], [one.codes[rows, :2] for one in spaces]
+    if found is None:
+        yield Figure("latent_space", (names, learned, labels), brief=True)
+        yield Text(f"The first two latents of each row, marked by {result.labels_from}.", muted=True)
+        return
+    first = spaces[0].name
+    aligned = [found.aligned(one.name, first)[rows, :2] for one in spaces]
+    yield Figure("latent_spaces", (names, [learned, aligned], labels, ("as learned", "aligned")), wide=True)
+    yield Figure("latent_space", (names, aligned, labels), caption=f"All runs, aligned onto {names[0]}", brief=True)
+    hidden = len(result.spaces) - len(spaces)
+    yield Text(
+        f"Codes of the same rows, marked by {result.labels_from}; the first two latents of each. Aligned: after the "
+        f"affine map from the prior of a run to that of {first}, which does not use the pairing of the rows; where "
+        "there is no such map, after the linear map that fits the codes best."
+        + (f" {hidden} more runs are not shown." if hidden else ""),
+        muted=True,
+    )
+
+
+def _agreement(found: Agreement) -> Iterator[Block]:
+    spreads = [(title, found.spread(name), about) for name, title, about in SPREADS]
+    lines = [
+        (title, f"{number(one.mean)} ± {number(one.deviation, 2)}", f"{about}; {one.pairs} ordered pairs")
+        for title, one, about in spreads
+        if one.pairs
+    ]
+    yield facts(lines, "Mean ± standard deviation over ordered pairs")
+    yield Grid(tuple(_matrices(found)), "halves")
+    yield Heading("Ordered pairs")
+    columns = (
+        Column("source", "name"),
+        Column("target", "name"),
+        *map(Column, ("affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out")),
+    )
+    rows: list[tuple[Any, ...]] = []
+    for pair in found.pairs:
+        affine = pair.affine
+        distances = (None, None) if affine is None else (affine.distance, affine.before.distance)
+        rows.append((pair.source, pair.target, *distances, pair.strong, pair.weak, pair.weak_held_out))
+    yield Table("Ordered pairs", columns, rows, brief=True)
+
+
+def _matrices(found: Agreement) -> Iterator[Group]:
+    """Matrices over runs: rows are sources, columns targets; stronger is farther, or closer for MCC."""
+    if any(pair.affine is not None for pair in found.pairs):
+        top = max(pair.affine.distance for pair in found.pairs if pair.affine is not None)
+        about = "L2, after the best affine map found from row to column: an upper bound; 0 is best."
+        yield _matrix(found, "Affine distance of the priors", about, _distance, top)
+    about = "Codes as learned, matched one to one, in sample; 1 is best."
+    yield _matrix(found, "Strong MCC", about, attrgetter("strong"), 1.0)
+    about = "After a linear map fitted on other rows; 1 is best."
+    yield _matrix(found, "Weak MCC, held out", about, attrgetter("weak_held_out"), 1.0)
+
+
+def _distance(pair: PairAgreement) -> float:
+    return math.nan if pair.affine is None else pair.affine.distance
+
+
+def _matrix(found: Agreement, title: str, about: str, value: Callable[[PairAgreement], float], top: float) -> Group:
+    names = [one.name for one in found.spaces]
+    rows: list[tuple[Any, ...]] = []
+    for source in names:
+        cells: list[Cell] = []
+        for target in names:
+            one = math.nan if source == target else value(found[source, target])
+            tint = TINT * min(max(one / top, 0.0), 1.0) if math.isfinite(one) and top > 0 else 0.0
+            text = "" if source == target else UNDEFINED if math.isnan(one) else number(one)
+            cells.append(Cell(text, hint=f"{source} to {target}", tint=round(tint, 3)))
+        rows.append((source, *cells))
+    columns = (Column("", "name"), *(Column(name) for name in names))
+    return Group((Heading(title), Table(title, columns, rows, style="heat", sortable=False, note=about)))

@@ -1,0 +1,102 @@
+"""`MixtureModel`: the prior, decoder and codes of one trained model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from congruence.errors import InputError
+from congruence.mixture.gmm import GaussianMixture, as_mixture
+
+LARGEST = 1000  # components of a prior that is written out
+LOGITS = "bernoulli"  # the likelihood of models whose decoder gives the logits of pixels
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureModel:
+    """The parts of one trained model, as `examine_mixture` takes them.
+
+    Parameters
+    ----------
+    prior : GaussianMixture, fitted scikit-learn mixture, or model with `mixture_prior()`
+    decoder : torch module, optional
+        From latents to outputs.
+    codes : array, frame, table or path, (rows, m), optional
+        Latents of the data. Rows of several models are paired by id where they have ids, else by position.
+    data : (rows, n), optional
+        Observations, to compare with draws of the whole model.
+    noise : float or "unknown"
+        Standard deviation of the Gaussian noise on the outputs.
+    kind : str
+        The kind of model ("vade"), for tables.
+    logits : bool
+        Whether the decoder gives logits of pixels, whose noise is not added to the outputs.
+    active_latents : float, optional
+        Number of latents that carry information about the data, where it was logged.
+    notes : tuple of str
+        What limits the results of this model.
+    """
+
+    prior: Any
+    decoder: Any = None
+    codes: Any = None
+    data: Any = None
+    noise: float | str = 0.0
+    kind: str = ""
+    logits: bool = False
+    active_latents: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_model(cls, model: Any, codes: Any = None, **more: Any) -> MixtureModel:
+        """Take the parts of a trained model with `mixture_prior()`; keywords set or replace the other fields."""
+        if not hasattr(model, "mixture_prior"):
+            raise InputError(f"model must have a method mixture_prior(); {type(model).__name__} has none")
+        decoder: Any = getattr(model, "decoder", None)
+        logits = getattr(model, "likelihood", "") == LOGITS
+        parts = cls(
+            prior=model,
+            decoder=decoder.as_chain() if hasattr(decoder, "as_chain") else decoder,
+            codes=codes,
+            noise="unknown" if logits else float(getattr(model, "noise", 0.0)),
+            kind=str(getattr(model, "name", "")),
+            logits=logits,
+        )
+        return replace(parts, **more)
+
+    @property
+    def components(self) -> int:
+        """The number of components of the prior; a product of facets is not written out for it."""
+        if hasattr(self.prior, "facet_priors"):
+            return math.prod(len(weights) for weights, _, _ in self.prior.facet_priors())
+        if hasattr(self.prior, "mixture_prior"):
+            return len(self.prior.mixture_prior()[0])
+        return as_mixture(self.prior).components
+
+    def mixture(self) -> GaussianMixture | None:
+        """The prior, or None where it has too many components to be written out."""
+        return as_mixture(self.prior) if self.components <= LARGEST else None
+
+
+def as_models(
+    prior: Any, decoder: Any = None, codes: Any = None, data: Any = None, noise: float | str | None = None
+) -> dict[str, MixtureModel]:
+    """Return one prior with its parts, or a mapping of name to model or parts, as models by name."""
+    given = {"decoder": decoder, "codes": codes, "data": data, "noise": noise}
+    given = {name: value for name, value in given.items() if value is not None}
+    if isinstance(prior, Mapping):
+        if given:
+            raise InputError(f"with a mapping of models, {', '.join(given)} must be given in the MixtureModel of each")
+        if not prior:
+            raise InputError("prior must hold at least one model, but the mapping is empty")
+        return {str(name): as_model(one) for name, one in prior.items()}
+    return {str(getattr(codes, "name", None) or "model"): replace(as_model(prior), **given)}
+
+
+def as_model(prior: Any) -> MixtureModel:
+    """Return a prior, a trained model or its parts as parts."""
+    if isinstance(prior, MixtureModel):
+        return prior
+    return MixtureModel.from_model(prior) if hasattr(prior, "mixture_prior") else MixtureModel(prior)

@@ -1,0 +1,118 @@
+"""`examine_mixture` on priors, trained models and several runs: inputs, findings, notes."""
+
+import numpy as np
+import pytest
+
+from congruence.errors import InputError
+from congruence.mixture import GaussianMixture, MixtureModel, examine_mixture
+from congruence.tables import Table
+
+PRIOR = GaussianMixture.from_arrays([0.4, 0.6], [[0.0, 0.0], [6.0, 1.0]], [[1.0, 0.5], [0.3, 2.0]])
+MATRIX = np.array([[1.5, 0.3], [-0.4, 0.8]])
+
+
+class Model:
+    """A trained model that knows its prior, as those of `congruence train` do."""
+
+    name, noise, decoder = "toy", 0.1, None
+
+    def mixture_prior(self):
+        return PRIOR.weights, PRIOR.means, PRIOR.covariances
+
+
+@pytest.fixture(scope="module")
+def several():
+    drawn = PRIOR.draw(300, seed=1)
+    ids = np.arange(300)
+    order = np.random.default_rng(0).permutation(300)
+    first = Table(drawn.latents, "a", ids, {"arm": drawn.states})
+    second = Table((drawn.latents @ MATRIX.T)[order], "b", ids[order], {"arm": drawn.states[order]})
+    models = {"a": MixtureModel(PRIOR, codes=first, kind="toy"), "b": MixtureModel(PRIOR.pushed(MATRIX), codes=second)}
+    return examine_mixture(models, labels="arm", rows=200)
+
+
+def test_one_prior_gives_findings_by_name():
+    found = examine_mixture(PRIOR)
+    assert (found["P1"].status, found["P2"].basis, found["F4"].status) == ("holds", "certified", "unknown")
+    assert [f.name for f in found.findings[:8]] == ["identified", "P1", "P2", "P3", "F1", "F2", "F3", "F4"]
+    assert found["Theorem 3.10 (a)"].premises == (found["P1"], found["F1"], found["F2"])
+    with pytest.raises(InputError, match="no 'P4' in this MixtureExamination; the keys are 'identified', 'P1'"):
+        found["P4"]
+
+
+def test_several_runs_are_joined_by_id_and_compared(several):
+    assert several["a", "b"].weak == pytest.approx(1)
+    assert several["a", "b"].affine.distance < 1e-3
+    assert len(several.labels) == 200
+    assert several.labels_from == "arm"
+    assert several["a", "P1"].name == several["P1"].name == "P1"
+    assert [(row["source"], row["target"]) for row in several.rows()] == [("a", "b"), ("b", "a")]
+
+
+def test_without_codes_draws_from_the_prior_are_shown():
+    found = examine_mixture(PRIOR)
+    assert found.labels_from == "component of the prior (draws from the prior)"
+    drawn = PRIOR.draw(1000)
+    np.testing.assert_array_equal(found.spaces[0].codes, drawn.latents)
+    np.testing.assert_array_equal(found.labels, drawn.states)
+    assert {row["name"] for row in found.rows()} >= {"identified", "P1", "F4", "Theorem 3.10 (d)"}
+
+
+def test_a_trained_model_brings_its_noise_and_decoder():
+    torch = pytest.importorskip("torch")
+    model = Model()
+    model.decoder = torch.nn.Sequential(torch.nn.Linear(2, 3))
+    found = examine_mixture(model)
+    assert found["F4"].basis == "certified"
+    assert (found.runs[0].model, found.checked["model"].noise) == ("toy", "known")
+    assert examine_mixture(model, noise="unknown").checked["model"].noise == "unknown"
+
+
+def test_logits_of_pixels_are_noted():
+    torch = pytest.importorskip("torch")
+    model = Model()
+    model.likelihood, model.decoder = "bernoulli", torch.nn.Sequential(torch.nn.Linear(2, 3))
+    found = examine_mixture({"pixels": model})
+    assert any("up to the logits of the pixels" in note for note in found.notes)
+    assert found.checked["pixels"].noise == "unknown"
+
+
+def test_large_priors_are_not_checked_and_that_is_noted():
+    found = examine_mixture(PRIOR, max_components=1)
+    assert found.status == "unknown"
+    assert found.headlines == ("The assumptions were not checked.",)
+    assert "since the prior has 2 components (at most 1 are checked)" in found.notes[0]
+
+
+def test_results_are_drawn_on_one_set_of_axes(several):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    for found in (several, examine_mixture(PRIOR)):
+        _, axes = pyplot.subplots()
+        assert found.plot(axes) is axes
+        pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (({},), "the mapping is empty"),
+        (({"a": PRIOR}, None, np.zeros((3, 2))), "codes must be given in the MixtureModel of each"),
+        (({"a": PRIOR, "b": PRIOR},), "several runs are compared by their codes, which a, b does not have"),
+        (({"a": 3},), "the prior of a cannot be used: prior must be a GaussianMixture"),
+    ],
+)
+def test_unusable_arguments_are_refused(arguments, said):
+    with pytest.raises(InputError, match=said):
+        examine_mixture(*arguments)
+
+
+def test_unusable_options_are_refused():
+    codes = Table(PRIOR.sample(30), "a", metadata={"arm": np.arange(30)})
+    with pytest.raises(InputError, match=r"labels names 'leg', which is no metadata column of the codes \(arm\)"):
+        examine_mixture(PRIOR, codes=codes, labels="leg")
+    with pytest.raises(InputError, match=r"labels must have shape \(30,\), one for each row of the codes, not \(3,\)"):
+        examine_mixture(PRIOR, codes=codes, labels=[1, 2, 3])
+    with pytest.raises(InputError, match="rows must be at least 2, not 1"):
+        examine_mixture(PRIOR, codes=codes, rows=1)
+    with pytest.raises(InputError, match=r"model must have a method mixture_prior\(\); int has none"):
+        MixtureModel.from_model(3)
