@@ -25,6 +25,7 @@ from congruence.maps.nearness import Protocol, check_method, protocol, row_error
 from congruence.maps.sums import PairSums, RunSums, pair_sums
 from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
+from congruence.result import recorded
 from congruence.tables import expanded, gather, unique_names
 
 Cell = tuple[float, float, float]  # the nearness of a pair of layers, its null, and the standard error of their gap

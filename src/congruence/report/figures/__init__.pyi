@@ -24,10 +24,10 @@ from congruence.report.figures.mechanisms import latent_graph as latent_graph
 from congruence.report.figures.pairs import groups_ladder as groups_ladder
 from congruence.report.figures.pairs import ladder as ladder
 from congruence.report.figures.pairs import planes as planes
-from congruence.report.figures.stretches import stretch_histogram as stretch_histogram
-from congruence.report.figures.stretches import stretch_spectrum as stretch_spectrum
 from congruence.report.figures.spaces import latent_space as latent_space
 from congruence.report.figures.spaces import latent_spaces as latent_spaces
+from congruence.report.figures.stretches import stretch_histogram as stretch_histogram
+from congruence.report.figures.stretches import stretch_spectrum as stretch_spectrum
 from congruence.report.figures.svg import Drawing
 
 def drawing(figure: Figure) -> Drawing: ...
