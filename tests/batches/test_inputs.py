@@ -149,3 +149,54 @@ def test_labels_that_cannot_be_used_are_refused(wells, options, message):
 def test_columns_that_a_file_lacks_are_named(path, options, message):
     with pytest.raises(InputError, match=message):
         read(path, **(COLUMNS | options))
+
+
+@pytest.fixture(params=["pandas", "polars", "anndata", "folder"])
+def wells_of_any_kind(request, wells, path, tmp_path):
+    """The wells as a data frame, AnnData or a folder of parts."""
+    columns = {f"emb_{i}": wells.x[:, i] for i in range(6)} | {"gene": wells.gene, "plate": wells.plate}
+    if request.param == "folder":
+        for i, rows in enumerate((slice(0, 200), slice(200, None))):
+            pq.write_table(
+                pa.table({name: column[rows] for name, column in columns.items()}), tmp_path / f"{i}.parquet"
+            )
+        return tmp_path
+    library = pytest.importorskip(request.param)
+    if request.param != "anndata":
+        return library.DataFrame(columns)
+    obs = pytest.importorskip("pandas").DataFrame({"gene": wells.gene, "plate": wells.plate})
+    obs.index = [f"w{i}" for i in range(600)]
+    return library.AnnData(wells.x, obs=obs)
+
+
+def test_frames_anndata_and_folders_give_the_same(wells_of_any_kind, expected):
+    result = deconfound(wells_of_any_kind, **COLUMNS, conditions=("whitened",), **QUICK)
+    assert result.numbers() == expected.numbers() | {"name": result.name}
+
+
+def test_settings_name_the_files_that_were_read(wells, path):
+    (file,) = deconfound(path, **COLUMNS, conditions=(), **QUICK).settings["inputs"]
+    assert (file["path"], file["bytes"], len(file["sha256"])) == (str(path), path.stat().st_size, 64)
+    labels = {"batch": wells.plate, "target": wells.gene, "control": "none"}
+    assert "inputs" not in deconfound(wells.x, **labels, conditions=(), **QUICK).settings
+
+
+def test_integers_that_number_the_rows_are_no_dimension(wells):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({f"emb_{i}": wells.x[:, i] for i in range(6)} | {"gene": wells.gene, "plate": wells.plate})
+    frame["well"] = np.random.default_rng(0).permutation(600)
+    frame["dose"] = 1.0
+    rows = read(frame, **COLUMNS)
+    assert rows.table.features == (*(f"emb_{i}" for i in range(6)), "dose")
+    assert any("well" in note and "dose" not in note for note in rows.notes)
+    assert any("and also dose; if that is wrong, set these aside with metadata" in note for note in rows.notes)
+    assert "well" in read(frame, **COLUMNS, features="emb_*,well").table.features
+
+
+def test_an_option_that_the_input_cannot_use_is_refused(wells, tmp_path):
+    np.save(tmp_path / "x.npy", wells.x)
+    labels = {"batch": wells.plate, "target": wells.gene, "control": "none"}
+    with pytest.raises(InputError, match="features means nothing for"):
+        read(tmp_path / "x.npy", **labels, features="emb_*")
+    with pytest.raises(InputError, match="key means nothing for ndarray"):
+        read(wells.x, **labels, key="emb")

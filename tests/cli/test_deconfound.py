@@ -119,8 +119,9 @@ def test_labels_and_odd_columns_among_the_features_do_not_go_unseen(deconfound):
     table = pq.read_table("wells.parquet")
     aside = ["--metadata", "guide,is_control"]
     assert deconfound("wells.parquet", *GENES, *QUICK, *aside, "--json", "r.json", "-q")[0] == 0
-    said = "The embedding has 5 columns such as emb_0, and also dose, well; if that is wrong, set these aside"
+    said = "The embedding has 5 columns such as emb_0, and also dose; if that is wrong, set these aside"
     assert any(said in note for note in read_json()["notes"])
+    assert any(note.startswith("Left out of the embedding") and "well" in note for note in read_json()["notes"])
     marks = np.asarray(table["is_control"]).astype(int)
     pq.write_table(table.append_column("mark", pa.array(marks)), "marked.parquet")
     code, _, err = deconfound("marked.parquet", *GENES, *QUICK, *aside)

@@ -146,7 +146,7 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
         retrieval=levels_of("retrieval", names, variants, found) if options.retrieval else {},
         profiles=_profiles(embeddings, variants, experiments, steps, parts) if options.profiles else {},
         notes=(*rows.notes, *notes_on(screen, plan, targets, variants, found)),
-        settings=settings,
+        settings=settings | ({"inputs": files} if (files := rows.files()) else {}),
         embedding=None if asked is None else _embedding(rows, values, asked, components, options),
     )
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, finite_rows, listing, to_numpy
+from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.batches._options import DeconfoundOptions
 from congruence.errors import InputError
-from congruence.tables import Table, expanded, finite_table, honours, read_parts
+from congruence.files import describe_file
+from congruence.tables import Table, as_table, expanded, finite_table, read_parts
 from congruence.tables.columns import ID_NAMES, PREFIX, patterns
+from congruence.tables.frames import is_frame
 from congruence.tables.header import column_names
+from congruence.tables.inputs import check_honoured
 from congruence.tables.labels import as_labels, missing_labels, same_label
+from congruence.tables.parts import part_files
 
 FEWEST = 10  # controls, and other rows, from which on a column that separates them is not chance
 CONTROL, TREATED = "control", "treated"  # values of target where no column names them
@@ -44,6 +49,11 @@ class LabelledRows:
         values = to_numpy(self.table.values)
         return values if self.kept is None else values[self.kept]
 
+    def files(self) -> list[dict[str, Any]]:
+        """The files that the table was read from, with size and checksum."""
+        paths = self.table.parts or ([] if self.table.path is None else [self.table.path])
+        return [asdict(describe_file(path)) for path in paths]
+
     def labels(self) -> dict[str, Array | None]:
         """The labels that `rows.screen_of` takes by name."""
         return {"guide": self.guide, "cluster": self.cluster, "image": self.image}
@@ -62,7 +72,7 @@ def read_rows(x: Any, options: DeconfoundOptions) -> LabelledRows:
     notes = () if options.features is not None else _check_features(table, is_control)
     name = value if value is not None and marks is options.target else CONTROL
     rows = _kept(table, labels, is_control, name, options.drop_missing)
-    return replace(rows, notes=(*notes, *rows.notes))
+    return replace(rows, notes=(*table.notes, *notes, *rows.notes))
 
 
 def _control(options: DeconfoundOptions) -> tuple[Any, str | None]:
@@ -87,16 +97,41 @@ def _control(options: DeconfoundOptions) -> tuple[Any, str | None]:
 
 def _as_table(x: Any, named: Mapping[str, str], options: DeconfoundOptions) -> Table:
     """The embedding as a table; columns that are named as labels are metadata, whatever they hold."""
-    if isinstance(x, Table):
-        return _set_aside(x, named.values())
-    if isinstance(x, str | Path):
-        return _read(expanded([x]), named, options)
-    if isinstance(x, list | tuple) and all(isinstance(one, str | Path) for one in x):
-        return _read(expanded(x), named, options)
-    return Table(to_numpy(as_matrix(x, "x", finite=False)), options.name or "embedding")
+    wishes: dict[str, Any] = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+    files = _files(x)
+    check_honoured([x] if files is None else files, [n for n in wishes if n != "id" and wishes[n] is not None])
+    columns = column_names(files[0]) if files else tuple(map(str, x.columns)) if is_frame(x) else None
+    if columns is not None:
+        aside = [_column_for(label, name, columns, files[0] if files else "x") for label, name in named.items()]
+        aside = [name for name in dict.fromkeys(aside) if name not in (*ID_NAMES, options.id)]
+        wishes["metadata"] = [*(patterns(options.metadata) or ()), *aside] or None
+    if files is not None:
+        table = read_parts(files, **wishes, name=options.name)
+        folder = Path(x) if isinstance(x, str | os.PathLike) and len(files) > 1 and Path(x).is_dir() else None
+        return table if folder is None else replace(table, name=options.name or folder.name)
+    name = options.name or (x.name if isinstance(x, Table) else "embedding")
+    return _set_aside(as_table(x, name=name, **wishes), named.values())
 
 
-def _set_aside(table: Table, names: Any) -> Table:
+def _files(x: Any) -> list[str] | None:
+    """The files of a path, a pattern, a folder of parts or a list of paths; None for anything else."""
+    if isinstance(x, str | os.PathLike):
+        return part_files(x)
+    if isinstance(x, list | tuple) and x and all(isinstance(one, str | os.PathLike) for one in x):
+        return expanded([os.fspath(one) for one in x])
+    return None
+
+
+def _column_for(label: str, name: str, columns: Sequence[str], where: str) -> str:
+    """The column that a label names, with or without the prefix of metadata."""
+    for one in (name, PREFIX + name):
+        if one in columns:
+            return one
+    known = [one for one in columns if not one[-1:].isdigit()]  # emb_0, emb_1, ... would not help in a message
+    raise _no_column(where, name, label, known)
+
+
+def _set_aside(table: Table, names: Iterable[str]) -> Table:
     """Move label columns from the features of a table to its metadata."""
     features = table.features or ()
     aside = [name for name in dict.fromkeys(names) if name in features and name not in table.metadata]
@@ -106,27 +141,6 @@ def _set_aside(table: Table, names: Any) -> Table:
     values = to_numpy(table.values)
     metadata = dict(table.metadata) | {name: values[:, features.index(name)] for name in aside}
     return replace(table, values=values[:, left], features=tuple(features[i] for i in left), metadata=metadata)
-
-
-def _read(paths: Sequence[str], named: Mapping[str, str], options: DeconfoundOptions) -> Table:
-    wishes = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
-    wishes = {name: value for name, value in wishes.items() if value is not None}
-    for name in wishes:
-        if name != "id" and not any(honours(path, name) for path in paths):
-            raise InputError(f"{name} cannot be used with files like {paths[0]}")
-    header = column_names(paths[0])
-    if header is not None:
-        aside = []
-        for label, name in named.items():
-            there = [one for one in (name, PREFIX + name) if one in header]
-            if not there:  # columns that are numbered (emb_0, emb_1, ...) would not help in a message
-                raise _no_column(paths[0], name, label, [one for one in header if not one[-1:].isdigit()])
-            if there[0] not in (*ID_NAMES, wishes.get("id")):
-                aside.append(there[0])
-        metadata = [*(patterns(wishes.pop("metadata", None)) or ()), *dict.fromkeys(aside)]
-        wishes["metadata"] = metadata or None
-    table = read_parts(paths, **wishes)
-    return table if options.name is None else replace(table, name=options.name)
 
 
 def _no_column(where: Any, name: str, label: str, known: Sequence[str]) -> InputError:
