@@ -81,7 +81,9 @@ class Drawn:
 
     svg: str = field(repr=False)
     caption: str = ""
+    detail: str = ""
     wide: bool = True
+    brief: bool = False  # also shown in a notebook
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from congruence.align._compare import compare
 from congruence.errors import InputError
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.reproduce import mnist_bilipschitz as method
-from congruence.reproduce.bilipschitz_claims import Findings, claim_of_digits, claims_of, table_of
+from congruence.reproduce.bilipschitz_claims import Experiment, claim_of_digits, claims_of, table_of
 from congruence.reproduce.bilipschitz_laws import fit_law, line_term, rank_correlation, relate, root_term
 from congruence.reproduce.bilipschitz_pairs import Pair, keep_converged, local_constants, member_seed, nearness_up_to
 from congruence.reproduce.perform import perform
@@ -43,7 +43,7 @@ def findings(pairs, **changes):
     relations = {how: relate(*one, 0) for how, one in zip(("mean", "max"), found, strict=True)}
     near = relate(np.array([p.constant("mean") for p in bent]), np.array([p.error for p in bent]), 0)
     options = {"relations": relations, "bent": near, "spread": 1.0} | changes
-    return Findings(LEAKS, tuple(pairs), tuple(kept), limit, **options)
+    return Experiment(LEAKS, tuple(pairs), tuple(kept), limit, **options)
 
 
 def good():

@@ -12,7 +12,7 @@ from congruence.batches.screen import GENES, simulate_screen
 from congruence.reproduce.deconfounding import _parts
 from congruence.reproduce.deconfounding_claims import claims_of
 from congruence.reproduce.deconfounding_screen import CONDITIONS, UNUSED, Measured, Task, interval_of, measure_axes
-from congruence.reproduce.deconfounding_tables import Findings, tables_of
+from congruence.reproduce.deconfounding_tables import Experiment, tables_of
 from congruence.reproduce.parts import Parts
 from congruence.reproduce.perform import perform
 
@@ -44,7 +44,7 @@ def found(rng):
     """What the theory predicts."""
     near = measured(0.0, (0.6, 0.65, 0.75, 0.6), 0.95, 0.01, rng)
     far = measured(1.5, (0.55, 0.55, 0.55, 0.55), 0.2, 0.2, rng)
-    return Findings(near, (near, far), (0.25,))
+    return Experiment(near, (near, far), (0.25,))
 
 
 def holds(found):

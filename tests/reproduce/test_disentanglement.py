@@ -23,7 +23,7 @@ from congruence.reproduce.disentanglement_choice import (
     over_seeds,
     reconstructing,
 )
-from congruence.reproduce.disentanglement_claims import Findings, claims_of
+from congruence.reproduce.disentanglement_claims import Experiment, claims_of
 from congruence.reproduce.disentanglement_figures import matched_order, sheet
 from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, modularity_of, spectrum
 from congruence.reproduce.disentanglement_tables import tables_of
@@ -68,7 +68,7 @@ def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
         rows[name] = row(name, candidate(0.0, raw=other, model=model, seeds=1))
     for name, model in (("VQ-VAE", "vqvae"), ("VQ-VAE with weight decay", "vqvae"), ("QLAE", "qlae")):
         rows[name] = row(name, candidate(0.0, raw=quantised, model=model, seeds=1))
-    found = Findings(
+    found = Experiment(
         data="rooms",
         note="a twin",
         factors=("a", "b"),

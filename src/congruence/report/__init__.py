@@ -14,8 +14,6 @@ from congruence.report.mechanism import render_mechanism as render_mechanism
 from congruence.report.mechanism import write_mechanism_report as write_mechanism_report
 from congruence.report.mixture import render_mixture as render_mixture
 from congruence.report.mixture import write_mixture_report as write_mixture_report
-from congruence.report.reproduction import render_reproduction as render_reproduction
-from congruence.report.reproduction import write_reproduction_report as write_reproduction_report
 from congruence.report.resolution import render_resolution as render_resolution
 from congruence.report.resolution import write_resolution_report as write_resolution_report
 from congruence.report.translation import render_translation as render_translation

@@ -9,16 +9,16 @@ import numpy as np
 
 from congruence.formatting import number, percent
 from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.reproduce.bilipschitz_claims import Findings
+from congruence.reproduce.bilipschitz_claims import Experiment
 from congruence.reproduce.bilipschitz_laws import line_term, root_term
 from congruence.reproduce.bilipschitz_pairs import Pair
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = ((SOURCE, "D"), (NULL, "s"), (HEAT, "P"), (ICA, "^"), (LINEAR, "v"), (HELD_OUT, "o"))  # by leak
 SHOWN = {"mean": "constant, mean over samples", "max": "constant, largest over samples"}
 
 
-def draw_errors(found: Findings) -> Figure:
+def draw_errors(found: Experiment) -> Figure:
     """Draw the error of each pair against its constant, samplewise and max, with both fitted laws."""
 
     def paint(figure: Any) -> None:
@@ -38,13 +38,13 @@ def draw_errors(found: Findings) -> Figure:
     return Figure("error-by-constant", caption, svg)
 
 
-def _from_zero(axes: Any, found: Findings) -> None:
+def _from_zero(axes: Any, found: Experiment) -> None:
     """Errors on a linear axis, however far apart: the curves start at 0."""
     top = 100 * max((pair.error for pair in found.kept), default=0.0)
     axes.set(ylabel="error, % of the diameter", ylim=(0, 1.12 * top or 1.0))
 
 
-def _scatter(axes: Any, found: Findings, how: str) -> None:
+def _scatter(axes: Any, found: Experiment, how: str) -> None:
     for leak, (colour, marker) in zip(found.leaks, _marks(len(found.leaks)), strict=True):
         here = found.at(leak)
         at, errors = [pair.constant(how) for pair in here], [100 * pair.error for pair in here]
@@ -61,7 +61,7 @@ def _scatter(axes: Any, found: Findings, how: str) -> None:
     axes.set_title(f"R² = {number(relation.root.r2, 2)} and {number(relation.line.r2, 2)}", loc="left")
 
 
-def draw_constants(found: Findings) -> Figure:
+def draw_constants(found: Experiment) -> Figure:
     """Draw how constants are distributed over samples, by leak: exact and from ten directions."""
     series = (("exact", INK, "o", -0.12), ("sampled", HELD_OUT, "s", 0.12))
 
@@ -91,7 +91,7 @@ def draw_constants(found: Findings) -> Figure:
     return Figure("constant-by-leak", caption, svg)
 
 
-def draw_reconstruction(found: Findings, best: float) -> Figure:
+def draw_reconstruction(found: Experiment, best: float) -> Figure:
     """Draw the reconstruction errors of all trainings by leak, the limit of the filter and the best linear one."""
 
     def paint(figure: Any) -> None:
@@ -118,7 +118,7 @@ def draw_reconstruction(found: Findings, best: float) -> Figure:
     return Figure("reconstruction-by-leak", caption, svg)
 
 
-def draw_digits(found: Findings, together: Findings) -> Figure:
+def draw_digits(found: Experiment, together: Experiment) -> Figure:
     """Draw errors against constants for models of one digit, and errors by leak beside those of all digits."""
 
     def paint(figure: Any) -> None:

@@ -10,14 +10,14 @@ from congruence.batches.screen import GENES
 from congruence.formatting import number
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce.deconfounding_screen import CONDITIONS, interval_of
-from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Experiment
+from congruence.reproduce.result import Figure
 
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}
 GAINS = {"base": (INK, "o", -0.08), "whitened": (LINEAR, "D", 0.0), "rotated": (ICA, "^", 0.08)}
 
 
-def draw_dial(found: Findings) -> Figure:
+def draw_dial(found: Experiment) -> Figure:
     """Draw the gain of ICA, and how well axes match the true biology, against the dial."""
     at = np.arange(len(found.curve))
     gains = {name: [interval_of(one.ahead("ica", name)) for one in found.curve] for name in GAINS}
@@ -62,7 +62,7 @@ def _short(constant: float) -> str:
     return "Λ " + (f"{constant:.0f}" if constant >= 10 else number(constant, 2))
 
 
-def draw_genes(found: Findings) -> Figure:
+def draw_genes(found: Experiment) -> Figure:
     """Draw AUROC of the six genes by condition, the paper's and ours."""
     genes = list(GENES)
 

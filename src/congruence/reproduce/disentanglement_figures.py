@@ -10,22 +10,22 @@ from congruence.arrays import Array, Float
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
 from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.reproduce.disentanglement_claims import Findings, trainings_of
+from congruence.reproduce.disentanglement_claims import Experiment, trainings_of
 from congruence.reproduce.disentanglement_scores import WAYS
 from congruence.reproduce.disentanglement_tables import ORDER, QUANTISED
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = ((INK, "o"), (SOURCE, "D"), (HEAT, "s"), (ICA, "P"), (LINEAR, "v"), (HELD_OUT, "^"), (NULL, "X"))  # by decay
 LEAST = 1e-3  # of the largest singular value: what is below lies on the floor of the figure
 APART = 2  # pixels between pictures
 
 
-def figures_of(found: Findings) -> tuple[Figure, ...]:
+def figures_of(found: Experiment) -> tuple[Figure, ...]:
     """All figures of one data set."""
     return (draw_argument(found), draw_table(found), draw_information(found), draw_traversals(found))
 
 
-def draw_argument(found: Findings) -> Figure:
+def draw_argument(found: Experiment) -> Figure:
     """Weight decay, the spectrum of the decoder, its isometry defect, InfoM of AE + ICA, and the agreement of seeds."""
     marks = [MARKS[i % len(MARKS)] for i in range(len(found.last))]
 
@@ -71,7 +71,7 @@ def draw_argument(found: Findings) -> Figure:
     return Figure(f"argument-{found.data}", caption, svg)
 
 
-def draw_table(found: Findings) -> Figure:
+def draw_table(found: Experiment) -> Figure:
     """InfoM of every model with its interval; those of the autoencoder before and after ICA are filled."""
     names = [name for name in (*ORDER, *QUANTISED) if name in found.rows]
 
@@ -100,7 +100,7 @@ def draw_table(found: Findings) -> Figure:
     return Figure(f"infom-{found.data}", caption, svg)
 
 
-def draw_information(found: Findings) -> Figure:
+def draw_information(found: Experiment) -> Figure:
     """Heat maps of the information of codes about factors, before and after ICA, side by side."""
     pair = [in_order(np.asarray(found.nmi[when])) for when in ("before", "after")]
     top = max(1e-9, *(float(one.max()) for one in pair))
@@ -154,7 +154,7 @@ def _paint_heat(axes: Any, strengths: Float) -> None:
         axes.spines[side].set_color(GRID)
 
 
-def draw_traversals(found: Findings) -> Figure:
+def draw_traversals(found: Experiment) -> Figure:
     """Pictures with one latent changed, before ICA on the left and after it on the right."""
     sheets = []
     for when in ("before", "after"):

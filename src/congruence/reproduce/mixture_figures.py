@@ -12,7 +12,7 @@ from congruence.formatting import number
 from congruence.mixture.agreement import Agreement
 from congruence.report.figures.spaces import paint_spaces
 from congruence.report.figures.svg import HELD_OUT, INK, MUTED, draw
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 SHOWN = 5  # trainings
 POINTS = 400  # rows of each

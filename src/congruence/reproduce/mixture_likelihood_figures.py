@@ -9,8 +9,8 @@ import numpy as np
 
 from congruence.formatting import number
 from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
-from congruence.reproduce.recipe import Figure
 from congruence.reproduce.relu_likelihoods import REMARK, SPREAD, Case, Counterexample
+from congruence.reproduce.result import Figure
 
 SHOWN = 6  # slices
 BENT = 4  # of which not convex, where there are

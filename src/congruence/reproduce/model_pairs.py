@@ -12,14 +12,15 @@ from functools import partial
 from typing import Any
 
 from congruence.models.devices import load_torch, load_transformers
-from congruence.reproduce.pair_claims import PAPER, TERMS, answer, claims_of, notes_of
+from congruence.reproduce.pair_claims import PAPER, TERMS, answer, findings_of, notes_of
 from congruence.reproduce.pair_figures import figures_of
 from congruence.reproduce.pair_scores import ADMET, has_graphs, is_scored, score, scored, tasks_of
 from congruence.reproduce.pair_tables import tables_of
 from congruence.reproduce.pair_trainings import Bench, clear, is_trained, looks, told_of
 from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import do_all
-from congruence.reproduce.recipe import Job, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult
 
 EDITION = 3
 DATA = ("mnist", "rooms")  # what the classifier is told
@@ -77,7 +78,7 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
     )
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train all models, compare all pairs and judge."""
     load_torch()  # where one of them is missing, this says so before anything is done
     load_transformers()
@@ -88,11 +89,13 @@ def run(job: Job) -> Outcome:
     families = [family for family in SCORED if family != ADMET or has_graphs()]
     found = {family: scored(bench, family) for family in families}
     about = {family: told_of(bench.data(family)) for family in ("gpt", "mae", "resnet")}
-    return Outcome(
-        answer=answer(found),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=answer(found),
         paper=PAPER,
         ours=found | {"data": about},
-        claims=claims_of(found),
+        findings=findings_of(found),
         tables=tables_of(found),
         figures=figures_of(found),
         notes=notes_of(job.parameters, about, found),

@@ -13,7 +13,7 @@ from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NUL
 from congruence.reproduce.overlap_claims import bootstrap
 from congruence.reproduce.overlap_densities import Densities
 from congruence.reproduce.overlap_runs import Grid
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = ((HELD_OUT, "o"), (SOURCE, "D"), (LINEAR, "v"))  # by strength
 ASIDE = 0.012  # of the width of the axis: strengths stand beside each other
@@ -36,7 +36,7 @@ def draw_scores(grids: Sequence[Grid]) -> Figure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
     said = "; ".join(
-        f"{grid.slots} slots{'' if grid.turned else ' without turns'} "
+        f"{grid.slots} slots{'' if grid.turned else ' without rotations'} "
         + ", ".join(number(value, 2) for value in grid.selected(grid.sis)[:, 0].mean(1))
         for grid in grids
     )
@@ -71,7 +71,7 @@ def _scores(axes: Any, grid: Grid) -> None:
 
 
 def _title(grid: Grid) -> str:
-    return f"{grid.slots} slots" + ("" if grid.turned else ", no turns")
+    return f"{grid.slots} slots" + ("" if grid.turned else ", no rotations")
 
 
 def draw_losses(grids: Sequence[Grid]) -> Figure:

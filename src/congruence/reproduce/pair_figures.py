@@ -14,7 +14,7 @@ from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NUL
 from congruence.report.layers import layer_picture
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = {"permutation": (SOURCE, "s"), "similarity": (HELD_OUT, "o"), "linear": (LINEAR, "v"), "ica": (ICA, "P")}
 CALLED = {"permutation": "permutation", "similarity": "rigid", "linear": "linear", "ica": "ICA"}

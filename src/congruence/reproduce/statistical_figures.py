@@ -14,7 +14,7 @@ from congruence.report.figures.scales import error_axis, plain_decades
 from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, draw
 from congruence.reproduce import misspecified_regression as regression
 from congruence.reproduce.masked_reconstruction import Level, Rows
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 POINTS = 250  # rows drawn of a scatter
 
