@@ -12,7 +12,7 @@ from congruence.document import Cell, Table, share
 from congruence.formatting import count, number, percent
 from congruence.reproduce.bilipschitz_laws import Relation
 from congruence.reproduce.bilipschitz_pairs import Pair
-from congruence.reproduce.result import Value, interval_or_none, number_table, status_above, status_of
+from congruence.reproduce.result import Value, interval_or_none, number_table, status_of
 from congruence.result import Finding
 
 ONE = 1e-3  # a constant this near to 1 is that of an isometry
@@ -147,7 +147,7 @@ def _correlated(found: Experiment, name: str, claim: str) -> Finding:
     return Finding(
         name,
         claim,
-        status_above(mean.rank_low, mean.rank_high),
+        mean.status,
         number=mean.rank,
         interval=interval_or_none(mean.rank_low, mean.rank_high),
         null=0.0,
@@ -181,11 +181,10 @@ def _curve(found: Experiment) -> Finding:
 def _imperfect(found: Experiment) -> Finding:
     left = [min(pair.reconstruction) / found.spread for pair in found.kept]
     rank = found.relations["mean"]
-    correlated = status_above(rank.rank_low, rank.rank_high)
     return Finding(
         "reconstruction-may-be-imperfect",
         "All this holds although the reconstruction is not perfect.",
-        "unknown" if not left else correlated if min(left) > FEW else "fails",
+        "unknown" if not left else rank.status if min(left) > FEW else "fails",
         number=min(left, default=None),
         evidence=f"The best autoencoder leaves {percent(min(left))} of the variance of the images unexplained, the "
         f"worst that was kept {percent(max(max(pair.reconstruction) for pair in found.kept) / found.spread)}."

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.reproduce.result import status_above
+from congruence.result import Status
 
 DRAWS = 1000  # of the bootstrap over pairs
 FEWEST = 4  # pairs
@@ -43,6 +45,11 @@ class Relation:
         if self.root_better >= SURE:
             return "root"
         return "line" if self.root_better <= 1 - SURE else "neither"
+
+    @property
+    def status(self) -> Status:
+        """Whether errors grow with constants, by the interval of the rank correlation."""
+        return status_above(self.rank_low, self.rank_high)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as in result.json."""

@@ -24,7 +24,7 @@ from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, d
 from congruence.reproduce.bilipschitz_laws import Relation, relate
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.recipe import Job
-from congruence.reproduce.result import Figure, RecipeResult, interval_or_none, number_table, status_above
+from congruence.reproduce.result import Figure, RecipeResult, interval_or_none, number_table
 from congruence.result import Finding, Status
 
 EDITION = 1
@@ -183,7 +183,7 @@ def findings_of(kinds: Sequence[Kind], seed: int) -> tuple[tuple[Finding, ...], 
         Finding(
             "error-grows-with-condition",
             "The closer decoders are to isometries, the more similar are two trainings (Theorem 1).",
-            status_above(relation.rank_low, relation.rank_high) if len(trained) > 2 else "unknown",
+            relation.status if len(trained) > 2 else "unknown",
             number=relation.rank,
             interval=interval_or_none(relation.rank_low, relation.rank_high),
             null=0.0,

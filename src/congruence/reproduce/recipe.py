@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from congruence.reproduce.result import RecipeResult
 
 SCALES = {
-    "smoke": "seconds: does it run?",
+    "smoke": "seconds, a check that it runs",
     "small": "minutes on two cores",
     "paper": "minutes on one large GPU",
-    "full": "the published budget, or as near to it as we know; documented, not run by us",
+    "full": "the published budget, or our best estimate of it; not run by us",
 }
 
 
