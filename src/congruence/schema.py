@@ -22,6 +22,7 @@ PLAIN = {str: "string", bool: "boolean", int: "integer"}
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 RESULTS = {  # of every verb
     "Comparison": "congruence.align.comparison",
+    "RecipeResult": "congruence.reproduce.result",
 }
 
 

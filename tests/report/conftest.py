@@ -16,6 +16,7 @@ from congruence.batches.outcome import Levels, Target, compare_folds
 from congruence.batches.outcome import Outcome as Deconfounded
 from congruence.batches.outcome import Score as TargetScore
 from congruence.batches.sparsity import Concentration
+from congruence.document import share
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
 from congruence.ica.portraits import Loading, Portrait
@@ -32,13 +33,13 @@ from congruence.metrics.structural import StructuralNearness
 from congruence.report import (
     render_deconfounding,
     render_evaluation,
-    render_reproduction,
     render_resolution,
     render_translation,
 )
-from congruence.report.figures.svg import draw
+from congruence.report.figures.svg import Drawing
 from congruence.report.html import render_html
-from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
+from congruence.reproduce.recipe import Recipe
+from congruence.reproduce.result import Figure, RecipeResult, number_table
 from congruence.result import Finding
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
 from congruence.translation.translate import Translation, Translator
@@ -285,14 +286,25 @@ def resolution_by_hand(stable=True, ids=True, settings=None, **changes):
     )
 
 
-def reproduction_by_hand(holds=(True, False, None), answer="It is so.", notes=("The curve is ours.",), **settings):
-    recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026, Table 1", "toy_recipe")
-    claims = tuple(Claim(f"Claim {i}.", held, f"{i} %") for i, held in enumerate(holds))
-    rows = (("mean", 0.5, 0.25), ("share", None, "12.0 %"), ("power", "falls", "n^−0.50"))
-    tables = (NumberTable("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),)
-    figure = Figure("line", "A line.", draw(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1"))
-    outcome = Outcome(answer, {}, {}, claims, tables, (figure,), notes, (("mean", "the sum over the count"),))
-    return Reproduction(recipe, outcome, {"recipe": "toy", "scale": "smoke", "seed": 3, "device": "cpu"} | settings)
+def reproduction_by_hand(
+    statuses=("holds", "fails", "unknown"), headline="It is so.", notes=("The curve is ours.",), **settings
+):
+    rows = (("mean", 0.5, 0.25), ("share", None, share(0.12)), ("power", "falls", "n^−0.50"))
+    made = {"recipe": "toy", "scale": "smoke", "seed": 3, "device": "cpu", "command": "congruence reproduce toy"}
+    return RecipeResult(
+        recipe=Recipe("toy", "Is it so?", "A toy.", "Nobody 2026, Table 1", "toy_recipe"),
+        headlines=(headline, "It was asked once."),
+        findings=tuple(
+            Finding(f"claim-{i}", f"Claim {i}.", status, evidence=f"{i} %") for i, status in enumerate(statuses)
+        ),
+        paper={"mean": 0.5},
+        ours={"mean": 0.25},
+        tables=(number_table("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),),
+        figures=(Figure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),),
+        notes=notes,
+        terms=(("mean", "the sum over the count"),),
+        settings=made | settings,
+    )
 
 
 def structural_by_hand(factors, errors=None):
@@ -403,11 +415,11 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "comparison": lambda: comparison_by_hand(("seed 1", "seed 2", "seed 10")),
     "rich": lambda: rich_by_hand(),
     "training": lambda: training_by_hand((0, 1, 1000)),
+    "reproduction": lambda: reproduction_by_hand(),
 }
 PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
     "translation": lambda: render_translation(translation_by_hand()),
     "resolution": lambda: render_resolution(resolution_by_hand()),
-    "reproduction": lambda: render_reproduction(reproduction_by_hand()),
     "evaluation": lambda: render_evaluation(evaluation_by_hand()),
     "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
 }

@@ -8,7 +8,6 @@ import pytest
 from congruence.report import (
     write_deconfounding_report,
     write_evaluation_report,
-    write_reproduction_report,
     write_resolution_report,
     write_translation_report,
 )
@@ -62,7 +61,7 @@ def folder(
     make_training((0, 1, 1000)).report(report.with_name("training.html"))
     write_translation_report(make_translation(advice=["Use more rows."]), report.with_name("translation.html"))
     write_resolution_report(make_resolution(), report.with_name("resolution.html"))
-    write_reproduction_report(make_reproduction(), report.with_name("reproduction.html"))
+    make_reproduction().report(report.with_name("reproduction.html"))
     write_evaluation_report(make_evaluation(), report.with_name("evaluation.html"))
     write_evaluation_report(make_evaluation(many_shares()), report.with_name("many codes.html"))
     write_deconfounding_report(make_deconfounding(), report.with_name("deconfounding.html"))

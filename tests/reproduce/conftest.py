@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from congruence.document import share
-from congruence.report.figures.svg import draw
+from congruence.report.figures.svg import Drawing
 from congruence.reproduce import recipe as recipes
 from congruence.reproduce.recipe import Recipe
 from congruence.reproduce.result import Figure, RecipeResult, number_table
@@ -31,7 +31,9 @@ def toy(monkeypatch):
             raise method.fail
         second = job.parts.get("second", lambda: part("second", job))
         mean = float(first["values"].mean() + second["one"])
-        svg = draw(lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1")
+        drawing = Drawing(
+            lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1"
+        )
         findings = (
             Finding(
                 "holds", "It | holds.", "holds", evidence=f"{mean:.3f}", number=mean, interval=(0.5, 3.0), null=0.0
@@ -48,7 +50,7 @@ def toy(monkeypatch):
             paper={"mean": 0.5},
             ours={"mean": mean},
             tables=(number_table("Means", ("what", "paper", "ours"), rows, "In 1."),),
-            figures=(Figure("line", "A line.", svg),),
+            figures=(Figure("line", "A line.", drawing),),
             notes=("The curve is ours.",),
             terms=(("mean", "the sum over the count"),),
         )

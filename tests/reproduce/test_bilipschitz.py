@@ -183,9 +183,7 @@ def test_another_data_set_may_be_asked_for(tmp_path, monkeypatch):
     assert "scikit-learn's digits" in done.notes[0]
     with pytest.raises(InputError, match="data must be one of mnist, digits, not 'cats'"):
         reproduce("mnist-bilipschitz", tmp_path / "b", data="cats", **options)
-    with pytest.raises(
-        InputError, match="structural generates its own data, so data cannot be 'mnist'"
-    ):
+    with pytest.raises(InputError, match="structural generates its own data, so data cannot be 'mnist'"):
         reproduce("statistical-versus-structural", tmp_path / "b", data="mnist", scale="smoke", device="cpu")
     monkeypatch.setenv("CONGRUENCE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

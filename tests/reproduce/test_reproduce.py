@@ -2,6 +2,7 @@ import json
 import os
 
 import pytest
+from matplotlib import pyplot
 
 from congruence.errors import CongruenceWarning, InputError
 from congruence.reproduce import reproduce
@@ -90,12 +91,16 @@ def test_a_result_of_version_0_1_0_is_written_again_from_its_parts_and_that_is_s
     assert reproduce("toy", folder).reused
 
 
-def test_a_notebook_shows_claims_and_figure_and_a_plot_is_refused_in_a_sentence(toy, tmp_path):
+def test_a_notebook_shows_claims_and_figure_and_only_a_computed_result_can_be_plotted(toy, tmp_path):
+    result = reproduce("toy", tmp_path / "a")
+    axes = result.plot()
+    assert len(axes.lines) == 1
+    pyplot.close(axes.figure)
     result = reproduce("toy", tmp_path / "a")
     cell = result._repr_html_()
     assert "It fails." in cell
     assert "<svg" in cell
-    with pytest.raises(InputError, match="exist as SVG only"):
+    with pytest.raises(InputError, match="its figures are SVG files: compute it again"):
         result.plot()
     assert list(result.to_frame()["status"]) == ["holds", "fails", "unknown"]
 

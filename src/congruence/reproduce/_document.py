@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from congruence.document import Block, Document, Drawn, Findings, Heading, Notes, Section, Text
 from congruence.formatting import count
@@ -48,14 +49,15 @@ def describe(result: RecipeResult) -> Document:
 
 def _figures(result: RecipeResult) -> Iterator[Block]:
     for place, figure in enumerate(result.figures):
-        yield Drawn(figure.svg, figure.caption, brief=place == 0)
+        drawing = None if isinstance(figure.drawing, str) else figure.drawing
+        yield Drawn(figure.svg, figure.caption, brief=place == 0, drawing=drawing)
 
 
 def _tables(result: RecipeResult) -> Iterator[Block]:
     yield Text("What the paper prints, or states in words, next to our results.", muted=True)
-    for table in result.tables:
+    for place, table in enumerate(result.tables):
         yield Heading(table.label)
-        yield table
+        yield replace(table, brief=place == 0)
 
 
 def tally(findings: Sequence[Finding]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.formatting import number, percent
-from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce.bilipschitz_claims import Experiment
 from congruence.reproduce.bilipschitz_laws import line_term, root_term
 from congruence.reproduce.bilipschitz_pairs import Pair
@@ -30,12 +30,12 @@ def draw_errors(found: Experiment) -> Figure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
     said = "; ".join(f"{how}: rank correlation {number(one.rank, 2)}" for how, one in found.relations.items())
-    svg = draw(paint, (900, 400), key="errors", label=f"Error of pairs against the constant of their decoders ({said})")
+    drawing = Drawing(paint, (900, 400), key="errors", label=f"Error of pairs against the constant of their decoders ({said})")
     caption = (
         "Each mark is a pair of trainings. Left: the mean constant over samples, as in figure 2 of the paper; right: "
         "the largest, as in figure A.4. The curves go through 0 at constant 1, where decoders are isometries."
     )
-    return Figure("error-by-constant", caption, svg)
+    return Figure("error-by-constant", caption, drawing)
 
 
 def _from_zero(axes: Any, found: Experiment) -> None:
@@ -83,12 +83,12 @@ def draw_constants(found: Experiment) -> Figure:
 
     means = [np.mean([pair.exact.mean() for pair in found.pairs if pair.leak == leak]) for leak in found.leaks]
     said = ", ".join(f"{number(float(m))} at leak {leak:g}" for leak, m in zip(found.leaks, means, strict=True))
-    svg = draw(paint, (700, 380), key="constants", label=f"Constants of decoders by leak, means: {said}")
+    drawing = Drawing(paint, (700, 380), key="constants", label=f"Constants of decoders by leak, means: {said}")
     caption = (
         "Constants of all decoders at all samples (figure A.3 of the paper): mean, the middle 90 % as a bar, and the "
         "largest as a cross. Ten random directions find less than all."
     )
-    return Figure("constant-by-leak", caption, svg)
+    return Figure("constant-by-leak", caption, drawing)
 
 
 def draw_reconstruction(found: Experiment, best: float) -> Figure:
@@ -113,9 +113,9 @@ def draw_reconstruction(found: Experiment, best: float) -> Figure:
 
     errors = [value for pair in found.pairs for value in pair.reconstruction]
     said = f"from {number(min(errors))} to {number(max(errors))}"
-    svg = draw(paint, (700, 360), key="reconstruction", label=f"Reconstruction error by leak, {said}")
+    drawing = Drawing(paint, (700, 360), key="reconstruction", label=f"Reconstruction error by leak, {said}")
     caption = "Reconstruction errors of all trainings (figure A.5 of the paper). None is perfect."
-    return Figure("reconstruction-by-leak", caption, svg)
+    return Figure("reconstruction-by-leak", caption, drawing)
 
 
 def draw_digits(found: Experiment, together: Experiment) -> Figure:
@@ -140,13 +140,13 @@ def draw_digits(found: Experiment, together: Experiment) -> Figure:
 
     worst = _worst_digit(found.kept)
     label = f"Errors of models per digit against their constants; the largest median is that of digit {worst}"
-    svg = draw(paint, (900, 420), key="digits", label=label)
+    drawing = Drawing(paint, (900, 420), key="digits", label=label)
     caption = (
         f"A model per digit (figure A.6 of the paper), {len(found.kept)} of {len(found.pairs)} pairs kept. Left: error "
         f"against constant. Right: medians by leak, {percent(found.error(found.leaks[0]))} per digit and "
         f"{percent(together.error(found.leaks[0]))} for all digits at leak {found.leaks[0]:g}."
     )
-    return Figure("per-digit", caption, svg)
+    return Figure("per-digit", caption, drawing)
 
 
 def _worst_digit(pairs: Sequence[Pair]) -> int | None:

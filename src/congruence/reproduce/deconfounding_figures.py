@@ -8,7 +8,7 @@ import numpy as np
 
 from congruence.batches.screen import GENES
 from congruence.formatting import number
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce.deconfounding_screen import CONDITIONS, interval_of
 from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Experiment
 from congruence.reproduce.result import Figure
@@ -48,14 +48,14 @@ def draw_dial(found: Experiment) -> Figure:
         f"{number(gains['base'][-1].mean)} at dial {last.dial:g}; match of its components with biology from "
         f"{number(float(first.match['ica'].mean()))} to {number(float(last.match['ica'].mean()))}"
     )
-    svg = draw(paint, (940, 430), key="dial", label=label)
+    drawing = Drawing(paint, (940, 430), key="dial", label=label)
     caption = (
         "The theory's prediction on a screen whose truth is known. Left: what ICA gains over the base, over whitening "
         "and over a random rotation as the mixing moves away from an isometry; bars are 95 % intervals over folds. "
         "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial stands the "
         "median bi-Lipschitz constant of the mixing, which is 1 for an isometry."
     )
-    return Figure("gain-by-dial", caption, svg)
+    return Figure("gain-by-dial", caption, drawing)
 
 
 def _short(constant: float) -> str:
@@ -83,6 +83,6 @@ def draw_genes(found: Experiment) -> Figure:
 
     means = {name: float(np.mean(found.table.by_fold(found.table.auroc[name]))) for name in CONDITIONS}
     said = ", ".join(f"{LABELS[name]} {number(value)}" for name, value in means.items())
-    svg = draw(paint, (900, 380), key="genes", label=f"AUROC of six genes, ours on average: {said}")
+    drawing = Drawing(paint, (900, 380), key="genes", label=f"AUROC of six genes, ours on average: {said}")
     caption = "Six genes in four conditions: the paper's Table 3, on real images, and ours, on a simulated screen."
-    return Figure("six-genes", caption, svg)
+    return Figure("six-genes", caption, drawing)

@@ -9,7 +9,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce.disentanglement_claims import Experiment, trainings_of
 from congruence.reproduce.disentanglement_scores import WAYS
 from congruence.reproduce.disentanglement_tables import ORDER, QUANTISED
@@ -61,14 +61,14 @@ def draw_argument(found: Experiment) -> Figure:
 
     rank = np.corrcoef(*trainings_of(found.grid))[0, 1] if len(found.last) > 1 else float("nan")
     label = f"Weight decay, spectrum, isometry and InfoM on {found.data}; correlation {number(float(rank), 2)}"
-    svg = draw(paint, (900, 640), key=f"argument {found.data}", label=label)
+    drawing = Drawing(paint, (900, 640), key=f"argument {found.data}", label=label)
     caption = (
         f"The argument on {found.data}, autoencoders at the last step. 1: singular values of the decoder's Jacobian "
         "over the largest, mean over codes and seeds; what lies on the floor is inactive. 2: the isometry defect of "
         "its active directions. 3: the defect against how well codes are told apart after ICA. 4: how well the codes "
         "of two seeds agree (statistical) against how well they are the factors (structural), before and after ICA."
     )
-    return Figure(f"argument-{found.data}", caption, svg)
+    return Figure(f"argument-{found.data}", caption, drawing)
 
 
 def draw_table(found: Experiment) -> Figure:
@@ -92,12 +92,12 @@ def draw_table(found: Experiment) -> Figure:
         axes.grid(axis="x")
 
     said = "; ".join(f"{name} {number(found.rows[name].interval()[0], 2)}" for name in names)
-    svg = draw(paint, (760, 360), key=f"table {found.data}", label=f"InfoM on {found.data}: {said}")
+    drawing = Drawing(paint, (760, 360), key=f"table {found.data}", label=f"InfoM on {found.data}: {said}")
     caption = (
         f"InfoM on {found.data}: mean, interval, and each seed as a stroke. Intervals are over seeds, or over rows "
         "where there is one seed. Below the line: models with discrete latents."
     )
-    return Figure(f"infom-{found.data}", caption, svg)
+    return Figure(f"infom-{found.data}", caption, drawing)
 
 
 def draw_information(found: Experiment) -> Figure:
@@ -117,12 +117,12 @@ def draw_information(found: Experiment) -> Figure:
     own = [float(np.mean([one[i, i] / max(one[:, i].sum(), 1e-9) for i in range(min(one.shape))])) for one in pair]
     said = f"matched codes tell of their factor {number(own[0], 2)} of what they tell before, {number(own[1], 2)} after"
     height = 120 + 34 * len(found.factors)
-    svg = draw(paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}")
+    drawing = Drawing(paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}")
     caption = (
         f"Information of each code (column) about each factor (row) on {found.data}, as a share of the factor; the "
         "first seed of the chosen autoencoder. One strong cell in each column is what true factors look like."
     )
-    return Figure(f"nmi-{found.data}", caption, svg)
+    return Figure(f"nmi-{found.data}", caption, drawing)
 
 
 def in_order(shares: Float) -> Float:
@@ -176,7 +176,7 @@ def draw_traversals(found: Experiment) -> Figure:
                 spine.set_visible(False)
             axes.set_title(title, loc="left")
 
-    svg = draw(
+    drawing = Drawing(
         paint,
         (900, 60 + 44 * rows),
         key=f"traversals {found.data}",
@@ -187,7 +187,7 @@ def draw_traversals(found: Experiment) -> Figure:
         "(right), from the 5 % to the 95 % quantile of its values; the first seed of the chosen autoencoder. Beside "
         "each row: the factor that it tells most of. A code that is a factor changes one thing only."
     )
-    return Figure(f"traversals-{found.data}", caption, svg)
+    return Figure(f"traversals-{found.data}", caption, drawing)
 
 
 def sheet(pictures: Array) -> Array:

@@ -20,7 +20,7 @@ from congruence.formatting import number, percent
 from congruence.maps.nearness import Nearness
 from congruence.models.regularised import KINDS, train_regularised
 from congruence.report.figures.scales import error_axis, plain_decades
-from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, draw
+from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, Drawing
 from congruence.reproduce.bilipschitz_laws import Relation, relate
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.recipe import Job
@@ -228,9 +228,9 @@ def _figure(kinds: Sequence[Kind]) -> Figure:
         figure.legend(loc="outside upper left", ncols=5)
 
     said = "; ".join(f"{kind.name} {number(float(np.mean(kind.condition)), 2)}" for kind in kinds)
-    svg = draw(paint, (760, 400), key="regularisers", label=f"Error of pairs against condition numbers, means: {said}")
+    drawing = Drawing(paint, (760, 400), key="regularisers", label=f"Error of pairs against condition numbers, means: {said}")
     caption = "Each mark is a pair of trainings: the condition number of its decoders, and the error between its codes."
-    return Figure("regularisers", caption, svg)
+    return Figure("regularisers", caption, drawing)
 
 
 def _with(kind: str) -> str:

@@ -11,7 +11,7 @@ from congruence.arrays import Array
 from congruence.formatting import number
 from congruence.mixture.agreement import Agreement
 from congruence.report.figures.spaces import paint_spaces
-from congruence.report.figures.svg import HELD_OUT, INK, MUTED, draw
+from congruence.report.figures.svg import HELD_OUT, INK, MUTED, Drawing
 from congruence.reproduce.result import Figure
 
 SHOWN = 5  # trainings
@@ -35,7 +35,7 @@ def draw_spaces(found: Agreement, labels: Array) -> Figure:
         "Codes of the same rows, marked by their cluster. Top: as they were learned. Bottom: after the affine map "
         f"that carries the prior of a training onto that of {first}; it has not seen which rows belong together."
     )
-    return Figure("spaces", caption, draw(paint, size, key="spaces", label=label))
+    return Figure("spaces", caption, Drawing(paint, size, key="spaces", label=label))
 
 
 def draw_distances(found: Agreement) -> Figure:
@@ -67,7 +67,7 @@ def draw_distances(found: Agreement) -> Figure:
     weak, strong = found.spread("weak"), found.spread("strong")
     label = f"Over {len(pairs)} ordered pairs the weak MCC is {number(weak.mean)}, the strong one {number(strong.mean)}"
     caption = "Every ordered pair of trainings. Left: priors, before and after the best affine map found. Right: codes."
-    return Figure("pairs", caption, draw(paint, (900, 330), key="pairs", label=label))
+    return Figure("pairs", caption, Drawing(paint, (900, 330), key="pairs", label=label))
 
 
 def draw_mcc(compared: Mapping[str, Agreement]) -> Figure:
@@ -101,4 +101,4 @@ def draw_mcc(compared: Mapping[str, Agreement]) -> Figure:
     caption = (
         "Every ordered pair of trainings: codes of test images as they are, and after a linear map fitted on others."
     )
-    return Figure("mcc", caption, draw(paint, (700, 360), key="mcc", label=f"MCC of pairs. {said}"))
+    return Figure("mcc", caption, Drawing(paint, (700, 360), key="mcc", label=f"MCC of pairs. {said}"))

@@ -10,7 +10,7 @@ import numpy as np
 from congruence.align.layer_nearness import LayerMap
 from congruence.formatting import number
 from congruence.report.figures.scales import step_axis
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.report.layers import layer_picture
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
@@ -42,7 +42,7 @@ def draw_table(kinds: Mapping[str, Pairs]) -> Figure:
         f"{KINDS[kind]} {', '.join(number(held_out(pairs, column)) for column in COLUMNS)}"
         for kind, pairs in kinds.items()
     )
-    svg = draw(
+    drawing = Drawing(
         paint,
         (200 * len(kinds) + 60, 400),
         key="pairs table",
@@ -52,7 +52,7 @@ def draw_table(kinds: Mapping[str, Pairs]) -> Figure:
         "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; "
         "circles: in sample on rows trained on; diamonds: the paper's pair; lines: the null."
     )
-    return Figure("pairs", caption, svg)
+    return Figure("pairs", caption, drawing)
 
 
 def _column(axes: Any, kind: str, pairs: Pairs) -> None:
@@ -93,8 +93,8 @@ def draw_layers(found: Found) -> Figure:
 
     rigid = {family: [one["similarity"]["held_out"]["mean"] for one in found[family]["layers"]] for family in TRAINED}
     said = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
-    svg = draw(paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}")
-    return Figure("by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", svg)
+    drawing = Drawing(paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}")
+    return Figure("by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", drawing)
 
 
 def draw_steps(found: Found) -> Figure:
@@ -123,9 +123,9 @@ def draw_steps(found: Found) -> Figure:
         f"{KINDS[family]} {', '.join(number(one['similarity'], 2) for one in found[family]['steps'])}"
         for family in TRAINED
     )
-    svg = draw(paint, (940, 380), key="pairs steps", label=f"Held-out error up to a rigid map by training step: {said}")
+    drawing = Drawing(paint, (940, 380), key="pairs steps", label=f"Held-out error up to a rigid map by training step: {said}")
     caption = "Penultimate layer, mean over pairs, from before the first step to the last."
-    return Figure("by-step", caption, svg)
+    return Figure("by-step", caption, drawing)
 
 
 def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -13,18 +14,25 @@ from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
     from congruence.document import Document
+    from congruence.report.figures.svg import Drawing
     from congruence.reproduce.recipe import Recipe
 
+SHOWN = 5  # columns of a table on a terminal
 Value = Cell | str | float | int | None  # of a table; None where the paper or we have no value
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as an inline SVG element; `name` is the name of its file, without the suffix."""
+    """A figure and the name of its file, without the suffix; one read from a file is the text of an SVG element."""
 
     name: str
     caption: str
-    svg: str = field(repr=False)
+    drawing: Drawing | str = field(repr=False)
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as an inline SVG element."""
+        return self.drawing if isinstance(self.drawing, str) else self.drawing.svg()
 
 
 class TableNumbers(TypedDict):
@@ -142,7 +150,7 @@ def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Value]
         words = place == 1 and any(isinstance(row[place], str) for row in rows)
         return "text" if place == 0 or words else "number"
 
-    columns = [Column(name, kind(place)) for place, name in enumerate(head)]
+    columns = [Column(name, kind(place), brief=place < SHOWN) for place, name in enumerate(head)]
     return Table(title, columns, [tuple(row) for row in rows], note=note)
 
 

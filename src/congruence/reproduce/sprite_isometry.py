@@ -17,7 +17,7 @@ from congruence.decoder.sprites import SpriteMetric, sprite_constant, sprite_met
 from congruence.document import Table
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, Drawing
 from congruence.reproduce.recipe import Job
 from congruence.reproduce.result import Figure, RecipeResult, held, number_table, status_of
 from congruence.result import Finding
@@ -226,9 +226,9 @@ def _draw(found: Squares) -> Figure:
         right.grid(axis="y")
 
     label = f"A moving square: the speed is {found.factor:.2f} times r to the power {found.exponent:.2f}"
-    svg = draw(paint, (900, 340), key="squares", label=label)
+    drawing = Drawing(paint, (900, 340), key="squares", label=label)
     caption = (
         "Left: how fast the image changes when the square moves, by its size. Right: how much the stretches by moving "
         "and by growing differ, in (p, √2 r), as edges become sharp."
     )
-    return Figure("squares", caption, svg)
+    return Figure("squares", caption, drawing)
