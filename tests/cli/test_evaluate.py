@@ -158,7 +158,8 @@ def test_groups_stay_together_and_are_no_factor(evaluate):
 
 def test_kinds_and_further_choices_are_handed_on(evaluate):
     kinds = ["--kinds", "size=circular:1, shape=categorical"]
-    further = ["--discrete-codes", "--version", "tripod", "--sensitivity", "--metrics", "infomec", "--nulls", "1"]
+    further = ["--discrete-codes", "--infomec-version", "tripod", "--sensitivity"]
+    further += ["--metrics", "infomec", "--nulls", "1"]
     quick = ["--resamples", "0", "--no-structural", "--json", "-", "--quiet", "--seed", "3"]
     code, out, err = evaluate("codes.npy", "factors.csv", "--factors", "s*", *kinds, *further, *quick)
     assert (code, err) == (0, "")
@@ -211,7 +212,7 @@ def test_the_default_is_that_of_python():
         (["codes.npy", "factors.csv", "--kinds", "size=circular,shape"], "not 'shape'"),
         (["codes.npy", "factors.csv", "--kinds", "size=circular,size=ordinal"], "names size twice"),
         (["codes.npy", "factors.csv", "--kinds", "round"], "'round' is not"),
-        (["codes.npy", "factors.csv", "--version", "old"], "version must be one of"),
+        (["codes.npy", "factors.csv", "--infomec-version", "old"], "version must be one of"),
         (["codes.npy", "factors.csv", "--dci-model", "tree"], "model must be one of"),
         (["codes.npy", "factors.csv", "--features", "z*"], "--features means nothing for files like codes.npy"),
         (["codes.npy", "factors.csv", "--group-by", "plate"], "no table has a metadata column 'plate'"),

@@ -78,7 +78,7 @@ def evaluate(
             help="Metrics, separated by commas; 'fast' or 'all'. --list shows them.", rich_help_panel=given.METHOD
         ),
     ] = METRICS,
-    version: Annotated[
+    infomec_version: Annotated[
         str, typer.Option(help="Of InfoMEC: standalone, training or tripod.", rich_help_panel=given.METHOD)
     ] = "standalone",
     discrete_codes: Annotated[
@@ -160,7 +160,7 @@ def evaluate(
             rows = read_run(run, factors_file, factors, wishes=wishes | {"group-by": group_by})
             kinds_of = _kinds_of_run(run, kinds_of, rows)
             discrete_codes = discrete_codes or bool(run.config.get("discrete_codes"))
-        options: dict[str, Any] = {"kinds": kinds_of, "metrics": wanted, "version": version, "model": dci_model}
+        options: dict[str, Any] = {"kinds": kinds_of, "metrics": wanted, "version": infomec_version, "model": dci_model}
         options |= {"discrete_codes": discrete_codes, "resamples": resamples, "nulls": nulls}
         options |= {"slow_resamples": slow_resamples, "slow_nulls": min(1, nulls), "sensitivity": sensitivity}
         options |= {"structural": structural, "seed": seed, "progress": progress, "cluster": rows.cluster}

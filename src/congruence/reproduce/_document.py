@@ -9,7 +9,7 @@ from congruence.document import Block, Document, Drawn, Findings, Heading, Notes
 from congruence.formatting import count
 from congruence.reproduce.recipe import SCALES
 from congruence.reproduce.result import RecipeResult
-from congruence.result import Finding
+from congruence.result import Finding, Status
 
 READING = (
     "A claim is a statement of the paper in our words. Its status is computed from the numbers shown with it, by "
@@ -66,11 +66,12 @@ def tally(findings: Sequence[Finding]) -> str:
     if statuses == ["holds"]:
         return "The only claim holds."
     parts = [f"{statuses.count('holds')} of {count(len(statuses), 'claim')} hold"]
-    for status, one, many in (
+    words: tuple[tuple[Status, str, str], ...] = (
         ("fails", "fails", "fail"),
         ("ambiguous", "is ambiguous", "are ambiguous"),
         ("unknown", "cannot be judged at this scale", "cannot be judged at this scale"),
-    ):
+    )
+    for status, one, many in words:
         found = statuses.count(status)
         parts += [f"{found} {one if found == 1 else many}"] if found else []
     return ", ".join(parts) + "."

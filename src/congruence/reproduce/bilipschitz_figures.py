@@ -30,7 +30,9 @@ def draw_errors(found: Experiment) -> Figure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
     said = "; ".join(f"{how}: rank correlation {number(one.rank, 2)}" for how, one in found.relations.items())
-    drawing = Drawing(paint, (900, 400), key="errors", label=f"Error of pairs against the constant of their decoders ({said})")
+    drawing = Drawing(
+        paint, (900, 400), key="errors", label=f"Error of pairs against the constant of their decoders ({said})"
+    )
     caption = (
         "Each mark is a pair of trainings. Left: the mean constant over samples, as in figure 2 of the paper; right: "
         "the largest, as in figure A.4. The curves go through 0 at constant 1, where decoders are isometries."

@@ -117,7 +117,9 @@ def draw_information(found: Experiment) -> Figure:
     own = [float(np.mean([one[i, i] / max(one[:, i].sum(), 1e-9) for i in range(min(one.shape))])) for one in pair]
     said = f"matched codes tell of their factor {number(own[0], 2)} of what they tell before, {number(own[1], 2)} after"
     height = 120 + 34 * len(found.factors)
-    drawing = Drawing(paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}")
+    drawing = Drawing(
+        paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}"
+    )
     caption = (
         f"Information of each code (column) about each factor (row) on {found.data}, as a share of the factor; the "
         "first seed of the chosen autoencoder. One strong cell in each column is what true factors look like."

@@ -228,7 +228,9 @@ def _figure(kinds: Sequence[Kind]) -> Figure:
         figure.legend(loc="outside upper left", ncols=5)
 
     said = "; ".join(f"{kind.name} {number(float(np.mean(kind.condition)), 2)}" for kind in kinds)
-    drawing = Drawing(paint, (760, 400), key="regularisers", label=f"Error of pairs against condition numbers, means: {said}")
+    drawing = Drawing(
+        paint, (760, 400), key="regularisers", label=f"Error of pairs against condition numbers, means: {said}"
+    )
     caption = "Each mark is a pair of trainings: the condition number of its decoders, and the error between its codes."
     return Figure("regularisers", caption, drawing)
 

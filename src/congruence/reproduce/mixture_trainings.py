@@ -21,7 +21,7 @@ from congruence.models.collapse import posterior_collapse
 from congruence.models.devices import full_precision, short_products
 from congruence.models.reconstruction import mean_square, through
 from congruence.models.settings import Training
-from congruence.models.training import train
+from congruence.models.training import train_model
 from congruence.reproduce.parts import Arrays
 from congruence.reproduce.recipe import Job
 
@@ -55,7 +55,7 @@ def _train(job: Job, name: str, config: Mapping[str, Any], data: Any, looked_at:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWarning)  # it is measured, and told with the result
         with short_products():
-            model = train(model, data, _how(job, config), out=folder, device=job.device).model
+            model = train_model(model, data, _how(job, config), out=folder, device=job.device).model
     device = next(model.parameters()).device
     with full_precision():
         codes = through(model.encode, looked_at[0], device, *looked_at[1:]).numpy()

@@ -93,8 +93,12 @@ def draw_layers(found: Found) -> Figure:
 
     rigid = {family: [one["similarity"]["held_out"]["mean"] for one in found[family]["layers"]] for family in TRAINED}
     said = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
-    drawing = Drawing(paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}")
-    return Figure("by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", drawing)
+    drawing = Drawing(
+        paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}"
+    )
+    return Figure(
+        "by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", drawing
+    )
 
 
 def draw_steps(found: Found) -> Figure:
@@ -123,7 +127,9 @@ def draw_steps(found: Found) -> Figure:
         f"{KINDS[family]} {', '.join(number(one['similarity'], 2) for one in found[family]['steps'])}"
         for family in TRAINED
     )
-    drawing = Drawing(paint, (940, 380), key="pairs steps", label=f"Held-out error up to a rigid map by training step: {said}")
+    drawing = Drawing(
+        paint, (940, 380), key="pairs steps", label=f"Held-out error up to a rigid map by training step: {said}"
+    )
     caption = "Penultimate layer, mean over pairs, from before the first step to the last."
     return Figure("by-step", caption, drawing)
 

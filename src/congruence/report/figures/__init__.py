@@ -28,5 +28,5 @@ def plot_main(document: Document, ax: Any = None) -> Any:
     if found is not None:
         return found.plot(ax)
     if drawn:
-        raise InputError("this result was read from files, and its figures are SVG files: compute it again to plot them")
+        raise InputError("this result was read from files, its figures are SVG files: compute it again to plot them")
     raise InputError("this result has no figure to plot")
