@@ -212,8 +212,9 @@ def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatc
     before = trainings.looks(bench, vae, 0)
     (tmp_path / "a" / "parts" / "sprites-vae-wd0-0-step8.safetensors").unlink()
     assert method.plan(method.PARAMETERS["smoke"], "cpu", parts).startswith("plan: 10 trainings of 8 steps, 9 of them")
-    trained, real = [], trainings.train
-    monkeypatch.setattr(trainings, "train", lambda *given, **how: trained.append(given[0].name) or real(*given, **how))
+    trained, real = [], trainings.train_model
+    again = lambda *given, **how: trained.append(given[0].name) or real(*given, **how)  # noqa: E731
+    monkeypatch.setattr(trainings, "train_model", again)
     again = [trainings.looks(bench, setting, number) for setting, number in bench.trainings if setting.model != "ae"]
     assert trained == ["vae"]
     assert_array_equal(again[0][-1]["codes"], before[-1]["codes"])

@@ -96,13 +96,6 @@ def worst(statuses: Iterable[str]) -> str:
     return next((status for status in STATUSES if status in found), "unknown")
 
 
-def cell(value: str | float | int | None) -> str:
-    """Write what a table holds: words as they are, numbers to three digits, nothing as a dash."""
-    if value is None:
-        return UNDEFINED
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) else number(value)
-
-
 def sentences(text: str) -> list[str]:
     """Split prose after a full stop that a capital letter or a number follows."""
     return re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text.strip())

@@ -88,7 +88,7 @@ def draw_constants(found: Experiment) -> Figure:
     drawing = Drawing(paint, (700, 380), key="constants", label=f"Constants of decoders by leak, means: {said}")
     caption = (
         "Constants of all decoders at all samples (figure A.3 of the paper): mean, the middle 90 % as a bar, and the "
-        "largest as a cross. Ten random directions find less than all."
+        "largest as a cross. Ten random directions give lower values than all."
     )
     return Figure("constant-by-leak", caption, drawing)
 
@@ -121,7 +121,7 @@ def draw_reconstruction(found: Experiment, best: float) -> Figure:
 
 
 def draw_digits(found: Experiment, together: Experiment) -> Figure:
-    """Draw errors against constants for models of one digit, and errors by leak beside those of all digits."""
+    """Draw errors against constants for models of one digit, and errors by leak next to those of all digits."""
 
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)

@@ -1,4 +1,4 @@
-"""The figures of `deconfounding`: what the theory predicts along the dial, and the six genes beside the paper's."""
+"""The figures of `deconfounding`: predictions along the dial, and the six genes with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw_dial(found: Experiment) -> Figure:
             for i, one in enumerate(gains[name]):
                 left.plot([i + shift] * 2, [one.low, one.high], color=colour, linewidth=4, alpha=0.35)
             left.plot(at + shift, middle, color=colour, marker=marker, linewidth=2, label=f"ICA − {LABELS[name]}")
-        left.set_ylabel("gain in AUROC, plates never seen")
+        left.set_ylabel("gain in AUROC, unseen plates")
         for name, (colour, marker) in MARKS.items():
             means = [float(one.match[name].mean()) for one in found.curve]
             right.plot(at, means, color=colour, marker=marker, linewidth=2, label=LABELS[name])
@@ -50,9 +50,9 @@ def draw_dial(found: Experiment) -> Figure:
     )
     drawing = Drawing(paint, (940, 430), key="dial", label=label)
     caption = (
-        "The theory's prediction on a screen whose truth is known. Left: what ICA gains over the base, over whitening "
+        "The theory's prediction on a screen whose truth is known. Left: gain of ICA over the base, over whitening "
         "and over a random rotation as the mixing moves away from an isometry; bars are 95 % intervals over folds. "
-        "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial stands the "
+        "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial is the "
         "median bi-Lipschitz constant of the mixing, which is 1 for an isometry."
     )
     return Figure("gain-by-dial", caption, drawing)
@@ -78,7 +78,7 @@ def draw_genes(found: Experiment) -> Figure:
             axes.set_title(title, loc="left")
             axes.set_xticks(range(len(genes)), genes, rotation=30, ha="right")
             axes.grid(axis="y")
-        panels[0].set_ylabel("AUROC on plates never seen")
+        panels[0].set_ylabel("AUROC on unseen plates")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
     means = {name: float(np.mean(found.table.by_fold(found.table.auroc[name]))) for name in CONDITIONS}

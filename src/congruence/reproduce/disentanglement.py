@@ -99,7 +99,7 @@ def run(job: Job) -> RecipeResult:
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
-    """Say what is to be trained, what of it is there already, and about how long the rest takes."""
+    """Say what will be trained, what is finished already, and about how long the rest takes."""
     left = total = 0
     seconds = 0.0
     for name in parameters["data"].split(","):
@@ -111,7 +111,7 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
     minutes = max(1, round(seconds / 60))
     return (
         f"plan: {total} trainings of {parameters['steps']} steps{done}; about {minutes} min for the rest, and some for "
-        "the scores. What is finished is kept, and the same command goes on"
+        "the scores. Finished parts are kept, and the same command resumes"
     )
 
 

@@ -64,8 +64,8 @@ def draw_argument(found: Experiment) -> Figure:
     drawing = Drawing(paint, (900, 640), key=f"argument {found.data}", label=label)
     caption = (
         f"The argument on {found.data}, autoencoders at the last step. 1: singular values of the decoder's Jacobian "
-        "over the largest, mean over codes and seeds; what lies on the floor is inactive. 2: the isometry defect of "
-        "its active directions. 3: the defect against how well codes are told apart after ICA. 4: how well the codes "
+        "divided by the largest, mean over codes and seeds; those at the bottom are inactive. 2: isometry defect of "
+        "its active directions. 3: the defect against the modularity of codes after ICA. 4: how well the codes "
         "of two seeds agree (statistical) against how well they are the factors (structural), before and after ICA."
     )
     return Figure(f"argument-{found.data}", caption, drawing)
@@ -115,7 +115,7 @@ def draw_information(found: Experiment) -> Figure:
         panels[0].set_yticks(range(len(found.factors)), found.factors)
 
     own = [float(np.mean([one[i, i] / max(one[:, i].sum(), 1e-9) for i in range(min(one.shape))])) for one in pair]
-    said = f"matched codes tell of their factor {number(own[0], 2)} of what they tell before, {number(own[1], 2)} after"
+    said = f"share of a code's information about its factor {number(own[0], 2)} before, {number(own[1], 2)} after"
     height = 120 + 34 * len(found.factors)
     drawing = Drawing(
         paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}"
@@ -186,8 +186,8 @@ def draw_traversals(found: Experiment) -> Figure:
     )
     caption = (
         f"One picture of {found.data} with one latent changed (left) and with one independent component changed "
-        "(right), from the 5 % to the 95 % quantile of its values; the first seed of the chosen autoencoder. Beside "
-        "each row: the factor that it tells most of. A code that is a factor changes one thing only."
+        "(right), from the 5 % to the 95 % quantile of its values; the first seed of the chosen autoencoder. Each "
+        "row is labelled by the factor it has most information about. A code that is a factor changes one thing only."
     )
     return Figure(f"traversals-{found.data}", caption, drawing)
 

@@ -56,8 +56,8 @@ def draw_slices(cases: Sequence[Case]) -> Figure:
     label = f"The negative log-likelihood along {len(shown)} parameters; in {same} the minimiser is the truth"
     drawing = Drawing(paint, (900, 90 + 230 * -(-len(shown) // 3)), key="slices", label=label)
     caption = (
-        "The expected negative log-likelihood, minus that of the truth, when one parameter moves; slices with several "
-        "valleys first. Compare the paper's figure 1."
+        "The expected negative log-likelihood, minus that of the truth, when one parameter varies; slices with several "
+        "local minima first. Compare the paper's figure 1."
     )
     return Figure("slices", caption, drawing)
 
@@ -88,7 +88,7 @@ def draw_remark(remark: Counterexample) -> Figure:
     )
     drawing = Drawing(paint, (900, 340), key="remark", label=label)
     caption = (
-        "Left: two priors that no affine map joins. Right: the negative log-likelihood along the second mean of P has "
-        "two minimisers where only |z| is seen, and one where both halves of it are."
+        "Left: two priors that no affine map relates. Right: the negative log-likelihood along the second mean of P "
+        "has two minimisers if only |z| is observed, and one if both halves of it are."
     )
     return Figure("remark", caption, drawing)

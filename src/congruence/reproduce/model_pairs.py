@@ -64,7 +64,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
-    """Say what is to be trained, and what of it is there already."""
+    """Say what will be trained, and what is finished already."""
     bench = Bench(parameters, 0, device, parts)
     left = [one for one in bench.trainings if not (parts.kept and _is_done(bench, *one))]
     kept = len(bench.trainings) - len(left)
@@ -72,9 +72,9 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
         f"{parameters[family]['steps']} steps of {family}" for family in dict.fromkeys(f for f, _ in left)
     )
     return (
-        f"plan: {len(left)} trainings on {device} ({steps or 'all are there'}), then comparisons"
-        + (f"; {kept} are there already" if kept and left else "")
-        + ". What is finished is kept, and the same command goes on"
+        f"plan: {len(left)} trainings on {device} ({steps or 'all are finished'}), then comparisons"
+        + (f"; {kept} are finished already" if kept and left else "")
+        + ". Finished parts are kept, and the same command resumes"
     )
 
 

@@ -43,8 +43,8 @@ def draw_scores(grids: Sequence[Grid]) -> Figure:
     label = f"SIS of selected restarts from no overlap to the largest, weaker strength: {said}"
     drawing = Drawing(paint, (320 * len(grids) + 40, 400), key="overlap scores", label=label)
     caption = (
-        "Selected by loss, in the mean over data seeds with 95 % intervals (solid); mean over all restarts (dashed); "
-        "every restart (dots); what the true latents themselves would reach (dotted)."
+        "Selected by loss, mean over data seeds with 95 % intervals (solid); mean over all restarts (dashed); every "
+        "restart (dots); the score of the true latents (dotted)."
     )
     return Figure("sis-by-overlap", caption, drawing)
 
@@ -97,7 +97,7 @@ def draw_losses(grids: Sequence[Grid]) -> Figure:
     drawing = Drawing(paint, (320 * len(grids) + 40, 380), key="overlap losses", label="Loss and SIS of every restart")
     caption = (
         "Every restart with overlap. Right of the line a solution with a lower loss is known: the true generator. Left "
-        "of it one cannot tell, since bending latents inside a slot lowers the contrast of the truth too."
+        "of it nothing is known, since a nonlinear map inside a slot can lower the contrast of the truth, too."
     )
     return Figure("loss-and-sis", caption, drawing)
 
@@ -130,8 +130,8 @@ def draw_densities(found: Densities) -> Figure:
         paint, (860, 380), key="overlap densities", label=f"SIS over the truth's, more and more dependent: {said}"
     )
     caption = (
-        "Trained on latents that depend on each other more and more (covariances from Wishart distributions), scored "
-        "on independent ones. What the slots act on (right) does not change with the density. ICA looks for the "
-        "independent variates that latents are mixed from, and these are no longer the slots."
+        "Trained on increasingly dependent latents (covariances from Wishart distributions), scored on independent "
+        "ones. The supports of the slots (right) do not change with the density. ICA searches for independent "
+        "variates, which are no longer the slots."
     )
     return Figure("densities", caption, drawing)

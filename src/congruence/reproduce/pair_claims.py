@@ -1,4 +1,4 @@
-"""What `model-pairs` says: the paper's numbers, claims, notes and the answer."""
+"""The paper's numbers, the claims, the notes and the verdict of `model-pairs`."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ TERMS = (
     ("permutation, rigid, linear", "the error left after the best map of that kind, over the diameter; 0 is a match."),
     ("rigid", "a rotation or reflection, a shift and one scale, as in the paper's table."),
     ("ICA", "each model unmixed on its own, components matched by a signed permutation; no supervised rotation."),
-    ("efficiency", "the share of what rigid gains over permutation that ICA gains: 1 is as good, below 0 is worse."),
-    ("rigid share", "the share of what linear gains over permutation that rigid gains already; 1 is all of it."),
-    ("null", "the same held-out error with rows of one model paired with others of the other."),
-    ("outputs apart", "the mean distance of what both models say, over that for rows that do not belong together."),
+    ("efficiency", "gain of ICA over permutation divided by that of rigid: 1 is as good, below 0 is worse."),
+    ("rigid share", "gain of rigid over permutation divided by that of linear; 1 is all of it."),
+    ("null", "the same held-out error after the pairing of rows was destroyed."),
+    ("outputs apart", "the mean distance of the outputs of both models, and its ratio to that of unrelated rows."),
 )
 
 Found = Mapping[str, Mapping[str, Any]]
@@ -233,25 +233,25 @@ def _training(found: Found) -> Finding:
 
 
 def notes_of(parameters: Mapping[str, Any], about: Mapping[str, str], found: Found) -> tuple[str, ...]:
-    """What is ours and not the paper's."""
+    """Where the experiment differs from the paper's."""
     widths = ", ".join(f"{name} {width}" for name, width in found["gpt"]["widths"].items())
     notes = [
-        "The pairs of the paper are pretrained models of others; ours are trained here, small, each seed on the same "
+        "The paper compares published pretrained models; ours are small and trained here, each seed on the same "
         f"data. Language models on the source of Python's standard library ({about['gpt']}); masked autoencoders on "
         f"{about['mae']}; classifiers on {about['resnet']}, with {parameters['resnet']['width']} channels in the first "
-        "stage where a ResNet-18 has 64. Another version of Python has another library.",
-        "In sample is what the paper prints: maps fitted and scored on the same rows, which the models were trained "
-        "on. Held out is for rows that neither map nor model has seen; of text, whole files.",
-        "Of a language model one token of each window is a row, taken after the final norm; of a masked autoencoder "
-        "the mean over all patches, none hidden; of a classifier the pooled features.",
-        "The paper's own numbers do not set language models apart as linear: a rigid map gains 78 % of what a linear "
-        "one does for Pythia, 55 % for MAE.",
+        "stage instead of the 64 of a ResNet-18. Another version of Python has another standard library.",
+        "The paper prints in-sample errors: maps are fitted and scored on the same rows, which the models were trained "
+        "on. Held-out errors are for rows that neither map nor model has seen; for text, whole files.",
+        "A row is one token of each window, taken after the final norm (language models), the mean over all patches, "
+        "none hidden (masked autoencoders), or the pooled features (classifiers).",
+        "The paper's own numbers do not show that language models are special: a rigid map reaches 78 % of the gain of "
+        "a linear map for Pythia, and 55 % for MAE.",
         f"Across widths ({widths}) the narrower is zero-padded.",
-        "Maps between layers: the token or patch is moved, the others are held; of a ResNet all pixels are moved. The "
-        "final norm of a transformer forgets the mean and nearly forgets the length, so that no map through it has a "
-        "finite bi-Lipschitz constant, as Theorem 1 would ask; the decoder of a masked autoencoder is narrower than "
-        "its encoder, here as in published ones, so that it forgets directions, too. It is shown all patches, as "
-        "representations are of all, where training shows it a quarter.",
+        "Maps between layers are differentiated by one token or patch, with the others fixed; for a ResNet by all "
+        "pixels. The final norm of a transformer removes the mean and almost removes the length, so that no map "
+        "through it has the finite bi-Lipschitz constant that Theorem 1 requires; the decoder of a masked autoencoder "
+        "is narrower than its encoder, here as in published ones, so that it loses directions, too. It receives all "
+        "patches, as the representations do, while training shows it a quarter.",
     ]
     if "admet" not in found:
         notes.append("The graph networks of the data set modelpairs were not found, and are left out.")

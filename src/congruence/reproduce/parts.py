@@ -1,4 +1,4 @@
-"""Parts of a recipe that were already computed, kept on disk so that an interrupted run goes on where it stopped."""
+"""Parts of a recipe that were already computed, kept on disk so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 

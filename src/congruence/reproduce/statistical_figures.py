@@ -53,7 +53,7 @@ def draw_regression(found: regression.Regression, seed: int) -> Figure:
     said = f"two fits to {found.sizes[-1]} rows differ by {number(found.between[-1])} and miss the truth by "
     label = f"Lines fitted to a curve: {said}{number(found.to_truth[-1])}"
     drawing = Drawing(paint, (900, 360), key="regression", label=label)
-    caption = "Left: lines fitted to different data, and the curve that made the data. Right: how far they are apart."
+    caption = "Left: lines fitted to different data, and the curve that generated the data. Right: their distances."
     return Figure("regression", caption, drawing)
 
 
