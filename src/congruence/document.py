@@ -81,7 +81,10 @@ class Drawn:
 
     svg: str = field(repr=False)
     caption: str = ""
+    detail: str = ""
     wide: bool = True
+    brief: bool = False  # the main figure: in a notebook, and drawn by Result.plot if there is a drawing
+    drawing: Any = field(default=None, repr=False)  # a `Drawing` of the same figure
 
 
 @dataclass(frozen=True)

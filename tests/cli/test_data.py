@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from congruence.cli import main
+from congruence.data import list_data
 
 pytest.importorskip("torch")
 
@@ -39,7 +40,10 @@ def test_the_list_says_what_there_is_and_where_files_were_looked_for(folder, cap
     assert "rooms: a room with one object, drawn here; a twin of Shapes3D" in out
     assert "480,000 images of 3 x 64 x 64; floor_hue 10, object_hue 10, orientation 15" in out
     assert f"found: {folder / 'data' / 'shapes3d' / '3dshapes.h5'}" in out
-    assert f"not found: it was looked for in {folder / 'data' / 'isaac3d'}" in out
+    assert f"isaac3d was not found: it was looked for in {folder / 'data' / 'isaac3d'}" in out
+    listed = {one.name: one for one in list_data()}
+    assert listed["rooms"].where == "generated, no download"
+    assert listed["pinwheel"].factors == {"arm": 3, "along": None, "across": None}
 
 
 def test_a_sheet_is_drawn(folder, capsys):
@@ -80,8 +84,8 @@ def test_images_and_factors_are_written_for_other_programs(folder, capsys):
         (("show", "rooms", "--out", "no/x.png"), "cannot write to no/x.png: the folder no does not exist"),
         (("show", "dsprites"), "the data set dsprites was not found"),
         (("show", "mpi3d", "--continuous"), "mpi3d has no continuous factors"),
-        (("make", "rooms", "--out", "x.zip"), "--out x.zip: data is written as .npz"),
-        (("make", "rooms", "--out", "x.npz", "--factors", "x.npz"), "--factors x.npz would overwrite --out"),
+        (("make", "rooms", "--out", "x.zip"), "x.zip: data is written as .npz"),
+        (("make", "rooms", "--out", "x.npz", "--factors", "x.npz"), "the factors would overwrite the data in x.npz"),
         (("make", "rooms", "--n", "0", "--out", "x.npz"), "n must be a number of images, 1 or more, not 0"),
         (("make", "rooms", "--seed", "-1", "--out", "x.npz"), "seed must be a whole number, 0 or above"),
         (("show", "rooms", "--seed", "-1", "--out", "x.png"), "seed must be a whole number, 0 or above"),

@@ -18,10 +18,10 @@ def test_the_demo_trains_compares_and_reports(tmp_path, capsys, monkeypatch):
         main()
     assert not stopped.value.code
     printed = capsys.readouterr()
-    assert "seed0 -> seed1" in printed.out
-    assert str(tmp_path / "d" / "report.html") in printed.err
+    assert "seed0" in printed.out
+    assert printed.err == f"codes of each seed and the report: {tmp_path / 'd'}\n"
     result = json.loads((tmp_path / "d" / "result.json").read_text())
-    assert [run["name"] for run in result["runs"]] == ["seed0", "seed1"]
+    assert [run["name"] for run in result["numbers"]["runs"]] == ["seed0", "seed1"]
     table = read_table(tmp_path / "d" / "seed0.parquet")
     assert (table.n, table.d) == (1797, 8)
     assert table.ids[0] == "digit0000"

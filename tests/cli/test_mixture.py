@@ -11,7 +11,7 @@ from congruence.cli import main
 from congruence.data.pinwheels import pinwheel
 from congruence.models.catalogue import build_model
 from congruence.models.settings import Training
-from congruence.models.training import train
+from congruence.models.training import train_model
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.CollapsedWarning")
@@ -25,15 +25,15 @@ def runs(tmp_path_factory):
     data = pinwheel(150, seed=0)
     for seed in (0, 1):
         config = {"model": "vade", "hidden": [20], "clusters": 3, "pretraining": 30, "seed": seed}
-        train(build_model(config), data, HOW, out=folder / f"vade-{seed}", device="cpu")
+        train_model(build_model(config), data, HOW, out=folder / f"vade-{seed}", device="cpu")
     facets = {"model": "mfcvae", "latents": 2, "hidden": [4, 4], "facets": 2, "pretraining": 1}
     for name, clusters in (("few", 2), ("many", 33)):
-        train(build_model(facets | {"clusters": clusters}), data, HOW, out=folder / name, device="cpu", steps=1)
+        train_model(build_model(facets | {"clusters": clusters}), data, HOW, out=folder / name, device="cpu", steps=1)
     other = {"model": "mixvae", "hidden": [5]}
-    train(build_model(other), pinwheel(80, seed=5), HOW, out=folder / "other", device="cpu", steps=2)
+    train_model(build_model(other), pinwheel(80, seed=5), HOW, out=folder / "other", device="cpu", steps=2)
     plain = {"model": "ae", "net": "small", "latents": 2, "shape": [1, 64, 64]}
     images = np.zeros((4, 1, 64, 64), dtype=np.uint8)
-    train(build_model(plain), images, HOW, out=folder / "ae", device="cpu", steps=1, batch=2)
+    train_model(build_model(plain), images, HOW, out=folder / "ae", device="cpu", steps=1, batch=2)
     return folder
 
 

@@ -38,14 +38,15 @@ def test_the_list_says_what_there_is(capsys):
 def test_at_smoke_scale_every_claim_holds_and_every_file_is_there(tmp_path, capsys):
     code, out, err = run(capsys, NAME, "--scale", "smoke", "--device", "cpu", "--out", tmp_path / "r")
     assert code == 0
-    assert out.startswith("Stable is not true: masked autoencoders agree with each other to ")
-    assert out.count("✓ holds") == 8
+    assert out.startswith("Stable does not mean true: masked autoencoders agree with each other to ")
+    assert out.count("✓ holds") == 1 + 8  # all together, then each
     assert err == f"report: {tmp_path / 'r' / 'report.html'}\n"
     assert sorted(path.name for path in (tmp_path / "r").iterdir()) == FILES
     result = json.loads((tmp_path / "r" / "result.json").read_text())
     assert result["settings"]["scale"] == "smoke"
-    assert result["paper"]["numbers"] is None
-    hidden = result["ours"]["example 2"][1]
+    assert result["status"] == "holds"
+    assert result["numbers"]["paper"]["numbers"] is None
+    hidden = result["numbers"]["ours"]["example 2"][1]
     between = max(one["held_out"]["mean"] for one in hidden["codes"])
     to_truth = min(one["held_out"]["mean"] for one in hidden["rigid"])
     assert 3 * between < hidden["least"] < 1.1 * to_truth
@@ -60,11 +61,26 @@ def test_what_is_finished_is_shown_and_not_done_again_unless_forced(quick, capsy
         patch.setattr(method, "run", lambda job: pytest.fail("worked in vain"))
         code, again, err = run(capsys, *arguments)
     assert (code, again) == (0, first)
-    assert err.startswith("nothing was computed: the folder holds this result already (--force does it again)\n")
+    assert err.startswith("nothing was computed: the folder holds this result already (--force computes it again)\n")
     (folder / "table.md").write_text("old")
     code, _, err = run(capsys, *arguments, "--force")
     assert code == 0
     assert (folder / "table.md").read_text().startswith("# Is a representation")
+
+
+def test_a_result_goes_to_stdout_in_every_form(quick, capsys):
+    arguments = (NAME, "--scale", "smoke", "--device", "cpu", "-q")
+    code, out, err = run(capsys, *arguments, "--json", "-")
+    written = json.loads((quick / "reproduced" / f"{NAME}-smoke-seed0" / "result.json").read_text())
+    shown = json.loads(out)
+    assert (code, err) == (0, "")
+    assert shown["settings"].pop("command").startswith(f"congruence reproduce {NAME} --scale smoke")
+    written["settings"].pop("command")
+    assert shown == written
+    assert run(capsys, *arguments, "--csv", "-")[1].splitlines()[0].startswith("recipe,finding,status,number")
+    assert run(capsys, *arguments, "--markdown", "-")[1].startswith("# Is a representation")
+    assert run(capsys, *arguments, "--report", "r.html") == (0, "", "")
+    assert run(capsys, *arguments, "--report", "r.pdf")[0] == 2
 
 
 def test_quiet_prints_nothing(quick, capsys):

@@ -8,7 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.cli import main
-from congruence.cli.trainings import Plan, train_here, train_in_processes, train_on_cluster
+from congruence.errors import CollapsedWarning, InputError
+from congruence.models import train
+from congruence.models._schedule import Plan, train_here, train_in_processes, train_on_cluster
 from congruence.runs import open_run
 
 pytest.importorskip("torch")
@@ -35,6 +37,37 @@ def same(one, other):
     one, other = open_run(one).weights(), open_run(other).weights()
     for name in one:
         assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def test_python_trains_as_the_command_does_and_gets_the_run_folders(call):
+    assert call("train", "ae", *SMALL, "--seeds", "0,1", "--out", "shell")[0] == 0
+    seen = []
+    options = {"data": "sprites", "n": 40, "steps": 3, "batch": 16, "device": "cpu", "deterministic": True}
+    runs = train("ae", "python", seeds=(1, 0), progress=lambda *now: seen.append(now), **options)
+    assert [str(run.folder) for run in runs] == [os.path.join("python", name) for name in ("ae-1", "ae-0")]
+    assert all(run.finished for run in runs)
+    assert seen[-1][0].startswith("ae-0: loss 0.")
+    assert seen[-1][1:] == (6, 6)
+    for name in ("ae-0", "ae-1"):
+        same(f"shell/{name}", f"python/{name}")
+    with pytest.raises(TypeError, match="did you mean 'steps'"):
+        train("ae", step=3)
+
+
+def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("congruence.models.training._is_mixture", lambda model: True)
+    dead = type("Dead", (), {"sentence": "all latents are dead", "numbers": lambda self: {}})
+    monkeypatch.setattr("congruence.models.training.posterior_collapse", lambda *given: dead())
+    options = {"data": "sprites", "n": 40, "steps": 1, "batch": 16, "device": "cpu"}
+    with pytest.warns(CollapsedWarning, match="^ae-0: all latents are dead"):
+        train("ae", tmp_path, **options)
+
+
+def test_a_refused_training_is_an_error_in_python(tmp_path):
+    options = {"data": "sprites", "n": 40, "batch": 16, "device": "cpu"}
+    train("ae", tmp_path, steps=1, **options)
+    with pytest.raises(InputError, match="holds a run with another config"):
+        train("ae", tmp_path, steps=2, **options)
 
 
 def test_seeds_end_as_they_would_alone_in_processes_or_one_after_the_other(call):
@@ -67,12 +100,11 @@ def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
     done, refused = [], []
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None):
-        train_on_cluster(plans("cluster"), lambda name, moment: None, done.append)
-        train_on_cluster(plans("cluster", steps=3), lambda name, moment: None, refused.append)
-    assert sorted((one.name, one.ended) for one in done) == [("ae-0", "steps"), ("ae-1", "steps")]
-    assert [one.ended for one in refused] == ["error", "error"]
-    assert "holds a run with another config" in refused[0].error
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+        train_on_cluster(plans("cluster"), done.append, client)
+        train_on_cluster(plans("cluster", steps=3), refused.append, client)
+    assert sorted((one.name, one.error) for one in done) == [("ae-0", ""), ("ae-1", "")]
+    assert all("holds a run with another config" in one.error for one in refused)
     train_here(plans("here"), lambda name, moment: None, done.append)
     for name in ("ae-0", "ae-1"):
         same(f"cluster/{name}", f"here/{name}")
@@ -90,7 +122,7 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(call, monkeypatc
     monkeypatch.setattr(training, "mean_psnr", press)
     code, _, err = call("train", "vae", *SMALL, "--seeds", "0,1")
     assert code == 130
-    assert err == "interrupted; what was trained is kept in runs, and the same command goes on from there\n"
+    assert err == "interrupted; finished steps are kept in runs, and the same command resumes\n"
     assert os.listdir("runs") == ["vae-0"]
     assert os.path.exists("runs/vae-0/checkpoint.safetensors")
     monkeypatch.setattr(training, "mean_psnr", measure)
@@ -152,14 +184,15 @@ def test_every_model_is_trained_with_its_own_options(model, options, found, call
     [
         (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae, not 'gan'"),
         (["ae", "--data", "room"], "there is no data set 'room'; did you mean rooms"),
-        (["ae", "--beta", "3"], "--beta means nothing for ae; it has no options of its own"),
-        (["bioae", "--beta", "3"], "--beta means nothing for bioae; it has --nonnegativity, --activity"),
-        (["ae", "--seeds", "0,a"], "--seeds takes numbers such as 0,1,2 or 0-4, not 'a'"),
-        (["ae", "--seeds", "1,1"], "--seeds must name each seed once, not 1,1"),
-        (["ae", "--seeds", "0-99999"], "--seeds takes at most 10000 of them, not 0-99999"),
-        (["ae", "--seeds", "0-" + "9" * 30], "--seeds has a seed that is too large, 0-999"),
-        (["ae", "--seeds", "4-2"], "--seeds has a range that ends before it begins, 4-2; 2-4 would do"),
-        (["ae", "--jobs", "2", "--dask", "local"], "--jobs and --dask do not go together"),
+        (["ae", "--beta", "3"], "beta means nothing for ae; it has no options of its own"),
+        (["bioae", "--beta", "3"], "beta means nothing for bioae; it has nonnegativity, activity"),
+        (["ae", "--seeds", "0,a"], "seeds must be numbers such as 0,1,2 or 0-4, not 'a'"),
+        (["ae", "--seeds", "1,1"], "seeds must contain each seed once, not 1,1"),
+        (["ae", "--seeds", "0-99999"], "seeds takes at most 10000 of them, not 0-99999"),
+        (["ae", "--seeds", "0-" + "9" * 30], "seeds must be below 2**63, not 0-999"),
+        (["ae", "--seeds", "4-2"], "seeds has a range that ends before it starts, 4-2; use 2-4"),
+        (["ae", "--jobs", "2", "--dask", "local"], "jobs and dask do not go together"),
+        (["ae", "--jobs", "0"], "jobs must be at least 1, not 0"),
         (["ae", "--precision", "half"], "precision must be one of auto, float32, bfloat16, not 'half'"),
         (["ae", "--net", "large"], "net must be one of published, small, not 'large'"),
     ],

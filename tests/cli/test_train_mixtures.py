@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from congruence.cli import main
+from congruence.errors import InputError
+from congruence.models import train
 from congruence.runs import open_run
 
 pytest.importorskip("torch")
@@ -51,6 +53,17 @@ def test_models_are_trained_with_their_own_options(model, data, options, found, 
     assert run.latents().values.shape == (60, run.config["model"]["latents"])
 
 
+@pytest.mark.filterwarnings("ignore::congruence.errors.CollapsedWarning")
+def test_a_prior_and_widths_can_be_given_as_data_in_python(tmp_path):
+    prior = {"weights": np.ones(2) / 2, "means": np.zeros((2, 3)), "covariances": np.stack([np.eye(3)] * 2)}
+    options = {"data": "moons", "n": 60, "steps": 2, "batch": 20, "device": "cpu"}
+    (run,) = train("mixvae", tmp_path, prior=prior, hidden=(7, 8), **options)
+    assert run.config["model"]["prior"]["weights"] == [0.5, 0.5]
+    assert run.config["model"]["hidden"] == [7, 8]
+    with pytest.raises(InputError, match="prior must hold weights, means and covariances, but has no means"):
+        train("mixvae", tmp_path / "b", prior={"weights": [1.0]}, **options)
+
+
 def test_a_prior_can_be_given_in_a_file(call, tmp_path):
     prior = {"weights": [0.5, 0.5], "means": [[0.0] * 3, [1.0] * 3], "covariances": [np.eye(3).tolist()] * 2}
     np.savez(tmp_path / "prior.npz", **prior)
@@ -70,7 +83,7 @@ def test_run_folders_can_be_evaluated_and_compared(call):
     code, out, _ = call("compare", "runs/vade-0", "runs/vade-1", "--json", "c.json", "--nulls", "2", "--bootstrap", "0")
     assert code == 0
     with open("c.json") as file:
-        assert json.load(file)["runs"][0] == {"name": "vade-0", "n": 60, "d": 2}
+        assert json.load(file)["numbers"]["runs"][0] == {"name": "vade-0", "n": 60, "d": 2}
 
 
 def test_what_collapsed_is_told(call):
@@ -85,19 +98,19 @@ def test_what_collapsed_is_told(call):
     [
         (["vae", "--data", "pinwheel"], "vae is a model of images, and pinwheel are rows; vade, mfcvae, mixvae, ivae"),
         (["vade", "--data", "pinweel"], "there is no data set 'pinweel'; did you mean pinwheel"),
-        (["vade", "--data", "pinwheel", "--facets", "2"], "--facets means nothing for vade; it has --hidden"),
-        (["ivae", "--data", "pinwheel", "--clusters", "2"], "--clusters means nothing for ivae; it has --hidden"),
-        (["vade", "--data", "pinwheel", "--beta", "2"], "--beta means nothing for vade"),
-        (["ae", "--data", "rooms", "--clusters", "2"], "--clusters means nothing for ae; it has no options of its own"),
-        (["vade", "--data", "pinwheel", "--net", "small"], "--net means nothing for vade, whose nets are dense"),
-        (["vade", "--data", "pinwheel", "--hidden", "5,x"], "--hidden takes widths such as 50,50, not '5,x'"),
+        (["vade", "--data", "pinwheel", "--facets", "2"], "facets means nothing for vade; it has hidden"),
+        (["ivae", "--data", "pinwheel", "--clusters", "2"], "clusters means nothing for ivae; it has hidden"),
+        (["vade", "--data", "pinwheel", "--beta", "2"], "beta means nothing for vade"),
+        (["ae", "--data", "rooms", "--clusters", "2"], "clusters means nothing for ae; it has no options of its own"),
+        (["vade", "--data", "pinwheel", "--net", "small"], "net means nothing for vade, whose nets are dense"),
+        (["vade", "--data", "pinwheel", "--hidden", "5,x"], "hidden takes widths such as 50,50, not '5,x'"),
         (["vade", "--data", "pinwheel", "--continuous"], "continuous goes with rooms and sprites"),
         (["ivae", "--data", "pinwheel", "--auxiliary", "along"], "must be a factor of pinwheel with levels (arm)"),
-        (["mixvae", "--data", "moons", "--prior", "no.npz"], "--prior no.npz cannot be read as .npz or .json"),
+        (["mixvae", "--data", "moons", "--prior", "no.npz"], "prior no.npz cannot be read as .npz or .json"),
         (["mixvae", "--data", "moons", "--prior", "p.json"], "weights, means and covariances, but has no means"),
-        (["mixvae", "--data", "moons", "--prior", "cut.npz"], "--prior cut.npz cannot be read as .npz or .json"),
+        (["mixvae", "--data", "moons", "--prior", "cut.npz"], "prior cut.npz cannot be read as .npz or .json"),
         (["mixvae", "--data", "moons", "--prior", "flat.json"], "covariances (J, latents, latents), not (1,), (2,)"),
-        (["mixvae", "--data", "moons", "--prior", "words.json"], "--prior words.json must hold arrays of numbers, but"),
+        (["mixvae", "--data", "moons", "--prior", "words.json"], "prior words.json must hold arrays of numbers, but"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(arguments, message, call, tmp_path):

@@ -13,7 +13,7 @@ from congruence.runs import open_run
 
 torch = pytest.importorskip("torch")
 
-from congruence.models import IVAE, MFCVAE, MixtureVAE, VaDE, load_model, posterior_collapse, train  # noqa: E402
+from congruence.models import IVAE, MFCVAE, MixtureVAE, VaDE, load_model, posterior_collapse, train_model  # noqa: E402
 from congruence.models.collapse import Collapse  # noqa: E402
 from congruence.models.pretraining import pretrain, start_mixtures  # noqa: E402
 from congruence.models.settings import Training  # noqa: E402
@@ -39,7 +39,7 @@ def accuracy(found, true):
 def test_a_vade_finds_the_arms_of_a_pinwheel():
     data = pinwheel(2000, arms=3)
     model = VaDE(2, clusters=3, pretraining=300, **HIDDEN)
-    run = train(model, data, steps=400, batch=200, learning_rate=5e-3, device="cpu", deterministic=True)
+    run = train_model(model, data, steps=400, batch=200, learning_rate=5e-3, device="cpu", deterministic=True)
     lines = [line for line in run.metrics() if "elbo" in line]
     assert lines[-1]["active_latents"] == 2
     assert lines[-1]["states"] > 2.8
@@ -71,9 +71,9 @@ def test_pretraining_brings_the_autoencoder_near_and_the_mixture_where_its_codes
 def test_more_clusters_than_rows_are_refused_before_there_is_a_folder(arms, tmp_path):
     model = VaDE(2, clusters=3, hidden=(4,), pretraining=0)
     with pytest.raises(InputError, match="a mixture of 3 clusters needs as many rows, but there are 2"):
-        train(model, arms.rows[:2], steps=1, out=tmp_path / "run")
+        train_model(model, arms.rows[:2], steps=1, out=tmp_path / "run")
     with pytest.raises(InputError, match="cannot be fitted to a single row"):
-        train(VaDE(2, clusters=1, hidden=(4,), pretraining=0), arms.rows[:1], steps=1, out=tmp_path / "run")
+        train_model(VaDE(2, clusters=1, hidden=(4,), pretraining=0), arms.rows[:1], steps=1, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -108,16 +108,16 @@ MAKE = {
 @pytest.mark.parametrize("name", MAKE)
 @pytest.mark.filterwarnings("ignore::congruence.errors.CollapsedWarning")  # 8 steps do not make a model
 def test_an_interrupted_training_goes_on_and_its_folder_gives_the_model_back(name, arms, tmp_path):
-    whole = train(MAKE[name](), arms, **SHORT, out=tmp_path / "whole")
+    whole = train_model(MAKE[name](), arms, **SHORT, out=tmp_path / "whole")
 
     def stop():
         return (tmp_path / "parts/metrics.jsonl").exists()  # the loop has begun: pretraining leaves no log
 
     with pytest.raises(KeyboardInterrupt):
-        train(MAKE[name](), arms, **SHORT, out=tmp_path / "parts", stop=stop)
+        train_model(MAKE[name](), arms, **SHORT, out=tmp_path / "parts", stop=stop)
     assert not open_run(tmp_path / "parts").finished
     assert (tmp_path / "parts/checkpoint.safetensors").exists()
-    parts = train(MAKE[name](), arms, **SHORT, out=tmp_path / "parts")
+    parts = train_model(MAKE[name](), arms, **SHORT, out=tmp_path / "parts")
     for key, value in whole.weights().items():
         assert_array_equal(parts.weights()[key], value, err_msg=key)
     loaded = load_model(tmp_path / "whole")
@@ -131,7 +131,7 @@ def test_an_ivae_counts_the_classes_and_wants_to_be_told_of_levels(arms):
     model = IVAE(2, classes=3, auxiliary="arm", **HIDDEN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWarning)
-        train(model, arms, **SHORT)
+        train_model(model, arms, **SHORT)
     assert_allclose(model.mixture_prior()[0], np.bincount(arms.columns["arm"]) / 400, rtol=1e-5)
     for model, data, message in (
         (IVAE(2, auxiliary="leg"), arms, "told the factor 'leg', but the data has arm, along, across"),
@@ -140,21 +140,21 @@ def test_an_ivae_counts_the_classes_and_wants_to_be_told_of_levels(arms):
         (IVAE(2, classes=2, auxiliary="arm"), arms, "has values up to 2, but classes is 2"),
     ):
         with pytest.raises(InputError, match=message):
-            train(model, data, **SHORT)
+            train_model(model, data, **SHORT)
 
 
 @pytest.mark.filterwarnings("ignore::congruence.errors.CollapsedWarning")
 def test_images_and_bare_rows_are_taken_as_they_are():
     images = np.random.default_rng(0).integers(0, 256, size=(40, 1, 4, 4), dtype=np.uint8)
-    run = train(VaDE(2, clusters=2, pretraining=2, shape=(1, 4, 4), **HIDDEN), images, **SHORT)
+    run = train_model(VaDE(2, clusters=2, pretraining=2, shape=(1, 4, 4), **HIDDEN), images, **SHORT)
     assert run.examples().shape == (8, 1, 4, 4)
     assert math.isfinite(run.metrics()[0]["psnr"])
     rows = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
-    run = train(MixtureVAE(2, **HIDDEN), rows, **SHORT)
+    run = train_model(MixtureVAE(2, **HIDDEN), rows, **SHORT)
     assert run.config["data"]["name"] == "rows"
     assert run.metrics()[0]["mse"] > 0
     with pytest.raises(InputError, match=r"or rows \(n, p\)"):
-        train(MixtureVAE(2, **HIDDEN), rows[0], **SHORT)
+        train_model(MixtureVAE(2, **HIDDEN), rows[0], **SHORT)
 
 
 def given(model, mean, sigma):
@@ -191,6 +191,7 @@ def test_latents_without_information_and_components_without_distinction_are_foun
 def test_a_training_that_collapsed_says_so():
     """With so much noise in the likelihood, nothing is worth telling."""
     model = MixtureVAE(2, noise=30.0, **HIDDEN)
+    how = {"steps": 300, "batch": 100, "learning_rate": 2e-2, "device": "cpu", "deterministic": True}
     with pytest.warns(CollapsedWarning, match=r"2 of 2 latents tell nothing about the data \(0, 1\); fewer latents"):
-        run = train(model, pinwheel(300), steps=300, batch=100, learning_rate=2e-2, device="cpu", deterministic=True)
+        run = train_model(model, pinwheel(300), **how)
     assert [line for line in run.metrics() if "elbo" in line][-1]["active_latents"] == 0

@@ -19,7 +19,7 @@ from congruence.runs import open_run
 torch = pytest.importorskip("torch")
 
 from congruence.data import sprites  # noqa: E402
-from congruence.models import QLAE, VAE, VQVAE, AutoEncoder, Training, load_model, train  # noqa: E402
+from congruence.models import QLAE, VAE, VQVAE, AutoEncoder, Training, load_model, train_model  # noqa: E402
 from congruence.models.reconstruction import evaluated_rows, mean_psnr  # noqa: E402
 
 SHORT = {"steps": 12, "batch": 16, "device": "cpu", "deterministic": True}
@@ -52,7 +52,7 @@ def numbers(run):
 def test_a_training_leaves_weights_codes_factors_log_and_examples(images, tmp_path):
     seen = []
     model = small()
-    run = train(model, images, **SHORT, weight_decay=0.1, out=tmp_path / "run", progress=seen.append)
+    run = train_model(model, images, **SHORT, weight_decay=0.1, out=tmp_path / "run", progress=seen.append)
     assert run.folder == tmp_path / "run"
     assert run.finished
     assert run.outcome.ended == "steps"
@@ -75,30 +75,30 @@ def test_a_training_leaves_weights_codes_factors_log_and_examples(images, tmp_pa
 
 
 def test_the_published_settings_are_what_is_trained_with(images):
-    how = train(small(), images, **SHORT).config["training"]
+    how = train_model(small(), images, **SHORT).config["training"]
     assert how["optimiser"] == "adamw"
     assert how["learning_rate"] == 1e-3
     assert (how["clip"], how["clip_value"], how["weight_decay"]) == (None, 1.0, 0.0)
-    assert train(small(), images, steps=1, device="cpu").config["training"]["batch"] == 128
+    assert train_model(small(), images, steps=1, device="cpu").config["training"]["batch"] == 128
 
 
 def test_a_run_that_is_there_is_not_trained_again_and_others_are_refused(images, tmp_path):
-    first = train(small(VAE), images, **SHORT, out=tmp_path)
+    first = train_model(small(VAE), images, **SHORT, out=tmp_path)
     again, seen = small(VAE), []
-    second = train(again, images, **SHORT, out=tmp_path, progress=seen.append)
+    second = train_model(again, images, **SHORT, out=tmp_path, progress=seen.append)
     assert seen == []
     assert second.outcome == first.outcome
     same(first, second)
     assert_array_equal(again.encode(images.images).detach(), first.model.encode(images.images).detach())
     for changes, word in (({"seed": 1}, "training"), ({"batch": 8}, "training")):
         with pytest.raises(InputError, match=f"holds a run with another config .see {word}"):
-            train(small(VAE), images, **SHORT | changes, out=tmp_path)
+            train_model(small(VAE), images, **SHORT | changes, out=tmp_path)
     with pytest.raises(InputError, match=r"another config .see data: n, 40 there and 39 asked for"):
-        train(small(VAE), images.take(range(39)), **SHORT, out=tmp_path)
+        train_model(small(VAE), images.take(range(39)), **SHORT, out=tmp_path)
     with pytest.raises(InputError, match=r"another config .see model"):
-        train(small(VAE, beta=1.0), images, **SHORT, out=tmp_path)
+        train_model(small(VAE, beta=1.0), images, **SHORT, out=tmp_path)
     with pytest.raises(InputError, match=r"another config .see model: model, \"vae\" there and \"qlae\" asked for"):
-        train(small(QLAE), images, **SHORT, out=tmp_path)
+        train_model(small(QLAE), images, **SHORT, out=tmp_path)
 
 
 def test_two_trainings_at_once_in_one_folder_are_not_mixed(images, tmp_path):
@@ -107,39 +107,39 @@ def test_two_trainings_at_once_in_one_folder_are_not_mixed(images, tmp_path):
     def start_another(moment):
         if moment.step == 5:
             with pytest.raises(InputError, match="another process is at work in .*run; wait until it is done"):
-                train(small(), images, **SHORT, out=tmp_path / "run")
+                train_model(small(), images, **SHORT, out=tmp_path / "run")
             refused.append(moment.step)
 
-    run = train(small(), images, **SHORT, out=tmp_path / "run", progress=start_another)
+    run = train_model(small(), images, **SHORT, out=tmp_path / "run", progress=start_another)
     assert refused == [5]
     assert [line["step"] for line in run.metrics()] == [1, 12, 12]
-    assert train(small(), images, **SHORT, out=tmp_path / "run").outcome == run.outcome
+    assert train_model(small(), images, **SHORT, out=tmp_path / "run").outcome == run.outcome
 
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_log_that_does_not_say_how_a_finished_training_ended_is_refused(kept, images, tmp_path):
-    first = train(small(), images, **SHORT, out=tmp_path)
+    first = train_model(small(), images, **SHORT, out=tmp_path)
     log = tmp_path / "metrics.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:kept]))
     with pytest.raises(InputError, match=r"metrics.jsonl does not say how the training ended.*; remove weights.saf"):
-        train(small(), images, **SHORT, out=tmp_path)
+        train_model(small(), images, **SHORT, out=tmp_path)
     (tmp_path / "weights.safetensors").unlink()
-    again = train(small(), images, **SHORT, out=tmp_path)
+    again = train_model(small(), images, **SHORT, out=tmp_path)
     same(first, again)
     assert [line["step"] for line in again.metrics()] == [1, 12, 12]
 
 
 def test_what_was_stopped_is_taken_up(images, tmp_path):
-    whole = train(small(VAE), images, **SHORT, out=tmp_path / "whole")
+    whole = train_model(small(VAE), images, **SHORT, out=tmp_path / "whole")
     asked = iter(range(1000))
     with pytest.raises(KeyboardInterrupt):
-        train(small(VAE), images, **SHORT, out=tmp_path / "cut", stop=lambda: next(asked) == 20)
+        train_model(small(VAE), images, **SHORT, out=tmp_path / "cut", stop=lambda: next(asked) == 20)
     cut = open_run(tmp_path / "cut")
     assert not cut.finished
     assert (cut.folder / "checkpoint.safetensors").exists()
     with pytest.raises(InputError, match=r"there is no .*weights.safetensors; the training may not be over"):
         load_model(cut)
-    same(whole, train(small(VAE), images, **SHORT, out=tmp_path / "cut"))
+    same(whole, train_model(small(VAE), images, **SHORT, out=tmp_path / "cut"))
     assert numbers(whole) == numbers(cut)
 
 
@@ -149,9 +149,9 @@ def test_a_training_that_died_before_its_first_checkpoint_is_logged_once(images,
             raise MemoryError
 
     with pytest.raises(MemoryError):
-        train(small(), images, **SHORT, out=tmp_path / "run", progress=die)
+        train_model(small(), images, **SHORT, out=tmp_path / "run", progress=die)
     assert [line["step"] for line in open_run(tmp_path / "run").metrics()] == [1]
-    run = train(small(), images, **SHORT, out=tmp_path / "run")
+    run = train_model(small(), images, **SHORT, out=tmp_path / "run")
     assert [line["step"] for line in run.metrics()] == [1, 12, 12]
 
 
@@ -171,7 +171,7 @@ def test_a_training_that_died_before_its_first_checkpoint_is_logged_once(images,
 )
 def test_pixels_that_are_none_are_refused_before_anything_is_written(pixels, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        train(small(), pixels, **SHORT, out=tmp_path / "run")
+        train_model(small(), pixels, **SHORT, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -179,9 +179,9 @@ def test_images_that_are_turned_round_or_may_only_be_read_are_taken_as_they_are(
     turned = images.images.flip(0).numpy()[::-1]
     fixed = images.images.numpy().copy()
     fixed.flags.writeable = False
-    first = train(small(), images.images, **SHORT)
-    same(first, train(small(), turned, **SHORT))
-    same(first, train(small(), fixed, **SHORT))
+    first = train_model(small(), images.images, **SHORT)
+    same(first, train_model(small(), turned, **SHORT))
+    same(first, train_model(small(), fixed, **SHORT))
     assert not fixed.flags.writeable
 
 
@@ -193,19 +193,19 @@ def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):
     script = f"""
         import os, signal
         from congruence.data import sprites
-        from congruence.models import VAE, Training, train
+        from congruence.models import VAE, Training, train_model
         def kill(moment):
             if moment.step == 19:
                 os.kill(os.getpid(), signal.SIGKILL)
-        train(VAE(3, net="small", shape=(1, 16, 16)), sprites(40, side=16, device="cpu"), {settings!r}, **{how!r},
+        train_model(VAE(3, net="small", shape=(1, 16, 16)), sprites(40, side=16, device="cpu"), {settings!r}, **{how!r},
               out={str(tmp_path / "killed")!r}, progress=kill)
     """
     environment = os.environ | {"OMP_NUM_THREADS": "2"}  # deterministic takes one, whatever is said
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, env=environment)
     assert done.returncode == -signal.SIGKILL, done.stderr
     seen = []
-    whole = train(small(VAE), images, settings, **how, out=tmp_path / "whole")
-    resumed = train(small(VAE), images, settings, **how, out=tmp_path / "killed", progress=seen.append)
+    whole = train_model(small(VAE), images, settings, **how, out=tmp_path / "whole")
+    resumed = train_model(small(VAE), images, settings, **how, out=tmp_path / "killed", progress=seen.append)
     assert seen[0].step == 17  # after the last checkpoint
     same(whole, resumed)
     assert numbers(whole) == numbers(resumed)
@@ -213,7 +213,7 @@ def test_kill_minus_nine_in_the_middle_changes_nothing(images, tmp_path):
 
 
 def test_without_a_folder_it_is_a_temporary_one_that_goes_with_the_result(images):
-    run = train(small(), images, **SHORT)
+    run = train_model(small(), images, **SHORT)
     folder = run.folder
     assert run.latents().n == 40
     del run
@@ -224,14 +224,14 @@ def test_without_a_folder_it_is_a_temporary_one_that_goes_with_the_result(images
 def test_a_temporary_folder_does_not_outlast_a_training_that_fails(images, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(KeyboardInterrupt):
-        train(small(), images, **SHORT, stop=lambda: True)
+        train_model(small(), images, **SHORT, stop=lambda: True)
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", [AutoEncoder, VQVAE, QLAE])
 def test_a_model_comes_back_from_its_folder(kind, images, tmp_path):
-    run = train(small(kind, seed=4), images, **SHORT, out=tmp_path)
+    run = train_model(small(kind, seed=4), images, **SHORT, out=tmp_path)
     model = load_model(tmp_path)
     assert type(model) is kind
     assert not model.training
@@ -243,29 +243,29 @@ def test_a_model_comes_back_from_its_folder(kind, images, tmp_path):
 
 
 def test_images_alone_can_be_trained_on(images, tmp_path):
-    run = train(small(), images.images, **SHORT, out=tmp_path)
+    run = train_model(small(), images.images, **SHORT, out=tmp_path)
     assert run.latents().metadata == {}
     floats = images.images.float() / 255
-    same(run, train(small(), [floats.numpy()], **SHORT))
+    same(run, train_model(small(), [floats.numpy()], **SHORT))
 
 
 def test_the_seed_decides_and_other_trainings_in_the_process_do_not(images):
-    first = train(small(VAE), images, **SHORT, seed=1)
-    train(small(VAE), images, **SHORT, seed=2)
-    same(first, train(small(VAE), images, **SHORT, seed=1))
+    first = train_model(small(VAE), images, **SHORT, seed=1)
+    train_model(small(VAE), images, **SHORT, seed=2)
+    same(first, train_model(small(VAE), images, **SHORT, seed=1))
     with pytest.raises(AssertionError):
-        same(first, train(small(VAE), images, **SHORT, seed=2))
+        same(first, train_model(small(VAE), images, **SHORT, seed=2))
 
 
 def test_a_training_that_diverges_says_so_and_has_the_last_good_model(images, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run = train(small(), images, **SHORT, learning_rate=1e30, out=tmp_path)
+        run = train_model(small(), images, **SHORT, learning_rate=1e30, out=tmp_path)
     assert "the loss or its gradient was NaN or infinite" in str(caught[0].message)
     assert run.outcome.ended == "diverged"
     assert run.metrics()[-1]["ended"] == "diverged"
     assert all(np.isfinite(array).all() for array in run.weights().values())
-    assert train(small(), images, **SHORT, learning_rate=1e30, out=tmp_path).outcome.ended == "diverged"
+    assert train_model(small(), images, **SHORT, learning_rate=1e30, out=tmp_path).outcome.ended == "diverged"
 
 
 def test_the_rows_that_are_evaluated_are_the_same_for_every_run_and_spread_over_the_data():
@@ -294,10 +294,10 @@ def test_psnr_is_the_mean_over_images_of_minus_ten_log_ten_of_the_error():
 
 def test_what_cannot_be_trained_is_refused(images):
     with pytest.raises(InputError, match="model must have loss, encode, decode and config, but Linear has no loss"):
-        train(torch.nn.Linear(2, 2), images, steps=1)
+        train_model(torch.nn.Linear(2, 2), images, steps=1)
     with pytest.raises(
         InputError, match=r"the model takes inputs of shape \(1, 16, 16\), but those of rows have \(2,\)"
     ):
-        train(small(), np.zeros((3, 2)), steps=1)
+        train_model(small(), np.zeros((3, 2)), steps=1)
     with pytest.raises(InputError, match="data must be FactorImages or FactorRows, images of shape"):
-        train(small(), np.zeros((3, 2, 2)), steps=1)
+        train_model(small(), np.zeros((3, 2, 2)), steps=1)

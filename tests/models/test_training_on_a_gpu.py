@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
 from congruence.data import rooms  # noqa: E402
-from congruence.models import VAE, AutoEncoder, Training, load_model, train  # noqa: E402
+from congruence.models import VAE, AutoEncoder, Training, load_model, train_model  # noqa: E402
 from congruence.models.optimisers import compiled_move, make_optimiser, move, set_rate  # noqa: E402
 
 BASE = {"optimiser": "adamw", "clip_value": 1.0, "weight_decay": 0.1, "log_every": 20, "check_every": 10}
@@ -22,7 +22,7 @@ def images():
 
 def trained(images, kind=VAE, out=None, stop=None, **settings):
     how = Training(**BASE | {"steps": 40, "deterministic": True, "engine": "graph", "precision": "bfloat16"} | settings)
-    return train(kind(6), images, how, out=out, stop=stop, device="cuda")
+    return train_model(kind(6), images, how, out=out, stop=stop, device="cuda")
 
 
 def same(one, other):

@@ -20,6 +20,7 @@ from congruence.batches.sparsity import Concentration
 from congruence.decoder.bounds import theorem1
 from congruence.decoder.examination import DecoderExamination
 from congruence.decoder.stretch import BiLipschitz
+from congruence.document import share
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
 from congruence.ica.estimator import ICA
@@ -45,14 +46,10 @@ from congruence.mixture.canonical import CanonicalAxes
 from congruence.mixture.conditions import NAMES, Counterexample, judged
 from congruence.mixture.examination import ExaminedRun, MixtureExamination
 from congruence.mixture.hierarchy import Assumptions
-from congruence.report import (
-    render_deconfounding,
-    render_evaluation,
-    render_reproduction,
-)
-from congruence.report.figures.svg import draw
+from congruence.report.figures.svg import Drawing
 from congruence.report.html import render_html
-from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe, Reproduction
+from congruence.reproduce.recipe import Recipe
+from congruence.reproduce.result import Figure, RecipeResult, number_table
 from congruence.result import Finding, conclude
 from congruence.translation._verdict import ANSWERS, judge_matching
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval
@@ -344,14 +341,25 @@ def resolution_by_hand(stable=True, ids=True, settings=None, error_left=None, **
     )
 
 
-def reproduction_by_hand(holds=(True, False, None), answer="It is so.", notes=("The curve is ours.",), **settings):
-    recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026, Table 1", "toy_recipe")
-    claims = tuple(Claim(f"Claim {i}.", held, f"{i} %") for i, held in enumerate(holds))
-    rows = (("mean", 0.5, 0.25), ("share", None, "12.0 %"), ("power", "falls", "n^−0.50"))
-    tables = (NumberTable("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),)
-    figure = Figure("line", "A line.", draw(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1"))
-    outcome = Outcome(answer, {}, {}, claims, tables, (figure,), notes, (("mean", "the sum over the count"),))
-    return Reproduction(recipe, outcome, {"recipe": "toy", "scale": "smoke", "seed": 3, "device": "cpu"} | settings)
+def reproduction_by_hand(
+    statuses=("holds", "fails", "unknown"), headline="It is so.", notes=("The curve is ours.",), **settings
+):
+    rows = (("mean", 0.5, 0.25), ("share", None, share(0.12)), ("power", "falls", "n^−0.50"))
+    made = {"recipe": "toy", "scale": "smoke", "seed": 3, "device": "cpu", "command": "congruence reproduce toy"}
+    return RecipeResult(
+        recipe=Recipe("toy", "Is it so?", "A toy.", "Nobody 2026, Table 1", "toy_recipe"),
+        headlines=(headline, "It was asked once."),
+        findings=tuple(
+            Finding(f"claim-{i}", f"Claim {i}.", status, evidence=f"{i} %") for i, status in enumerate(statuses)
+        ),
+        paper={"mean": 0.5},
+        ours={"mean": 0.25},
+        tables=(number_table("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),),
+        figures=(Figure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),),
+        notes=notes,
+        terms=(("mean", "the sum over the count"),),
+        settings=made | settings,
+    )
 
 
 def structural_by_hand(factors, errors=None):
@@ -563,11 +571,7 @@ RESULTS = {  # of every verb; what all results and their pages promise is tested
     "evaluation": lambda: evaluation_by_hand(),
     "mixture": lambda: mixture_by_hand(assumptions_by_hand(F4="fails")),
     "mixtures": lambda: mixture_by_hand(assumptions_by_hand(P2="fails", P3="unknown"), assumptions_by_hand(), None),
-}
-PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items()} | {
-    "reproduction": lambda: render_reproduction(reproduction_by_hand()),
-    "evaluation": lambda: render_evaluation(evaluation_by_hand()),
-    "deconfounding": lambda: render_deconfounding(deconfounding_by_hand()),
+    "reproduction": lambda: reproduction_by_hand(),
 }
 
 
@@ -575,6 +579,11 @@ PAGES = {name: lambda make=make: page_of(make()) for name, make in RESULTS.items
 def make_result(request):
     """Builds one result of a verb."""
     return RESULTS[request.param]
+
+
+@pytest.fixture(scope="session")
+def results():
+    return RESULTS
 
 
 @pytest.fixture(scope="session")
@@ -587,14 +596,17 @@ def outline():
     return Outline
 
 
-@pytest.fixture(scope="session", params=list(PAGES))
+@pytest.fixture(scope="session", params=list(RESULTS))
 def any_page(request):
-    return PAGES[request.param]()
+    return page_of(RESULTS[request.param]())
 
 
 @pytest.fixture(scope="session")
 def make_mechanism():
     return mechanism_by_hand
+
+
+@pytest.fixture(scope="session")
 def make_assumptions():
     return assumptions_by_hand
 

@@ -4,9 +4,12 @@ import types
 import numpy as np
 import pytest
 
-from congruence.report.figures.svg import draw
+from congruence.document import share
+from congruence.report.figures.svg import Drawing
 from congruence.reproduce import recipe as recipes
-from congruence.reproduce.recipe import Claim, Figure, NumberTable, Outcome, Recipe
+from congruence.reproduce.recipe import Recipe
+from congruence.reproduce.result import Figure, RecipeResult, number_table
+from congruence.result import Finding
 
 
 @pytest.fixture
@@ -28,14 +31,29 @@ def toy(monkeypatch):
             raise method.fail
         second = job.parts.get("second", lambda: part("second", job))
         mean = float(first["values"].mean() + second["one"])
-        svg = draw(lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1")
-        claims = (
-            Claim("It | holds.", True, f"{mean:.3f}"),
-            Claim("It fails.", False, "no"),
-            Claim("?", None, "few rows"),
+        drawing = Drawing(
+            lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1"
         )
-        table = NumberTable("Means", ("what", "paper", "ours"), (("mean", 0.5, mean), ("none", None, "a | b")), "In 1.")
-        return Outcome("It is so.", {"mean": 0.5}, {"mean": mean}, claims, (table,), (Figure("line", "A line.", svg),))
+        findings = (
+            Finding(
+                "holds", "It | holds.", "holds", evidence=f"{mean:.3f}", number=mean, interval=(0.5, 3.0), null=0.0
+            ),
+            Finding("fails", "It fails.", "fails", evidence="no"),
+            Finding("unknown", "?", "unknown", evidence="few rows", number=float("nan")),
+        )
+        rows = (("mean", 0.5, mean), ("none", None, "a | b"), ("share", "few", share(0.25)), ("no", 1, float("nan")))
+        return RecipeResult(
+            recipe=job.recipe,
+            settings=job.settings,
+            headlines=("It is so.", "Mostly."),
+            findings=findings,
+            paper={"mean": 0.5},
+            ours={"mean": mean},
+            tables=(number_table("Means", ("what", "paper", "ours"), rows, "In 1."),),
+            figures=(Figure("line", "A line.", drawing),),
+            notes=("The curve is ours.",),
+            terms=(("mean", "the sum over the count"),),
+        )
 
     method.run = run
     monkeypatch.setitem(sys.modules, "toy_recipe", method)

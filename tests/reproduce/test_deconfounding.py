@@ -9,12 +9,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.batches.screen import GENES, simulate_screen
+from congruence.parts import Parts
+from congruence.reproduce import reproduce
 from congruence.reproduce.deconfounding import _parts
-from congruence.reproduce.deconfounding_claims import claims_of
+from congruence.reproduce.deconfounding_claims import findings_of
 from congruence.reproduce.deconfounding_screen import CONDITIONS, UNUSED, Measured, Task, interval_of, measure_axes
-from congruence.reproduce.deconfounding_tables import Findings, tables_of
-from congruence.reproduce.parts import Parts
-from congruence.reproduce.perform import perform
+from congruence.reproduce.deconfounding_tables import Experiment, tables_of
 
 GUIDES = tuple(f"{gene}_guide_1" for gene in GENES)
 
@@ -44,15 +44,15 @@ def found(rng):
     """What the theory predicts."""
     near = measured(0.0, (0.6, 0.65, 0.75, 0.6), 0.95, 0.01, rng)
     far = measured(1.5, (0.55, 0.55, 0.55, 0.55), 0.2, 0.2, rng)
-    return Findings(near, (near, far), (0.25,))
+    return Experiment(near, (near, far), (0.25,))
 
 
-def holds(found):
-    return [claim.holds for claim in claims_of(found)]
+def statuses(found):
+    return [claim.status for claim in findings_of(found)]
 
 
 def test_all_claims_hold_where_all_is_as_predicted(found):
-    assert holds(found) == [True] * 8
+    assert statuses(found) == ["holds"] * 8
 
 
 @pytest.mark.parametrize(
@@ -62,25 +62,25 @@ def test_all_claims_hold_where_all_is_as_predicted(found):
 def test_a_claim_of_the_tables_falls_with_its_numbers(part, condition, fallen, found):
     values = getattr(found.table, part)
     worse = dataclasses.replace(found.table, **{part: {**values, condition: values[condition] - 0.3}})
-    claims = holds(dataclasses.replace(found, table=worse))
-    assert [i for i, claim in enumerate(claims) if claim is False][: len(fallen)] == fallen
+    claims = statuses(dataclasses.replace(found, table=worse))
+    assert [i for i, claim in enumerate(claims) if claim == "fails"][: len(fallen)] == fallen
 
 
 def test_a_gain_that_does_not_fade_and_factors_that_are_not_found_fail(found):
     near, far = found.curve
     stays = dataclasses.replace(far, auroc={**far.auroc, "ica": near.auroc["ica"] + 0.1})
-    assert holds(dataclasses.replace(found, curve=(near, stays)))[6] is False
+    assert statuses(dataclasses.replace(found, curve=(near, stays)))[6] == "fails"
     lost = dataclasses.replace(near, match={**near.match, "ica": near.match["ica"] - 0.1})
-    assert holds(dataclasses.replace(found, table=lost, curve=(lost, far)))[5] is False
+    assert statuses(dataclasses.replace(found, table=lost, curve=(lost, far)))[5] == "fails"
     leaks = dataclasses.replace(near, taint={**near.taint, "ica": near.taint["ica"] + 0.6})
-    assert holds(dataclasses.replace(found, table=leaks, curve=(leaks, far)))[7] is False
+    assert statuses(dataclasses.replace(found, table=leaks, curve=(leaks, far)))[7] == "fails"
     spread = dataclasses.replace(near, top={**near.top, "ica": near.top["ica"] - 0.2})
-    assert holds(dataclasses.replace(found, table=spread, curve=(spread, far)))[4] is False
+    assert statuses(dataclasses.replace(found, table=spread, curve=(spread, far)))[4] == "fails"
 
 
-def test_what_noise_could_have_made_is_unknown(found, rng):
+def test_what_noise_could_have_made_is_ambiguous(found, rng):
     noisy = {name: 0.6 + 0.1 * rng.normal(size=(6, 5)) for name in CONDITIONS}
-    assert holds(dataclasses.replace(found, table=dataclasses.replace(found.table, auroc=noisy)))[0] is None
+    assert statuses(dataclasses.replace(found, table=dataclasses.replace(found.table, auroc=noisy)))[0] == "ambiguous"
 
 
 def test_intervals_know_that_folds_share_their_training_rows():
@@ -99,9 +99,9 @@ def test_genes_count_alike_however_many_guides_they_have(found):
 
 def test_the_papers_numbers_stand_beside_ours(found):
     auroc, sparsity, concentration, dial = tables_of(found)
-    assert auroc.rows[4][:2] == ("PLK1 (6)", "0.803")
-    assert auroc.rows[4][2].startswith("0.60")
-    assert sparsity.rows[0][5] == "0.237"
+    assert (auroc.rows[4][0], auroc.rows[4][1].text, auroc.rows[4][1].value) == ("PLK1 (6)", "0.803", 0.803)
+    assert auroc.rows[4][2].text.startswith("0.60")
+    assert sparsity.rows[0][5].text == "0.237"
     assert concentration.rows[3][1:4] == (0.287, None, None)
     assert [row[0] for row in dial.rows] == ["0", "1.5"]
     assert "ours are simulated" in auroc.note
@@ -125,14 +125,14 @@ def test_near_an_isometry_independent_components_are_the_biology_and_free_of_pla
 
 
 def test_the_recipe_writes_its_result(tmp_path):
-    done = perform("deconfounding", tmp_path / "a", scale="smoke", device="cpu")
+    done = reproduce("deconfounding", tmp_path / "a", scale="smoke", device="cpu")
     result = json.loads((tmp_path / "a" / "result.json").read_text())
-    assert len(result["claims"]) == 8
-    assert result["paper"]["auroc"]["PLK1"]["base"] == 0.803
-    assert [one["dial"] for one in result["ours"]["curve"]] == [0.1, 1.5]
+    assert len(result["findings"]) == 8
+    assert result["numbers"]["paper"]["auroc"]["PLK1"]["base"] == 0.803
+    assert [one["dial"] for one in result["numbers"]["ours"]["curve"]] == [0.1, 1.5]
     assert (tmp_path / "a" / "gain-by-dial.svg").exists()
     assert "Base, paper" in (tmp_path / "a" / "table.md").read_text()
-    assert "simulated" in done.result["answer"]
+    assert "simulated" in done.verdict
     assert "simulated" in result["notes"][0]
 
 

@@ -10,8 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 pytest.importorskip("torch")
 
 from congruence.errors import InputError
+from congruence.parts import Parts
 from congruence.reproduce import disentanglement as method
 from congruence.reproduce import disentanglement_trainings as trainings
+from congruence.reproduce import reproduce
 from congruence.reproduce.disentanglement_choice import (
     Candidate,
     Row,
@@ -23,13 +25,11 @@ from congruence.reproduce.disentanglement_choice import (
     over_seeds,
     reconstructing,
 )
-from congruence.reproduce.disentanglement_claims import Findings, claims_of
+from congruence.reproduce.disentanglement_claims import Experiment, findings_of
 from congruence.reproduce.disentanglement_figures import matched_order, sheet
 from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, modularity_of, spectrum
 from congruence.reproduce.disentanglement_tables import tables_of
 from congruence.reproduce.disentanglement_trainings import Setting
-from congruence.reproduce.parts import Parts
-from congruence.reproduce.perform import perform
 
 
 def candidate(decay=0.1, look=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae", seeds=3, agreement=0.8, defect=0.5):
@@ -68,7 +68,7 @@ def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
         rows[name] = row(name, candidate(0.0, raw=other, model=model, seeds=1))
     for name, model in (("VQ-VAE", "vqvae"), ("VQ-VAE with weight decay", "vqvae"), ("QLAE", "qlae")):
         rows[name] = row(name, candidate(0.0, raw=quantised, model=model, seeds=1))
-    found = Findings(
+    found = Experiment(
         data="rooms",
         note="a twin",
         factors=("a", "b"),
@@ -144,7 +144,7 @@ def test_a_code_that_tells_nothing_is_skipped():
 
 def test_all_claims_can_hold():
     found = findings()
-    assert [claim.holds for claim in claims_of(found, 0)] == [True] * 7
+    assert [claim.status for claim in findings_of(found, 0)] == ["holds"] * 7
     assert len(tables_of([found, dataclasses.replace(found, data="sprites")])) == 8
 
 
@@ -157,28 +157,28 @@ def test_all_claims_can_hold():
     ],
 )
 def test_a_claim_falls_with_its_numbers(changes, fallen):
-    found = claims_of(findings(**changes), 0)
-    assert [i for i, claim in enumerate(found) if claim.holds is False] == fallen
+    found = findings_of(findings(**changes), 0)
+    assert [i for i, claim in enumerate(found) if claim.status == "fails"] == fallen
 
 
 def test_whoever_wins_is_named_and_one_seed_cannot_be_sure_of_little():
     close = findings(other=0.68, quantised=0.2)
-    claim = claims_of(close, 0)[2]
-    assert claim.holds is None
-    assert "AE + ICA wins here, but seeds differ by more." in claim.evidence
-    lost = claims_of(findings(other=0.95), 0)[2]
-    assert "β-VAE wins here, by more than seeds differ." in lost.evidence
-    assert "β-VAE has the highest InfoM" in method._answer([findings(other=0.95)])
-    assert "VQ-VAE has the highest InfoM" in method._answer([findings(quantised=0.9)])
+    claim = findings_of(close, 0)[2]
+    assert claim.status == "ambiguous"
+    assert "AE + ICA is better here, but the difference does not exceed the variation over seeds." in claim.evidence
+    lost = findings_of(findings(other=0.95), 0)[2]
+    assert "β-VAE is better here, and the difference exceeds the variation over seeds." in lost.evidence
+    assert "β-VAE has the highest InfoM" in method._answer([findings(other=0.95)])[0]
+    assert "VQ-VAE has the highest InfoM" in method._answer([findings(quantised=0.9)])[0]
 
 
 def test_other_claims_fall_too():
     flat = dataclasses.replace(candidate(0.3), spectrum=np.linspace(1, 0.5, 4))
     rows = findings().rows
-    assert claims_of(findings(rows=rows | {"AE + ICA": row("AE + ICA", flat, "ica")}), 0)[4].holds is False
+    assert findings_of(findings(rows=rows | {"AE + ICA": row("AE + ICA", flat, "ica")}), 0)[4].status == "fails"
     grid = tuple(candidate(d, ica=0.4 + 0.1 * i, defect=0.3 + 0.2 * i) for i, d in enumerate((0.3, 0.1, 0.0)))
-    assert claims_of(findings(grid=grid), 0)[5].holds is False
-    assert claims_of(findings(without_labels={"agreement": candidate(ica=0.5)}), 0)[6].holds is False
+    assert findings_of(findings(grid=grid), 0)[5].status == "fails"
+    assert findings_of(findings(without_labels={"agreement": candidate(ica=0.5)}), 0)[6].status == "fails"
 
 
 def test_codes_are_put_in_the_order_of_their_factors():
@@ -191,38 +191,40 @@ def test_codes_are_put_in_the_order_of_their_factors():
 def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatch):
     told, said = [], []
     options = {"scale": "smoke", "device": "cpu", "progress": lambda *now: told.append(now), "announce": said.append}
-    perform("disentanglement", tmp_path / "a", **options)
+    reproduce("disentanglement", tmp_path / "a", **options)
     result = json.loads((tmp_path / "a" / "result.json").read_text())
     assert said[0].startswith("plan: 10 trainings of 8 steps; about 1 min for the rest")
     assert {what for what, _, _ in told} >= {"sprites: trainings", "sprites: scores"}
-    assert set(result["ours"]["sprites"]["rows"]) == {
+    assert set(result["numbers"]["ours"]["sprites"]["rows"]) == {
         "AE", "β-VAE", "β-TCVAE", "BioAE", "AE + ICA", "AE + ICA, not centred", "AE + ICA, whitened",
         "VQ-VAE", "VQ-VAE with weight decay", "QLAE",
     }  # fmt: skip
-    assert len(result["claims"]) == 7
-    assert len(result["figures"]) == 4
-    assert sum((tmp_path / "a" / name).stat().st_size for name in result["figures"]) < 300_000
+    assert len(result["findings"]) == 7
+    assert len(result["numbers"]["figures"]) == 4
+    assert sum((tmp_path / "a" / one["file"]).stat().st_size for one in result["numbers"]["figures"]) < 300_000
     assert "data:image/png" in (tmp_path / "a" / "traversals-sprites.svg").read_text()
     assert len(list((tmp_path / "a" / "parts" / "runs").iterdir())) == 10
 
-    parts = Parts(tmp_path / "a" / "parts", result["settings"])
+    parts = tmp_path / "a" / "parts"
+    parts = Parts(parts, json.loads((parts / "settings.json").read_text()))
     bench = trainings.Bench("sprites", method.PARAMETERS["smoke"], 0, "cpu", parts)
     vae = Setting("vae", 0.0, 1)
     before = trainings.looks(bench, vae, 0)
     (tmp_path / "a" / "parts" / "sprites-vae-wd0-0-step8.safetensors").unlink()
     assert method.plan(method.PARAMETERS["smoke"], "cpu", parts).startswith("plan: 10 trainings of 8 steps, 9 of them")
-    trained, real = [], trainings.train
-    monkeypatch.setattr(trainings, "train", lambda *given, **how: trained.append(given[0].name) or real(*given, **how))
+    trained, real = [], trainings.train_model
+    again = lambda *given, **how: trained.append(given[0].name) or real(*given, **how)  # noqa: E731
+    monkeypatch.setattr(trainings, "train_model", again)
     again = [trainings.looks(bench, setting, number) for setting, number in bench.trainings if setting.model != "ae"]
     assert trained == ["vae"]
     assert_array_equal(again[0][-1]["codes"], before[-1]["codes"])
     with pytest.raises(InputError, match="holds disentanglement with other settings"):
-        perform("disentanglement", tmp_path / "a", scale="smoke", data="rooms", device="cpu")
+        reproduce("disentanglement", tmp_path / "a", scale="smoke", data="rooms", device="cpu")
 
 
 def test_data_sets_may_be_given_together_and_the_plan_knows_them(tmp_path):
     with pytest.raises(InputError, match="data must be some of rooms, sprites, .*, not 'cats'"):
-        perform("disentanglement", tmp_path / "b", scale="smoke", data="rooms,cats", device="cpu")
+        reproduce("disentanglement", tmp_path / "b", scale="smoke", data="rooms,cats", device="cpu")
     parts = Parts(tmp_path, {})
     paper = dict(method.PARAMETERS["paper"])
     assert method.plan(paper, "cuda", parts).startswith("plan: 15 trainings of 12000 steps; about 19 min")

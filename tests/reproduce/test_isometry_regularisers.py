@@ -6,8 +6,8 @@ import pytest
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.models.regularised import KINDS
 from congruence.reproduce import isometry_regularisers as method
-from congruence.reproduce.isometry_regularisers import Kind, claims_of
-from congruence.reproduce.perform import perform
+from congruence.reproduce import reproduce
+from congruence.reproduce.isometry_regularisers import Kind, findings_of
 
 
 def kind(name, condition, unexplained=0.3, error=None):
@@ -17,32 +17,32 @@ def kind(name, condition, unexplained=0.3, error=None):
 
 
 def held(kinds):
-    return [claim.holds for claim in claims_of(kinds, 0)[0]]
+    return [claim.status for claim in findings_of(kinds, 0)[0]]
 
 
 def test_claims_follow_the_numbers():
     better = [kind(name, 5 - i) for i, name in enumerate(KINDS)]
-    assert held(better) == [True] * 5
+    assert held(better) == ["holds"] * 5
     worse = [kind(name, 5 + i, error=0.2 - 0.02 * i) for i, name in enumerate(KINDS)]
-    assert held(worse) == [False] * 5
+    assert held(worse) == ["fails"] * 5
 
 
 def test_runs_on_both_sides_of_the_mean_without_leave_it_open():
     kinds = [kind(name, 5.05 if name == "residual" else 5 - i) for i, name in enumerate(KINDS)]
-    assert held(kinds)[2] is None
+    assert held(kinds)[2] == "ambiguous"
 
 
 def test_what_was_hardly_trained_is_not_judged():
     kinds = [kind(name, 5 - i, 0.9 if name == "spectral norm" else 0.3) for i, name in enumerate(KINDS)]
-    assert held(kinds) == [True, None, True, True, True]
-    assert held([kind(name, 5 - i, 0.9) for i, name in enumerate(KINDS)]) == [None] * 5
+    assert held(kinds) == ["holds", "unknown", "holds", "holds", "holds"]
+    assert held([kind(name, 5 - i, 0.9) for i, name in enumerate(KINDS)]) == ["unknown"] * 5
 
 
 def test_the_recipe_runs_and_untrained_networks_bear_nothing_out(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     tiny = {"runs": 2, "epochs": 1, "rows": 300, "test_rows": 50}
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
-    done = perform("isometry-regularisers", tmp_path / "a", scale="smoke", device="cpu")
-    assert [claim["holds"] for claim in done.result["claims"]] == [None] * 5
-    assert set(json.loads((tmp_path / "a" / "result.json").read_text())["ours"]["kinds"]) == set(KINDS)
+    done = reproduce("isometry-regularisers", tmp_path / "a", scale="smoke", device="cpu")
+    assert [finding.status for finding in done.findings] == ["unknown"] * 5
+    assert set(json.loads((tmp_path / "a" / "result.json").read_text())["numbers"]["ours"]["kinds"]) == set(KINDS)
     assert (tmp_path / "a" / "regularisers.svg").is_file()

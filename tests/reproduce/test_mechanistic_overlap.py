@@ -6,10 +6,11 @@ from numpy.testing import assert_allclose
 
 from congruence.mechanism.overlap import dependent_covariance, overlap_generator
 from congruence.reproduce import mechanistic_overlap as method
+from congruence.reproduce import reproduce
 from congruence.reproduce.overlap_claims import (
     bootstrap,
-    claims_of_densities,
     falls_with_overlap,
+    findings_of_densities,
     identified_when_disjoint,
     in_bad_minima,
     only_disjoint_is_type_d,
@@ -18,7 +19,6 @@ from congruence.reproduce.overlap_claims import (
 from congruence.reproduce.overlap_densities import Densities, between_slots, symmetric_root, unmixed_score
 from congruence.reproduce.overlap_ensemble import SlotMember, SlotOutcome
 from congruence.reproduce.overlap_runs import Grid, disjoint_margin, draw_data, scored, true_contrast
-from congruence.reproduce.perform import perform
 
 OVERLAPS = (0.0, 0.4, 0.8)
 
@@ -43,37 +43,37 @@ def test_the_restart_with_the_lowest_loss_is_selected_whatever_its_score():
 
 
 def test_identification_follows_the_scores_and_is_left_open_where_hardly_anything_was_trained():
-    assert identified_when_disjoint(grid([0.96, 0.5, 0.1])).holds is True
-    assert identified_when_disjoint(grid([0.94, 0.5, 0.1])).holds is False
-    assert identified_when_disjoint(grid([0.96, 0.5, 0.1], unexplained=0.3)).holds is None
+    assert identified_when_disjoint(grid([0.96, 0.5, 0.1])).status == "holds"
+    assert identified_when_disjoint(grid([0.94, 0.5, 0.1])).status == "fails"
+    assert identified_when_disjoint(grid([0.96, 0.5, 0.1], unexplained=0.3)).status == "unknown"
 
 
 def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
     falling, bumpy, rising = (falls_with_overlap(grid(s)) for s in ([0.9, 0.5, 0.1], [0.9, 0.1, 0.5], [0.5, 0.6, 0.9]))
-    assert (falling.holds, bumpy.holds, rising.holds) == (True, True, False)
-    assert "falling at every step" in falling.evidence
+    assert (falling.status, bumpy.status, rising.status) == ("holds", "holds", "fails")
+    assert "decreasing at every step" in falling.evidence
     assert "not at every step" in bumpy.evidence
-    assert falls_with_overlap(grid([0.9, 0.5, 0.9])).holds is None
+    assert falls_with_overlap(grid([0.9, 0.5, 0.9])).status == "ambiguous"
 
 
 def test_bad_minima_are_those_above_a_loss_that_is_known_and_others_say_nothing():
     bad = [0.97, 0.5, 0.1]
-    for one, every, holds in (
-        (grid(bad, truth=0.1), [], True),  # 0.02 was found, and the truth has 0.001
-        (grid(bad, truth=10.0), [], None),
-        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.001)], True),  # another training found 0.011
-        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.0095)], None),  # hardly lower
-        (grid([0.97, 0.95, 0.96]), [], None),  # nothing is bad
+    for one, every, status in (
+        (grid(bad, truth=0.1), [], "holds"),  # 0.02 was found, and the truth has 0.001
+        (grid(bad, truth=10.0), [], "unknown"),
+        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.001)], "holds"),  # another training found 0.011
+        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.0095)], "unknown"),  # hardly lower
+        (grid([0.97, 0.95, 0.96]), [], "unknown"),  # nothing is bad
     ):
-        assert in_bad_minima([one], [one, *every]).holds is holds
+        assert in_bad_minima([one], [one, *every]).status == status
 
 
 def test_only_disjoint_rows_are_type_d_and_turns_are_judged_over_all_restarts():
-    assert only_disjoint_is_type_d([grid([0.9, 0.5, 0.1])]).holds is True
+    assert only_disjoint_is_type_d([grid([0.9, 0.5, 0.1])]).status == "holds"
     good, plain = grid([0.9, 0.8, 0.7], other=0.8), grid([0.9, 0.5, 0.1], turned=False)
-    assert turning_helps(good, plain).holds is True
-    assert turning_helps(plain, good).holds is False
-    assert turning_helps(good, good).holds is None
+    assert turning_helps(good, plain).status == "holds"
+    assert turning_helps(plain, good).status == "fails"
+    assert turning_helps(good, good).status == "ambiguous"
 
 
 def densities(mine, mixture, margin=0.0, error=0.01):
@@ -92,12 +92,12 @@ def densities(mine, mixture, margin=0.0, error=0.01):
 
 def test_claims_on_densities_follow_the_numbers():
     def held(*given, **more):
-        return [claim.holds for claim in claims_of_densities(densities(*given, **more))]
+        return [claim.status for claim in findings_of_densities(densities(*given, **more))]
 
-    assert held([0.97, 0.95], [0.98, 0.5]) == [True, True]
-    assert held([0.97, 0.5], [0.98, 0.95]) == [False, False]
-    assert held([0.97, 0.95], [0.98, 0.5], margin=0.1) == [False, True]
-    assert held([0.5, 0.5], [0.98, 0.5]) == held([0.97, 0.95], [0.98, 0.5], error=0.1) == [None, True]
+    assert held([0.97, 0.95], [0.98, 0.5]) == ["holds", "holds"]
+    assert held([0.97, 0.5], [0.98, 0.95]) == ["fails", "fails"]
+    assert held([0.97, 0.95], [0.98, 0.5], margin=0.1) == ["fails", "holds"]
+    assert held([0.5, 0.5], [0.98, 0.5]) == held([0.97, 0.95], [0.98, 0.5], error=0.1) == ["unknown", "holds"]
 
 
 def test_ica_unmixes_independent_latents_and_not_dependent_ones(rng):
@@ -151,13 +151,15 @@ def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, mo
     tiny = method.PARAMETERS["smoke"] | {"steps": {"2": 6}, "rows": 130, "test_rows": 60, "plain": [2], "turns": [0.5]}
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
     said = []
-    done = perform("mechanistic-overlap", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
-    held = {claim["statement"]: claim["holds"] for claim in done.result["claims"]}
-    assert [holds for text, holds in held.items() if "identified" in text][:2] == [None, None]
-    assert said[0].endswith("2 of 2 slots, 2 of 2 slots without turns")
+    done = reproduce("mechanistic-overlap", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
+    assert [done[name].status for name in ("2-slots-are-identified", "contrast-does-not-need-independence")] == [
+        "unknown",
+        "unknown",
+    ]
+    assert said[0].endswith("2 of 2 slots, 2 of 2 slots without rotations")
     told = json.loads((tmp_path / "a" / "result.json").read_text())
-    assert np.shape(told["ours"]["slots2"]["sis"]) == (2, 1, 1, 1)
-    assert told["paper"]["values of the figure"] is None
+    assert np.shape(told["numbers"]["ours"]["slots2"]["sis"]) == (2, 1, 1, 1)
+    assert told["numbers"]["paper"]["values of the figure"] is None
     for name in ("sis-by-overlap", "loss-and-sis", "densities"):
         assert (tmp_path / "a" / f"{name}.svg").is_file()
-    assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(told["ours"])
+    assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(told["numbers"]["ours"])

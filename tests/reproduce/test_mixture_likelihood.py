@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose
 
 from congruence.mixture.likelihood_slices import Slice
 from congruence.reproduce import mixture_likelihood as method
+from congruence.reproduce import reproduce
 from congruence.reproduce.mixture_likelihood import judge
 from congruence.reproduce.mixture_likelihood_figures import chosen_slices
-from congruence.reproduce.perform import perform
 from congruence.reproduce.relu_likelihoods import Case, case_model, draw_model, measure_remark, split_heaviest
 
 VALUES = np.linspace(-1, 1, 11)
@@ -44,29 +44,29 @@ def remark():
 
 
 def test_all_claims_hold(remark):
-    assert [claim.holds for claim in judge(cases(), remark)] == [True] * 6
+    assert [claim.status for claim in judge(cases(), remark)] == ["holds"] * 6
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"slices": (GOOD, FLAT)}, {0: None}),
-        ({"slices": (GOOD, BETTER)}, {0: False}),
-        ({"slices": (FLAT,), "injective": False}, {0: None, 1: None}),
-        ({"slices": (BETTER,), "kind": "one too many"}, {0: False, 2: False}),
-        ({"apart": (0.0, 0.9), "excess": (0.0, 1e-8)}, {3: None}),
-        ({"apart": (0.0, 0.9), "excess": (0.1, 0.2)}, {3: None}),
+        ({"slices": (GOOD, FLAT)}, {0: "ambiguous"}),
+        ({"slices": (GOOD, BETTER)}, {0: "fails"}),
+        ({"slices": (FLAT,), "injective": False}, {0: "ambiguous", 1: "ambiguous"}),
+        ({"slices": (BETTER,), "kind": "one too many"}, {0: "fails", 2: "fails"}),
+        ({"apart": (0.0, 0.9), "excess": (0.0, 1e-8)}, {3: "ambiguous"}),
+        ({"apart": (0.0, 0.9), "excess": (0.1, 0.2)}, {3: "unknown"}),
     ],
 )
 def test_a_claim_falls_with_its_numbers(change, expected, remark):
     claims = judge(cases(**change), remark)
-    assert {i: claim.holds for i, claim in enumerate(claims) if claim.holds is not True} == expected
+    assert {i: claim.status for i, claim in enumerate(claims) if claim.status != "holds"} == expected
 
 
 def test_a_counterexample_that_is_none_is_seen(remark):
-    assert judge(cases(), dataclasses.replace(remark, excess=1e-3))[5].holds is False
-    assert judge(cases(), dataclasses.replace(remark, apart=1e-3))[5].holds is False
-    assert judge([case(slices=(GOOD,))], remark)[4].holds is False
+    assert judge(cases(), dataclasses.replace(remark, excess=1e-3))[5].status == "fails"
+    assert judge(cases(), dataclasses.replace(remark, apart=1e-3))[5].status == "fails"
+    assert judge([case(slices=(GOOD,))], remark)[4].status == "fails"
 
 
 def test_remark_3_12_is_exact(remark):
@@ -101,13 +101,13 @@ def test_slices_with_several_valleys_are_shown_first():
 def test_the_recipe_writes_its_result_and_goes_on_from_parts(tmp_path, monkeypatch):
     tiny = {"models": 2, "values": 9, "starts": 1}
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
-    done = perform("mixture-likelihood", tmp_path / "a", scale="smoke", device="cpu")
+    done = reproduce("mixture-likelihood", tmp_path / "a", scale="smoke", device="cpu")
     result = json.loads((tmp_path / "a" / "result.json").read_text())
-    assert result["claims"] == done.result["claims"]
-    assert result["paper"]["unique"] == 50
-    assert [one["components"] for one in result["ours"]["cases"]] == [2, 2]
+    assert [one["claim"] for one in result["findings"]] == [one.claim for one in done.findings]
+    assert result["numbers"]["paper"]["unique"] == 50
+    assert [one["components"] for one in result["numbers"]["ours"]["cases"]] == [2, 2]
     assert (tmp_path / "a" / "slices.svg").exists()
     (tmp_path / "a" / "result.json").unlink()
     monkeypatch.setattr(method, "measure_case", lambda *_, **__: pytest.fail("all of it is there"))
-    perform("mixture-likelihood", tmp_path / "a", scale="smoke", device="cpu")
+    reproduce("mixture-likelihood", tmp_path / "a", scale="smoke", device="cpu")
     assert json.loads((tmp_path / "a" / "result.json").read_text()) == result

@@ -7,8 +7,7 @@ import pytest
 
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
-from congruence.reproduce import mixture_mnist, mixture_pinwheel
-from congruence.reproduce.perform import perform
+from congruence.reproduce import mixture_mnist, mixture_pinwheel, reproduce
 
 pytest.importorskip("torch")
 PRIOR = GaussianMixture.from_arrays([0.3, 0.3, 0.4], [[0, 0], [4, 0], [0, 4]], [[0.3, 0.2], [0.2, 0.3], [0.5, 0.1]])
@@ -26,8 +25,8 @@ def spaces(maps, noise=0.0, priors=True):
 
 def test_the_pinwheel_is_recovered_up_to_affine_maps():
     found = compare_spaces(spaces([np.eye(2), TURN, np.diag([2.0, 0.5])]))
-    assert [claim.holds for claim in mixture_pinwheel.judge(found)] == [True, True, True]
-    assert "nearly the same up to a linear map" in mixture_pinwheel._answer(found)
+    assert [claim.status for claim in mixture_pinwheel.judge(found)] == ["holds", "holds", "holds"]
+    assert "nearly the same up to a linear map" in mixture_pinwheel._answer(found)[0]
 
 
 def test_codes_that_are_not_alike_are_not_called_so():
@@ -35,26 +34,26 @@ def test_codes_that_are_not_alike_are_not_called_so():
     far = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [0.01])
     one, two = LatentSpace("a", PRIOR.sample(300), PRIOR), LatentSpace("b", rng.normal(size=(300, 2)), far)
     claims = mixture_pinwheel.judge(compare_spaces([one, two]))
-    assert claims[0].holds is False
-    assert claims[2].holds is False
-    assert "not the same" in mixture_pinwheel._answer(compare_spaces([one, two]))
+    assert claims[0].status == "fails"
+    assert claims[2].status == "fails"
+    assert "not the same" in mixture_pinwheel._answer(compare_spaces([one, two]))[0]
 
 
 def test_without_a_density_the_distance_is_unknown():
     found = compare_spaces(spaces([np.eye(2), TURN], priors=False))
-    assert mixture_pinwheel.judge(found)[2].holds is None
+    assert mixture_pinwheel.judge(found)[2].status == "unknown"
 
 
 def test_claims_about_mnist_follow_the_mcc():
     turned, same = compare_spaces(spaces([np.eye(2), TURN], 0.3)), compare_spaces(spaces([np.eye(2), np.eye(2)], 0.01))
     nearer, printed, leaky, _ = judged(turned, same)
-    assert (printed.holds, leaky.holds) == (False, True)
-    assert nearer.holds is not True  # as they are, the second pair is as near as up to a map
-    assert judged(same, turned)[2].holds is False
+    assert (printed.status, leaky.status) == ("fails", "holds")
+    assert nearer.status != "holds"  # as they are, the second pair is as near as up to a map
+    assert judged(same, turned)[2].status == "fails"
 
 
 def judged(relu, leaky_relu, facets=(), states=()):
-    """The claims about MNIST where both activations have these facets, whose codes tell so many states apart."""
+    """The claims about MNIST where both activations have these facets, whose codes separate so many states."""
     names = "relu", "leaky_relu"
     counts = np.array([states, states], dtype=float)
     return mixture_mnist.judge(
@@ -65,18 +64,18 @@ def judged(relu, leaky_relu, facets=(), states=()):
 def test_the_facet_with_the_richer_mixture_should_be_the_more_stable_one():
     rough, fine = (compare_spaces(spaces([np.eye(2), TURN], noise)) for noise in (3.0, 0.1))
     claims = [judged(fine, fine, (rough, fine), states)[3] for states in ((1.0, 15.0), (15.0, 1.0))]
-    assert [claim.holds for claim in claims] == [True, False]
-    assert "1.00 components told apart, weak MCC held out" in claims[0].evidence
+    assert [claim.status for claim in claims] == ["holds", "fails"]
+    assert "1.00 components separated, weak MCC held out" in claims[0].evidence
 
 
 def test_the_pinwheel_recipe_writes_its_result(tmp_path, monkeypatch):
     tiny = {"rows": 200, "runs": 2, "steps": 4, "pretraining": 4, "shown": 60, "beside": ["ivae"], "arms": 3}
     tiny |= {"hidden": [6], "noise": 0.2, "batch": 50, "learning_rate": 1e-3}
     monkeypatch.setattr(mixture_pinwheel, "PARAMETERS", {"smoke": tiny})
-    perform("mixture-pinwheel", tmp_path / "a", scale="smoke", device="cpu")
+    reproduce("mixture-pinwheel", tmp_path / "a", scale="smoke", device="cpu")
     result = json.loads((tmp_path / "a" / "result.json").read_text())
-    assert len(result["ours"]["vade"]["pairs"]) == 2
-    assert len(result["ours"]["ivae"]["states"]) == 2
+    assert len(result["numbers"]["ours"]["vade"]["pairs"]) == 2
+    assert len(result["numbers"]["ours"]["ivae"]["states"]) == 2
     assert "swapped" in result["notes"][0]
     assert "0.87, printed as weak" in (tmp_path / "a" / "table.md").read_text()
     assert (tmp_path / "a" / "spaces.svg").exists()
@@ -87,11 +86,11 @@ def test_the_mnist_recipe_runs_on_digits(tmp_path, monkeypatch):
     tiny |= {"learning_rate": 1e-3, "fade": 2, "pretraining": 2, "latents": 4, "facets": 2, "clusters": 3}
     monkeypatch.setattr(mixture_mnist, "PARAMETERS", {"smoke": tiny})
     said = []
-    perform("mixture-mnist", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
+    reproduce("mixture-mnist", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
     result = json.loads((tmp_path / "a" / "result.json").read_text())
     assert said == ["4 trainings of 3 steps on digits, on cpu"]
-    assert result["paper"]["MCC"]["relu"] == {"strong": 0.7, "weak": 0.91}
-    assert [len(result["ours"][name]["active"]) for name in ("relu", "leaky_relu")] == [2, 2]
-    assert [len(result["ours"][name]["weak_by_facet"]) for name in ("relu", "leaky_relu")] == [2, 2]
+    assert result["numbers"]["paper"]["MCC"]["relu"] == {"strong": 0.7, "weak": 0.91}
+    assert [len(result["numbers"]["ours"][name]["active"]) for name in ("relu", "leaky_relu")] == [2, 2]
+    assert [len(result["numbers"]["ours"][name]["weak_by_facet"]) for name in ("relu", "leaky_relu")] == [2, 2]
     assert "Each facet alone" in (tmp_path / "a" / "table.md").read_text()
     assert (tmp_path / "a" / "mcc.svg").exists()

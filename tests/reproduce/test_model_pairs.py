@@ -13,14 +13,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 from congruence.errors import InputError  # noqa: E402
 from congruence.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
-from congruence.reproduce import model_pairs  # noqa: E402
-from congruence.reproduce.pair_claims import PRINTED, claims_of, pairs_by_kind, rigid_share  # noqa: E402
+from congruence.parts import Parts  # noqa: E402
+from congruence.reproduce import model_pairs, reproduce  # noqa: E402
+from congruence.reproduce.pair_claims import PRINTED, findings_of, pairs_by_kind, rigid_share  # noqa: E402
 from congruence.reproduce.pair_scores import disagreement, has_graphs  # noqa: E402
 from congruence.reproduce.pair_spectra import Spectra, decoder_spectra, layer_spectra  # noqa: E402
 from congruence.reproduce.pair_tables import tables_of  # noqa: E402
 from congruence.reproduce.pair_trainings import Bench, _chosen, _how, _seed  # noqa: E402
-from congruence.reproduce.parts import Parts  # noqa: E402
-from congruence.reproduce.perform import perform  # noqa: E402
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, size=(2, 3, 8, 8)).astype(np.uint8)
@@ -30,7 +29,7 @@ IMAGES = RNG.integers(0, 256, size=(2, 3, 8, 8)).astype(np.uint8)
 def smoke(tmp_path_factory):
     """The recipe at its smallest, done once."""
     folder = tmp_path_factory.mktemp("pairs") / "smoke"
-    perform("model-pairs", folder, scale="smoke", device="cpu")
+    reproduce("model-pairs", folder, scale="smoke", device="cpu")
     return folder
 
 
@@ -141,26 +140,26 @@ def findings(**changes):
 
 
 def test_the_numbers_of_the_paper_bear_out_its_claims():
-    assert [claim.holds for claim in claims_of(findings())] == [True] * 8
+    assert [claim.status for claim in findings_of(findings())] == ["holds"] * 8
 
 
 def test_claims_follow_the_numbers():
     flat = told(0.2, 0.15, 0.149, 0.25, -0.5)
-    order, ica, language, rigid, alike, *_ = claims_of(findings(gpt=flat))
-    assert [one.holds for one in (order, ica, language, rigid, alike)] == [True, False, False, True, True]
+    order, ica, language, rigid, alike, *_ = findings_of(findings(gpt=flat))
+    assert [one.status for one in (order, ica, language, rigid, alike)] == ["holds", "fails", "fails", "holds", "holds"]
     bent = told(0.2, 0.19, 0.02, 0.1, 0.5)
-    assert [one.holds for one in claims_of(findings(mae=bent))[3:5]] == [False, False]
+    assert [one.status for one in findings_of(findings(mae=bent))[3:5]] == ["fails", "fails"]
     crossed = told(0.2, 0.1, 0.15, 0.1, 0.5)
-    assert claims_of(findings(resnet=crossed))[0].holds is False
+    assert findings_of(findings(resnet=crossed))[0].status == "fails"
     far = findings()
     far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"heads": 0.4}
-    assert claims_of(far)[6].holds is False
+    assert findings_of(far)[6].status == "fails"
     far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"unique": False}
-    assert claims_of(far)[6].holds is None
+    assert findings_of(far)[6].status == "unknown"
     far["mae"]["steps"][-1]["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
-    assert claims_of(far)[7].holds is False
+    assert findings_of(far)[7].status == "fails"
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
-    assert claims_of(findings(wide=by_chance))[5].holds is False
+    assert findings_of(findings(wide=by_chance))[5].status == "fails"
 
 
 def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_from_everywhere():
@@ -186,16 +185,16 @@ def test_pairs_across_widths_are_a_kind_of_their_own():
 def test_the_recipe_writes_all_that_is_asked_for(smoke):
     result = read(smoke)
     families = ["gpt", "mae", "resnet"] + ["admet"] * has_graphs()
-    assert [name for name in result["ours"] if name != "data"] == families
-    assert list(result["ours"]["gpt"]["pairs"]) == ["gpt-0 gpt-1", "gpt-0 wide-0", "gpt-1 wide-0"]
-    one = result["ours"]["mae"]["pairs"]["mae-0 mae-1"]
+    assert [name for name in result["numbers"]["ours"] if name != "data"] == families
+    assert list(result["numbers"]["ours"]["gpt"]["pairs"]) == ["gpt-0 gpt-1", "gpt-0 wide-0", "gpt-1 wide-0"]
+    one = result["numbers"]["ours"]["mae"]["pairs"]["mae-0 mae-1"]
     errors = [one["in_sample"][group] for group in ("permutation", "similarity", "linear")]
     assert errors == sorted(errors, reverse=True)
     assert one["held_out"]["linear"]["held_out"]["low"] < one["held_out"]["linear"]["held_out"]["high"]
     printed = {"permutation": 0.219, "similarity": 0.15, "linear": 0.131, "ica": 0.202, "efficiency": 0.25}
-    assert result["paper"]["Pythia-160M-0, -1"] == printed
-    assert "Python 3." in result["ours"]["data"]["gpt"]
-    assert len(tables_of({family: result["ours"][family] for family in families})) == 9
+    assert result["numbers"]["paper"]["Pythia-160M-0, -1"] == printed
+    assert "Python 3." in result["numbers"]["ours"]["data"]["gpt"]
+    assert len(tables_of({family: result["numbers"]["ours"][family] for family in families})) == 9
     assert (smoke / "layer-map-gpt.svg").is_file()
     assert (smoke / "parts" / "models" / "resnet-1" / "model.safetensors").is_file()
 
@@ -208,7 +207,7 @@ def test_what_was_lost_is_done_again_and_comes_out_the_same(smoke, tmp_path):
     for path in (again / "parts").glob("scores-mae-*"):
         path.unlink()
     said = []
-    perform("model-pairs", again, scale="smoke", device="cpu", announce=said.append)
+    reproduce("model-pairs", again, scale="smoke", device="cpu", announce=said.append)
     assert "1 trainings on cpu (20 steps of mae)" in said[0]
     assert (again / "result.json").read_text() == (smoke / "result.json").read_text()
 
@@ -217,7 +216,7 @@ def test_missing_data_are_named_with_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setenv("CONGRUENCE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(InputError, match="--data rooms takes pictures that are drawn here"):
-        perform("model-pairs", tmp_path / "out", scale="smoke", device="cpu", data="mnist")
+        reproduce("model-pairs", tmp_path / "out", scale="smoke", device="cpu", data="mnist")
     assert not has_graphs()
 
 

@@ -7,16 +7,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
-from congruence.reproduce.perform import perform  # noqa: E402
+from congruence.reproduce import reproduce  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def test_a_gpu_trains_and_compares_all_pairs(tmp_path):
-    perform("model-pairs", tmp_path, scale="smoke", device="cuda")
+    reproduce("model-pairs", tmp_path, scale="smoke", device="cuda")
     result = json.loads((tmp_path / "result.json").read_text())
-    assert len(result["claims"]) == 8
+    assert len(result["findings"]) == 8
     for family in ("gpt", "mae", "resnet"):
-        first, *_, last = result["ours"][family]["steps"]
+        first, *_, last = result["numbers"]["ours"][family]["steps"]
         assert np.isfinite(last["similarity"])
         assert last["loss"] < first["loss"]

@@ -20,7 +20,7 @@ def test_a_task_that_fails_says_so(tmp_path):
 
 
 def test_a_process_that_dies_is_told_of_in_a_sentence():
-    with pytest.raises(InputError, match="was ended from outside; the same command goes on"):
+    with pytest.raises(InputError, match="was killed; the same command resumes"):
         do_all(os._exit, [(1,), (1,)], 2, lambda *now: None)
 
 

@@ -1,7 +1,8 @@
 import pytest
 
 from congruence.errors import InputError
-from congruence.reproduce.recipe import RECIPES, SCALES, Claim, find_recipe
+from congruence.reproduce import RECIPES, SCALES, find_recipe
+from congruence.reproduce.result import interval_or_none, status_above, status_of
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
@@ -30,5 +31,10 @@ def test_a_name_near_to_none_is_refused_with_all_of_them(name):
         find_recipe(name)
 
 
-def test_the_status_of_a_claim_is_never_a_forced_yes():
-    assert [Claim("", holds, "").status for holds in (True, False, None)] == ["holds", "fails", "unknown"]
+def test_a_decision_is_never_a_forced_yes():
+    assert [status_of(holds) for holds in (True, False, None)] == ["holds", "fails", "unknown"]
+    nan = float("nan")
+    intervals = [(0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1), (nan, nan)]
+    assert [status_above(*ends) for ends in intervals] == ["holds", "fails", "ambiguous", "unknown"]
+    assert status_above(0.1, 0.2, 0.15) == "ambiguous"
+    assert interval_or_none(nan, 1.0) is None

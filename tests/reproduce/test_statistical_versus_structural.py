@@ -6,12 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from congruence.document import share
 from congruence.maps.nearness import HeldOut, Nearness
+from congruence.reproduce import reproduce
 from congruence.reproduce import statistical_versus_structural as method
 from congruence.reproduce.masked_reconstruction import Level, draw_rows, measure_level
 from congruence.reproduce.misspecified_regression import fit_draws, measure_regression
-from congruence.reproduce.perform import perform
-from congruence.reproduce.statistical_claims import claims_of_masking, claims_of_regression, table_of_masking
+from congruence.reproduce.statistical_claims import findings_of_masking, findings_of_regression, table_of_masking
 
 TINY = {"sizes": [20, 50], "draws": 4, "visible": [6, 2], "runs": 2, "rows": 130}
 TINY |= {"hidden": 8, "steps": 3, "batch": 8, "learning_rate": 0.01}
@@ -39,11 +40,11 @@ def level(visible, **changes):
 
 
 def held(claims):
-    return [claim.holds for claim in claims]
+    return [claim.status for claim in claims]
 
 
 def test_all_claims_of_the_regression_hold(regression):
-    assert held(claims_of_regression(regression)) == [True] * 4
+    assert held(findings_of_regression(regression)) == ["holds"] * 4
 
 
 @pytest.mark.parametrize(
@@ -57,13 +58,13 @@ def test_all_claims_of_the_regression_hold(regression):
     ],
 )
 def test_a_claim_of_the_regression_falls_with_its_numbers(change, fallen, regression):
-    claims = claims_of_regression(dataclasses.replace(regression, **change))
-    assert [i for i, claim in enumerate(claims) if not claim.holds] == [fallen]
+    claims = findings_of_regression(dataclasses.replace(regression, **change))
+    assert [i for i, claim in enumerate(claims) if claim.status != "holds"] == [fallen]
 
 
 def test_all_claims_of_the_masked_autoencoder_can_hold():
-    assert held(claims_of_masking([level(6), level(3), level(2)])) == [True] * 5
-    assert held(claims_of_masking([level(6), level(2)])) == [True] * 4
+    assert held(findings_of_masking([level(6), level(3), level(2)])) == ["holds"] * 5
+    assert held(findings_of_masking([level(6), level(2)])) == ["holds"] * 4
 
 
 @pytest.mark.parametrize(
@@ -82,13 +83,13 @@ def test_all_claims_of_the_masked_autoencoder_can_hold():
 )
 def test_a_claim_of_the_masked_autoencoder_falls_with_its_numbers(where, change, fallen):
     levels = [level(visible, **(change if visible == where else {})) for visible in (6, 3, 2)]
-    assert [i for i, claim in enumerate(claims_of_masking(levels)) if not claim.holds] == fallen
+    assert [i for i, claim in enumerate(findings_of_masking(levels)) if claim.status != "holds"] == fallen
 
 
 def test_what_is_not_known_in_closed_form_is_a_dash():
     table = table_of_masking([level(6), level(2)])
     assert {row[2] for row in table.rows if "E[" in row[0]} == {None}
-    assert [row[3] for row in table.rows if "E[" in row[0]] == ["13.0 %", "3.00 %"]
+    assert [row[3] for row in table.rows if "E[" in row[0]] == [share(0.13), share(0.03)]
 
 
 def test_the_error_of_codes_that_are_the_factors_rotated_is_nothing(rng):
@@ -106,17 +107,17 @@ def test_the_recipe_gives_the_same_for_the_same_seed(tmp_path, monkeypatch):
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": TINY})
     options = {"scale": "smoke", "device": "cpu"}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        perform("statistical-versus-structural", tmp_path / name, seed=seed, **options)
+        reproduce("statistical-versus-structural", tmp_path / name, seed=seed, **options)
     one, same, other = ((tmp_path / name / "result.json").read_text() for name in "abc")
     assert one == same
-    ours = json.loads(one)["ours"], json.loads(other)["ours"]
+    ours = json.loads(one)["numbers"]["ours"], json.loads(other)["numbers"]["ours"]
     assert ours[0]["example 1"]["between"] != ours[1]["example 1"]["between"]
     assert ours[0]["example 2"][0]["codes"] != ours[1]["example 2"][0]["codes"]
 
 
 def test_untrained_networks_do_not_bear_out_the_claims(tmp_path, monkeypatch):
     monkeypatch.setattr(method, "PARAMETERS", {"smoke": TINY})
-    result = perform("statistical-versus-structural", tmp_path / "a", scale="smoke", device="cpu").result
-    claims = {claim["statement"]: claim["holds"] for claim in result["claims"]}
-    assert not next(holds for text, holds in claims.items() if "with nothing masked" in text)
-    assert result["answer"] == f"{sum(claims.values())} of {len(claims)} claims hold at this scale."
+    result = reproduce("statistical-versus-structural", tmp_path / "a", scale="smoke", device="cpu")
+    assert result["factors-are-recovered-from-6-patches"].status == "fails"
+    held = [finding for finding in result.findings if finding.status == "holds"]
+    assert result.verdict == f"{len(held)} of {len(result.findings)} claims hold at this scale."

@@ -1,4 +1,4 @@
-"""The command line: it parses, calls and prints; the work is done elsewhere.
+"""The command line: each command parses its arguments, calls a verb and shows the result.
 
 Exit codes: 0 done, 1 a limit given with --fail-above was exceeded, 2 the input or the call is wrong (one
 sentence says why), 3 a defect of ours, 130 interrupted.
@@ -6,14 +6,17 @@ sentence says why), 3 a defect of ours, 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from congruence import __version__
 from congruence.cli import data, translate
+from congruence.cli._streams import lasting_streams
 from congruence.cli.compare import compare
 from congruence.cli.decoder import decoder
 from congruence.cli.deconfound import deconfound
@@ -30,7 +33,6 @@ from congruence.errors import CongruenceError
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,23 +70,40 @@ def _options(
     pass
 
 
+def build() -> Any:
+    """The command line as a click group, in which every command has ``--version``: that of the program."""
+    group: Any = typer.main.get_command(app)
+    version = copy.copy(next(option for option in group.params if "--version" in option.opts))
+    version.expose_value = False
+
+    def add(command: Any) -> None:
+        for one in getattr(command, "commands", {}).values():
+            one.params.append(version)
+            add(one)
+
+    add(group)
+    return group
+
+
 def main() -> None:
-    """Run the command line and turn our own errors into one sentence and exit code 2."""
+    """Run the command line; errors become one sentence and an exit code, never a traceback."""
     try:
-        app()
+        with lasting_streams():
+            build()(prog_name="congruence")
     except CongruenceError as error:
-        typer.echo(f"congruence: {error}", err=True)
-        sys.exit(2)
+        _stop(str(error), 2)
     except MemoryError:
-        typer.echo("congruence: not enough memory for this input; use fewer rows or runs at a time", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:  # before a command could begin
+        _stop("not enough memory for this input; use fewer rows or runs at a time", 2)
+    except KeyboardInterrupt:  # outside a command
         sys.exit(130)
-    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         if os.environ.get("CONGRUENCE_DEBUG"):
             raise
         where = "set CONGRUENCE_DEBUG=1 to see where, and please report it"
-        typer.echo(f"congruence: this is a defect of ours ({type(error).__name__}: {error}); {where}", err=True)
-        sys.exit(3)
+        _stop(f"this is a defect of ours ({type(error).__name__}: {error}); {where}", 3)
+
+
+def _stop(sentence: str, code: int) -> None:
+    with contextlib.suppress(OSError):  # nobody reads standard error
+        typer.echo(f"congruence: {sentence}", err=True)
+    sys.exit(code)

@@ -16,7 +16,7 @@ import typing
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, Union, get_args, get_origin
 
 import typer
 
@@ -25,6 +25,7 @@ from congruence.options import OUTPUT, option
 from congruence.progress import Progress
 
 if TYPE_CHECKING:
+    from congruence.document import Table
     from congruence.result import Result
 
 R = TypeVar("R", bound="Result")
@@ -46,6 +47,13 @@ class Outputs:
         return {
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Path)
         }
+
+
+class _Quiet(Protocol):
+    """Options of a command that can be silent."""
+
+    @property
+    def quiet(self) -> bool: ...
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +146,7 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def working(outputs: Outputs) -> Iterator[Progress]:
+def working(outputs: _Quiet) -> Iterator[Progress]:
     """Yield progress(what, done, total), drawn as a bar on a terminal; print warnings of this package at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -159,10 +167,10 @@ def working(outputs: Outputs) -> Iterator[Progress]:
 _WARNED: list[str] = []  # by the last `working` block, until `deliver` prints what the result does not say itself
 
 
-def say_warnings(besides: Iterable[str] = ()) -> None:
-    """Print the warnings of the last `working` block, but for those that are said elsewhere."""
+def say_warnings(known: Sequence[str] = ()) -> None:
+    """Print the warnings of the last `working` block, except those that a result has among its notes."""
     for text in _WARNED:
-        if text not in besides:
+        if text not in known:
             say(f"note: {text}")
 
 
@@ -199,6 +207,15 @@ def show(result: Result, *, stderr: bool = False) -> None:
     from congruence.report import terminal
 
     terminal.show(result.document(), Console(stderr=stderr, highlight=False))
+
+
+def show_table(table: Table) -> None:
+    """Print a table on the terminal."""
+    from rich.console import Console
+
+    from congruence.report import terminal
+
+    terminal.show_table(table, Console(highlight=False))
 
 
 def check_outputs(

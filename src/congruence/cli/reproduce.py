@@ -1,96 +1,72 @@
-"""`congruence reproduce`: make a result of the papers again."""
+"""`congruence reproduce`: reproduce a result of the papers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated
 
 import typer
 
-from congruence.cli import options as given
-from congruence.cli.screen import collected_warnings, interruptible, progress_bar, say
+from congruence.cli import _command as cli
 from congruence.errors import InputError
-
-if TYPE_CHECKING:
-    from congruence.reproduce.perform import Performed
-
-HOME = Path("reproduced")  # where results go unless --out says otherwise
-MARKS = {True: "✓ holds", False: "✕ fails", None: "? unknown"}
+from congruence.options import OUTPUT, option
+from congruence.reproduce._options import ReproduceOptions
 
 
-@interruptible
+@dataclass(frozen=True)
+class ReproduceOutputs(cli.Outputs):
+    """Outputs of `reproduce`."""
+
+    out: Path | None = option(
+        None, "Folder for the result; reproduced/NAME-SCALE-seedN unless given.", panel=OUTPUT, metavar="FOLDER"
+    )
+
+    def files(self) -> dict[str, Path]:
+        """All but the folder."""
+        return {name: path for name, path in super().files().items() if name != "out"}
+
+
+@cli.command
 def reproduce(
     name: Annotated[str, typer.Argument(help="The recipe, or 'list' to see all.", show_default=False)],
-    scale: Annotated[
-        str,
-        typer.Option(help="smoke (seconds), small (minutes), paper (a GPU) or full.", rich_help_panel=given.METHOD),
-    ] = "small",
-    seed: given.Seed = 0,
-    device: given.Device = "auto",
-    data: Annotated[
-        Optional[str],
-        typer.Option(
-            help="Another data set than that of the scale, where the recipe has several (mnist or digits; rooms, "
-            "sprites, shapes3d, mpi3d, falcor3d, isaac3d).",
-            rich_help_panel=given.METHOD,
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Optional[Path],
-        typer.Option(
-            help="Folder for the result; reproduced/NAME-SCALE-seedN unless given.",
-            rich_help_panel=given.OUTPUT,
-            show_default=False,
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Do it again, from the start.", rich_help_panel=given.OUTPUT)
-    ] = False,
-    quiet: given.Quiet = False,
+    options: ReproduceOptions,
+    outputs: ReproduceOutputs,
 ) -> None:
-    """Can I see the papers' results with my own eyes?
+    """Can I reproduce the papers' results myself?
 
     Runs the recipe of a table, a figure or an example, and writes
-    result.json, table.md, the figures and report.html: what the paper claims,
-    whether it holds here, and on what numbers. What is finished is not done
-    again; what was interrupted goes on where it stopped. Examples:
+    result.json, table.md, the figures and report.html: the claims of the
+    paper, whether they hold here, and on what numbers. A finished result is
+    not computed again; an interrupted run is resumed. Examples:
 
         congruence reproduce list
 
         congruence reproduce statistical-versus-structural --scale smoke --out stable
     """
+    from congruence.reproduce import find_recipe
+    from congruence.reproduce import reproduce as run_recipe
+
     if name == "list":
         _list()
         return
-    from congruence.reproduce.perform import perform
-    from congruence.reproduce.recipe import find_recipe
-
     find_recipe(name)
-    folder = HOME / f"{name}-{scale}-seed{seed}" if out is None else out
-    if str(folder) == "-":
+    if str(outputs.out) == "-":
         raise InputError("--out takes a folder; a result of several files cannot go to stdout")
-    with collected_warnings() as warned, progress_bar(shown=not quiet) as progress:
-        wishes: dict[str, Any] = {"scale": scale, "seed": seed, "device": device, "data": data, "force": force}
-        done = perform(name, folder, **wishes, progress=progress, announce=None if quiet else say)
-    for text in warned:
-        say(f"note: {text}")
-    if not quiet:
-        _show(done)
+    cli.check_outputs(outputs, ())
+    with cli.working(outputs) as progress:
+        announce = None if outputs.quiet else cli.say
+        result = run_recipe(name, outputs.out, options=options, progress=progress, announce=announce)
+    cli.deliver(result, outputs)
+    if not outputs.quiet and result.folder is not None:
+        if result.reused:
+            cli.say("nothing was computed: the folder holds this result already (--force computes it again)")
+        cli.say(f"report: {result.folder / 'report.html'}")
 
 
 def _list() -> None:
-    from congruence.reproduce.recipe import RECIPES, SCALES
+    from congruence.reproduce import RECIPES, SCALES
 
     for recipe in RECIPES:
         typer.echo(f"{recipe.name}\n    {recipe.sentence}\n    reproduces: {recipe.source}")
     typer.echo("\nscales: " + "; ".join(f"{scale} ({meaning})" for scale, meaning in SCALES.items()))
-
-
-def _show(done: Performed) -> None:
-    typer.echo(done.result["answer"])
-    for claim in done.result["claims"]:
-        typer.echo(f"{MARKS[claim['holds']]:10} {claim['statement']}\n           {claim['evidence']}")
-    if not done.fresh:
-        say("nothing was computed: the folder holds this result already (--force does it again)")
-    say(f"report: {done.folder / 'report.html'}")

@@ -10,7 +10,6 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
-from congruence.cli.options import read_as_one
 from congruence.errors import InputError
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.options import METHOD, OUTPUT, option
@@ -126,7 +125,15 @@ def _number(text: str | None) -> Any:
 
 
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
-    return read_as_one(paths, lazily, **{name: getattr(options, name) for name in COLUMNS})
+    """Read files as one table; an option that means nothing for them is refused."""
+    from congruence.options import reading
+    from congruence.tables.inputs import check_honoured
+    from congruence.tables.parts import lazy_parts, part_files, read_parts
+
+    asked = {name: value for name, value in reading(options).items() if value is not None}
+    check_honoured(paths, [name for name in asked if name != "id"])
+    files = [file for path in paths for file in part_files(path)]
+    return (lazy_parts if lazily else read_parts)(files, **asked)
 
 
 def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, progress: Progress) -> Any:

@@ -50,7 +50,7 @@ class Moment:
     psnr: float
 
 
-def train(
+def train_model(
     model: Any,
     data: Any,
     how: Training | None = None,

@@ -23,6 +23,11 @@ def show(document: Document, console: Console) -> None:
         console.print(part, soft_wrap=isinstance(part, str), highlight=False)
 
 
+def show_table(table: Table, console: Console) -> None:
+    """Print one table on a rich console."""
+    console.print(_table(table), highlight=False)
+
+
 def render_text(document: Document, width: int = 100) -> str:
     """Return what `show` prints, without colours."""
     from rich.console import Console

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from congruence.formatting import number, percent
-from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.reproduce.bilipschitz_claims import Findings
+from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
+from congruence.reproduce.bilipschitz_claims import Experiment
 from congruence.reproduce.bilipschitz_laws import line_term, root_term
 from congruence.reproduce.bilipschitz_pairs import Pair
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = ((SOURCE, "D"), (NULL, "s"), (HEAT, "P"), (ICA, "^"), (LINEAR, "v"), (HELD_OUT, "o"))  # by leak
 SHOWN = {"mean": "constant, mean over samples", "max": "constant, largest over samples"}
 
 
-def draw_errors(found: Findings) -> Figure:
+def draw_errors(found: Experiment) -> Figure:
     """Draw the error of each pair against its constant, samplewise and max, with both fitted laws."""
 
     def paint(figure: Any) -> None:
@@ -30,21 +30,23 @@ def draw_errors(found: Findings) -> Figure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
     said = "; ".join(f"{how}: rank correlation {number(one.rank, 2)}" for how, one in found.relations.items())
-    svg = draw(paint, (900, 400), key="errors", label=f"Error of pairs against the constant of their decoders ({said})")
+    drawing = Drawing(
+        paint, (900, 400), key="errors", label=f"Error of pairs against the constant of their decoders ({said})"
+    )
     caption = (
         "Each mark is a pair of trainings. Left: the mean constant over samples, as in figure 2 of the paper; right: "
         "the largest, as in figure A.4. The curves go through 0 at constant 1, where decoders are isometries."
     )
-    return Figure("error-by-constant", caption, svg)
+    return Figure("error-by-constant", caption, drawing)
 
 
-def _from_zero(axes: Any, found: Findings) -> None:
+def _from_zero(axes: Any, found: Experiment) -> None:
     """Errors on a linear axis, however far apart: the curves start at 0."""
     top = 100 * max((pair.error for pair in found.kept), default=0.0)
     axes.set(ylabel="error, % of the diameter", ylim=(0, 1.12 * top or 1.0))
 
 
-def _scatter(axes: Any, found: Findings, how: str) -> None:
+def _scatter(axes: Any, found: Experiment, how: str) -> None:
     for leak, (colour, marker) in zip(found.leaks, _marks(len(found.leaks)), strict=True):
         here = found.at(leak)
         at, errors = [pair.constant(how) for pair in here], [100 * pair.error for pair in here]
@@ -61,7 +63,7 @@ def _scatter(axes: Any, found: Findings, how: str) -> None:
     axes.set_title(f"R² = {number(relation.root.r2, 2)} and {number(relation.line.r2, 2)}", loc="left")
 
 
-def draw_constants(found: Findings) -> Figure:
+def draw_constants(found: Experiment) -> Figure:
     """Draw how constants are distributed over samples, by leak: exact and from ten directions."""
     series = (("exact", INK, "o", -0.12), ("sampled", HELD_OUT, "s", 0.12))
 
@@ -83,15 +85,15 @@ def draw_constants(found: Findings) -> Figure:
 
     means = [np.mean([pair.exact.mean() for pair in found.pairs if pair.leak == leak]) for leak in found.leaks]
     said = ", ".join(f"{number(float(m))} at leak {leak:g}" for leak, m in zip(found.leaks, means, strict=True))
-    svg = draw(paint, (700, 380), key="constants", label=f"Constants of decoders by leak, means: {said}")
+    drawing = Drawing(paint, (700, 380), key="constants", label=f"Constants of decoders by leak, means: {said}")
     caption = (
         "Constants of all decoders at all samples (figure A.3 of the paper): mean, the middle 90 % as a bar, and the "
-        "largest as a cross. Ten random directions find less than all."
+        "largest as a cross. Ten random directions give lower values than all."
     )
-    return Figure("constant-by-leak", caption, svg)
+    return Figure("constant-by-leak", caption, drawing)
 
 
-def draw_reconstruction(found: Findings, best: float) -> Figure:
+def draw_reconstruction(found: Experiment, best: float) -> Figure:
     """Draw the reconstruction errors of all trainings by leak, the limit of the filter and the best linear one."""
 
     def paint(figure: Any) -> None:
@@ -113,13 +115,13 @@ def draw_reconstruction(found: Findings, best: float) -> Figure:
 
     errors = [value for pair in found.pairs for value in pair.reconstruction]
     said = f"from {number(min(errors))} to {number(max(errors))}"
-    svg = draw(paint, (700, 360), key="reconstruction", label=f"Reconstruction error by leak, {said}")
+    drawing = Drawing(paint, (700, 360), key="reconstruction", label=f"Reconstruction error by leak, {said}")
     caption = "Reconstruction errors of all trainings (figure A.5 of the paper). None is perfect."
-    return Figure("reconstruction-by-leak", caption, svg)
+    return Figure("reconstruction-by-leak", caption, drawing)
 
 
-def draw_digits(found: Findings, together: Findings) -> Figure:
-    """Draw errors against constants for models of one digit, and errors by leak beside those of all digits."""
+def draw_digits(found: Experiment, together: Experiment) -> Figure:
+    """Draw errors against constants for models of one digit, and errors by leak next to those of all digits."""
 
     def paint(figure: Any) -> None:
         left, right = figure.subplots(1, 2)
@@ -140,13 +142,13 @@ def draw_digits(found: Findings, together: Findings) -> Figure:
 
     worst = _worst_digit(found.kept)
     label = f"Errors of models per digit against their constants; the largest median is that of digit {worst}"
-    svg = draw(paint, (900, 420), key="digits", label=label)
+    drawing = Drawing(paint, (900, 420), key="digits", label=label)
     caption = (
         f"A model per digit (figure A.6 of the paper), {len(found.kept)} of {len(found.pairs)} pairs kept. Left: error "
         f"against constant. Right: medians by leak, {percent(found.error(found.leaks[0]))} per digit and "
         f"{percent(together.error(found.leaks[0]))} for all digits at leak {found.leaks[0]:g}."
     )
-    return Figure("per-digit", caption, svg)
+    return Figure("per-digit", caption, drawing)
 
 
 def _worst_digit(pairs: Sequence[Pair]) -> int | None:

@@ -1,4 +1,4 @@
-"""Two laws for the error of a pair against the constant of its decoders, and whether the two go together at all."""
+"""Two laws for the error of a pair as a function of the constant of its decoders, and their rank correlation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.reproduce.result import status_above
+from congruence.result import Status
 
 DRAWS = 1000  # of the bootstrap over pairs
 FEWEST = 4  # pairs
@@ -39,15 +41,15 @@ class Relation:
 
     @property
     def preferred(self) -> str:
-        """Which law the pairs prefer: "root", "line" or, where another draw could turn it, "neither"."""
+        """Which law the pairs prefer: "root", "line", or "neither" where it depends on the bootstrap draw."""
         if self.root_better >= SURE:
             return "root"
         return "line" if self.root_better <= 1 - SURE else "neither"
 
     @property
-    def goes_up(self) -> bool | None:
-        """Whether errors grow with constants; None where the interval of the rank correlation holds 0 or is NaN."""
-        return True if self.rank_low > 0 else False if self.rank_high < 0 else None
+    def status(self) -> Status:
+        """Whether errors grow with constants, by the interval of the rank correlation."""
+        return status_above(self.rank_low, self.rank_high)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as in result.json."""
@@ -93,9 +95,9 @@ def rank_correlation(a: Float, b: Float) -> Float:
 
 
 def relate(constants: Float, errors: Float, seed: int) -> Relation:
-    """Fit both laws and correlate ranks, (pairs,) each; drawn anew over pairs for the intervals.
+    """Fit both laws and correlate ranks, (pairs,) each; intervals are bootstrapped over pairs.
 
-    Of fewer than `FEWEST` pairs nothing can be told, and all numbers are NaN.
+    With fewer than `FEWEST` pairs all numbers are NaN.
     """
     if len(errors) < FEWEST:
         nothing = Law(float("nan"), float("nan"))

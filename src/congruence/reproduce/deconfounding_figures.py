@@ -1,4 +1,4 @@
-"""The figures of `deconfounding`: what the theory predicts along the dial, and the six genes beside the paper's."""
+"""The figures of `deconfounding`: predictions along the dial, and the six genes with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 from congruence.batches.screen import GENES
 from congruence.formatting import number
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce.deconfounding_screen import CONDITIONS, interval_of
-from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Findings
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.deconfounding_tables import LABELS, TABLE_3, Experiment
+from congruence.reproduce.result import Figure
 
 MARKS = {"base": (MUTED, "s"), "whitened": (SOURCE, "D"), "ica": (HELD_OUT, "o"), "rotated": (NULL, "x")}
 GAINS = {"base": (INK, "o", -0.08), "whitened": (LINEAR, "D", 0.0), "rotated": (ICA, "^", 0.08)}
 
 
-def draw_dial(found: Findings) -> Figure:
+def draw_dial(found: Experiment) -> Figure:
     """Draw the gain of ICA, and how well axes match the true biology, against the dial."""
     at = np.arange(len(found.curve))
     gains = {name: [interval_of(one.ahead("ica", name)) for one in found.curve] for name in GAINS}
@@ -31,7 +31,7 @@ def draw_dial(found: Findings) -> Figure:
             for i, one in enumerate(gains[name]):
                 left.plot([i + shift] * 2, [one.low, one.high], color=colour, linewidth=4, alpha=0.35)
             left.plot(at + shift, middle, color=colour, marker=marker, linewidth=2, label=f"ICA − {LABELS[name]}")
-        left.set_ylabel("gain in AUROC, plates never seen")
+        left.set_ylabel("gain in AUROC, unseen plates")
         for name, (colour, marker) in MARKS.items():
             means = [float(one.match[name].mean()) for one in found.curve]
             right.plot(at, means, color=colour, marker=marker, linewidth=2, label=LABELS[name])
@@ -48,21 +48,21 @@ def draw_dial(found: Findings) -> Figure:
         f"{number(gains['base'][-1].mean)} at dial {last.dial:g}; match of its components with biology from "
         f"{number(float(first.match['ica'].mean()))} to {number(float(last.match['ica'].mean()))}"
     )
-    svg = draw(paint, (940, 430), key="dial", label=label)
+    drawing = Drawing(paint, (940, 430), key="dial", label=label)
     caption = (
-        "The theory's prediction on a screen whose truth is known. Left: what ICA gains over the base, over whitening "
+        "The theory's prediction on a screen whose truth is known. Left: gain of ICA over the base, over whitening "
         "and over a random rotation as the mixing moves away from an isometry; bars are 95 % intervals over folds. "
-        "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial stands the "
+        "Right: mean |correlation| of each true biology factor with the axis matched to it. Below each dial is the "
         "median bi-Lipschitz constant of the mixing, which is 1 for an isometry."
     )
-    return Figure("gain-by-dial", caption, svg)
+    return Figure("gain-by-dial", caption, drawing)
 
 
 def _short(constant: float) -> str:
     return "Λ " + (f"{constant:.0f}" if constant >= 10 else number(constant, 2))
 
 
-def draw_genes(found: Findings) -> Figure:
+def draw_genes(found: Experiment) -> Figure:
     """Draw AUROC of the six genes by condition, the paper's and ours."""
     genes = list(GENES)
 
@@ -78,11 +78,11 @@ def draw_genes(found: Findings) -> Figure:
             axes.set_title(title, loc="left")
             axes.set_xticks(range(len(genes)), genes, rotation=30, ha="right")
             axes.grid(axis="y")
-        panels[0].set_ylabel("AUROC on plates never seen")
+        panels[0].set_ylabel("AUROC on unseen plates")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
     means = {name: float(np.mean(found.table.by_fold(found.table.auroc[name]))) for name in CONDITIONS}
     said = ", ".join(f"{LABELS[name]} {number(value)}" for name, value in means.items())
-    svg = draw(paint, (900, 380), key="genes", label=f"AUROC of six genes, ours on average: {said}")
+    drawing = Drawing(paint, (900, 380), key="genes", label=f"AUROC of six genes, ours on average: {said}")
     caption = "Six genes in four conditions: the paper's Table 3, on real images, and ours, on a simulated screen."
-    return Figure("six-genes", caption, svg)
+    return Figure("six-genes", caption, drawing)

@@ -15,8 +15,8 @@ from congruence.batches._deconfound import deconfound
 from congruence.batches.conditions import condition_named
 from congruence.batches.deconfounding import Score
 from congruence.batches.screen import CONTROL, SimulatedScreen
+from congruence.parts import Parts
 from congruence.progress import Progress
-from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import cores
 
 Arrays = dict[str, Array]

@@ -1,4 +1,4 @@
-"""The paper's Tables 3, 4 and 7, ours beside them, and what was found along the dial."""
+"""The paper's Tables 3, 4 and 7 with our numbers, and the results along the dial."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.batches.screen import GENES
-from congruence.reproduce.deconfounding_screen import CONDITIONS, Measured, interval_of
-from congruence.reproduce.recipe import Cell, NumberTable
+from congruence.document import Cell, Table
+from congruence.reproduce.deconfounding_screen import CONDITIONS, Interval, Measured, interval_of
+from congruence.reproduce.result import Value, number_table
 
 LABELS = {"base": "Base", "whitened": "PCA", "ica": "PCA + ICA", "rotated": "PCA + Rand"}
 TABLE_3 = {  # AUROC, then sparsity, in the order of CONDITIONS
@@ -35,12 +36,12 @@ PAPER: dict[str, Any] = {
     "data": "OpenPhenom embeddings of RxRx3-core, about 222,000 patches of 384 dimensions; ours are simulated",
 }
 TERMS = (
-    ("base", "the embedding as it is."),
+    ("base", "the unchanged embedding."),
     ("PCA", "the embedding whitened: principal components of unit variance."),
     ("PCA + ICA", "whitened, then rotated to independent components, without any label."),
     ("PCA + Rand", "whitened, then rotated at random: the mean of several rotations."),
-    ("AUROC", "how well trees tell a guide from controls on plates they never saw; 0.5 is chance, higher is better."),
-    ("sparsity", "Hoyer's, of how often trees split on each axis: 0 all alike, 1 one axis alone."),
+    ("AUROC", "how well trees separate a guide from controls on unseen plates; 0.5 is chance, higher is better."),
+    ("sparsity", "Hoyer's sparsity of how often trees split on each axis: 0 all axes equally, 1 a single axis."),
     ("concentration", "AUROC of the axes used most minus AUROC of all others."),
     ("dial", "how far the mixing of factors is from an isometry; 0 is one. From 1 on it may fold."),
     (
@@ -56,7 +57,7 @@ TERMS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class Experiment:
     """The screen of the tables, and screens along the dial."""
 
     table: Measured
@@ -82,40 +83,41 @@ def _gains(one: Measured) -> dict[str, Any]:
     return {f"ica over {name}": [gain.mean, gain.low, gain.high] for name, gain in found.items()}
 
 
-def tables_of(found: Findings) -> tuple[NumberTable, ...]:
-    """The paper's Tables 3, 4 and 7 beside ours, and the dial."""
+def tables_of(found: Experiment) -> tuple[Table, ...]:
+    """The paper's Tables 3, 4 and 7 with our numbers, and the dial."""
     different = "The data differ: the paper's are real, ours are simulated. Numbers side by side show the pattern only."
     return (
-        _by_gene(found.table, found.table.auroc, 0, "AUROC on plates never seen (Table 3)", different),
+        _by_gene(found.table, found.table.auroc, 0, "AUROC on unseen plates (Table 3)", different),
         _by_gene(found.table, found.table.sparsity, 1, "Hoyer sparsity of the trees (Table 3)", different),
         _concentration(found),
         _dial_table(found),
     )
 
 
-def _by_gene(one: Measured, values: Mapping[str, Float], at: int, title: str, note: str) -> NumberTable:
+def _by_gene(one: Measured, values: Mapping[str, Float], at: int, title: str, note: str) -> Table:
     head = ["gene (guides)"]
     for name in CONDITIONS:
         head += [f"{LABELS[name]}, paper", f"{LABELS[name]}, ours"]
     rows = []
     for gene, (guides, *_) in GENES.items():
-        cells: list[Cell] = [f"{gene} ({guides})"]
+        cells: list[Value] = [f"{gene} ({guides})"]
         for i, name in enumerate(CONDITIONS):
             ours = one.of_gene(values[name], gene)
-            cells += [f"{TABLE_3[gene][at][i]:.3f}", _with_error(ours)]
+            printed = TABLE_3[gene][at][i]
+            cells += [Cell(f"{printed:.3f}", printed), _with_error(ours)]
         rows.append(tuple(cells))
-    return NumberTable(title, tuple(head), tuple(rows), f"± is the standard error over folds of all guides. {note}")
+    return number_table(title, tuple(head), tuple(rows), f"± is the standard error over folds of all guides. {note}")
 
 
-def _with_error(values: Float) -> str | None:
+def _with_error(values: Float) -> Value:
     good = values[np.isfinite(values)]
     if not len(good):
         return None
     error = f" ± {good.std(ddof=1) / np.sqrt(len(good)):.3f}" if len(good) > 1 else ""
-    return f"{good.mean():.3f}{error}"
+    return Cell(f"{good.mean():.3f}{error}", float(good.mean()))
 
 
-def _concentration(found: Findings) -> NumberTable:
+def _concentration(found: Experiment) -> Table:
     head = (
         "condition",
         "paper, Table 4",
@@ -128,16 +130,20 @@ def _concentration(found: Findings) -> NumberTable:
         ours = [
             found.near.by_fold(found.near.top[name][i] - found.near.rest[name][i]) for i in range(len(found.shares))
         ]
-        rows.append((LABELS[name], *TABLES_4_AND_7[name], *(str(interval_of(folds)) for folds in ours)))
+        rows.append((LABELS[name], *TABLES_4_AND_7[name], *(_interval(interval_of(folds)) for folds in ours)))
     note = (
         "AUROC of trees on the axes used most minus that of trees on the rest, with its 95 % interval; one guide of "
         "each gene. The paper's cut-offs and the exact form of its score were lost from our text, so its columns and "
         "ours need not be the same."
     )
-    return NumberTable("Concentration (Tables 4 and 7)", head, tuple(rows), note)
+    return number_table("Concentration (Tables 4 and 7)", head, tuple(rows), note)
 
 
-def _dial_table(found: Findings) -> NumberTable:
+def _interval(one: Interval) -> Cell:
+    return Cell(str(one), one.mean if one.mean == one.mean else "")
+
+
+def _dial_table(found: Experiment) -> Table:
     head = ("dial", "constant, median", "constant, largest", *(f"match, {LABELS[name]}" for name in CONDITIONS))
     head += (
         "technical share, ICA",
@@ -148,13 +154,14 @@ def _dial_table(found: Findings) -> NumberTable:
     )
     rows = []
     for one in found.curve:
-        cells: list[Cell] = [f"{one.dial:g}", float(np.median(one.constants)), float(one.constants.max())]
+        cells: list[Value] = [f"{one.dial:g}", float(np.median(one.constants)), float(one.constants.max())]
         cells += [float(one.match[name].mean()) for name in CONDITIONS]
         cells.append(float(one.taint["ica"].mean()))
-        cells += [f"{np.mean(one.by_fold(one.auroc[name])):.3f}" for name in CONDITIONS]
-        cells += [str(interval_of(one.ahead("ica", name))) for name in ("base", "whitened", "rotated")]
+        means = [float(np.mean(one.by_fold(one.auroc[name]))) for name in CONDITIONS]
+        cells += [Cell(f"{mean:.3f}", mean) for mean in means]
+        cells += [_interval(interval_of(one.ahead("ica", name))) for name in ("base", "whitened", "rotated")]
         rows.append(tuple(cells))
     note = (
         f"The same wells, factors and folds at every dial; one guide of each gene ({', '.join(found.curve[0].guides)})."
     )
-    return NumberTable("Away from an isometry", head, tuple(rows), note)
+    return number_table("Away from an isometry", head, tuple(rows), note)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from congruence.data.registry import find_image_set
+from congruence.parts import Parts
 from congruence.reproduce.disentanglement_choice import (
     Candidate,
     Row,
@@ -26,10 +27,10 @@ from congruence.reproduce.disentanglement_claims import (
     PUBLISHED,
     PUBLISHED_ON,
     TERMS,
-    Findings,
-    claims_of,
+    Experiment,
+    findings_of,
     notes_of,
-    told,
+    with_interval,
 )
 from congruence.reproduce.disentanglement_figures import figures_of
 from congruence.reproduce.disentanglement_scores import (
@@ -43,9 +44,9 @@ from congruence.reproduce.disentanglement_scores import (
 )
 from congruence.reproduce.disentanglement_tables import tables_of
 from congruence.reproduce.disentanglement_trainings import Bench, Setting, clear, is_trained, looks
-from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import do_all
-from congruence.reproduce.recipe import Job, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult
 
 EDITION = 1
 DATA = ("rooms", "sprites", "shapes3d", "mpi3d", "falcor3d", "isaac3d")
@@ -73,21 +74,23 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train all models on all data sets, choose, score and judge them."""
     if not job.parts.kept:
         clear(job.parts)
     parts = replace(job.parts, kept=True)  # what is written now is read again
     names = job.parameters["data"].split(",")
-    found = [_findings(job, Bench(name, job.parameters, job.seed, job.device, parts)) for name in names]
-    return Outcome(
-        answer=_answer(found),
+    found = [_experiment(job, Bench(name, job.parameters, job.seed, job.device, parts)) for name in names]
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(found),
         paper={
             name: dict(zip(PUBLISHED_ON, [dict(zip(SCORES, one, strict=True)) for one in of], strict=True))
             for name, of in PUBLISHED.items()
         },
         ours={one.data: one.to_dict() for one in found},
-        claims=tuple(claim for one in found for claim in claims_of(one, job.seed)),
+        findings=tuple(finding for one in found for finding in findings_of(one, job.seed)),
         tables=tables_of(found),
         figures=tuple(figure for one in found for figure in figures_of(one)),
         notes=notes_of(job.parameters, names, found),
@@ -96,7 +99,7 @@ def run(job: Job) -> Outcome:
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
-    """Say what is to be trained, what of it is there already, and about how long the rest takes."""
+    """Say what will be trained, what is finished already, and about how long the rest takes."""
     left = total = 0
     seconds = 0.0
     for name in parameters["data"].split(","):
@@ -108,7 +111,7 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
     minutes = max(1, round(seconds / 60))
     return (
         f"plan: {total} trainings of {parameters['steps']} steps{done}; about {minutes} min for the rest, and some for "
-        "the scores. What is finished is kept, and the same command goes on"
+        "the scores. Finished parts are kept, and the same command resumes"
     )
 
 
@@ -121,7 +124,7 @@ def _seconds(parameters: Mapping[str, Any], device: str, setting: Setting) -> fl
     return each * images * float(parameters["side"] ** 2) / min(2, int(parameters["workers"]))
 
 
-def _findings(job: Job, bench: Bench) -> Findings:
+def _experiment(job: Job, bench: Bench) -> Experiment:
     """Train, score, choose and judge on one data set."""
     workers = job.parameters["workers"]
     at_once = workers if job.device == "cpu" else min(workers, ON_A_GPU)
@@ -151,7 +154,7 @@ def _findings(job: Job, bench: Bench) -> Findings:
     pictures = looks(bench, best.setting, 0)[best.look]
     agreed = choose_by_agreement(grid)
     data = find_image_set(bench.data)
-    return Findings(
+    return Experiment(
         data=bench.data,
         note=data.note,
         factors=data.grid.names,
@@ -200,15 +203,15 @@ def _row(bench: Bench, name: str, one: Candidate, way: str) -> Row:
     return Row(name, one, way, {score: np.stack([each[score] for each in found]) for score in (*SCORES, *BESIDE)})
 
 
-def _answer(found: Sequence[Findings]) -> str:
-    """Who wins, on each data set, among all models; and how far a plain autoencoder comes."""
+def _answer(found: Sequence[Experiment]) -> tuple[str, ...]:
+    """Which model is best on each data set, and the score of a plain autoencoder."""
     sentences = []
     for one in found:
         contest = (one.rows["AE + ICA"], one.best_other, one.best_quantised)
         first, *rest = sorted(contest, key=lambda row: -row.interval()[0])
-        after = " and ".join(f"{row.name} with {told(row)}" for row in rest)
+        after = " and ".join(f"{row.name} with {with_interval(row)}" for row in rest)
         sentences.append(
-            f"On {one.data} {first.name} has the highest InfoM, {told(first)}, before {after}; a plain autoencoder has "
-            f"{told(one.rows['AE'])}."
+            f"On {one.data} {first.name} has the highest InfoM, {with_interval(first)}, followed by {after}; a plain "
+            f"autoencoder has {with_interval(one.rows['AE'])}."
         )
-    return " ".join(sentences)
+    return tuple(sentences)

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.parts import Arrays
 from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, WAYS, ways_of
 from congruence.reproduce.disentanglement_trainings import Setting
-from congruence.reproduce.parts import Arrays
 
 WORSE = 10 * math.log10(2)  # decibels below the best candidate of a model: twice its squared error
 RULE = (
-    "Of all weight decays and steps at which a model was looked at, those are kept whose PSNR, averaged over seeds, is "
-    "at most 3 dB below the best of the model (twice the squared error); of these the one with the highest InfoM, "
-    "averaged over seeds, is taken. This is best-case performance, as in the paper: the labels that choose are those "
-    "that score"
+    "Of all evaluated weight decays and steps, those are kept whose PSNR, averaged over seeds, is at most 3 dB below "
+    "the best of the model (twice the squared error); of these the one with the highest InfoM, averaged over seeds, is "
+    "chosen. This is best-case performance, as in the paper: the same labels are used to choose and to score"
 )
 SURE = 0.975
 

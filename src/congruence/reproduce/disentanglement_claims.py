@@ -14,7 +14,8 @@ from congruence.formatting import number
 from congruence.reproduce.bilipschitz_laws import DRAWS, rank_correlation
 from congruence.reproduce.disentanglement_choice import RULE, Candidate, Row, difference
 from congruence.reproduce.disentanglement_scores import WAYS
-from congruence.reproduce.recipe import Claim
+from congruence.reproduce.result import interval_or_none, status_above, status_of
+from congruence.result import Finding
 
 MARGIN = 0.15  # of InfoM, by which ICA is to be better than nothing
 GAP, ALIKE = 5.0, 5.0  # a singular value so many times the next is an edge; the active ones differ by at most so much
@@ -30,10 +31,10 @@ PUBLISHED = {  # InfoM, InfoE, InfoC of table 2; aggregated, Shapes3D, MPI3D, Fa
 PUBLISHED_ON = {"aggregated": "aggregated", "shapes3d": "Shapes3D", "mpi3d": "MPI3D", "falcor3d": "Falcor3D"}
 PUBLISHED_ON |= {"isaac3d": "Isaac3D"}
 TERMS = (
-    ("InfoM", "modularity: whether each code tells about one factor only, by shared information; at most 1."),
+    ("InfoM", "modularity: whether each code has information about one factor only; at most 1."),
     ("InfoE", "explicitness: whether a linear readout of all codes gives the factors; at most 1."),
-    ("InfoC", "compactness: whether each factor is told by one code only; at most 1, and less important."),
-    ("AE + ICA", "ICA on the latents of the autoencoder, all of them and as they are: a rotation, as in the paper."),
+    ("InfoC", "compactness: whether each factor is encoded in one code only; at most 1, and less important."),
+    ("AE + ICA", "ICA on all latents of the autoencoder, without whitening: a rotation, as in the paper."),
     (
         "AE + ICA, whitened",
         "ICA after whitening the directions of the latents that vary by more than 1/20 of the most.",
@@ -57,7 +58,7 @@ TERMS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class Experiment:
     """All that was found on one data set."""
 
     data: str
@@ -110,14 +111,21 @@ def _grid_dict(one: Candidate) -> dict[str, Any]:
     return told | {"nearness": dict(zip(names, one.nearness.tolist(), strict=True))}
 
 
-def claims_of(found: Findings, seed: int) -> tuple[Claim, ...]:
+def findings_of(found: Experiment, seed: int) -> tuple[Finding, ...]:
     """Judge what the paper says by the numbers of one data set."""
     return (
-        _better_than_nothing(found, "AE + ICA", "ICA without whitening"),
-        _better_than_nothing(found, "AE + ICA, whitened", "ICA with whitening of the active latents"),
-        _better_than(found, found.best_other, "AE + ICA beats the specialised models of table 2"),
+        _better_than_plain(found, "AE + ICA", "ica-raises-infom", "ICA without whitening"),
+        _better_than_plain(
+            found, "AE + ICA, whitened", "whitened-ica-raises-infom", "ICA with whitening of the active latents"
+        ),
         _better_than(
-            found, found.best_quantised, "AE + ICA beats models with quantised latents (not claimed by the paper)"
+            found, found.best_other, "ica-beats-specialised", "AE + ICA beats the specialised models of table 2"
+        ),
+        _better_than(
+            found,
+            found.best_quantised,
+            "ica-beats-quantised",
+            "AE + ICA beats models with quantised latents (not claimed by the paper)",
         ),
         _inactive_are_obvious(found),
         _isometry_helps(found, seed),
@@ -125,59 +133,77 @@ def claims_of(found: Findings, seed: int) -> tuple[Claim, ...]:
     )
 
 
-def _better_than_nothing(found: Findings, name: str, words: str) -> Claim:
-    plain, ica = found.rows["AE"], found.rows[name]
+def _better_than_plain(found: Experiment, row: str, name: str, words: str) -> Finding:
+    plain, ica = found.rows["AE"], found.rows[row]
     gap, low, high = difference(ica, plain)
     before, after = ica.candidate.values("raw"), ica.candidate.values(ica.way)
     same = ", ".join(f"{number(a, 2)} to {number(b, 2)}" for a, b in zip(before, after, strict=True))
     read = float(ica.candidate.readouts.mean())
-    return Claim(
+    return Finding(
+        f"{found.data}: {name}",
         f"On {found.data}, {words} raises the InfoM of a plain autoencoder by at least {MARGIN:g}.",
-        _above(low, high, MARGIN),
-        f"AE {told(plain)}, {name} {told(ica)}: {_signed(gap)} ({_signed(low)} to {_signed(high)}), each at its own "
-        f"weight decay and step. With the trainings of the latter, seed by seed, InfoM goes from {same}; a "
-        f"linear map that knows the factors makes {number(read, 2)} of the same codes. It holds "
-        f"if the 95 % interval over seeds is above {MARGIN:g}, and fails if it is below.",
+        status_above(low, high, MARGIN),
+        number=gap,
+        interval=interval_or_none(low, high),
+        null=0.0,
+        evidence=f"AE {with_interval(plain)}, {row} {with_interval(ica)}: {_signed(gap)} ({_signed(low)} to "
+        f"{_signed(high)}), each at its own weight decay and step. For the trainings of the latter, seed by seed, "
+        f"InfoM goes from {same}; a supervised linear map of the same codes reaches {number(read, 2)}. The claim "
+        f"holds if the 95 % interval over seeds is above {MARGIN:g}, and fails if it is below.",
     )
 
 
-def _better_than(found: Findings, other: Row, statement: str) -> Claim:
+def _better_than(found: Experiment, other: Row, name: str, claim: str) -> Finding:
     ica = found.rows["AE + ICA"]
     gap, low, high = difference(ica, other)
     winner = ica.name if gap > 0 else other.name
-    return Claim(
-        f"On {found.data}, {statement}.",
-        _above(low, high, 0.0),
-        f"The best of these is {other.name}, InfoM {told(other)}; AE + ICA has {told(ica)}: {_signed(gap)} "
-        f"({_signed(low)} to {_signed(high)}). {winner} wins here"
-        + (", by more than seeds differ." if _above(low, high, 0.0) is not None else ", but seeds differ by more."),
+    status = status_above(low, high)
+    clear = "and the difference exceeds" if status in ("holds", "fails") else "but the difference does not exceed"
+    return Finding(
+        f"{found.data}: {name}",
+        f"On {found.data}, {claim}.",
+        status,
+        number=gap,
+        interval=interval_or_none(low, high),
+        null=0.0,
+        evidence=f"The best of these is {other.name}, InfoM {with_interval(other)}; AE + ICA has "
+        f"{with_interval(ica)}: {_signed(gap)} ({_signed(low)} to {_signed(high)}). {winner} is better here, {clear} "
+        "the variation over seeds.",
     )
 
 
-def _inactive_are_obvious(found: Findings) -> Claim:
+def _inactive_are_obvious(found: Experiment) -> Finding:
     one = found.rows["AE + ICA"].candidate
     sizes = one.spectrum / one.spectrum[0]
     ratios = sizes[:-1] / np.maximum(sizes[1:], np.finfo(float).tiny)
     edge = int(ratios.argmax()) + 1
     spread = float(1 / sizes[edge - 1])
-    return Claim(
+    return Finding(
+        f"{found.data}: inactive-latents-are-obvious",
         f"On {found.data}, inactive latents of the chosen autoencoder are obvious from the singular values of its "
         "decoder's Jacobian, and those of the others are of similar size.",
-        bool(ratios[edge - 1] >= GAP and spread <= ALIKE),
-        f"Singular values over the largest, mean over codes and seeds: {', '.join(number(s, 2) for s in sizes)}. The "
-        f"widest gap is after the first {edge} (a factor of {number(float(ratios[edge - 1]), 2)}), which differ by a "
-        f"factor of {number(spread, 2)}. It holds if the gap is at least {GAP:g} and the factor at most {ALIKE:g}.",
+        status_of(bool(ratios[edge - 1] >= GAP and spread <= ALIKE)),
+        number=float(ratios[edge - 1]),
+        evidence=f"Singular values divided by the largest, mean over codes and seeds: "
+        f"{', '.join(number(s, 2) for s in sizes)}. The widest gap is after the first {edge} (a factor of "
+        f"{number(float(ratios[edge - 1]), 2)}), which differ by a factor of {number(spread, 2)}. The claim holds if "
+        f"the gap is at least {GAP:g} and the factor at most {ALIKE:g}.",
     )
 
 
-def _isometry_helps(found: Findings, seed: int) -> Claim:
+def _isometry_helps(found: Experiment, seed: int) -> Finding:
     defects, scores = trainings_of(found.grid)
     rank, low, high = rank_interval(defects, scores, seed)
-    return Claim(
-        f"On {found.data}, the nearer the decoder is to an isometry, the better the factors are told apart after ICA.",
-        None if math.isnan(low) else True if high < 0 else False if low > 0 else None,
-        f"Rank correlation of isometry defect and InfoM of AE + ICA over {len(defects)} autoencoders at the last step: "
-        f"{number(rank, 2)} ({number(low, 2)} to {number(high, 2)}). It holds if the 95 % interval is below 0.",
+    return Finding(
+        f"{found.data}: isometry-helps",
+        f"On {found.data}, the closer the decoder is to an isometry, the better ICA separates the factors.",
+        status_above(-high, -low),  # a negative correlation
+        number=rank,
+        interval=interval_or_none(low, high),
+        null=0.0,
+        evidence=f"Rank correlation of isometry defect and InfoM of AE + ICA over {len(defects)} autoencoders at the "
+        f"last step: {number(rank, 2)} ({number(low, 2)} to {number(high, 2)}). The claim holds if the 95 % interval "
+        "is below 0.",
     )
 
 
@@ -200,39 +226,35 @@ def rank_interval(a: Float, b: Float, seed: int) -> tuple[float, float, float]:
     return rank, float(low), float(high)
 
 
-def _labels_are_not_needed(found: Findings) -> Claim:
+def _labels_are_not_needed(found: Experiment) -> Finding:
     best = found.rows["AE + ICA"].candidate.mean("ica")
     rules = {rule: one.mean("ica") for rule, one in found.without_labels.items()}
     first = next(iter(rules.values()))
-    return Claim(
-        f"On {found.data}, weight decay and step can be chosen without labels (ours, not the paper's).",
-        best - first <= NEAR,
-        f"InfoM of AE + ICA is {number(best, 2)} where labels choose, and "
+    return Finding(
+        f"{found.data}: labels-are-not-needed",
+        f"On {found.data}, weight decay and step can be chosen without labels (our question, not the paper's).",
+        status_of(best - first <= NEAR),
+        number=best - first,
+        evidence=f"InfoM of AE + ICA is {number(best, 2)} if chosen with labels, and "
         + ", ".join(
             f"{number(value, 2)} by {rule} (weight decay {one.setting.decay:g}, step {one.step})"
             for (rule, value), one in zip(rules.items(), found.without_labels.values(), strict=True)
         )
-        + f". It holds if the first of these loses at most {NEAR:g}.",
+        + f". The claim holds if the first of these loses at most {NEAR:g}.",
     )
 
 
-def told(row: Row) -> str:
+def with_interval(row: Row) -> str:
     """InfoM of a row with its interval."""
     mean, low, high = row.interval()
     return f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})"
-
-
-def _above(low: float, high: float, limit: float) -> bool | None:
-    if math.isnan(low):
-        return None
-    return True if low > limit else False if high < limit else None
 
 
 def _signed(value: float) -> str:
     return number(value, 2) if not value > 0 else f"+{number(value, 2)}"
 
 
-def notes_of(parameters: Mapping[str, Any], data: Sequence[str], found: Sequence[Findings]) -> tuple[str, ...]:
+def notes_of(parameters: Mapping[str, Any], data: Sequence[str], found: Sequence[Experiment]) -> tuple[str, ...]:
     """What the paper does not state, or does otherwise, and we chose."""
     twins = [one for one in data if one in ("rooms", "sprites")]
     notes = [
@@ -240,24 +262,24 @@ def notes_of(parameters: Mapping[str, Any], data: Sequence[str], found: Sequence
         "the paper has 200,000 steps of 128 with the published ones. The autoencoder was trained with weight decays "
         f"{', '.join(f'{decay:g}' for decay in parameters['decays'])} and {parameters['seeds']} seeds each, the others "
         f"with the published values and {parameters['other_seeds']}. The grid of the paper is not known to us.",
-        "Only the autoencoder has a grid to choose from; the others had one value, which was chosen by its authors for "
-        "other data, larger nets and longer trainings. Where they lose here, they might not where they were tuned.",
+        "Only the autoencoder has a grid to choose from; the others have one value each, chosen by their authors for "
+        "other data, larger nets and longer trainings. With tuning they may do better than here.",
         "The paper fits FastICA without whitening to all latents, and does not say whether they were centred. FastICA "
-        "itself does not do that. We centre: the mean of codes can be several times their spread, and then decides the "
-        "rotation. This was seen in first trials; the row not centred is beside it.",
+        "itself does not centre. We do: the mean of codes can be several times their spread, and would then determine "
+        "the rotation, as first trials showed. The table has a row without centring, too.",
         RULE + ". The threshold of the paper's reconstruction filter is not known to us; ours is 3 dB.",
         "Without labels: the agreement of AE + ICA codes of different seeds, or the isometry defect, after the same "
         "reconstruction filter.",
         "Intervals of models with several seeds are 95 % intervals by Student's t, as in the paper; those of models "
-        "with one seed are 90 % intervals over rows, which are far too narrow to speak for other seeds. A difference "
-        "to such a model takes it to vary as much as the other.",
+        "with one seed are 90 % intervals over rows, which are far too narrow to cover other seeds. A difference to "
+        "such a model assumes that it varies as much as the other.",
         f"Scores are those of the stand-alone InfoMEC on {parameters['evaluated']} of the images trained on, as "
-        "published; a code that tells nothing of any factor is skipped in InfoM.",
+        "published; a code without information about any factor is skipped in InfoM.",
     ]
     if twins:
         notes.append(
             f"{' and '.join(twins)} {'is' if len(twins) == 1 else 'are'} drawn by this package and not among the four "
-            "data sets of the paper: its numbers are printed for orientation, in a table of their own."
+            "data sets of the paper: the paper's numbers are shown for orientation, in a separate table."
         )
     settled = [f"{one.data}: {one.note}" for one in found if one.note]
     return (*notes, *(f"{text}." for text in settled))

@@ -9,23 +9,23 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
-from congruence.reproduce.disentanglement_claims import Findings, trainings_of
+from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
+from congruence.reproduce.disentanglement_claims import Experiment, trainings_of
 from congruence.reproduce.disentanglement_scores import WAYS
 from congruence.reproduce.disentanglement_tables import ORDER, QUANTISED
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = ((INK, "o"), (SOURCE, "D"), (HEAT, "s"), (ICA, "P"), (LINEAR, "v"), (HELD_OUT, "^"), (NULL, "X"))  # by decay
 LEAST = 1e-3  # of the largest singular value: what is below lies on the floor of the figure
 APART = 2  # pixels between pictures
 
 
-def figures_of(found: Findings) -> tuple[Figure, ...]:
+def figures_of(found: Experiment) -> tuple[Figure, ...]:
     """All figures of one data set."""
     return (draw_argument(found), draw_table(found), draw_information(found), draw_traversals(found))
 
 
-def draw_argument(found: Findings) -> Figure:
+def draw_argument(found: Experiment) -> Figure:
     """Weight decay, the spectrum of the decoder, its isometry defect, InfoM of AE + ICA, and the agreement of seeds."""
     marks = [MARKS[i % len(MARKS)] for i in range(len(found.last))]
 
@@ -61,17 +61,17 @@ def draw_argument(found: Findings) -> Figure:
 
     rank = np.corrcoef(*trainings_of(found.grid))[0, 1] if len(found.last) > 1 else float("nan")
     label = f"Weight decay, spectrum, isometry and InfoM on {found.data}; correlation {number(float(rank), 2)}"
-    svg = draw(paint, (900, 640), key=f"argument {found.data}", label=label)
+    drawing = Drawing(paint, (900, 640), key=f"argument {found.data}", label=label)
     caption = (
         f"The argument on {found.data}, autoencoders at the last step. 1: singular values of the decoder's Jacobian "
-        "over the largest, mean over codes and seeds; what lies on the floor is inactive. 2: the isometry defect of "
-        "its active directions. 3: the defect against how well codes are told apart after ICA. 4: how well the codes "
+        "divided by the largest, mean over codes and seeds; those at the bottom are inactive. 2: isometry defect of "
+        "its active directions. 3: the defect against the modularity of codes after ICA. 4: how well the codes "
         "of two seeds agree (statistical) against how well they are the factors (structural), before and after ICA."
     )
-    return Figure(f"argument-{found.data}", caption, svg)
+    return Figure(f"argument-{found.data}", caption, drawing)
 
 
-def draw_table(found: Findings) -> Figure:
+def draw_table(found: Experiment) -> Figure:
     """InfoM of every model with its interval; those of the autoencoder before and after ICA are filled."""
     names = [name for name in (*ORDER, *QUANTISED) if name in found.rows]
 
@@ -92,15 +92,15 @@ def draw_table(found: Findings) -> Figure:
         axes.grid(axis="x")
 
     said = "; ".join(f"{name} {number(found.rows[name].interval()[0], 2)}" for name in names)
-    svg = draw(paint, (760, 360), key=f"table {found.data}", label=f"InfoM on {found.data}: {said}")
+    drawing = Drawing(paint, (760, 360), key=f"table {found.data}", label=f"InfoM on {found.data}: {said}")
     caption = (
         f"InfoM on {found.data}: mean, interval, and each seed as a stroke. Intervals are over seeds, or over rows "
         "where there is one seed. Below the line: models with discrete latents."
     )
-    return Figure(f"infom-{found.data}", caption, svg)
+    return Figure(f"infom-{found.data}", caption, drawing)
 
 
-def draw_information(found: Findings) -> Figure:
+def draw_information(found: Experiment) -> Figure:
     """Heat maps of the information of codes about factors, before and after ICA, side by side."""
     pair = [in_order(np.asarray(found.nmi[when])) for when in ("before", "after")]
     top = max(1e-9, *(float(one.max()) for one in pair))
@@ -115,14 +115,16 @@ def draw_information(found: Findings) -> Figure:
         panels[0].set_yticks(range(len(found.factors)), found.factors)
 
     own = [float(np.mean([one[i, i] / max(one[:, i].sum(), 1e-9) for i in range(min(one.shape))])) for one in pair]
-    said = f"matched codes tell of their factor {number(own[0], 2)} of what they tell before, {number(own[1], 2)} after"
+    said = f"share of a code's information about its factor {number(own[0], 2)} before, {number(own[1], 2)} after"
     height = 120 + 34 * len(found.factors)
-    svg = draw(paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}")
+    drawing = Drawing(
+        paint, (900, height), key=f"nmi {found.data}", label=f"Information of codes about factors: {said}"
+    )
     caption = (
         f"Information of each code (column) about each factor (row) on {found.data}, as a share of the factor; the "
         "first seed of the chosen autoencoder. One strong cell in each column is what true factors look like."
     )
-    return Figure(f"nmi-{found.data}", caption, svg)
+    return Figure(f"nmi-{found.data}", caption, drawing)
 
 
 def in_order(shares: Float) -> Float:
@@ -154,7 +156,7 @@ def _paint_heat(axes: Any, strengths: Float) -> None:
         axes.spines[side].set_color(GRID)
 
 
-def draw_traversals(found: Findings) -> Figure:
+def draw_traversals(found: Experiment) -> Figure:
     """Pictures with one latent changed, before ICA on the left and after it on the right."""
     sheets = []
     for when in ("before", "after"):
@@ -176,7 +178,7 @@ def draw_traversals(found: Findings) -> Figure:
                 spine.set_visible(False)
             axes.set_title(title, loc="left")
 
-    svg = draw(
+    drawing = Drawing(
         paint,
         (900, 60 + 44 * rows),
         key=f"traversals {found.data}",
@@ -184,10 +186,10 @@ def draw_traversals(found: Findings) -> Figure:
     )
     caption = (
         f"One picture of {found.data} with one latent changed (left) and with one independent component changed "
-        "(right), from the 5 % to the 95 % quantile of its values; the first seed of the chosen autoencoder. Beside "
-        "each row: the factor that it tells most of. A code that is a factor changes one thing only."
+        "(right), from the 5 % to the 95 % quantile of its values; the first seed of the chosen autoencoder. Each "
+        "row is labelled by the factor it has most information about. A code that is a factor changes one thing only."
     )
-    return Figure(f"traversals-{found.data}", caption, svg)
+    return Figure(f"traversals-{found.data}", caption, drawing)
 
 
 def sheet(pictures: Array) -> Array:

@@ -14,9 +14,9 @@ from congruence.metrics._evaluate import evaluate
 from congruence.metrics._infomec import active_codes, infomec
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import read_factors
+from congruence.parts import Arrays
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
 from congruence.reproduce.disentanglement_trainings import UNMIXED, Bench, Setting, looks
-from congruence.reproduce.parts import Arrays
 
 WAYS = ("raw", *UNMIXED)  # the codes themselves, and their components
 SCORES = ("infom", "infoe", "infoc")

@@ -1,15 +1,16 @@
-"""The tables of `disentanglement`: ours, the paper's apart from it, the grid of weight decays, and the choices."""
+"""The tables of `disentanglement`: our scores, the paper's, the grid of weight decays, and the choices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from congruence.formatting import number, percent
+from congruence.document import Cell, Table, share
+from congruence.formatting import number
 from congruence.reproduce.disentanglement_choice import Row, over_data, reconstructing
-from congruence.reproduce.disentanglement_claims import PUBLISHED, PUBLISHED_ON, Findings
+from congruence.reproduce.disentanglement_claims import PUBLISHED, PUBLISHED_ON, Experiment
 from congruence.reproduce.disentanglement_scores import BESIDE, SCORES, WAYS
-from congruence.reproduce.recipe import Cell, NumberTable
+from congruence.reproduce.result import Value, number_table
 
 HEADS = {"infom": "InfoM", "infoe": "InfoE", "infoc": "InfoC", "mig": "MIG", "dci_disentanglement": "DCI, D"}
 HEADS |= {"dci_completeness": "DCI, C", "dci_informativeness": "DCI, I"}
@@ -17,45 +18,46 @@ ORDER = ("AE", "β-VAE", "β-TCVAE", "BioAE", "AE + ICA", "AE + ICA, not centred
 QUANTISED = ("VQ-VAE", "VQ-VAE with weight decay", "QLAE")
 
 
-def tables_of(found: Sequence[Findings]) -> tuple[NumberTable, ...]:
+def tables_of(found: Sequence[Experiment]) -> tuple[Table, ...]:
     """All tables."""
     ours = [table for one in found for table in (_scores(one), _grid(one), _choices(one))]
     together = [_aggregated(found)] if len(found) > 1 else []
     return (*together, *ours, _published())
 
 
-def _scores(found: Findings) -> NumberTable:
+def _scores(found: Experiment) -> Table:
     """The appendix's form: models whose codes are numbers, then models whose codes are classes."""
     head = ("model", "chosen", *(HEADS[name] for name in (*SCORES, *BESIDE)), "PSNR", "seeds")
-    rows: list[tuple[Cell, ...]] = [_row(found.rows[name]) for name in ORDER]
+    rows: list[tuple[Value, ...]] = [_row(found.rows[name]) for name in ORDER]
     rows.append(("discrete latent models", *[None] * (len(head) - 1)))
     rows += [_row(found.rows[name]) for name in QUANTISED]
     note = (
         f"Ours, on {found.data} ({found.note}). Means over seeds with their 95 % interval; of models with one seed the "
         "90 % interval over rows. DCI by random forests."
     )
-    return NumberTable(f"Scores on {found.data}", head, tuple(rows), note)
+    return number_table(f"Scores on {found.data}", head, tuple(rows), note)
 
 
-def _row(row: Row) -> tuple[Cell, ...]:
+def _row(row: Row) -> tuple[Value, ...]:
     one = row.candidate
     chosen = f"weight decay {one.setting.decay:g}, step {one.step}"
     return (row.name, chosen, *(_interval(row, name) for name in (*SCORES, *BESIDE)), one.psnr, one.setting.seeds)
 
 
-def _interval(row: Row, score: str) -> str:
+def _interval(row: Row, score: str) -> Cell:
     return _written(*row.interval(score))
 
 
-def _written(mean: float, low: float, high: float) -> str:
-    return number(mean, 2) if math.isnan(low) else f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})"
+def _written(mean: float, low: float, high: float) -> Cell:
+    ends = "" if math.isnan(low) else f" ({number(low, 2)} to {number(high, 2)})"
+    return Cell(number(mean, 2) + ends, "" if math.isnan(mean) else mean)
 
 
-def _aggregated(found: Sequence[Findings]) -> NumberTable:
+def _aggregated(found: Sequence[Experiment]) -> Table:
     """Means over data sets; intervals come from how seeds differ on each."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Value, ...]] = []
     for name in (*ORDER, *QUANTISED):
-        cells: list[Cell] = [name, ", ".join(one.data for one in found)]
+        cells: list[Value] = [name, ", ".join(one.data for one in found)]
         cells += [_written(*over_data([one.rows[name].values(score) for one in found])) for score in SCORES]
         rows.append(tuple(cells))
     head = ("model", "data", *(HEADS[name] for name in SCORES))
@@ -63,10 +65,10 @@ def _aggregated(found: Sequence[Findings]) -> NumberTable:
         "Means over data sets with their 95 % interval, were other seeds taken on the same data; models with one seed "
         "have none. Each data set has its own choices."
     )
-    return NumberTable("Aggregated over data sets", head, tuple(rows), note)
+    return number_table("Aggregated over data sets", head, tuple(rows), note)
 
 
-def _published() -> NumberTable:
+def _published() -> Table:
     head = ("model", "whose", *PUBLISHED_ON.values())
     rows = tuple(
         (
@@ -77,35 +79,35 @@ def _published() -> NumberTable:
         for name, of in PUBLISHED.items()
     )
     note = (
-        "InfoM InfoE InfoC as the paper prints them, on data sets that ours are not: they say what to expect, and are "
-        "not to be compared number by number. The numbers of VQ-VAE and QLAE in its appendix are not known to us."
+        "InfoM InfoE InfoC as the paper prints them, on other data sets than ours: for orientation, not to be compared "
+        "number by number. The numbers of VQ-VAE and QLAE in its appendix are not known to us."
     )
-    return NumberTable("What the paper prints (other data)", head, rows, note)
+    return number_table("What the paper prints (other data)", head, rows, note)
 
 
-def _grid(found: Findings) -> NumberTable:
+def _grid(found: Experiment) -> Table:
     """The argument in numbers: each weight decay at the last step."""
     head: tuple[str, ...] = ("weight decay", "step", "PSNR", "active latents", "isometry defect", "InfoM, AE")
     head += ("InfoM, AE + ICA", "InfoM, not centred", "InfoM, whitened", "InfoM, readouts")
     head += ("agreement of seeds, AE", "AE + ICA", "not centred", "whitened")
     head += ("nearness, AE", "nearness, AE + ICA", "up to a rotation", "null")
     kept = set(map(id, reconstructing(found.grid)))
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Value, ...]] = []
     for one in found.last:
-        cells: list[Cell] = [f"{one.setting.decay:g}", f"{one.step}" + ("" if id(one) in kept else ", blurred")]
+        cells: list[Value] = [f"{one.setting.decay:g}", f"{one.step}" + ("" if id(one) in kept else ", blurred")]
         cells += [one.psnr, one.active, one.defect, *(one.mean(way) for way in WAYS), float(one.readouts.mean())]
         cells += [float(value) for value in one.agreement]
-        rows.append((*cells, *(percent(float(value)) for value in one.nearness)))
+        rows.append((*cells, *(share(float(value)) for value in one.nearness)))
     note = (
-        "The autoencoder at its last step, means over seeds. Readouts: least squares on the factors, with labels, also "
-        "of those that the codes hardly hold; a mark for what a linear map can make of them, not a bound. Nearness of "
-        "codes of two seeds up to a signed permutation (held out, % of the diameter), before and after ICA, beside "
-        "what the best rotation leaves. Blurred: dropped by the reconstruction filter."
+        "The autoencoder at its last step, means over seeds. Readouts: supervised least squares on all factors, also "
+        "those hardly encoded; an indication of what a linear map can reach, not a bound. Nearness of codes of two "
+        "seeds up to a signed permutation (held out, % of the diameter), before and after ICA, and up to the best "
+        "rotation. Blurred: dropped by the reconstruction filter."
     )
-    return NumberTable(f"Weight decay, isometry and factors on {found.data}", head, tuple(rows), note)
+    return number_table(f"Weight decay, isometry and factors on {found.data}", head, tuple(rows), note)
 
 
-def _choices(found: Findings) -> NumberTable:
+def _choices(found: Experiment) -> Table:
     head = ("rule", "labels", "weight decay", "step", "InfoM of AE + ICA", "agreement of seeds", "isometry defect")
     chosen = {("highest InfoM of AE + ICA", "yes"): found.rows["AE + ICA"].candidate}
     chosen[("highest InfoM of AE", "yes")] = found.rows["AE"].candidate
@@ -115,6 +117,7 @@ def _choices(found: Findings) -> NumberTable:
         for (rule, labels), one in chosen.items()
     )
     note = (
-        "All after the reconstruction filter; the last rules need no factors, and are what a user without labels has."
+        "All after the reconstruction filter; the last rules need no factors, so that a user without labels can apply "
+        "them."
     )
-    return NumberTable(f"What each rule chooses on {found.data}", head, rows, note)
+    return number_table(f"What each rule chooses on {found.data}", head, rows, note)

@@ -21,8 +21,8 @@ from congruence.models.devices import full_precision
 from congruence.models.pictures import look
 from congruence.models.reconstruction import evaluated_rows, mean_psnr, through
 from congruence.models.settings import Training
-from congruence.models.training import train
-from congruence.reproduce.parts import Arrays, Parts
+from congruence.models.training import train_model
+from congruence.parts import Arrays, Parts
 from congruence.reproduce.processes import stopping
 from congruence.runs import open_run
 
@@ -159,7 +159,7 @@ def _train(bench: Bench, setting: Setting, number: int, tell: Callable[[int, int
 
     _forget_compiled(bench.device)
     how = _how(bench, setting, number)
-    train(model, data, how, out=folder, device=bench.device, progress=at, stop=stopping)
+    train_model(model, data, how, out=folder, device=bench.device, progress=at, stop=stopping)
 
 
 def _config(bench: Bench, setting: Setting, number: int, data: FactorImages) -> dict[str, Any]:

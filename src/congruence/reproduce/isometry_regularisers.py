@@ -1,6 +1,6 @@
-"""Appendix A.4 of Nelson et al.: which regularisers bring a decoder near an isometry, and two trainings together.
+"""Appendix A.4 of Nelson et al.: which regularisers make a decoder nearly isometric, and two trainings agree.
 
-The paper names the regularisers and makes no experiment of them; this one is ours, on scikit-learn's digits.
+The paper lists the regularisers and runs no experiment on them; this one is ours, on scikit-learn's digits.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.data.digits import digits
+from congruence.document import Table, share
 from congruence.formatting import number, percent
 from congruence.maps.nearness import Nearness
 from congruence.models.regularised import KINDS, train_regularised
 from congruence.report.figures.scales import error_axis, plain_decades
-from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, draw
+from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE, Drawing
 from congruence.reproduce.bilipschitz_laws import Relation, relate
 from congruence.reproduce.bilipschitz_pairs import nearness_up_to
-from congruence.reproduce.recipe import Claim, Figure, Job, NumberTable, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import Figure, RecipeResult, interval_or_none, number_table
+from congruence.result import Finding, Status
 
 EDITION = 1
 TRAINED = 0.5  # of the variance left unexplained at most: what leaves more is not judged
@@ -43,26 +46,29 @@ PAPER = {
     "numbers": None,
 }
 NOTES = (
-    "The paper names regularisers with references and makes no experiment of them. The autoencoder (three layers each "
+    "The paper lists regularisers with references and runs no experiment on them. The autoencoder (three layers each "
     "way, six codes, SiLU), the strengths (weight decay "
     f"{STRENGTHS['weight decay']:g} in AdamW, penalty {STRENGTHS['isometry penalty']:g}) and the sizes are ours, and "
-    "strengths were not tuned: what fails here may hold with others. The isometry penalty is not on the paper's list; "
-    "it is the one that asks for an isometry outright.",
-    "How far a decoder is from an isometry is the condition number of its Jacobian at a code, in the median over "
-    "images that were not trained on: a scale of all lengths does not count. Codes are therefore compared up to a "
-    "rigid motion and one scale.",
-    "A decoder is said to be nearer to an isometry if the worst run is better than the mean without a regulariser, "
-    "and not to be if the best run is worse; in between it is left open. "
-    f"Runs that leave more than {percent(TRAINED)} of the variance are not judged. Both limits were set after "
-    "first trials.",
+    "strengths were not tuned: a claim that fails here may hold with others. The isometry penalty is not on the "
+    "paper's list; it penalises the distance to an isometry directly.",
+    "The distance of a decoder to an isometry is measured by the condition number of its Jacobian at a code, as the "
+    "median over images not used for training: one scale for all lengths does not count. Codes are therefore compared "
+    "up to a rigid motion and one scale.",
+    "A decoder counts as closer to an isometry if the worst run is better than the mean without a regulariser, and as "
+    "not closer if the best run is worse; otherwise the claim is ambiguous. "
+    f"Runs that leave more than {percent(TRAINED)} of the variance unexplained are not judged. Both limits were set "
+    "after first trials.",
 )
 TERMS = (
     (
         "condition number",
-        "the most over the least that a decoder stretches short lengths near a code; 1 is an isometry.",
+        "the largest stretch of short lengths by a decoder near a code, over the smallest; 1 is an isometry.",
     ),
-    ("error", "between codes of two trainings after the best rotation and scale, held out, over the diameter."),
-    ("unexplained", "the squared error of the pictures over their variance."),
+    (
+        "error",
+        "between codes of two trainings after the best rotation and scale, held out, as a share of the diameter.",
+    ),
+    ("unexplained", "the squared error of the images divided by their variance."),
 )
 
 
@@ -77,7 +83,7 @@ class Kind:
 
     @property
     def trained(self) -> bool:
-        """Whether the runs reconstruct enough to be judged."""
+        """Whether the runs reconstruct well enough to be judged."""
         return float(np.mean(self.unexplained)) <= TRAINED
 
     @property
@@ -95,22 +101,26 @@ class Kind:
         return told | {"pairs": [pair.to_dict() for pair in self.pairs]}
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train all kinds, measure and judge them."""
     x, _ = digits()
     order = np.random.default_rng([job.seed, 3]).permutation(len(x))
     rows = job.parameters["rows"]
     train, test = x[order[:rows]], x[order[rows : rows + job.parameters["test_rows"]]]
     kinds = [_measured(job, i, train, test) for i in range(len(KINDS))]
-    claims, relation = claims_of(kinds, job.seed)
+    findings, relation = findings_of(kinds, job.seed)
     best = min([kind for kind in kinds if kind.trained] or kinds, key=lambda kind: float(np.mean(kind.condition)))
-    return Outcome(
-        answer=f"Nearest to an isometry comes the decoder with {_with(best.name)}: two trainings differ by "
-        f"{percent(float(np.mean(best.errors)))} of the diameter, and by {percent(float(np.mean(kinds[0].errors)))} "
-        "without a regulariser.",
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=(
+            f"The decoder with {_with(best.name)} is closest to an isometry: two trainings differ by "
+            f"{percent(float(np.mean(best.errors)))} of the diameter, and by "
+            f"{percent(float(np.mean(kinds[0].errors)))} without a regulariser.",
+        ),
         paper=PAPER,
         ours={"kinds": {kind.name: kind.to_dict() for kind in kinds}, "relation": relation.to_dict()},
-        claims=claims,
+        findings=findings,
         tables=(_table(kinds),),
         figures=(_figure(kinds),),
         notes=NOTES,
@@ -143,19 +153,22 @@ def _train(train: Array, test: Array, kind: str, seed: int, epochs: int, device:
     return {"codes": codes, "singular": model.singular_values(codes), "error": np.asarray(error)}
 
 
-def claims_of(kinds: Sequence[Kind], seed: int) -> tuple[tuple[Claim, ...], Relation]:
-    """Judge each regulariser against none, which comes first, and whether errors go with condition numbers.
+def findings_of(kinds: Sequence[Kind], seed: int) -> tuple[tuple[Finding, ...], Relation]:
+    """Judge each regulariser against none, which comes first, and whether errors grow with condition numbers.
 
-    Decoders that were not trained enough to reconstruct are not judged: they may be isometries of nothing.
+    Decoders that do not reconstruct well are not judged: they may be isometries of nothing.
     """
     plain, trained = kinds[0], [kind for kind in kinds if kind.trained]
     limit = float(np.mean(plain.condition))
-    claims = [
-        Claim(
-            f"With {_with(kind.name)}, the decoder is nearer to an isometry.",
-            _below(kind.condition, limit) if kind.trained and plain.trained else None,
-            f"Median condition number of the Jacobian {_range(kind.condition)} over runs, and "
-            f"{_range(plain.condition)} without. Unexplained variance "
+    findings = [
+        Finding(
+            f"{kind.name.replace(' ', '-')}-is-nearer-to-isometry",
+            f"With {_with(kind.name)}, the decoder is closer to an isometry.",
+            _below(kind.condition, limit) if kind.trained and plain.trained else "unknown",
+            number=float(np.mean(kind.condition)),
+            interval=(min(kind.condition), max(kind.condition)),
+            evidence=f"Median condition number of the Jacobian {_range(kind.condition)} over runs, and "
+            f"{_range(plain.condition)} without a regulariser. Unexplained variance "
             f"{percent(float(np.mean(kind.unexplained)))}, and {percent(float(np.mean(plain.unexplained)))} without.",
         )
         for kind in kinds[1:]
@@ -166,20 +179,24 @@ def claims_of(kinds: Sequence[Kind], seed: int) -> tuple[tuple[Claim, ...], Rela
         seed,
     )
     low, high = number(relation.rank_low, 2), number(relation.rank_high, 2)
-    claims.append(
-        Claim(
-            "The nearer decoders are to isometries, the nearer are two trainings (Theorem 1).",
-            relation.goes_up if len(trained) > 2 else None,
-            f"Rank correlation of condition number and error over the pairs of {len(trained)} of {len(kinds)} kinds, "
-            f"those that reconstruct: {number(relation.rank, 2)} ({low} to {high}). Errors: "
+    findings.append(
+        Finding(
+            "error-grows-with-condition",
+            "The closer decoders are to isometries, the more similar are two trainings (Theorem 1).",
+            relation.status if len(trained) > 2 else "unknown",
+            number=relation.rank,
+            interval=interval_or_none(relation.rank_low, relation.rank_high),
+            null=0.0,
+            evidence=f"Rank correlation of condition number and error over the pairs of {len(trained)} of {len(kinds)} "
+            f"kinds, those that reconstruct: {number(relation.rank, 2)} ({low} to {high}). Errors: "
             + ", ".join(f"{kind.name} {percent(float(np.mean(kind.errors)))}" for kind in kinds)
             + " of the diameter.",
         )
     )
-    return tuple(claims), relation
+    return tuple(findings), relation
 
 
-def _table(kinds: Sequence[Kind]) -> NumberTable:
+def _table(kinds: Sequence[Kind]) -> Table:
     head = ("regulariser", "the paper says", "condition number", "worst run", "error, mean", "worst pair", "null")
     rows = tuple(
         (
@@ -187,14 +204,14 @@ def _table(kinds: Sequence[Kind]) -> NumberTable:
             "nearer to an isometry" if PAPER.get(kind.name) else None,
             float(np.mean(kind.condition)),
             max(kind.condition),
-            percent(float(np.mean(kind.errors))),
-            percent(max(kind.errors)),
-            percent(float(np.mean([pair.null for pair in kind.pairs]))),
-            percent(float(np.mean(kind.unexplained))),
+            share(float(np.mean(kind.errors))),
+            share(max(kind.errors)),
+            share(float(np.mean([pair.null for pair in kind.pairs]))),
+            share(float(np.mean(kind.unexplained))),
         )
         for kind in kinds
     )
-    return NumberTable("Decoders with and without a regulariser", (*head, "unexplained"), rows, "Means over runs.")
+    return number_table("Decoders with and without a regulariser", (*head, "unexplained"), rows, "Means over runs.")
 
 
 def _figure(kinds: Sequence[Kind]) -> Figure:
@@ -211,11 +228,11 @@ def _figure(kinds: Sequence[Kind]) -> Figure:
         figure.legend(loc="outside upper left", ncols=5)
 
     said = "; ".join(f"{kind.name} {number(float(np.mean(kind.condition)), 2)}" for kind in kinds)
-    svg = draw(paint, (760, 400), key="regularisers", label=f"Error of pairs against condition numbers, means: {said}")
-    caption = (
-        "Each mark is a pair of trainings: how far their decoders are from isometries, and how far apart the codes."
+    drawing = Drawing(
+        paint, (760, 400), key="regularisers", label=f"Error of pairs against condition numbers, means: {said}"
     )
-    return Figure("regularisers", caption, svg)
+    caption = "Each mark is a pair of trainings: the condition number of its decoders, and the error between its codes."
+    return Figure("regularisers", caption, drawing)
 
 
 def _with(kind: str) -> str:
@@ -223,9 +240,9 @@ def _with(kind: str) -> str:
     return words.get(kind) or {"residual": "residual layers (ReZero)", "isometry penalty": "an isometry penalty"}[kind]
 
 
-def _below(values: Sequence[float], limit: float) -> bool | None:
-    """Whether all values are below a limit; None where some are above it and others below."""
-    return True if max(values) < limit else False if min(values) > limit else None
+def _below(values: Sequence[float], limit: float) -> Status:
+    """Whether all values are below a limit; "ambiguous" where some are above it and others below."""
+    return "holds" if max(values) < limit else "fails" if min(values) > limit else "ambiguous"
 
 
 def _range(values: Sequence[float]) -> str:

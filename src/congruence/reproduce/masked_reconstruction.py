@@ -119,4 +119,5 @@ def best(errors: Sequence[Nearness]) -> float:
 
 def _nearness(source: Array, target: Array, groups: tuple[str, ...], seed: int) -> dict[str, Nearness]:
     runs = {"source": source, "target": target}
-    return compare(runs, groups=groups, nulls=5, bootstrap=100, seed=seed, device="cpu")["source", "target"].groups
+    result = compare(runs, groups=groups, nulls=5, bootstrap=100, seed=seed, device="cpu")
+    return result.parts()["source", "target"].groups

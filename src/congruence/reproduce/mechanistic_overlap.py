@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from congruence.reproduce.overlap_claims import IDENTIFIED, PAPER, TERMS, TRAINED, answer_of, claims_of, tables_of
+from congruence.parts import Parts
+from congruence.reproduce.overlap_claims import IDENTIFIED, PAPER, TERMS, TRAINED, answer_of, findings_of, tables_of
 from congruence.reproduce.overlap_densities import Densities, degrees_of, train_densities
 from congruence.reproduce.overlap_ensemble import Progress
 from congruence.reproduce.overlap_figures import figures_of
 from congruence.reproduce.overlap_runs import Grid, train_grid
-from congruence.reproduce.parts import Parts
-from congruence.reproduce.recipe import Job, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult
 
 EDITION = 1
 TWO, RING = [0.0, 0.2, 0.4, 0.6, 0.8], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
@@ -42,16 +43,18 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train, measure and judge."""
     grids = [_grid(job, *one) for one in _wanted(job.parameters)]
     densities = _densities(job) if job.parameters["degrees"] else None
-    return Outcome(
-        answer=answer_of(grids),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=answer_of(grids),
         paper=PAPER,
         ours={_name(grid.slots, turned=grid.turned): grid.to_dict() for grid in grids}
         | ({"densities": densities.to_dict()} if densities is not None else {}),
-        claims=claims_of(grids, densities),
+        findings=findings_of(grids, densities),
         tables=tables_of(grids, densities),
         figures=figures_of(grids, densities),
         notes=_notes(job.parameters),
@@ -60,14 +63,14 @@ def run(job: Job) -> Outcome:
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
-    """Say what is to be trained."""
+    """Say what will be trained."""
     each = len(parameters["strengths"]) * len(parameters["data_seeds"]) * parameters["restarts"]
     left = [one for one in _wanted(parameters) if parts.find(_name(one[0], turned=one[1])) is None]
-    told = ", ".join(
-        f"{each * len(parameters['overlaps'][str(slots)])} of {slots} slots{'' if turned else ' without turns'}"
+    parts_left = ", ".join(
+        f"{each * len(parameters['overlaps'][str(slots)])} of {slots} slots{'' if turned else ' without rotations'}"
         for slots, turned in left
     )
-    return f"autoencoders still to be trained on {device}, each list as one batch: {told or 'none'}"
+    return f"autoencoders still to be trained on {device}, each group as one batch: {parts_left or 'none'}"
 
 
 def _wanted(parameters: Mapping[str, Any]) -> list[tuple[int, bool]]:
@@ -101,20 +104,20 @@ def _notes(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     shares = ", ".join(f"{share:g}" for share in parameters["turns"])
     return (
         "The values of the paper's figure are not known to us, nor how it makes supports overlap: only the trend can "
-        "be compared. Here every slot has a network of its own (3 latents, 20 rows), neighbours share rows, and "
-        "what they write there is added up; two slots share up to 80 % of their rows, three and more stand in a ring "
-        "and share up to 50 % with each neighbour, so that no row is left to one slot alone.",
+        "be compared. Here every slot has its own network (3 latents, 20 rows), neighbours share rows, and their "
+        "outputs are added there; two slots share up to 80 % of their rows, three and more form a ring and share up to "
+        "50 % with each neighbour, so that no row belongs to one slot alone.",
         "Sizes of the networks, batches and λ are those of Brady et al. 2023. Ours are: latents are standardised, as "
-        "the contrast falls for free where latents grow; the contrast comes in after "
+        "the contrast decreases trivially if latents grow; the contrast starts after "
         f"{parameters['ramp'][0]:.0%} of the steps with λ = 0.0001, and λ grows by the same factor with every step, to "
-        f"1 after {parameters['ramp'][1]:.0%} where it does not stop before; Adam's rate starts at "
-        f"{parameters['rate']:g} and falls along a cosine.",
-        f"After {shares} of the steps the latents are turned: of all rotations of whitened latents, that with the "
-        "least contrast is looked for, two slots at a time from several starts, and the linear layers next to the "
-        "latents take it in. What is reconstructed stays the same, and so does the family of models and the loss; only "
-        "the way down is another. Plain training, where it is shown, leaves this out.",
-        "This way of training was found on data seeds 100 to 104 by the loss alone. The data seeds shown here had no "
-        "part in it.",
-        f"Restarts are chosen by their loss on rows held out. The limit of {IDENTIFIED} was set before the runs; runs "
-        f"that leave more than {TRAINED:.0%} of the variance of x are not judged.",
+        f"1 after {parameters['ramp'][1]:.0%} unless it stops earlier; Adam's rate starts at "
+        f"{parameters['rate']:g} and decreases along a cosine.",
+        f"After {shares} of the steps the latents are rotated: of all rotations of whitened latents, that with the "
+        "lowest contrast is searched for, two slots at a time from several starting points, and absorbed by the linear "
+        "layers next to the latents. The reconstruction does not change, nor do the family of models and the loss; "
+        "only the path of the optimisation does. Plain training, where it is shown, leaves this out.",
+        "This training procedure was developed on data seeds 100 to 104 by the loss alone. The data seeds shown here "
+        "were not used.",
+        f"Restarts are selected by their held-out loss. The limit of {IDENTIFIED} was set before the runs; runs "
+        f"that leave more than {TRAINED:.0%} of the variance of x unexplained are not judged.",
     )

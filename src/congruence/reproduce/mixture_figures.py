@@ -11,8 +11,8 @@ from congruence.arrays import Array
 from congruence.formatting import number
 from congruence.mixture.agreement import Agreement
 from congruence.report.figures.spaces import paint_spaces
-from congruence.report.figures.svg import HELD_OUT, INK, MUTED, draw
-from congruence.reproduce.recipe import Figure
+from congruence.report.figures.svg import HELD_OUT, INK, MUTED, Drawing
+from congruence.reproduce.result import Figure
 
 SHOWN = 5  # trainings
 POINTS = 400  # rows of each
@@ -33,9 +33,9 @@ def draw_spaces(found: Agreement, labels: Array) -> Figure:
     label = f"Latent spaces of {len(spaces)} trainings, as learned and after an affine map onto {first}"
     caption = (
         "Codes of the same rows, marked by their cluster. Top: as they were learned. Bottom: after the affine map "
-        f"that carries the prior of a training onto that of {first}; it has not seen which rows belong together."
+        f"of the prior of a training onto that of {first}; it was fitted without paired rows."
     )
-    return Figure("spaces", caption, draw(paint, size, key="spaces", label=label))
+    return Figure("spaces", caption, Drawing(paint, size, key="spaces", label=label))
 
 
 def draw_distances(found: Agreement) -> Figure:
@@ -57,7 +57,7 @@ def draw_distances(found: Agreement) -> Figure:
         left.set(xlabel="ordered pairs, sorted", ylabel="L2 distance of priors", ylim=(0, None))
         left.legend(loc="upper left")
         right.plot(at + 1, [pair.weak for pair in pairs], "o", color=HELD_OUT, label="weak: up to a linear map")
-        right.plot(at + 1, [pair.strong for pair in pairs], "s", color=INK, label="strong: as they are")
+        right.plot(at + 1, [pair.strong for pair in pairs], "s", color=INK, label="strong: without a map")
         right.set(xlabel="ordered pairs, sorted", ylabel="MCC of codes", ylim=(0, 1.25))
         right.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
         right.legend(loc="upper left")
@@ -67,7 +67,7 @@ def draw_distances(found: Agreement) -> Figure:
     weak, strong = found.spread("weak"), found.spread("strong")
     label = f"Over {len(pairs)} ordered pairs the weak MCC is {number(weak.mean)}, the strong one {number(strong.mean)}"
     caption = "Every ordered pair of trainings. Left: priors, before and after the best affine map found. Right: codes."
-    return Figure("pairs", caption, draw(paint, (900, 330), key="pairs", label=label))
+    return Figure("pairs", caption, Drawing(paint, (900, 330), key="pairs", label=label))
 
 
 def draw_mcc(compared: Mapping[str, Agreement]) -> Figure:
@@ -78,7 +78,7 @@ def draw_mcc(compared: Mapping[str, Agreement]) -> Figure:
         for place, found in enumerate(compared.values()):
             shift = np.linspace(-0.12, 0.12, len(found.pairs))
             for values, away, colour, marker, name in (
-                ([pair.strong for pair in found.pairs], -0.2, INK, "s", "strong: as they are"),
+                ([pair.strong for pair in found.pairs], -0.2, INK, "s", "strong: without a map"),
                 (
                     [pair.weak_held_out for pair in found.pairs],
                     0.2,
@@ -99,6 +99,6 @@ def draw_mcc(compared: Mapping[str, Agreement]) -> Figure:
         for name, found in compared.items()
     )
     caption = (
-        "Every ordered pair of trainings: codes of test images as they are, and after a linear map fitted on others."
+        "Every ordered pair of trainings: codes of test images without a map, and after a linear map fitted on others."
     )
-    return Figure("mcc", caption, draw(paint, (700, 360), key="mcc", label=f"MCC of pairs. {said}"))
+    return Figure("mcc", caption, Drawing(paint, (700, 360), key="mcc", label=f"MCC of pairs. {said}"))

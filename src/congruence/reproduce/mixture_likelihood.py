@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from congruence.document import Table
 from congruence.formatting import number, percent
 from congruence.mixture.likelihood_search import ALIKE, REACHED
 from congruence.mixture.likelihood_slices import RESOLUTION
 from congruence.reproduce.mixture_likelihood_figures import draw_remark, draw_slices
-from congruence.reproduce.recipe import Claim, Job, NumberTable, Outcome
+from congruence.reproduce.recipe import Job
 from congruence.reproduce.relu_likelihoods import Case, Counterexample, measure_case, measure_remark, read_case
+from congruence.reproduce.result import RecipeResult, number_table, status_of
+from congruence.result import Finding, combine
 
 EDITION = 1
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
@@ -20,7 +23,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "paper": {"models": 50, "values": 121, "starts": 10},
     "full": {"models": 500, "values": 241, "starts": 20},
 }
-SAME = 1e-12  # laws of x whose expected log-likelihoods differ by less are the same
+SAME = 1e-12  # distributions of x whose expected log-likelihoods differ by less are equal
 
 PAPER = {
     "models": 50,
@@ -30,19 +33,19 @@ PAPER = {
     "remark 3.12": "P and P' cannot be transformed into each other by an affine map, but |x| gives them the same law",
 }
 NOTES = (
-    "The paper's appendix J.3.1 was not in the text we had: the laws of weights, biases and mixtures, the range of "
-    "each parameter and the limits are ours. Latents are of one dimension, seen through one or two units, with known "
-    "noise.",
-    "The density of x is in closed form, since the decoder is affine between its kinks; what is summed on a grid is "
-    "the expectation over x. The likelihood is that of infinitely many rows: nothing is sampled.",
-    "As in the paper's figure 1, a slice moves one parameter and leaves the others at the truth. That can show that "
-    "the truth is not the only minimiser, and not that it is: so we also search over all parameters at once.",
-    f"A slice is ambiguous where a value away from the truth is worse by at most {RESOLUTION:g}: a billion rows would "
-    "not tell. Theorem 3.9 may still exclude it.",
-    f"Ends of searches count as minimisers up to {REACHED:g}, and priors as the same if they differ by at most "
+    "The paper's appendix J.3.1 was not in the text we had: the distributions of weights, biases and mixtures, the "
+    "range of each parameter and the limits are ours. Latents have one dimension, observed through one or two units, "
+    "with known noise.",
+    "The density of x has a closed form, since the decoder is piecewise affine; only the expectation over x is summed "
+    "on a grid. The likelihood is that of infinitely many rows: nothing is sampled.",
+    "As in the paper's figure 1, a slice varies one parameter and leaves the others at the truth. A slice can refute "
+    "that the truth is the only minimiser, but not prove it: so we also search over all parameters at once.",
+    f"A slice is ambiguous if a value away from the truth is worse by at most {RESOLUTION:g}, which a billion rows "
+    "could not detect. Theorem 3.9 may still exclude it.",
+    f"End points of searches count as minimisers up to {REACHED:g}, and priors as equal if they differ by at most "
     f"{percent(ALIKE)} of the largest L2 distance after centring and scaling.",
-    "With one component too many, the truth is written with its heaviest component twice. With one too few no law is "
-    "the truth: the slices are about the best that was found.",
+    "With one component too many, the truth is represented with its heaviest component split in two. With one too few "
+    "no model is the truth: the slices are about the best model found.",
 )
 TERMS = (
     (
@@ -56,7 +59,7 @@ TERMS = (
 )
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Measure all models and the counterexample, and judge what the paper says of them."""
     count, total = job.parameters["models"], job.parameters["models"] + 1
     cases = []
@@ -66,9 +69,10 @@ def run(job: Job) -> Outcome:
         cases.append(read_case(i, job.parts.get(f"case-{i}", partial(measure_case, i, **wishes)), job.seed))
     job.progress("the counterexample", count, total)
     remark = measure_remark(job.parameters["values"])
-    claims = judge(cases, remark)
-    return Outcome(
-        answer=_answer(cases),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(cases),
         paper=PAPER,
         ours={
             "models": count,
@@ -77,7 +81,7 @@ def run(job: Job) -> Outcome:
             "cases": [one.to_dict() for one in cases],
             "remark 3.12": remark.to_dict(),
         },
-        claims=claims,
+        findings=judge(cases, remark),
         tables=(_table(cases), _table_of_remark(remark)),
         figures=(draw_slices(cases), draw_remark(remark)),
         notes=NOTES,
@@ -85,69 +89,74 @@ def run(job: Job) -> Outcome:
     )
 
 
-def judge(cases: Sequence[Case], remark: Counterexample) -> tuple[Claim, ...]:
+def judge(cases: Sequence[Case], remark: Counterexample) -> tuple[Finding, ...]:
     """Judge what the paper says."""
     right = [one for one in cases if one.kind == "right"]
     folded = [one for one in cases if not one.injective]
     wrong = [one for one in cases if one.kind != "right"]
     bent = sum(any(one.valleys > 1 for one in case.slices) for case in cases)
     return (
-        Claim(
+        Finding(
+            "truth-is-unique",
             "In all of 50 random models the truth is the only minimiser of the negative log-likelihood.",
-            _all(one.unique for one in cases),
-            f"Along every parameter in {_count(cases, 'holds')} of {len(cases)}; {_told(cases)}",
+            combine(one.unique for one in cases),
+            number=_count(cases, "holds") / len(cases),
+            evidence=f"Along every parameter in {_count(cases, 'holds')} of {len(cases)}; {_in_words(cases)}",
         ),
-        Claim(
-            "So it is where the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
-            _all(one.unique for one in folded),
-            f"In {_count(folded, 'holds')} of {len(folded)} such models; {_told(folded)}",
+        Finding(
+            "truth-is-unique-without-injectivity",
+            "This is also true if the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
+            combine(one.unique for one in folded),
+            number=_count(folded, "holds") / len(folded) if folded else None,
+            evidence=f"In {_count(folded, 'holds')} of {len(folded)} such models; {_in_words(folded)}",
         ),
-        Claim(
-            "So it is where the number of components is misspecified.",
-            _all(one.unique for one in wrong),
-            "; ".join(_of_kind(wrong, kind) for kind in ("one too many", "one too few")) + ".",
+        Finding(
+            "truth-is-unique-if-misspecified",
+            "This is also true if the number of components is misspecified.",
+            combine(one.unique for one in wrong),
+            number=_count(wrong, "holds") / len(wrong) if wrong else None,
+            evidence="; ".join(_of_kind(wrong, kind) for kind in ("one too many", "one too few")) + ".",
         ),
-        Claim(
+        Finding(
+            "minimisers-have-the-true-prior",
             "Over all parameters at once, every minimiser has the true prior up to an affine map (Theorem 3.9a).",
-            _all(one.found for one in right if one.found is not None),
-            _searched(right),
+            combine(one.found for one in right if one.found is not None),
+            evidence=_searched(right),
         ),
-        Claim(
+        Finding(
+            "likelihood-is-not-convex",
             "The likelihood is not convex.",
-            bent > 0,
-            f"{bent} of {len(cases)} models have a slice with more than one valley.",
+            status_of(bent > 0),
+            number=bent / len(cases),
+            evidence=f"{bent} of {len(cases)} models have a slice with more than one local minimum.",
         ),
-        Claim(
-            "Remark 3.12: without weak injectivity two priors that no affine map joins give the same law.",
-            abs(remark.excess) < SAME and remark.apart > ALIKE,
-            f"Through |z| they differ by {number(remark.excess, 2)} in expected log-likelihood, while the priors keep "
-            f"{percent(remark.apart)} of the largest L2 distance after centring and scaling. Through both halves "
-            f"of |z|, which together are injective, they differ by {number(remark.seen_excess)}.",
+        Finding(
+            "remark-3.12",
+            "Remark 3.12: without weak injectivity, two priors that no affine map relates give the same distribution.",
+            status_of(abs(remark.excess) < SAME and remark.apart > ALIKE),
+            number=remark.excess,
+            evidence=f"Through |z| they differ by {number(remark.excess, 2)} in expected log-likelihood, while the "
+            f"priors differ by {percent(remark.apart)} of the largest L2 distance after centring and scaling. Through "
+            f"both halves of |z|, which together are injective, they differ by {number(remark.seen_excess)}.",
         ),
     )
-
-
-def _all(verdicts: Any) -> bool | None:
-    """Whether all hold: no where one fails, unknown where one cannot be told."""
-    found = list(verdicts)
-    return False if "fails" in found else True if found and set(found) == {"holds"} else None
 
 
 def _count(cases: Sequence[Case], verdict: str) -> int:
     return sum(one.unique == verdict for one in cases)
 
 
-def _told(cases: Sequence[Case]) -> str:
-    """What to say of the models whose minimum is not seen to be the only one."""
+def _in_words(cases: Sequence[Case]) -> str:
+    """The models whose minimum is not clearly the only one."""
     if not cases:
         return "there was none."
     fails, ambiguous = _count(cases, "fails"), [one for one in cases if one.unique == "ambiguous"]
-    text = f"the least margin is {number(min(one.margin for one in cases), 2)}"
+    text = f"the smallest margin is {number(min(one.margin for one in cases), 2)}"
     if ambiguous:
         alone = sum(one.units == 1 for one in ambiguous)
         text += (
-            f", and in {len(ambiguous)} (of one unit: {alone}) it is below {RESOLUTION:g}: a component that lies where "
-            "no unit is active is hardly seen"
+            f", and in {len(ambiguous)} (with one unit: {alone}) it is below {RESOLUTION:g}: a component in a region "
+            "where no unit is active has hardly any influence"
         )
     return text + (f"; {fails} fail." if fails else ".")
 
@@ -165,23 +174,24 @@ def _searched(cases: Sequence[Case]) -> str:
         alone = sum(one.units == 1 for one in hard)
         least = min(float(one.excess[one.apart > ALIKE].min()) for one in hard)
         text += (
-            f"; in {len(hard)} (of one unit: {alone}) a search ended at another prior that is worse by less than "
-            f"{REACHED:g}, the least by {number(max(least, 0.0), 2)}: telling them apart takes more than a million rows"
+            f"; in {len(hard)} (with one unit: {alone}) a search ended at another prior that is worse by less than "
+            f"{REACHED:g}, at least by {number(max(least, 0.0), 2)}: more than a million rows are needed to "
+            "distinguish them"
         )
     if "unknown" in verdicts:
-        text += f"; in {verdicts.count('unknown')} no search came down to the truth"
+        text += f"; in {verdicts.count('unknown')} no search reached the likelihood of the truth"
     return text + "."
 
 
-def _answer(cases: Sequence[Case]) -> str:
+def _answer(cases: Sequence[Case]) -> tuple[str, ...]:
     holds, ambiguous = _count(cases, "holds"), _count(cases, "ambiguous")
     text = f"In {holds} of {len(cases)} models the truth is the only minimiser along every parameter"
-    text += f", in {ambiguous} double precision cannot tell" if ambiguous else ""
+    text += f", in {ambiguous} double precision cannot decide" if ambiguous else ""
     others = len(cases) - holds - ambiguous
-    return text + (f", in {others} it is not." if others else "; none has a better one.")
+    return (text + (f", in {others} it is not." if others else "; none has a better one."),)
 
 
-def _table(cases: Sequence[Case]) -> NumberTable:
+def _table(cases: Sequence[Case]) -> Table:
     groups = [("all", cases)]
     groups += [
         (f"J fitted: {kind}", [c for c in cases if c.kind == kind]) for kind in dict.fromkeys(c.kind for c in cases)
@@ -204,10 +214,10 @@ def _table(cases: Sequence[Case]) -> NumberTable:
     )
     head = ("models", "unique, paper", "unique, ours", "ambiguous", "not unique", "least margin", "not convex")
     note = "Unique: along every parameter the truth is the only minimiser of the expected negative log-likelihood."
-    return NumberTable("How often is the truth the only minimiser?", head, rows, note)
+    return number_table("How often is the truth the only minimiser?", head, rows, note)
 
 
-def _table_of_remark(remark: Counterexample) -> NumberTable:
+def _table_of_remark(remark: Counterexample) -> Table:
     rows = (
         ("difference in expected log-likelihood, through |z|", "0", remark.excess),
         ("the same through both halves of |z|", None, remark.seen_excess),
@@ -215,4 +225,4 @@ def _table_of_remark(remark: Counterexample) -> NumberTable:
         ("priors after the best affine map found, L2", "not the same", remark.affine),
     )
     note = "P has the means −2, −1, 3 and P′ the means −2, 1, 3; weights 1/3, standard deviations 0.5."
-    return NumberTable("Remark 3.12", ("what", "paper", "ours"), rows, note)
+    return number_table("Remark 3.12", ("what", "paper", "ours"), rows, note)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from congruence.formatting import number
-from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
-from congruence.reproduce.recipe import Figure
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, Drawing
 from congruence.reproduce.relu_likelihoods import REMARK, SPREAD, Case, Counterexample
+from congruence.reproduce.result import Figure
 
 SHOWN = 6  # slices
 BENT = 4  # of which not convex, where there are
@@ -54,12 +54,12 @@ def draw_slices(cases: Sequence[Case]) -> Figure:
 
     same = sum(case.slices[i].excess.argmin() == case.slices[i].at_truth for case, i in shown)
     label = f"The negative log-likelihood along {len(shown)} parameters; in {same} the minimiser is the truth"
-    svg = draw(paint, (900, 90 + 230 * -(-len(shown) // 3)), key="slices", label=label)
+    drawing = Drawing(paint, (900, 90 + 230 * -(-len(shown) // 3)), key="slices", label=label)
     caption = (
-        "The expected negative log-likelihood, minus that of the truth, when one parameter moves; slices with several "
-        "valleys first. Compare the paper's figure 1."
+        "The expected negative log-likelihood, minus that of the truth, when one parameter varies; slices with several "
+        "local minima first. Compare the paper's figure 1."
     )
-    return Figure("slices", caption, svg)
+    return Figure("slices", caption, drawing)
 
 
 def draw_remark(remark: Counterexample) -> Figure:
@@ -86,9 +86,9 @@ def draw_remark(remark: Counterexample) -> Figure:
         f"Remark 3.12: through |z| the second mean {number(remark.folded.rival, 2)} is as good as "
         f"{number(remark.folded.truth, 2)}, worse by {number(remark.folded.margin, 2)}"
     )
-    svg = draw(paint, (900, 340), key="remark", label=label)
+    drawing = Drawing(paint, (900, 340), key="remark", label=label)
     caption = (
-        "Left: two priors that no affine map joins. Right: the negative log-likelihood along the second mean of P has "
-        "two minimisers where only |z| is seen, and one where both halves of it are."
+        "Left: two priors that no affine map relates. Right: the negative log-likelihood along the second mean of P "
+        "has two minimisers if only |z| is observed, and one if both halves of it are."
     )
-    return Figure("remark", caption, svg)
+    return Figure("remark", caption, drawing)

@@ -10,12 +10,15 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.data.digits import digits
 from congruence.data.mnist import SIDE, mnist
+from congruence.document import Table
 from congruence.formatting import number
 from congruence.mixture.agreement import Agreement, LatentSpace, compare_spaces
+from congruence.parts import Arrays
 from congruence.reproduce.mixture_figures import draw_mcc
-from congruence.reproduce.mixture_trainings import trained
-from congruence.reproduce.parts import Arrays
-from congruence.reproduce.recipe import Claim, Job, NumberTable, Outcome
+from congruence.reproduce.mixture_trainings import spread_cell, trained
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult, number_table, status_of
+from congruence.result import Finding
 
 EDITION = 1
 DATA = ("mnist", "digits")
@@ -38,36 +41,36 @@ PRINTED = {"relu": {"strong": 0.70, "weak": 0.91}, "leaky_relu": {"strong": 0.69
 NEAR = 0.05  # an MCC within this of the printed one is near it
 PAPER = {"runs": 10, "MCC": PRINTED, "distance": "not computed: infeasible"}
 NOTES = (
-    "The paper says which model and how many trainings, and no more: latents, widths, steps and which MCC was taken "
-    "on which rows are ours. Two facets of five latents and 25 clusters each, a ladder, batches of 512 and a learning "
+    "The paper states only the model and the number of trainings: latents, widths, steps, and which MCC is computed on "
+    "which rows are ours. Two facets of five latents and 25 clusters each, a ladder, batches of 512 and a learning "
     "rate of 0.0005 are what the authors of MFCVAE published for MNIST; 23,500 steps are their 201 epochs, and facets "
-    "are faded in over 20 epochs, which is our guess at their progressive training. Some steps as a plain autoencoder "
-    "come first, which they did without; with them fewer latents collapse.",
-    "MCC is of codes of test images, strong as they are and weak after CCA. In sample, as in the paper; the weak one "
-    "also held out, fitted on half of the test images.",
-    "The affine distance of the priors is not computed, as in the paper: 625 components have too many matchings.",
-    "Latents that have collapsed are noise, and count in the strong MCC; the table has how many are active.",
-    "Facets were compared one by one after the first result of the paper's scale had been seen, to find out what makes "
-    "its MCC low.",
+    "are faded in over 20 epochs, our guess at their progressive training. Unlike theirs, training starts with some "
+    "steps as a plain autoencoder; with them fewer latents collapse.",
+    "MCC is computed on codes of test images, strong without a map and weak after CCA. In sample, as in the paper; the "
+    "weak one also held out, fitted on half of the test images.",
+    "As in the paper, the affine distance of the priors is not computed: 625 components have too many matchings.",
+    "Collapsed latents are noise, and count in the strong MCC; the table shows how many are active.",
+    "The comparison of single facets was added after the first result at the paper's scale, to find the cause of its "
+    "low MCC.",
 )
 TERMS = (
     ("strong MCC", "the mean |correlation| of latents of two trainings, matched one to one; 1 is best."),
     ("weak MCC", "the same for canonical variates: how near codes are up to a linear map; 1 is best."),
     ("facet", "a part of the latents with a mixture of its own."),
-    ("active latents", "latents that tell something about the image."),
-    ("states", "how many components of a facet the codes tell apart."),
+    ("active latents", "latents with information about the image."),
+    ("states", "how many components of a facet the codes separate."),
 )
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Any) -> str:
-    """What is to be done."""
+    """Say what will be trained."""
     count = len(ACTIVATIONS) * parameters["runs"]
     kept = sum(parts.find(f"{name}-{i}") is not None for name in ACTIVATIONS for i in range(parameters["runs"]))
     left = f"{count - kept} trainings of {parameters['steps']} steps on {parameters['data']}, on {device}"
-    return f"{left}; {kept} are there already" if kept else left
+    return f"{left}; {kept} are finished already" if kept else left
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train with both activations, compare all pairs and judge."""
     runs, total = job.parameters["runs"], len(ACTIVATIONS) * job.parameters["runs"]
     images, test = load_images(job)
@@ -81,14 +84,16 @@ def run(job: Job) -> Outcome:
     compared = {name: _compared(codes[name], job.seed) for name in ACTIVATIONS}
     facets = {name: _facets(codes[name], job) for name in ACTIVATIONS}
     states = {name: np.stack([found[name, i]["states"] for i in range(runs)]) for name in ACTIVATIONS}
-    return Outcome(
-        answer=_answer(compared),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(compared),
         paper=PAPER,
         ours={
             name: one.to_dict() | _alive(found, name, runs) | {"weak_by_facet": _weak(facets[name])}
             for name, one in compared.items()
         },
-        claims=judge(compared, facets, states),
+        findings=judge(compared, facets, states),
         tables=(_table(compared, found, runs), _facet_table(facets, states)),
         figures=(draw_mcc({ACTIVATIONS[name]: one for name, one in compared.items()}),),
         notes=NOTES,
@@ -115,10 +120,10 @@ def load_images(job: Job) -> tuple[Array, Array]:
 
 def judge(
     compared: Mapping[str, Agreement], facets: Mapping[str, Sequence[Agreement]], states: Mapping[str, Array]
-) -> tuple[Claim, ...]:
-    """Judge what the paper says of MNIST, and whether a facet is as stable as its mixture is one.
+) -> tuple[Finding, ...]:
+    """Judge what the paper says of MNIST, and whether facets with more components are more stable.
 
-    `facets` are the comparisons of each facet alone, `states` how many of its components the codes tell apart,
+    `facets` are the comparisons of each facet alone, `states` how many of its components the codes separate,
     (runs, facets).
     """
     said = {
@@ -133,28 +138,37 @@ def judge(
         for name, (strong, weak, held) in said.items()
     )
     return (
-        Claim(
-            "Codes of two trainings are nearer up to a linear map than as they are.",
-            all(weak.mean > strong.mean and held.mean > strong.mean for strong, weak, held in said.values()),
-            numbers + ".",
+        Finding(
+            "weak-mcc-exceeds-strong",
+            "Codes of two trainings are more similar up to a linear map than without one.",
+            status_of(all(weak.mean > strong.mean and held.mean > strong.mean for strong, weak, held in said.values())),
+            number=min(weak.mean - strong.mean for strong, weak, _ in said.values()),
+            evidence=numbers + ".",
         ),
-        Claim(
+        Finding(
+            "mcc-as-printed",
             "Strong and weak MCC are 0.70 and 0.91 with ReLU, 0.69 and 0.94 with LeakyReLU.",
-            max(apart.values()) <= NEAR,
-            "Ours differ by at most "
+            status_of(max(apart.values()) <= NEAR),
+            number=max(apart.values()),
+            evidence="Ours differ by at most "
             + ", ".join(f"{number(value, 2)} with {ACTIVATIONS[name]}" for name, value in apart.items())
-            + f"; within {NEAR:g} counts as the same.",
+            + f"; within {NEAR:g} counts as equal.",
         ),
-        Claim(
+        Finding(
+            "leaky-relu-is-as-stable",
             "Up to a linear map LeakyReLU, whose layers can be injective, is at least as stable as ReLU.",
-            said["leaky_relu"][1].mean >= said["relu"][1].mean,
-            f"Weak MCC {said['leaky_relu'][1]} against {said['relu'][1]}.",
+            status_of(said["leaky_relu"][1].mean >= said["relu"][1].mean),
+            number=said["leaky_relu"][1].mean - said["relu"][1].mean,
+            evidence=f"Weak MCC {said['leaky_relu'][1]} against {said['relu'][1]}.",
         ),
-        Claim(
-            "The facet whose codes tell more components apart is the more stable one (our question).",
-            all(_more_states_more_stable(facets[name], states[name]) for name in compared),
-            "; ".join(f"{ACTIVATIONS[name]}: {_facets_in_words(facets[name], states[name])}" for name in compared)
-            + ". No theorem speaks of single facets: they identify all latents together, up to one affine map, which "
+        Finding(
+            "facets-with-more-components-are-more-stable",
+            "The facet whose codes separate more components is the more stable one (our question).",
+            status_of(all(_more_states_more_stable(facets[name], states[name]) for name in compared)),
+            evidence="; ".join(
+                f"{ACTIVATIONS[name]}: {_facets_in_words(facets[name], states[name])}" for name in compared
+            )
+            + ". No theorem is about single facets: all latents are identified together, up to one affine map, which "
             "may mix facets.",
         ),
     )
@@ -181,7 +195,7 @@ def _more_states_more_stable(facets: Sequence[Agreement], states: Array) -> bool
 
 def _facets_in_words(facets: Sequence[Agreement], states: Array) -> str:
     return ", ".join(
-        f"{number(float(count), 3)} components told apart, weak MCC held out {one.spread('weak_held_out')}"
+        f"{number(float(count), 3)} components separated, weak MCC held out {one.spread('weak_held_out')}"
         for one, count in zip(facets, states.mean(0), strict=True)
     )
 
@@ -199,23 +213,23 @@ def _alive(found: Mapping[tuple[str, int], Arrays], kind: str, runs: int) -> dic
     return {name: [np.asarray(found[kind, i][name]).tolist() for i in range(runs)] for name in names}
 
 
-def _answer(compared: Mapping[str, Agreement]) -> str:
+def _answer(compared: Mapping[str, Agreement]) -> tuple[str, ...]:
     parts = [
         f"{ACTIVATIONS[name]}: {one.spread('weak')} (weak) and {one.spread('strong')} (strong)"
         for name, one in compared.items()
     ]
-    return f"MCC of {len(compared['relu'].spaces)} trainings. {'; '.join(parts)}."
+    return (f"Mean MCC between {len(compared['relu'].spaces)} trainings: {'; '.join(parts)}.",)
 
 
-def _table(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Arrays], runs: int) -> NumberTable:
+def _table(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Arrays], runs: int) -> Table:
     rows = tuple(
         (
             ACTIVATIONS[name],
             PRINTED[name]["strong"],
-            str(one.spread("strong")),
+            spread_cell(one.spread("strong")),
             PRINTED[name]["weak"],
-            str(one.spread("weak")),
-            str(one.spread("weak_held_out")),
+            spread_cell(one.spread("weak")),
+            spread_cell(one.spread("weak_held_out")),
             float(np.mean([found[name, i]["active"] for i in range(runs)])),
             float(np.mean([found[name, i]["states"] for i in range(runs)])),
         )
@@ -233,22 +247,22 @@ def _table(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Ar
     )
     pairs = len(compared["relu"].pairs)
     note = f"Mean ± standard deviation over {pairs} ordered pairs of {runs} trainings."
-    return NumberTable("MFCVAE on handwritten digits, beside the paper", head, rows, note)
+    return number_table("MFCVAE on handwritten digits", head, rows, note)
 
 
-def _facet_table(facets: Mapping[str, Sequence[Agreement]], states: Mapping[str, Array]) -> NumberTable:
+def _facet_table(facets: Mapping[str, Sequence[Agreement]], states: Mapping[str, Array]) -> Table:
     rows = tuple(
         (
             ACTIVATIONS[name],
             k + 1,
             float(states[name][:, k].mean()),
-            str(one.spread("strong")),
-            str(one.spread("weak")),
-            str(one.spread("weak_held_out")),
+            spread_cell(one.spread("strong")),
+            spread_cell(one.spread("weak")),
+            spread_cell(one.spread("weak_held_out")),
         )
         for name, some in facets.items()
         for k, one in enumerate(some)
     )
     head = ("activation", "facet", "states", "strong", "weak", "weak, held out")
     note = "MCC of the latents of one facet with those of the same facet of another training; the last is the deepest."
-    return NumberTable("Each facet alone", head, rows, note)
+    return number_table("Each facet alone", head, rows, note)

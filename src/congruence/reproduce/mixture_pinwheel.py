@@ -8,16 +8,19 @@ from typing import Any
 import numpy as np
 
 from congruence.data.pinwheels import pinwheel
+from congruence.document import Table
 from congruence.formatting import number
-from congruence.mixture.agreement import Agreement, Spread, compare_spaces
+from congruence.mixture.agreement import Agreement, compare_spaces
 from congruence.models.reconstruction import evaluated_rows
+from congruence.parts import Arrays
 from congruence.reproduce.mixture_figures import draw_distances, draw_spaces
-from congruence.reproduce.mixture_trainings import space_of, trained
-from congruence.reproduce.parts import Arrays
-from congruence.reproduce.recipe import Cell, Claim, Job, NumberTable, Outcome
+from congruence.reproduce.mixture_trainings import space_of, spread_cell, trained
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult, Value, number_table, status_of
+from congruence.result import Finding
 
 EDITION = 1
-NAMES = {"vade": "VaDE, J = 3", "mixvae": "VAE, J = 1", "ivae": "iVAE, told the arm"}
+NAMES = {"vade": "VaDE, J = 3", "mixvae": "VAE, J = 1", "ivae": "iVAE, given the arm"}
 _ALL = {"arms": 3, "hidden": [50, 50], "noise": 0.1, "batch": 128, "learning_rate": 1e-3, "cosine": True}
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"rows": 1000, "runs": 3, "steps": 300, "pretraining": 300, "shown": 500, "beside": []} | _ALL,
@@ -41,29 +44,29 @@ PAPER = {
 }
 NOTES = (
     "The paper prints a weak MCC of 0.87 and a strong one of 1.0 for the pinwheel, and a strong one of 0.70 below a "
-    "weak one of 0.91 for MNIST. In the meaning of ICE-BeeM, to which it refers, the strong MCC is of the latents as "
-    "they are and the weak one after a linear map (CCA); the sentence that follows, recovery up to affine maps, fits a "
-    "weak MCC of 1.0. So the labels look swapped here, which is likely and not proven: the table says which is which. "
-    "A strong MCC above the weak one is possible, but rare.",
+    "weak one of 0.91 for MNIST. In ICE-BeeM, to which it refers, the strong MCC compares the latents without a map "
+    "and the weak one after a linear map (CCA); the sentence that follows, recovery up to affine maps, fits a weak "
+    "MCC of 1.0. So the labels seem to be swapped here, which is likely but not proven; the table states both. A "
+    "strong MCC above the weak one is possible, but rare.",
     "Appendix J, with the definition of the distance and the settings of VaDE, was not in the text we had. The "
-    "distance is ours: the least L2 distance between the one prior, carried by an affine map, and the other; what is "
+    "distance is ours: the smallest L2 distance between one prior, mapped by an affine map, and the other; the value "
     "found is an upper bound. It is a distance of densities, so it depends on the scale of the latents, which no "
-    "likelihood sets: compare the relative one, of the size of both laws.",
+    "likelihood determines: compare the relative one.",
     "Widths, steps, noise and the pinwheel itself (Johnson et al. 2016, at a tenth of their scale) are ours, and "
-    "latents have two dimensions. Bent arms are not a mixture of Gaussians seen through an affine map: the decoder "
-    "must bend.",
-    "The VAE with one Gaussian and the iVAE, which is told the arm of every row, are beside it for comparison.",
+    "latents have two dimensions. The curved arms are not an affine image of a Gaussian mixture: the decoder must be "
+    "nonlinear.",
+    "The VAE with one Gaussian and the iVAE, which is given the arm of every row, are shown for comparison.",
 )
 TERMS = (
     ("strong MCC", "the mean |correlation| of latents of two trainings, matched one to one. In sample; 1 is best."),
     ("weak MCC", "the same for canonical variates: how near codes are up to a linear map. 1 is best."),
     ("affine distance", "the L2 distance of two priors after the best affine map that was found; 0 is best."),
     ("ordered pairs", "each pair both ways: the distance is taken in the frame of the target."),
-    ("states", "how many components the codes tell apart; 1 means that the mixture has collapsed."),
+    ("states", "how many components the codes separate; 1 means that the mixture has collapsed."),
 )
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train, compare all ordered pairs and judge."""
     p = job.parameters
     data = pinwheel(p["rows"], arms=p["arms"], seed=0)
@@ -80,12 +83,13 @@ def run(job: Job) -> Outcome:
         kind: compare_spaces([space_of(f"run {i + 1}", found[kind, i]) for i in range(p["runs"])], seed=job.seed)
         for kind in kinds
     }
-    claims = judge(compared["vade"])
-    return Outcome(
-        answer=_answer(compared["vade"]),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(compared["vade"]),
         paper=PAPER,
         ours={kind: one.to_dict() | _alive(found, kind, p["runs"]) for kind, one in compared.items()},
-        claims=claims,
+        findings=judge(compared["vade"]),
         tables=(_table(compared["vade"]), _table_of_models(compared, found, p["runs"])),
         figures=(draw_spaces(compared["vade"], arms), draw_distances(compared["vade"])),
         notes=NOTES,
@@ -93,29 +97,36 @@ def run(job: Job) -> Outcome:
     )
 
 
-def judge(found: Agreement) -> tuple[Claim, ...]:
+def judge(found: Agreement) -> tuple[Finding, ...]:
     """Judge what the paper says of the pinwheel."""
     distance, relative = found.spread("distance"), found.spread("relative")
     strong, weak, held = (found.spread(name) for name in ("strong", "weak", "weak_held_out"))
     before = [pair.affine.before.distance for pair in found.pairs if pair.affine is not None]
     mean, deviation = PAPER["distance"]["mean"], PAPER["distance"]["deviation"]  # type: ignore[index]
     return (
-        Claim(
+        Finding(
+            "latents-agree-up-to-affine-maps",
             "The latent space is recovered up to affine maps: codes of two trainings are linear images of each other.",
-            weak.mean >= AFFINE and held.mean >= AFFINE,
-            f"Weak MCC {weak} over {weak.pairs} ordered pairs, {held} held out; the paper has 1.0, called strong.",
+            status_of(weak.mean >= AFFINE and held.mean >= AFFINE),
+            number=held.mean,
+            evidence=f"Weak MCC {weak} over {weak.pairs} ordered pairs, {held} held out; the paper has 1.0, called "
+            "strong.",
         ),
-        Claim(
-            "As they are, codes agree less: 0.87 (which the paper calls weak).",
-            strong.mean < weak.mean,
-            f"Strong MCC {strong}, from {number(min(pair.strong for pair in found.pairs))} to "
+        Finding(
+            "latents-differ-without-a-map",
+            "Without a map, codes agree less: 0.87 (which the paper calls weak).",
+            status_of(strong.mean < weak.mean),
+            number=strong.mean,
+            evidence=f"Strong MCC {strong}, from {number(min(pair.strong for pair in found.pairs))} to "
             f"{number(max(pair.strong for pair in found.pairs))}.",
         ),
-        Claim(
-            "Priors of two trainings are near each other up to an affine map: 0.113 ± 0.065.",
-            distance.mean <= mean + deviation if distance.pairs else None,
-            f"At most {distance} over {distance.pairs} pairs, which is {number(100 * relative.mean)} % of the size of "
-            f"both laws; without a map {number(float(np.mean(before)))}."
+        Finding(
+            "priors-agree-up-to-affine-maps",
+            "Priors of two trainings are close to each other up to an affine map: 0.113 ± 0.065.",
+            status_of(distance.mean <= mean + deviation if distance.pairs else None),
+            number=distance.mean if distance.pairs else None,
+            evidence=f"At most {distance} over {distance.pairs} pairs, which is {number(100 * relative.mean)} % of the "
+            f"size of both distributions; without a map {number(float(np.mean(before)))}."
             if distance.pairs
             else "No prior had a density.",
         ),
@@ -137,39 +148,37 @@ def _alive(found: Mapping[tuple[str, int], Arrays], kind: str, runs: int) -> dic
     return named | {"states": [np.asarray(found[kind, i]["states"]).tolist() for i in range(runs)]}
 
 
-def _answer(found: Agreement) -> str:
+def _answer(found: Agreement) -> tuple[str, ...]:
     weak, strong, distance = (found.spread(name) for name in ("weak", "strong", "distance"))
     how = "nearly the same up to a linear map" if weak.mean >= AFFINE else "not the same, even up to a linear map"
     return (
-        f"Latent spaces of {len(found.spaces)} VaDEs are {how}: MCC {weak} after it and {strong} as they are; priors "
-        f"are at most {distance} apart after the best affine map found."
+        f"Latent spaces of {len(found.spaces)} VaDEs are {how}: MCC {weak} with a map and {strong} without; priors "
+        f"differ by at most {distance} after the best affine map found.",
     )
 
 
-def _table(found: Agreement) -> NumberTable:
-    rows: list[tuple[Cell, ...]] = [
-        ("affine distance of the priors", "0.113 ± 0.065", str(found.spread("distance"))),
-        ("the same, of the size of both laws", None, str(found.spread("relative"))),
-        ("MCC up to a linear map (weak)", "1.0, printed as strong", str(found.spread("weak"))),
-        ("the same, held out", None, str(found.spread("weak_held_out"))),
-        ("MCC of codes as they are (strong)", "0.87, printed as weak", str(found.spread("strong"))),
+def _table(found: Agreement) -> Table:
+    rows: list[tuple[Value, ...]] = [
+        ("affine distance of the priors", "0.113 ± 0.065", spread_cell(found.spread("distance"))),
+        ("the same, relative to the size of both", None, spread_cell(found.spread("relative"))),
+        ("MCC up to a linear map (weak)", "1.0, printed as strong", spread_cell(found.spread("weak"))),
+        ("the same, held out", None, spread_cell(found.spread("weak_held_out"))),
+        ("MCC without a map (strong)", "0.87, printed as weak", spread_cell(found.spread("strong"))),
     ]
     note = (
         f"Mean ± standard deviation over {len(found.pairs)} ordered pairs of {len(found.spaces)} trainings (paper: 20)."
     )
-    return NumberTable("The pinwheel, beside the paper", ("what", "paper", "ours"), tuple(rows), note)
+    return number_table("The pinwheel", ("what", "paper", "ours"), tuple(rows), note)
 
 
-def _table_of_models(
-    compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Arrays], runs: int
-) -> NumberTable:
+def _table_of_models(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Arrays], runs: int) -> Table:
     def mean(kind: str, name: str) -> float:
         return float(np.mean([np.mean(found[kind, i][name]) for i in range(runs)]))
 
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    rows: tuple[tuple[Value, ...], ...] = tuple(
         (
             NAMES[kind],
-            *(_written(one.spread(name)) for name in ("distance", "weak", "strong")),
+            *(spread_cell(one.spread(name)) for name in ("distance", "weak", "strong")),
             mean(kind, "states"),
             mean(kind, "active"),
             mean(kind, "mse"),
@@ -178,8 +187,4 @@ def _table_of_models(
     )
     head = ("model", "affine distance", "weak MCC", "strong MCC", "states", "active latents", "squared error")
     note = "Two single Gaussians are always affine images of each other: for J = 1 the distance says nothing."
-    return NumberTable("With and without a mixture", head, rows, note)
-
-
-def _written(spread: Spread) -> str:
-    return str(spread) if spread.pairs else "–"
+    return number_table("With and without a mixture", head, rows, note)

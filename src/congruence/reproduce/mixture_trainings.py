@@ -1,4 +1,4 @@
-"""Trainings of models with a mixture prior, for recipes: what is kept of each, and the latent space it stands for."""
+"""Trainings of models with a mixture prior, for recipes: the stored arrays of each, and its latent space."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
+from congruence.document import Cell
 from congruence.errors import CollapsedWarning
-from congruence.mixture.agreement import LatentSpace
+from congruence.formatting import UNDEFINED
+from congruence.mixture.agreement import LatentSpace, Spread
 from congruence.mixture.gmm import GaussianMixture
 from congruence.models.catalogue import build_model
 from congruence.models.collapse import posterior_collapse
 from congruence.models.devices import full_precision, short_products
 from congruence.models.reconstruction import mean_square, through
 from congruence.models.settings import Training
-from congruence.models.training import train
-from congruence.reproduce.parts import Arrays
+from congruence.models.training import train_model
+from congruence.parts import Arrays
 from congruence.reproduce.recipe import Job
 
 RUNS = "runs"  # the folder of run folders, beside the parts
@@ -28,10 +30,10 @@ MOST = 1000  # components of a prior that is kept
 
 
 def trained(job: Job, name: str, config: Mapping[str, Any], data: Any, looked_at: tuple[Any, ...]) -> Arrays:
-    """Train a model, or take what is left of an earlier training of the same settings.
+    """Train a model, or load the arrays of an earlier training with the same settings.
 
-    Kept are "codes" (n, m) of the rows looked at, "mse" of these, "active" latents, "states" told apart by each
-    mixture, and, where it is not too large, the prior: "weights", "means", "covariances". `looked_at` is what `encode`
+    The arrays are "codes" (n, m) of the evaluated rows, their "mse", "active" latents, "states" separated by each
+    mixture, and, unless it is too large, the prior: "weights", "means", "covariances". `looked_at` is what `encode`
     takes.
     """
     return job.parts.get(name, partial(_train, job, name, config, data, looked_at))
@@ -53,7 +55,7 @@ def _train(job: Job, name: str, config: Mapping[str, Any], data: Any, looked_at:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWarning)  # it is measured, and told with the result
         with short_products():
-            model = train(model, data, _how(job, config), out=folder, device=job.device).model
+            model = train_model(model, data, _how(job, config), out=folder, device=job.device).model
     device = next(model.parameters()).device
     with full_precision():
         codes = through(model.encode, looked_at[0], device, *looked_at[1:]).numpy()
@@ -86,3 +88,8 @@ def _how(job: Job, config: Mapping[str, Any]) -> Training:
         deterministic=on_cpu,
         seed=config["seed"],
     )
+
+
+def spread_cell(spread: Spread) -> Cell:
+    """Mean and standard deviation over pairs as a cell; a dash where there are no pairs."""
+    return Cell(str(spread), spread.mean) if spread.pairs else Cell(UNDEFINED, "")

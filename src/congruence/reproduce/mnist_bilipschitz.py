@@ -1,4 +1,4 @@
-"""Section 4.1 and appendix A.7.1 of Nelson et al.: the nearer decoders are to isometries, the nearer are two trainings.
+"""Section 4.1 and appendix A.7.1 of Nelson et al.: trainings agree better if decoders are closer to isometries.
 
 Pairs of orthogonal LeakyReLU autoencoders are trained on handwritten digits. The leak sets how far a decoder can be
 from an isometry; whether the codes of two trainings then differ by more than a rigid motion is measured.
@@ -19,9 +19,9 @@ from congruence.formatting import percent
 from congruence.reproduce.bilipschitz_claims import (
     PAPER,
     TERMS,
-    Findings,
-    claim_of_digits,
-    claims_of,
+    Experiment,
+    finding_of_digits,
+    findings_of,
     notes_of,
     table_of,
     table_of_laws,
@@ -29,7 +29,9 @@ from congruence.reproduce.bilipschitz_claims import (
 from congruence.reproduce.bilipschitz_figures import draw_constants, draw_digits, draw_errors, draw_reconstruction
 from congruence.reproduce.bilipschitz_laws import Relation, relate
 from congruence.reproduce.bilipschitz_pairs import Arrays, Pair, Task, keep_converged, measure_pairs, train_and_measure
-from congruence.reproduce.recipe import Claim, Job, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult, held
+from congruence.result import Finding
 
 EDITION = 2
 DATA = ("mnist", "digits")
@@ -58,28 +60,30 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train, measure and judge all pairs, and those of a model per digit where the scale has them."""
     images = load_images(job)
     task = all_digits(job, *images)
-    found = _findings(job, task, "all")
+    found = _experiment(job, task, "all")
     experiments = {"all digits": found}
     if job.parameters["digit_seeds"]:
-        experiments["a model per digit"] = _findings(job, each_digit(job, *images), "digits")
+        experiments["a model per digit"] = _experiment(job, each_digit(job, *images), "digits")
 
-    claims = claims_of(found, len(job.parameters["hidden"]))
+    findings = findings_of(found, len(job.parameters["hidden"]))
     figures = [draw_errors(found), draw_constants(found), draw_reconstruction(found, _best_linear(job, task))]
     tables = [table_of(found, "All digits, by leak")]
     per_digit = experiments.get("a model per digit")
     if per_digit is not None:
-        claims += (claim_of_digits(per_digit),)
+        findings += (finding_of_digits(per_digit),)
         figures.append(draw_digits(per_digit, found))
         tables.append(table_of(per_digit, "A model per digit, by leak"))
-    return Outcome(
-        answer=_answer(found, claims),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(found, findings),
         paper=PAPER,
         ours={name: one.to_dict() for name, one in experiments.items()},
-        claims=claims,
+        findings=findings,
         tables=(*tables, table_of_laws(experiments)),
         figures=tuple(figures),
         notes=notes_of(job.parameters, task.x.shape[1]),
@@ -116,7 +120,7 @@ def each_digit(job: Job, x: Array, a: Array, y: Array, b: Array) -> Task:
     return Task(x, y, tuple(range(10)), rows, test, job.parameters["digit_seeds"])
 
 
-def _findings(job: Job, task: Task, name: str) -> Findings:
+def _experiment(job: Job, task: Task, name: str) -> Experiment:
     leaks: list[float] = job.parameters["leaks"]
     found = _trained(job, task, name)
     total, done = len(leaks) * len(task.places) // 2, 0
@@ -132,7 +136,7 @@ def _findings(job: Job, task: Task, name: str) -> Findings:
     bent = _relation([pair for pair in kept if pair.leak < 1], "mean", job.seed)
     images = task.y[np.concatenate(task.test_rows)]
     spread = float(((images - images.mean(0)) ** 2).mean())
-    return Findings(tuple(leaks), tuple(pairs), tuple(kept), limit, relations, bent, spread)
+    return Experiment(tuple(leaks), tuple(pairs), tuple(kept), limit, relations, bent, spread)
 
 
 def _relation(pairs: Sequence[Pair], how: str, seed: int) -> Relation:
@@ -168,10 +172,10 @@ def _best_linear(job: Job, task: Task) -> float:
     return float(((y - y @ directions @ directions.T) ** 2).mean())
 
 
-def _answer(found: Findings, claims: Sequence[Claim]) -> str:
-    if all(claim.holds for claim in claims):
+def _answer(found: Experiment, findings: Sequence[Finding]) -> tuple[str, ...]:
+    if all(finding.status == "holds" for finding in findings):
         return (
-            f"Yes: two trainings differ by {percent(found.error(found.leaks[-1]))} of the diameter where decoders are "
-            f"isometries, and by {percent(found.error(found.leaks[0]))} where they are far from one."
+            f"Yes: two trainings differ by {percent(found.error(found.leaks[-1]))} of the diameter if decoders are "
+            f"isometries, and by {percent(found.error(found.leaks[0]))} if they are far from one.",
         )
-    return f"{sum(claim.holds is True for claim in claims)} of {len(claims)} claims hold at this scale."
+    return (held(findings),)

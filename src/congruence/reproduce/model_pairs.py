@@ -12,14 +12,15 @@ from functools import partial
 from typing import Any
 
 from congruence.models.devices import load_torch, load_transformers
-from congruence.reproduce.pair_claims import PAPER, TERMS, answer, claims_of, notes_of
+from congruence.parts import Parts
+from congruence.reproduce.pair_claims import PAPER, TERMS, answer, findings_of, notes_of
 from congruence.reproduce.pair_figures import figures_of
 from congruence.reproduce.pair_scores import ADMET, has_graphs, is_scored, score, scored, tasks_of
 from congruence.reproduce.pair_tables import tables_of
 from congruence.reproduce.pair_trainings import Bench, clear, is_trained, looks, told_of
-from congruence.reproduce.parts import Parts
 from congruence.reproduce.processes import do_all
-from congruence.reproduce.recipe import Job, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult
 
 EDITION = 3
 DATA = ("mnist", "rooms")  # what the classifier is told
@@ -63,7 +64,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
-    """Say what is to be trained, and what of it is there already."""
+    """Say what will be trained, and what is finished already."""
     bench = Bench(parameters, 0, device, parts)
     left = [one for one in bench.trainings if not (parts.kept and _is_done(bench, *one))]
     kept = len(bench.trainings) - len(left)
@@ -71,13 +72,13 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
         f"{parameters[family]['steps']} steps of {family}" for family in dict.fromkeys(f for f, _ in left)
     )
     return (
-        f"plan: {len(left)} trainings on {device} ({steps or 'all are there'}), then comparisons"
-        + (f"; {kept} are there already" if kept and left else "")
-        + ". What is finished is kept, and the same command goes on"
+        f"plan: {len(left)} trainings on {device} ({steps or 'all are finished'}), then comparisons"
+        + (f"; {kept} are finished already" if kept and left else "")
+        + ". Finished parts are kept, and the same command resumes"
     )
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Train all models, compare all pairs and judge."""
     load_torch()  # where one of them is missing, this says so before anything is done
     load_transformers()
@@ -88,11 +89,13 @@ def run(job: Job) -> Outcome:
     families = [family for family in SCORED if family != ADMET or has_graphs()]
     found = {family: scored(bench, family) for family in families}
     about = {family: told_of(bench.data(family)) for family in ("gpt", "mae", "resnet")}
-    return Outcome(
-        answer=answer(found),
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=answer(found),
         paper=PAPER,
         ours=found | {"data": about},
-        claims=claims_of(found),
+        findings=findings_of(found),
         tables=tables_of(found),
         figures=figures_of(found),
         notes=notes_of(job.parameters, about, found),

@@ -1,4 +1,4 @@
-"""What `mechanistic-overlap` concludes: claims of the paper, each with its numbers, and the tables."""
+"""The claims of the paper that `mechanistic-overlap` judges, each with its numbers, and the tables."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.document import Cell, Table
 from congruence.formatting import number, percent
 from congruence.reproduce.overlap_densities import Densities
 from congruence.reproduce.overlap_runs import SAME, Grid
-from congruence.reproduce.recipe import Cell, Claim, NumberTable
+from congruence.reproduce.result import Value, number_table, status_above, status_of
+from congruence.result import Finding, Status
 
 IDENTIFIED = 0.95  # SIS, of which the true latents themselves reach about 0.98
 TRAINED = 0.05  # of the variance of x left unexplained at most: what leaves more is not judged
@@ -34,64 +36,74 @@ TERMS = (
         "slot identifiability score: R2 of a true slot from its own slot minus the best from any other; 1 is best.",
     ),
     ("overlap", "share of the rows of a slot that it shares with a neighbour; two slots, or a ring of more."),
-    ("selected", "the restart with the lowest loss on rows held out, for each data seed; no true latent is used."),
+    ("selected", "the restart with the lowest held-out loss, for each data seed; no true latent is used."),
     ("contrast", "sum over outputs of products of the lengths of derivatives by two slots (Brady et al. 2023)."),
     ("λ", "the strength of the contrast in the loss."),
     ("Type D", "slots act on disjoint outputs."),
 )
 
 
-def claims_of(grids: Sequence[Grid], densities: Densities | None) -> tuple[Claim, ...]:
-    """Judge everything: identification and its fall for each number of slots, then causes, then densities."""
+def findings_of(grids: Sequence[Grid], densities: Densities | None) -> tuple[Finding, ...]:
+    """Judge everything: identification and its decrease for each number of slots, then causes, then densities."""
     turned = [grid for grid in grids if grid.turned]
-    claims = [claim(grid) for grid in turned for claim in (identified_when_disjoint, falls_with_overlap)]
+    findings = [judge(grid) for grid in turned for judge in (identified_when_disjoint, falls_with_overlap)]
     plain = {grid.slots: grid for grid in grids if not grid.turned}
-    claims += [in_bad_minima(some, grids) for some in (list(plain.values()), turned) if some]
-    claims.append(only_disjoint_is_type_d(turned))
-    claims += [turning_helps(grid, plain[grid.slots]) for grid in turned if grid.slots in plain]
-    return tuple(claims) + (claims_of_densities(densities) if densities is not None else ())
+    findings += [in_bad_minima(some, grids) for some in (list(plain.values()), turned) if some]
+    findings.append(only_disjoint_is_type_d(turned))
+    findings += [turning_helps(grid, plain[grid.slots]) for grid in turned if grid.slots in plain]
+    return tuple(findings) + (findings_of_densities(densities) if densities is not None else ())
 
 
-def identified_when_disjoint(grid: Grid) -> Claim:
+def identified_when_disjoint(grid: Grid) -> Finding:
     """At overlap 0 the selected runs are identified."""
     chosen, left = grid.selected(grid.sis)[0], grid.selected(grid.unexplained)[0]  # (strengths, data seeds)
     weakest = int(np.argmin(grid.strengths))
-    told = [
+    parts = [
         f"λ = {strength:g}: {interval(chosen[j])} selected, lowest data seed {number(chosen[j].min())}, "
-        f"{number(grid.sis[0, j].mean())} in the mean over restarts, R2 of x {number(1 - left[j].max())} or more."
+        f"{number(grid.sis[0, j].mean())} on average over restarts, R2 of x {number(1 - left[j].max())} or more."
         for j, strength in enumerate(grid.strengths)
     ]
-    holds = bool(chosen[weakest].mean() >= IDENTIFIED) if left[weakest].max() <= TRAINED else None
-    return Claim(
+    mean = float(chosen[weakest].mean())
+    return Finding(
+        f"{grid.slots}-slots-are-identified",
         f"{grid.slots} slots that act on disjoint rows are identified: SIS of at least {IDENTIFIED} at the weaker λ.",
-        holds,
-        " ".join(told) + f" The true latents themselves reach {number(grid.ceiling[0].mean())}.",
+        status_of(mean >= IDENTIFIED if left[weakest].max() <= TRAINED else None),
+        number=mean,
+        interval=bootstrap(chosen[weakest]),
+        evidence=" ".join(parts) + f" The true latents themselves reach {number(grid.ceiling[0].mean())}.",
     )
 
 
-def falls_with_overlap(grid: Grid) -> Claim:
+def falls_with_overlap(grid: Grid) -> Finding:
     """The selected SIS at the largest overlap is below that without."""
     chosen = grid.selected(grid.sis)  # (overlaps, strengths, data seeds)
-    told, verdicts = [], []
+    parts: list[str] = []
+    verdicts: list[Status] = []
     for j, strength in enumerate(grid.strengths):
-        low, high = bootstrap(chosen[0, j] - chosen[-1, j])
         means = chosen[:, j].mean(1)
-        monotone = "falling at every step" if (np.diff(means) < 0).all() else "not at every step"
-        verdicts.append(True if low > 0 else False if high < 0 else None)
-        told.append(f"λ = {strength:g}: {', '.join(number(value, 2) for value in means)} ({monotone}).")
-    judged = grid.selected(grid.unexplained)[0].max() <= TRAINED and len(set(verdicts)) == 1
+        monotone = "decreasing at every step" if (np.diff(means) < 0).all() else "not at every step"
+        verdicts.append(status_above(*bootstrap(chosen[0, j] - chosen[-1, j])))
+        parts.append(f"λ = {strength:g}: {', '.join(number(value, 2) for value in means)} ({monotone}).")
+    trained = grid.selected(grid.unexplained)[0].max() <= TRAINED
+    agreed: Status = verdicts[0] if len(set(verdicts)) == 1 else "ambiguous"
     shown = ", ".join(f"{overlap:g}" for overlap in grid.overlaps)
-    return Claim(
-        f"With {grid.slots} slots, the more rows are shared the worse they are identified.",
-        verdicts[0] if judged else None,
-        f"Selected SIS at overlaps {shown}: " + " ".join(told),
+    loss = chosen[0, 0] - chosen[-1, 0]
+    return Finding(
+        f"{grid.slots}-slots-get-worse-with-overlap",
+        f"With {grid.slots} slots, identification gets worse as more rows are shared.",
+        agreed if trained else "unknown",
+        number=float(loss.mean()),
+        interval=bootstrap(loss),
+        null=0.0,
+        evidence=f"Selected SIS at overlaps {shown}: " + " ".join(parts),
     )
 
 
-def in_bad_minima(grids: Sequence[Grid], every: Sequence[Grid]) -> Claim:
+def in_bad_minima(grids: Sequence[Grid], every: Sequence[Grid]) -> Finding:
     """Selected runs that are not identified have a larger loss than is known to be possible with the same data.
 
-    Known are the true generator and all trainings of `every`. A loss below these says nothing: a lower one may exist.
+    Known are the true generator and all trainings of `every`. A loss that is not larger decides nothing: a lower one
+    may exist.
     """
     above, short = 0, 0
     for grid in grids:
@@ -100,17 +112,20 @@ def in_bad_minima(grids: Sequence[Grid], every: Sequence[Grid]) -> Claim:
         bad = grid.selected(grid.sis) < grid.ceiling[:, None] - SHORT
         worse = grid.selected(grid.loss) > (1 + CLEARLY) * known
         above, short = above + int((bad & worse).sum()), short + int(bad.sum())
-    way = "With turns" if grids[0].turned else "Without turns"
-    return Claim(
-        f"{way}, selected runs that do not identify the slots sit in a minimum that is not the best.",
-        True if short >= FEW and above >= MOST * short else None,
-        f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of them a "
-        f"loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another training "
-        "with the same data and λ. Of the others one cannot tell.",
+    turned = grids[0].turned
+    return Finding(
+        f"failures-are-local-minima-{'with' if turned else 'without'}-rotations",
+        f"{'With' if turned else 'Without'} rotations, selected runs that do not identify the slots are in local "
+        "minima.",
+        status_of(True if short >= FEW and above >= MOST * short else None),
+        number=above / short if short else None,
+        evidence=f"{short} selected runs have an SIS more than {SHORT} below that of the true latents. For {above} of "
+        f"them a loss is known that is lower by more than {CLEARLY:.0%}: that of the true generator, or of another "
+        "training with the same data and λ. The others cannot be judged.",
     )
 
 
-def only_disjoint_is_type_d(grids: Sequence[Grid]) -> Claim:
+def only_disjoint_is_type_d(grids: Sequence[Grid]) -> Finding:
     """The generators are Type D at overlap 0 alone."""
     flat = [
         (overlap, float(margin))
@@ -120,86 +135,97 @@ def only_disjoint_is_type_d(grids: Sequence[Grid]) -> Claim:
     ]
     right = all((margin < SAME) == (overlap == 0) for overlap, margin in flat)
     least = min((margin for overlap, margin in flat if overlap > 0), default=float("nan"))
-    return Claim(
+    return Finding(
+        "only-disjoint-is-type-d",
         "Without overlap the generators are Type D, with any overlap they are not.",
-        right,
-        f"Largest product of two slots in a row of the Jacobian over the largest sum of squares: "
+        status_of(right),
+        number=least,
+        evidence=f"Largest product of two slots in a row of the Jacobian, divided by the largest sum of squares: "
         f"{number(max((margin for overlap, margin in flat if overlap == 0), default=float('nan')))} without overlap, "
         f"at least {number(least, 2)} with.",
     )
 
 
-def turning_helps(turned: Grid, plain: Grid) -> Claim:
-    """Looking for the best rotation on the way lets more restarts end well; ours, not the paper's."""
+def turning_helps(turned: Grid, plain: Grid) -> Finding:
+    """Searching for the best rotation during training lets more restarts identify the slots; ours, not the paper's."""
     ends = [grid.sis.mean((1, 2, 3)) for grid in (turned, plain)]
-    low, high = bootstrap((turned.sis - plain.sis).mean((0, 1, 3)))
+    gain = (turned.sis - plain.sis).mean((0, 1, 3))
     shown = [", ".join(number(value, 2) for value in end) for end in ends]
-    return Claim(
-        f"With {turned.slots} slots, rotating the latents on the way lets more restarts end well (our addition).",
-        True if low > 0 else False if high < 0 else None,
-        f"SIS in the mean over restarts and λ, by overlap: {shown[0]} with turns and {shown[1]} without.",
+    return Finding(
+        f"rotations-help-{turned.slots}-slots",
+        f"With {turned.slots} slots, rotating the latents during training improves the restarts (our addition).",
+        status_above(*bootstrap(gain)),
+        number=float(gain.mean()),
+        interval=bootstrap(gain),
+        null=0.0,
+        evidence=f"SIS on average over restarts and λ, by overlap: {shown[0]} with rotations and {shown[1]} without.",
     )
 
 
-def claims_of_densities(found: Densities) -> tuple[Claim, ...]:
-    """What slots act on does not depend on the density of the latents, what ICA finds does."""
+def findings_of_densities(found: Densities) -> tuple[Finding, ...]:
+    """The slots' supports do not depend on the density of the latents, but the result of ICA does."""
     mine, mixture = found.share(found.selected).mean(1), found.share(found.ica_mixture).mean(1)
     observed = found.share(found.ica_observed).mean(1)
     shown = ", ".join(number(value, 2) for value in found.dependence.mean(1))
     judged = mine[0] >= KEPT and found.error[0].min(-1).max() <= TRAINED  # x has unit variance
     return (
-        Claim(
-            "Dependent latents change neither the verdict on the mechanism nor what the contrast identifies.",
-            bool((found.margin < SAME).all() and (mine >= KEPT).all()) if judged else None,
-            f"Largest canonical correlation between the slots {shown}. The generator is Type D at latents of each. "
-            f"Selected SIS over what the true latents themselves reach: {', '.join(number(v, 2) for v in mine)}.",
+        Finding(
+            "contrast-does-not-need-independence",
+            "Dependent latents change neither the type of the mechanism nor what the contrast identifies.",
+            status_of(bool((found.margin < SAME).all() and (mine >= KEPT).all()) if judged else None),
+            number=float(mine.min()),
+            evidence=f"Largest canonical correlation between the slots {shown}. The generator is Type D at latents of "
+            f"each. Selected SIS divided by that of the true latents: {', '.join(number(v, 2) for v in mine)}.",
         ),
-        Claim(
-            "ICA finds the slots where latents are independent and mixed linearly, and loses them where they depend.",
-            bool(mixture[0] >= KEPT and mixture[-1] <= LOST),
-            f"The same share for ICA on a linear mixture of the latents: {', '.join(number(v, 2) for v in mixture)}; "
-            f"on the observations, which are bent: {', '.join(number(v, 2) for v in observed)}.",
+        Finding(
+            "ica-needs-independence",
+            "ICA finds the slots if latents are independent and mixed linearly, and loses them if they are dependent.",
+            status_of(bool(mixture[0] >= KEPT and mixture[-1] <= LOST)),
+            number=float(mixture[-1]),
+            evidence=f"The same share for ICA on a linear mixture of the latents: "
+            f"{', '.join(number(v, 2) for v in mixture)}; on the observations, which are nonlinear: "
+            f"{', '.join(number(v, 2) for v in observed)}.",
         ),
     )
 
 
-def tables_of(grids: Sequence[Grid], densities: Densities | None) -> tuple[NumberTable, ...]:
-    """One table for each number of slots, with and without turns, and one of densities."""
+def tables_of(grids: Sequence[Grid], densities: Densities | None) -> tuple[Table, ...]:
+    """One table for each number of slots, with and without rotations, and one of densities."""
     tables = [_table(grid) for grid in grids]
     return tuple(tables) + ((_table_of_densities(densities),) if densities is not None else ())
 
 
-def _table(grid: Grid) -> NumberTable:
+def _table(grid: Grid) -> Table:
     chosen, left, loss = (grid.selected(values) for values in (grid.sis, grid.unexplained, grid.loss))
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[Value, ...]] = []
     for i, overlap in enumerate(grid.overlaps):
         for j, strength in enumerate(grid.strengths):
             low, high = bootstrap(chosen[i, j])
             found = [chosen[i, j].min(), grid.sis[i, j].mean(), grid.ceiling[i].mean()]
             found += [1 - left[i, j].mean(), loss[i, j].mean(), strength * grid.truth[i].mean()]
-            first: tuple[Cell, ...] = (overlap, strength, "not known to us", float(chosen[i, j].mean()))
-            rows.append((*first, f"{number(low)} to {number(high)}", *(float(value) for value in found)))
+            first: tuple[Value, ...] = (overlap, strength, "not known to us", float(chosen[i, j].mean()))
+            rows.append((*first, Cell(f"{number(low)} to {number(high)}", low), *(float(value) for value in found)))
     measured = ("SIS, mean of restarts", "SIS of the truth", "R2 of x", "loss", "loss of the truth")
     head = ("overlap", "λ", "SIS, paper", "SIS, selected", "95 % interval", "lowest data seed", *measured)
     seeds, restarts = grid.sis.shape[2:]
-    title = f"{grid.slots} slots" + ("" if grid.turned else ", without turns")
-    return NumberTable(title, head, tuple(rows), f"{seeds} data seeds, {restarts} restarts each; held out.")
+    title = f"{grid.slots} slots" + ("" if grid.turned else ", without rotations")
+    return number_table(title, head, tuple(rows), f"{seeds} data seeds, {restarts} restarts each; held out.")
 
 
-def _table_of_densities(found: Densities) -> NumberTable:
+def _table_of_densities(found: Densities) -> Table:
     series = (found.dependence, found.margin, found.ceiling, found.selected, found.ica_mixture, found.ica_observed)
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    rows: tuple[tuple[Value, ...], ...] = tuple(
         ("infinitely many" if np.isinf(degrees) else f"{degrees:g}", *(float(values[i].mean()) for values in series))
         for i, degrees in enumerate(found.degrees)
     )
     head = ("degrees of freedom", "largest correlation", "margin of Type D", "SIS of the truth", "SIS, selected")
-    return NumberTable(
+    return number_table(
         "Dependent latents", (*head, "SIS, ICA of a mixture", "SIS, ICA of x"), rows, "Means over data seeds."
     )
 
 
 def bootstrap(values: Float) -> tuple[float, float]:
-    """The 95 % interval of the mean over data seeds, by drawing them again."""
+    """The 95 % bootstrap interval of the mean over data seeds."""
     flat = np.asarray(values, dtype=float).ravel()
     draws = np.random.default_rng(0).integers(len(flat), size=(DRAWS, len(flat)))
     low, high = np.quantile(flat[draws].mean(1), [0.025, 0.975])
@@ -212,12 +238,14 @@ def interval(values: Float) -> str:
     return f"{number(float(np.mean(values)))} ({number(low)} to {number(high)})"
 
 
-def answer_of(grids: Sequence[Grid]) -> str:
-    """One sentence from the numbers."""
+def answer_of(grids: Sequence[Grid]) -> tuple[str, ...]:
+    """The sentences of the verdict, from the numbers."""
     parts = []
     for grid in (grid for grid in grids if grid.turned):
         means = grid.selected(grid.sis)[:, int(np.argmin(grid.strengths))].mean(1)
         parts.append(f"{number(means[0], 2)} to {number(means[-1], 2)} ({grid.slots} slots)")
     left = max(float(grid.selected(grid.unexplained)[0].max()) for grid in grids if grid.turned)
-    told = f"From no overlap to the most, SIS goes from {', '.join(parts)}."
-    return told if left <= TRAINED else told + f" Trainings were short: up to {percent(left)} of x is unexplained."
+    headline = f"From no overlap to the largest, SIS changes from {', '.join(parts)}."
+    if left <= TRAINED:
+        return (headline,)
+    return headline, f"Trainings were short: up to {percent(left)} of the variance of x is unexplained."

@@ -9,11 +9,11 @@ import numpy as np
 
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce.overlap_claims import bootstrap
 from congruence.reproduce.overlap_densities import Densities
 from congruence.reproduce.overlap_runs import Grid
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = ((HELD_OUT, "o"), (SOURCE, "D"), (LINEAR, "v"))  # by strength
 ASIDE = 0.012  # of the width of the axis: strengths stand beside each other
@@ -36,17 +36,17 @@ def draw_scores(grids: Sequence[Grid]) -> Figure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
     said = "; ".join(
-        f"{grid.slots} slots{'' if grid.turned else ' without turns'} "
+        f"{grid.slots} slots{'' if grid.turned else ' without rotations'} "
         + ", ".join(number(value, 2) for value in grid.selected(grid.sis)[:, 0].mean(1))
         for grid in grids
     )
     label = f"SIS of selected restarts from no overlap to the largest, weaker strength: {said}"
-    svg = draw(paint, (320 * len(grids) + 40, 400), key="overlap scores", label=label)
+    drawing = Drawing(paint, (320 * len(grids) + 40, 400), key="overlap scores", label=label)
     caption = (
-        "Selected by loss, in the mean over data seeds with 95 % intervals (solid); mean over all restarts (dashed); "
-        "every restart (dots); what the true latents themselves would reach (dotted)."
+        "Selected by loss, mean over data seeds with 95 % intervals (solid); mean over all restarts (dashed); every "
+        "restart (dots); the score of the true latents (dotted)."
     )
-    return Figure("sis-by-overlap", caption, svg)
+    return Figure("sis-by-overlap", caption, drawing)
 
 
 def _scores(axes: Any, grid: Grid) -> None:
@@ -71,7 +71,7 @@ def _scores(axes: Any, grid: Grid) -> None:
 
 
 def _title(grid: Grid) -> str:
-    return f"{grid.slots} slots" + ("" if grid.turned else ", no turns")
+    return f"{grid.slots} slots" + ("" if grid.turned else ", no rotations")
 
 
 def draw_losses(grids: Sequence[Grid]) -> Figure:
@@ -94,12 +94,12 @@ def draw_losses(grids: Sequence[Grid]) -> Figure:
         panels[0].set_ylabel("SIS over the truth's")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 
-    svg = draw(paint, (320 * len(grids) + 40, 380), key="overlap losses", label="Loss and SIS of every restart")
+    drawing = Drawing(paint, (320 * len(grids) + 40, 380), key="overlap losses", label="Loss and SIS of every restart")
     caption = (
         "Every restart with overlap. Right of the line a solution with a lower loss is known: the true generator. Left "
-        "of it one cannot tell, since bending latents inside a slot lowers the contrast of the truth too."
+        "of it nothing is known, since a nonlinear map inside a slot can lower the contrast of the truth, too."
     )
-    return Figure("loss-and-sis", caption, svg)
+    return Figure("loss-and-sis", caption, drawing)
 
 
 def draw_densities(found: Densities) -> Figure:
@@ -126,12 +126,12 @@ def draw_densities(found: Densities) -> Figure:
         figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
     said = ", ".join(number(value, 2) for value in found.share(found.selected).mean(1))
-    svg = draw(
+    drawing = Drawing(
         paint, (860, 380), key="overlap densities", label=f"SIS over the truth's, more and more dependent: {said}"
     )
     caption = (
-        "Trained on latents that depend on each other more and more (covariances from Wishart distributions), scored "
-        "on independent ones. What the slots act on (right) does not change with the density. ICA looks for the "
-        "independent variates that latents are mixed from, and these are no longer the slots."
+        "Trained on increasingly dependent latents (covariances from Wishart distributions), scored on independent "
+        "ones. The supports of the slots (right) do not change with the density. ICA searches for independent "
+        "variates, which are no longer the slots."
     )
-    return Figure("densities", caption, svg)
+    return Figure("densities", caption, drawing)

@@ -1,4 +1,4 @@
-"""What `model-pairs` says: the paper's numbers, claims, notes and the answer."""
+"""The paper's numbers, the claims, the notes and the verdict of `model-pairs`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from congruence.formatting import number, percent
 from congruence.reproduce.pair_scores import COLUMNS
-from congruence.reproduce.recipe import Claim
+from congruence.reproduce.result import status_of
+from congruence.result import Finding
 
 KINDS = {
     "gpt": "GPT-NeoX",
@@ -37,10 +38,10 @@ TERMS = (
     ("permutation, rigid, linear", "the error left after the best map of that kind, over the diameter; 0 is a match."),
     ("rigid", "a rotation or reflection, a shift and one scale, as in the paper's table."),
     ("ICA", "each model unmixed on its own, components matched by a signed permutation; no supervised rotation."),
-    ("efficiency", "the share of what rigid gains over permutation that ICA gains: 1 is as good, below 0 is worse."),
-    ("rigid share", "the share of what linear gains over permutation that rigid gains already; 1 is all of it."),
-    ("null", "the same held-out error with rows of one model paired with others of the other."),
-    ("outputs apart", "the mean distance of what both models say, over that for rows that do not belong together."),
+    ("efficiency", "gain of ICA over permutation divided by that of rigid: 1 is as good, below 0 is worse."),
+    ("rigid share", "gain of rigid over permutation divided by that of linear; 1 is all of it."),
+    ("null", "the same held-out error after the pairing of rows was destroyed."),
+    ("outputs apart", "the mean distance of the outputs of both models, and its ratio to that of unrelated rows."),
 )
 
 Found = Mapping[str, Mapping[str, Any]]
@@ -76,17 +77,17 @@ def rigid_share(permutation: float, rigid: float, linear: float) -> float:
     return (permutation - rigid) / gain if gain > 0 else float("nan")
 
 
-def answer(found: Found) -> str:
-    """How much of what a linear map finds a rigid one finds already, for each kind of pair, in a sentence."""
+def answer(found: Found) -> tuple[str, ...]:
+    """The share of the gain of a linear map that a rigid one reaches, for each kind of pair."""
     shares = [f"{percent(_shares(pairs))} for {SHORT[kind]}" for kind, pairs in pairs_by_kind(found).items()]
     return (
-        "Of what a linear map gains over a permutation on held-out rows, a rigid one gains already "
-        f"{', '.join(shares[:-1])} and {shares[-1]}."
+        "Of the gain of a linear map over a permutation on held-out rows, a rigid map reaches "
+        f"{', '.join(shares[:-1])} and {shares[-1]}.",
     )
 
 
-def claims_of(found: Found) -> tuple[Claim, ...]:
-    """Judge what the paper says of its pairs, and what we ask beside it."""
+def findings_of(found: Found) -> tuple[Finding, ...]:
+    """Judge what the paper says of its pairs, and our own questions."""
     kinds = pairs_by_kind(found)
     return (
         _order(kinds),
@@ -100,136 +101,157 @@ def claims_of(found: Found) -> tuple[Claim, ...]:
     )
 
 
-def _order(kinds: Mapping[str, Pairs]) -> Claim:
+def _order(kinds: Mapping[str, Pairs]) -> Finding:
     everything = [one for pairs in kinds.values() for one in pairs.values()]
     falls = [_falls([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
     outside = [_falls([one["held_out"][c]["held_out"]["mean"] for c in COLUMNS[2::-1]]) for one in everything]
-    return Claim(
-        "The error up to a linear map is below that up to a rigid one, and that below that up to a permutation.",
-        all(falls),
-        f"In sample so in {sum(falls)} of {len(falls)} pairs, held out in {sum(outside)}.",
+    return Finding(
+        "larger-groups-have-smaller-errors",
+        "The error up to a linear map is below that up to a rigid map, which is below that up to a permutation.",
+        status_of(all(falls)),
+        number=sum(falls) / len(falls),
+        evidence=f"In sample in {sum(falls)} of {len(falls)} pairs, held out in {sum(outside)}.",
     )
 
 
-def _unmixed(kinds: Mapping[str, Pairs]) -> Claim:
+def _unmixed(kinds: Mapping[str, Pairs]) -> Finding:
     shares = {kind: in_sample(pairs, "efficiency") for kind, pairs in kinds.items()}
     outside = {kind: held_out(pairs, "efficiency") for kind, pairs in kinds.items()}
-    return Claim(
-        "In all cases ICA, which sees one model at a time, recovers a share of what a supervised rigid map does.",
-        all(share > 0 for share in shares.values()),
-        "; ".join(f"{KINDS[k]} {percent(shares[k])} in sample, {percent(outside[k])} held out" for k in kinds) + ".",
+    parts = [f"{KINDS[k]} {percent(shares[k])} in sample, {percent(outside[k])} held out" for k in kinds]
+    return Finding(
+        "ica-recovers-part-of-the-rotation",
+        "In all cases ICA, fitted to one model at a time, recovers a share of the gain of a supervised rigid map.",
+        status_of(all(share > 0 for share in shares.values())),
+        number=min(shares.values()),
+        null=0.0,
+        evidence="; ".join(parts) + ".",
     )
 
 
-def _language(kinds: Mapping[str, Pairs]) -> Claim:
+def _language(kinds: Mapping[str, Pairs]) -> Finding:
     clear = []
     for one in (*kinds["gpt"].values(), *kinds["wide"].values()):
         linear, rigid = (one["held_out"][column]["held_out"] for column in ("linear", "similarity"))
         clear.append(linear["high"] < rigid["low"])
     ours, printed = _shares(kinds["gpt"]), rigid_share(*PRINTED["gpt"][1:4])
-    return Claim(
-        "Language models align up to a linear map, and clearly less up to a rigid one.",
-        all(clear),
-        f"Held out, linear {_two(kinds['gpt'], 'linear')} against rigid {_two(kinds['gpt'], 'similarity')}; the 95 % "
-        f"intervals are apart in {sum(clear)} of {len(clear)} pairs. A rigid map gains {percent(ours)} of what a "
-        f"linear one does over a permutation, {percent(printed)} in the paper.",
+    return Finding(
+        "language-models-align-linearly",
+        "Language models align up to a linear map, and clearly less up to a rigid map.",
+        status_of(all(clear)),
+        number=ours,
+        evidence=f"Held out, linear {_two(kinds['gpt'], 'linear')} against rigid {_two(kinds['gpt'], 'similarity')}; "
+        f"the 95 % intervals do not overlap in {sum(clear)} of {len(clear)} pairs. A rigid map reaches {percent(ours)} "
+        f"of the gain of a linear map over a permutation, {percent(printed)} in the paper.",
     )
 
 
-def _rigid(kinds: Mapping[str, Pairs]) -> Claim:
+def _rigid(kinds: Mapping[str, Pairs]) -> Finding:
     shares = {kind: _shares(pairs) for kind, pairs in kinds.items()}
-    told = "; ".join(
+    parts = [
         f"{KINDS[kind]} {percent(share)}, {percent(rigid_share(*PRINTED[kind][1:4]))} in the paper"
         for kind, share in shares.items()
-    )
-    return Claim(
+    ]
+    return Finding(
+        "image-models-align-rigidly",
         "Masked autoencoders and classifiers align up to a rigid map.",
-        all(share >= HALF for share in shares.values()),
-        f"Share of what a linear map gains over a permutation that a rigid one gains, held out: {told}. At least "
-        f"{percent(HALF)} counts as rigid.",
+        status_of(all(share >= HALF for share in shares.values())),
+        number=min(shares.values()),
+        evidence=f"Share of the gain of a linear map over a permutation that a rigid map reaches, held out: "
+        f"{'; '.join(parts)}. At least {percent(HALF)} counts as rigid.",
     )
 
 
-def _alike(kinds: Mapping[str, Pairs]) -> Claim:
+def _alike(kinds: Mapping[str, Pairs]) -> Finding:
     rigid, linear = held_out(kinds["mae"], "similarity"), held_out(kinds["gpt"], "linear")
-    return Claim(
-        "Masked autoencoders are at least as near up to a rigid map as language models up to a linear one.",
-        rigid <= linear,
-        f"Held out {number(rigid)} against {number(linear)}; in the paper {PRINTED['mae'][2]:g} against "
-        f"{PRINTED['gpt'][3]:g}. Data and sizes differ, there and here.",
+    return Finding(
+        "rigid-autoencoders-match-linear-language-models",
+        "Masked autoencoders agree at least as well up to a rigid map as language models up to a linear map.",
+        status_of(rigid <= linear),
+        number=rigid - linear,
+        evidence=f"Held out {number(rigid)} against {number(linear)}; in the paper {PRINTED['mae'][2]:g} against "
+        f"{PRINTED['gpt'][3]:g}. Data and sizes differ, in the paper and here.",
     )
 
 
-def _across(pairs: Pairs) -> Claim:
+def _across(pairs: Pairs) -> Finding:
     beaten = [
         one["held_out"][column]["held_out"]["high"] < one["held_out"][column]["null"]
         for one in pairs.values()
         for column in ("similarity", "linear")
     ]
-    return Claim(
+    return Finding(
+        "different-widths-align",
         "Models of different widths align, too.",
-        all(beaten),
-        f"Rigid {_two(pairs, 'similarity')} and linear {_two(pairs, 'linear')}, nulls "
-        f"{_mean_null(pairs, 'similarity')} and {_mean_null(pairs, 'linear')}.",
+        status_of(all(beaten)),
+        number=held_out(pairs, "similarity"),
+        null=_mean_null(pairs, "similarity"),
+        evidence=f"Rigid {_two(pairs, 'similarity')} and linear {_two(pairs, 'linear')}, nulls "
+        f"{number(_mean_null(pairs, 'similarity'))} and {number(_mean_null(pairs, 'linear'))}.",
     )
 
 
-def _heads(pairs: Pairs) -> Claim:
-    """Whether the map from heads is nearer to the fitted one than to chance; twice an error can be chance already."""
-    told = [one["heads"] for one in pairs.values()]
-    heads, fitted = float(np.mean([one["heads"] for one in told])), held_out(pairs, "linear")
+def _heads(pairs: Pairs) -> Finding:
+    """Whether the map from heads is closer to the fitted one than to chance; twice an error can be chance already."""
+    heads_of = [one["heads"] for one in pairs.values()]
+    heads, fitted = float(np.mean([one["heads"] for one in heads_of])), held_out(pairs, "linear")
     null = float(np.mean([_defined(one["held_out"]["linear"]["null"]) for one in pairs.values()]))
     share = (null - heads) / (null - fitted) if null > fitted else float("nan")
-    unique = all(one["unique"] for one in told)
-    return Claim(
-        "The linear map between language models can be read off their heads (Roeder et al. 2021).",
-        share >= HALF if unique and np.isfinite(share) else None,
-        f"The map from the heads leaves {number(heads)}, the fitted one {number(fitted)} on other rows, chance "
-        f"{number(null)}: it goes {percent(share)} of the way from chance to the fitted one, and {percent(HALF)} "
-        f"would do. The heads "
-        f"{'fix' if unique else 'do not fix'} all directions; no linear map explains "
-        f"{percent(float(np.mean([one['disagreement'] for one in told])))} of the source's head.",
+    unique = all(one["unique"] for one in heads_of)
+    return Finding(
+        "heads-imply-the-map",
+        "The linear map between language models follows from their heads (Roeder et al. 2021).",
+        status_of(share >= HALF if unique and np.isfinite(share) else None),
+        number=share,
+        null=0.0,
+        evidence=f"The map from the heads leaves {number(heads)}, the fitted one {number(fitted)} on other rows, "
+        f"chance {number(null)}: it reaches {percent(share)} of the gain of the fitted map over chance, and "
+        f"{percent(HALF)} is required. The heads {'determine' if unique else 'do not determine'} all directions; no "
+        f"linear map explains {percent(float(np.mean([one['disagreement'] for one in heads_of])))} of the source's "
+        "head.",
     )
 
 
-def _training(found: Found) -> Claim:
-    """Ours: whether pairs come nearer with training."""
-    told, better = [], []
+def _training(found: Found) -> Finding:
+    """Ours: whether pairs become more similar during training."""
+    parts, ratios, better = [], [], []
     for family, scores in found.items():
         steps = scores.get("steps", ())
         if not steps:
             continue
         first, *_, last = [one["similarity"] / one["null"] for one in steps]
+        ratios.append(last / first)
         better.append(last < first)
         raw = [number(steps[k]["similarity"]) for k in (0, -1)]
-        told.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
-    return Claim(
-        "Pairs come nearer up to a rigid map with training (our question).",
-        all(better),
-        f"Held-out error, in shares of its null, from before the first step to the last: {'; '.join(told)}.",
+        parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
+    return Finding(
+        "training-reduces-the-error",
+        "Pairs become more similar up to a rigid map during training (our question).",
+        status_of(all(better)),
+        number=max(ratios, default=None),
+        evidence=f"Held-out error as a share of its null, from before the first step to the last: {'; '.join(parts)}.",
     )
 
 
 def notes_of(parameters: Mapping[str, Any], about: Mapping[str, str], found: Found) -> tuple[str, ...]:
-    """What is ours and not the paper's."""
+    """Where the experiment differs from the paper's."""
     widths = ", ".join(f"{name} {width}" for name, width in found["gpt"]["widths"].items())
     notes = [
-        "The pairs of the paper are pretrained models of others; ours are trained here, small, each seed on the same "
+        "The paper compares published pretrained models; ours are small and trained here, each seed on the same "
         f"data. Language models on the source of Python's standard library ({about['gpt']}); masked autoencoders on "
         f"{about['mae']}; classifiers on {about['resnet']}, with {parameters['resnet']['width']} channels in the first "
-        "stage where a ResNet-18 has 64. Another version of Python has another library.",
-        "In sample is what the paper prints: maps fitted and scored on the same rows, which the models were trained "
-        "on. Held out is for rows that neither map nor model has seen; of text, whole files.",
-        "Of a language model one token of each window is a row, taken after the final norm; of a masked autoencoder "
-        "the mean over all patches, none hidden; of a classifier the pooled features.",
-        "The paper's own numbers do not set language models apart as linear: a rigid map gains 78 % of what a linear "
-        "one does for Pythia, 55 % for MAE.",
+        "stage instead of the 64 of a ResNet-18. Another version of Python has another standard library.",
+        "The paper prints in-sample errors: maps are fitted and scored on the same rows, which the models were trained "
+        "on. Held-out errors are for rows that neither map nor model has seen; for text, whole files.",
+        "A row is one token of each window, taken after the final norm (language models), the mean over all patches, "
+        "none hidden (masked autoencoders), or the pooled features (classifiers).",
+        "The paper's own numbers do not show that language models are special: a rigid map reaches 78 % of the gain of "
+        "a linear map for Pythia, and 55 % for MAE.",
         f"Across widths ({widths}) the narrower is zero-padded.",
-        "Maps between layers: the token or patch is moved, the others are held; of a ResNet all pixels are moved. The "
-        "final norm of a transformer forgets the mean and nearly forgets the length, so that no map through it has a "
-        "finite bi-Lipschitz constant, as Theorem 1 would ask; the decoder of a masked autoencoder is narrower than "
-        "its encoder, here as in published ones, so that it forgets directions, too. It is shown all patches, as "
-        "representations are of all, where training shows it a quarter.",
+        "Maps between layers are differentiated by one token or patch, with the others fixed; for a ResNet by all "
+        "pixels. The final norm of a transformer removes the mean and almost removes the length, so that no map "
+        "through it has the finite bi-Lipschitz constant that Theorem 1 requires; the decoder of a masked autoencoder "
+        "is narrower than its encoder, here as in published ones, so that it loses directions, too. It receives all "
+        "patches, as the representations do, while training shows it a quarter.",
     ]
     if "admet" not in found:
         notes.append("The graph networks of the data set modelpairs were not found, and are left out.")
@@ -251,8 +273,8 @@ def _two(pairs: Pairs, column: str) -> str:
     return number(held_out(pairs, column))
 
 
-def _mean_null(pairs: Pairs, column: str) -> str:
-    return number(float(np.mean([one["held_out"][column]["null"] for one in pairs.values()])))
+def _mean_null(pairs: Pairs, column: str) -> float:
+    return float(np.mean([one["held_out"][column]["null"] for one in pairs.values()]))
 
 
 def _defined(value: float | None) -> float:

@@ -12,10 +12,10 @@ from congruence.align.layer_comparison import LayerComparison
 from congruence.formatting import number
 from congruence.report.figures.layers import layer_picture
 from congruence.report.figures.scales import step_axis
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 MARKS = {"permutation": (SOURCE, "s"), "similarity": (HELD_OUT, "o"), "linear": (LINEAR, "v"), "ica": (ICA, "P")}
 CALLED = {"permutation": "permutation", "similarity": "rigid", "linear": "linear", "ica": "ICA"}
@@ -43,7 +43,7 @@ def draw_table(kinds: Mapping[str, Pairs]) -> Figure:
         f"{KINDS[kind]} {', '.join(number(held_out(pairs, column)) for column in COLUMNS)}"
         for kind, pairs in kinds.items()
     )
-    svg = draw(
+    drawing = Drawing(
         paint,
         (200 * len(kinds) + 60, 400),
         key="pairs table",
@@ -53,7 +53,7 @@ def draw_table(kinds: Mapping[str, Pairs]) -> Figure:
         "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; "
         "circles: in sample on rows trained on; diamonds: the paper's pair; lines: the null."
     )
-    return Figure("pairs", caption, svg)
+    return Figure("pairs", caption, drawing)
 
 
 def _column(axes: Any, kind: str, pairs: Pairs) -> None:
@@ -94,8 +94,12 @@ def draw_layers(found: Found) -> Figure:
 
     rigid = {family: [one["similarity"]["held_out"]["mean"] for one in found[family]["layers"]] for family in TRAINED}
     said = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
-    svg = draw(paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}")
-    return Figure("by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", svg)
+    drawing = Drawing(
+        paint, (900, 380), key="pairs layers", label=f"Held-out error up to a rigid map, layer by layer: {said}"
+    )
+    return Figure(
+        "by-layer", "Two seeds, the same layer of each, from the first layer to the penultimate one.", drawing
+    )
 
 
 def draw_steps(found: Found) -> Figure:
@@ -124,9 +128,11 @@ def draw_steps(found: Found) -> Figure:
         f"{KINDS[family]} {', '.join(number(one['similarity'], 2) for one in found[family]['steps'])}"
         for family in TRAINED
     )
-    svg = draw(paint, (940, 380), key="pairs steps", label=f"Held-out error up to a rigid map by training step: {said}")
+    drawing = Drawing(
+        paint, (940, 380), key="pairs steps", label=f"Held-out error up to a rigid map by training step: {said}"
+    )
     caption = "Penultimate layer, mean over pairs, from before the first step to the last."
-    return Figure("by-step", caption, svg)
+    return Figure("by-step", caption, drawing)
 
 
 def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> None:

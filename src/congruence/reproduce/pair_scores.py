@@ -17,9 +17,9 @@ from congruence.arrays import Array, Float
 from congruence.data.paths import find_files
 from congruence.decoder.heads import compare_with_fitted, roeder_map
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
+from congruence.parts import Arrays
 from congruence.reproduce.pair_spectra import Spectra
 from congruence.reproduce.pair_trainings import Bench, looks
-from congruence.reproduce.parts import Arrays
 from congruence.result import json_text
 
 COLUMNS = ("permutation", "similarity", "linear", "ica")  # of the paper's table, where the second is called rigid

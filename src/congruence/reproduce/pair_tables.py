@@ -7,62 +7,63 @@ from typing import Any
 
 import numpy as np
 
-from congruence.formatting import number, percent
+from congruence.document import Cell, Table, share
+from congruence.formatting import number
 from congruence.reproduce.pair_claims import KINDS, PRINTED, Found, Pairs, held_out, in_sample, pairs_by_kind
 from congruence.reproduce.pair_scores import COLUMNS, layer_name
-from congruence.reproduce.recipe import Cell, NumberTable
+from congruence.reproduce.result import Value, number_table
 
 HEAD = ("permutation", "rigid", "linear", "ICA")
 
 
-def tables_of(found: Found) -> tuple[NumberTable, ...]:
-    """All tables: beside the paper, held out, outputs and heads, by layer, by step."""
+def tables_of(found: Found) -> tuple[Table, ...]:
+    """All tables: Table 1 with our numbers, held out, outputs and heads, by layer, by step."""
     kinds = pairs_by_kind(found)
-    tables = [_beside(kinds), _held_out(kinds), _outputs(kinds)]
+    tables = [_table_1(kinds), _held_out(kinds), _outputs(kinds)]
     for family in ("gpt", "mae", "resnet"):
         tables += [_layers(family, found[family]), _steps(family, found[family])]
     return tuple(tables)
 
 
-def _beside(kinds: Mapping[str, Pairs]) -> NumberTable:
-    rows: list[tuple[Cell, ...]] = []
+def _table_1(kinds: Mapping[str, Pairs]) -> Table:
+    rows: list[tuple[Value, ...]] = []
     for kind, pairs in kinds.items():
         if kind in PRINTED:
-            name, *numbers, share = PRINTED[kind]
-            rows.append((f"paper: {name}", *numbers, percent(share), 1))
+            name, *numbers, printed = PRINTED[kind]
+            rows.append((f"paper: {name}", *numbers, share(printed), 1))
         shown = [in_sample(pairs, column) for column in COLUMNS]
-        rows.append((KINDS[kind], *shown, percent(in_sample(pairs, "efficiency")), len(pairs)))
+        rows.append((KINDS[kind], *shown, share(in_sample(pairs, "efficiency")), len(pairs)))
     note = (
         "In sample, on rows trained on, mean over pairs. The models differ from the paper's in size and data, so that "
         "columns can be compared and rows hardly; CheXpert is the paper's pair of two sizes."
     )
-    return NumberTable("Table 1, beside the paper", ("pair", *HEAD, "efficiency of ICA", "pairs"), tuple(rows), note)
+    return number_table("Table 1", ("pair", *HEAD, "efficiency of ICA", "pairs"), tuple(rows), note)
 
 
-def _held_out(kinds: Mapping[str, Pairs]) -> NumberTable:
-    rows: list[tuple[Cell, ...]] = []
+def _held_out(kinds: Mapping[str, Pairs]) -> Table:
+    rows: list[tuple[Value, ...]] = []
     for kind, pairs in kinds.items():
         for names, one in pairs.items():
             cells = [_interval(one["held_out"][column]["held_out"]) for column in COLUMNS]
             rows.append((_arrow(names), *cells, _share(one["efficiency"])))
         shown = [held_out(pairs, column) for column in COLUMNS]
-        rows.append((f"{KINDS[kind]}, mean", *shown, percent(held_out(pairs, "efficiency"))))
+        rows.append((f"{KINDS[kind]}, mean", *shown, share(held_out(pairs, "efficiency"))))
         nulls = [float(np.mean([_defined(one["held_out"][c]["null"]) for one in pairs.values()])) for c in COLUMNS]
         rows.append((f"{KINDS[kind]}, null", *nulls, None))
     note = "Mean error on rows held out, with 95 % intervals over rows (of text, over files)."
-    return NumberTable("Held out", ("pair", *HEAD, "efficiency of ICA"), tuple(rows), note)
+    return number_table("Held out", ("pair", *HEAD, "efficiency of ICA"), tuple(rows), note)
 
 
-def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
-    rows: list[tuple[Cell, ...]] = []
+def _outputs(kinds: Mapping[str, Pairs]) -> Table:
+    rows: list[tuple[Value, ...]] = []
     for pairs in kinds.values():
         for names, one in pairs.items():
             heads = one.get("heads")
-            cells: tuple[Cell, ...] = (None,) * 5
+            cells: tuple[Value, ...] = (None,) * 5
             if heads:
                 fixed = f"{heads['target']['rank']} of {heads['target']['dimension']}"
-                cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], percent(heads["disagreement"]))
-            apart = (one["outputs"], percent(one["outputs_of_chance"]))
+                cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], share(heads["disagreement"]))
+            apart = (one["outputs"], share(one["outputs_of_chance"]))
             rows.append((_arrow(names), *apart, *cells))
     of_heads = ("head fixes", "from heads", "on what it fixes", "fitted", "head unexplained")
     head = ("pair", "outputs apart", "of chance", *of_heads)
@@ -73,13 +74,13 @@ def _outputs(kinds: Mapping[str, Pairs]) -> NumberTable:
         "target's head fixes it, and its error on these; of the map fitted to the rows, in sample; and the share of the"
         " source's head that no linear map explains."
     )
-    return NumberTable("Outputs, and the map that heads imply", head, tuple(rows), note)
+    return number_table("Outputs, and the map that heads imply", head, tuple(rows), note)
 
 
-def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
-    rows: list[tuple[Cell, ...]] = []
+def _layers(family: str, scores: Mapping[str, Any]) -> Table:
+    rows: list[tuple[Value, ...]] = []
     for k, layer in enumerate(scores["layers"]):
-        near = (_beside_null(layer[column]) for column in COLUMNS[:3])
+        near = (_with_null(layer[column]) for column in COLUMNS[:3])
         rows.append((layer_name(k, len(scores["layers"])), *near, *_map(scores["maps"].get(str(k)))))
     if "decoder" in scores["maps"]:
         rows.append(("decoder, from the penultimate layer", None, None, None, *_map(scores["maps"]["decoder"])))
@@ -89,50 +90,55 @@ def _layers(family: str, scores: Mapping[str, Any]) -> NumberTable:
         "the penultimate one, medians over points of the first seed: from the least that is not lost to the largest, "
         "the median, the bi-Lipschitz constant and the condition on what is not lost."
     )
-    return NumberTable(f"{KINDS[family]}, by layer", head, tuple(rows), note)
+    return number_table(f"{KINDS[family]}, by layer", head, tuple(rows), note)
 
 
-def _steps(family: str, scores: Mapping[str, Any]) -> NumberTable:
+def _steps(family: str, scores: Mapping[str, Any]) -> Table:
     rows = tuple(
         (
             one["step"],
             one["loss"],
-            percent(one["outputs_of_chance"]),
+            share(one["outputs_of_chance"]),
             *(one[column] for column in COLUMNS[:3]),
             one["null"],
-            percent(one["similarity"] / one["null"]),
+            share(one["similarity"] / one["null"]),
         )
         for one in scores["steps"]
     )
     head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3], "null of rigid", "rigid, of the null")
-    return NumberTable(
+    return number_table(
         f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs."
     )
 
 
-def _map(told: Mapping[str, float] | None) -> tuple[Cell, ...]:
+def _map(told: Mapping[str, float] | None) -> tuple[Value, ...]:
     if told is None:
         return (None,) * 5
-    between = f"{number(told['least'])}–{number(told['largest'])}"
-    lost = f"{told['lost']:.0f} of {told['directions']:.0f}"
-    return (between, *(number(told[name]) for name in ("median", "constant", "condition")), lost)
+    between = Cell(f"{number(told['least'])}–{number(told['largest'])}", told["least"])
+    lost = Cell(f"{told['lost']:.0f} of {told['directions']:.0f}", told["lost"])
+    return (between, *(told[name] for name in ("median", "constant", "condition")), lost)
 
 
-def _interval(told: Mapping[str, Any]) -> str:
+def _interval(told: Mapping[str, Any]) -> Cell:
     mean, low, high = (number(_defined(told[name])) for name in ("mean", "low", "high"))
-    return f"{mean} ({low}–{high})"
+    return Cell(f"{mean} ({low}–{high})", _sort_key(told["mean"]))
 
 
-def _beside_null(told: Mapping[str, Any]) -> str:
-    return f"{number(told['held_out']['mean'])} ({number(_defined(told['null']))})"
+def _with_null(told: Mapping[str, Any]) -> Cell:
+    mean = told["held_out"]["mean"]
+    return Cell(f"{number(mean)} ({number(_defined(told['null']))})", _sort_key(mean))
+
+
+def _sort_key(value: float | None) -> float | str:
+    return "" if value is None or value != value else value
 
 
 def _arrow(names: str) -> str:
     return names.replace(" ", " → ")
 
 
-def _share(value: float | None) -> str:
-    return percent(_defined(value))
+def _share(value: float | None) -> Cell:
+    return share(_defined(value))
 
 
 def _defined(value: float | None) -> float:

@@ -21,8 +21,8 @@ from congruence.errors import InputError
 from congruence.models.devices import full_precision
 from congruence.models.loop import optimise
 from congruence.models.settings import Training
+from congruence.parts import Arrays, Parts
 from congruence.reproduce.pair_spectra import decoder_spectra, layer_spectra
-from congruence.reproduce.parts import Arrays, Parts
 from congruence.reproduce.processes import stopping
 from congruence.runs import CHECKPOINT, start_run
 

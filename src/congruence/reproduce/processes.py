@@ -1,4 +1,4 @@
-"""Tasks of a recipe in processes of their own, each of which keeps what it finds in parts."""
+"""Tasks of a recipe in separate processes, each of which stores its results in parts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _hear(crew: Sequence[Any], said: Any) -> None:
             error = said.get(timeout=PATIENCE)
         except queue.Empty:
             if over:
-                raise InputError("a process of this recipe was ended from outside; the same command goes on") from None
+                raise InputError("a process of this recipe was killed; the same command resumes") from None
             continue
         if error is not None:
             raise error

@@ -1,10 +1,10 @@
-"""What a recipe is, what comes out of one, and the list of all of them."""
+"""What a recipe is, and the list of all recipes."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -12,73 +12,23 @@ from congruence.errors import InputError
 from congruence.progress import Progress
 
 if TYPE_CHECKING:
-    from congruence.reproduce.parts import Parts
+    from congruence.parts import Parts
+    from congruence.reproduce.result import RecipeResult
 
 SCALES = {
-    "smoke": "seconds: does it run?",
+    "smoke": "seconds, a check that it runs",
     "small": "minutes on two cores",
     "paper": "minutes on one large GPU",
-    "full": "the published budget, or as near to it as we know; documented, not run by us",
+    "full": "the published budget, or our best estimate of it; not run by us",
 }
-Cell = str | float | int | None  # of a table; None where there is nothing to say
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One statement of a paper, whether our numbers bear it out (None: they cannot tell), and which numbers."""
-
-    statement: str
-    holds: bool | None
-    evidence: str
-
-    @property
-    def status(self) -> str:
-        """Whether the claim "holds" or "fails", or whether that is "unknown"."""
-        return "unknown" if self.holds is None else "holds" if self.holds else "fails"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The claim as in result.json."""
-        return {"statement": self.statement, "holds": self.holds, "evidence": self.evidence}
-
-
-@dataclass(frozen=True)
-class NumberTable:
-    """The paper's numbers beside ours: one row for each thing measured."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure as an inline SVG element; `name` is that of its file, without the ending."""
-
-    name: str
-    caption: str
-    svg: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a recipe found. `paper` and `ours` hold numbers and words that JSON can hold."""
-
-    answer: str  # one sentence, made from the numbers
-    paper: Mapping[str, Any]
-    ours: Mapping[str, Any]
-    claims: tuple[Claim, ...]
-    tables: tuple[NumberTable, ...]
-    figures: tuple[Figure, ...]
-    notes: tuple[str, ...] = ()  # what is ours and not the paper's, what was left out
-    terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with what they mean
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a recipe is given: how large, from which seed, where, and what was computed before."""
+    """What a recipe receives: its size, seed and device, and the parts that were computed before."""
 
-    scale: str
+    recipe: Recipe
+    settings: Mapping[str, Any]  # all of them, as the result shows them
     seed: int
     device: str  # "cpu", "cuda" or "cuda:1"
     parameters: Mapping[str, Any]  # those of the scale
@@ -87,24 +37,24 @@ class Job:
 
 
 class Method(Protocol):
-    """The module of a recipe: the parameters of each scale, an edition, and the function that does it.
+    """The module of a recipe: the parameters of each scale, an edition, and the function that runs it.
 
-    `EDITION` grows whenever the same settings would give other numbers, so that old parts are not taken for new ones.
-    A recipe that can do with several data sets names them in `DATA`, and the one of a scale in its parameter "data";
-    where it takes several at once ("rooms,sprites"), it has `SEVERAL = True`. Where it has a function
-    `plan(parameters, device, parts)`, that says in a sentence what is to be done and about how long it takes.
+    `EDITION` grows whenever the same settings would give other numbers, so that old parts are not reused. A recipe
+    that works with several data sets lists them in `DATA`, and the one of a scale is its parameter "data"; if it takes
+    several at once ("rooms,sprites"), it has `SEVERAL = True`. An optional function `plan(parameters, device, parts)`
+    returns a sentence about what will be computed and how long that takes.
     """
 
     EDITION: int
     PARAMETERS: Mapping[str, Mapping[str, Any]]  # by scale; all that JSON can hold
 
-    def run(self, job: Job) -> Outcome:
-        """Do what the recipe says."""
+    def run(self, job: Job) -> RecipeResult:
+        """Run the experiment."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One table, figure or example of a paper that can be made again."""
+    """One table, figure or example of a paper that can be reproduced."""
 
     name: str
     question: str
@@ -117,69 +67,45 @@ class Recipe:
         return cast(Method, import_module(self.module))
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """What came of a recipe with given settings: all that its files tell."""
-
-    recipe: Recipe
-    outcome: Outcome
-    settings: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of result.json; the same settings give the same content."""
-        return {
-            "recipe": self.recipe.name,
-            "source": self.recipe.source,
-            "question": self.recipe.question,
-            "answer": self.outcome.answer,
-            "paper": dict(self.outcome.paper),
-            "ours": dict(self.outcome.ours),
-            "claims": [claim.to_dict() for claim in self.outcome.claims],
-            "notes": list(self.outcome.notes),
-            "figures": [f"{figure.name}.svg" for figure in self.outcome.figures],
-            "settings": dict(self.settings),
-        }
-
-
 RECIPES = (
     Recipe(
         name="statistical-versus-structural",
-        question="Is a representation that comes back every time also the true one?",
-        sentence="A misspecified regression and a masked autoencoder that come back every time, and are not the truth.",
+        question="Is a representation that every training reproduces also the true one?",
+        sentence="A misspecified regression and a masked autoencoder: stable across trainings, and not the truth.",
         source="Nelson et al. 2026, appendix A.1, examples 1 and 2",
         module="congruence.reproduce.statistical_versus_structural",
     ),
     Recipe(
         name="sprite-isometry",
-        question="Are pictures of a square that moves and grows an isometry of where and how large it is?",
-        sentence="The metric of pictures of a square: moving it is an isometry, growing it too is conformal.",
+        question="Is the map from the position and size of a square to its image an isometry?",
+        sentence="The metric of images of a square: an isometry in its position, conformal in position and size.",
         source="Nelson et al. 2026, section 3.3.1 and appendix A.6",
         module="congruence.reproduce.sprite_isometry",
     ),
     Recipe(
         name="mnist-bilipschitz",
-        question="Does a decoder that is nearer to an isometry make two trainings agree better?",
-        sentence="Pairs of orthogonal autoencoders on digits: the nearer to an isometry, the nearer up to a rotation.",
+        question="Do two trainings agree better if their decoders are closer to isometries?",
+        sentence="Pairs of orthogonal autoencoders on digits: the closer to an isometry, the smaller the rigid error.",
         source="Nelson et al. 2026, section 4.1 and appendix A.7.1",
         module="congruence.reproduce.mnist_bilipschitz",
     ),
     Recipe(
         name="isometry-regularisers",
-        question="Which regularisers bring a decoder near an isometry, and two trainings near each other?",
+        question="Which regularisers make a decoder nearly isometric and two trainings agree?",
         sentence="Autoencoders with weight decay, spectral norm, residual layers or a penalty: isometry, agreement.",
         source="Nelson et al. 2026, appendix A.4 (named there; the experiment is ours)",
         module="congruence.reproduce.isometry_regularisers",
     ),
     Recipe(
         name="deconfounding",
-        question="Do whitening and ICA help on plates never seen, and only near an isometry?",
+        question="Do whitening and ICA help on unseen plates, and only near an isometry?",
         sentence="A simulated screen of six genes: trees on held-out plates, and ICA's gain away from an isometry.",
         source="Nelson et al. 2026, section 4.4 and appendix A.7.4, Tables 3, 4 and 7 (on simulated data)",
         module="congruence.reproduce.deconfounding",
     ),
     Recipe(
         name="disentanglement",
-        question="Does ICA on a plain autoencoder find the true factors as well as models made for it?",
+        question="Does ICA on a plain autoencoder find the true factors as well as specialised models?",
         sentence="Table 2: an autoencoder with weight decay and ICA against VAEs, BioAE, VQ-VAE and QLAE, by InfoMEC.",
         source="Nelson et al. 2026, section 4.3, table 2 and appendix A.7.3",
         module="congruence.reproduce.disentanglement",
@@ -187,21 +113,21 @@ RECIPES = (
     Recipe(
         name="model-pairs",
         question="Do two trainings of a language model, an autoencoder or a classifier find the same representation?",
-        sentence="Table 1: pairs of GPT-NeoX, masked autoencoders, ResNets and graph networks up to ever larger maps.",
+        sentence="Table 1: pairs of GPT-NeoX, masked autoencoders, ResNets and graph networks, by group of maps.",
         source="Nelson et al. 2026, section 4.2, table 1 and appendix A.7.2",
         module="congruence.reproduce.model_pairs",
     ),
     Recipe(
         name="mechanistic-overlap",
-        question="Does the compositional contrast find slots that act on rows they share?",
-        sentence="Slots that write to rows that overlap more and more: SIS of autoencoders trained with the contrast.",
+        question="Does the compositional contrast identify slots whose supports overlap?",
+        sentence="Slots with increasingly overlapping supports: SIS of autoencoders trained with the contrast.",
         source="Matthes et al. 2026, the experiment on overlapping supports",
         module="congruence.reproduce.mechanistic_overlap",
     ),
     Recipe(
         name="mixture-likelihood",
-        question="Is the truth the only model that a mixture seen through a ReLU layer can be?",
-        sentence="Exact likelihoods of 50 random ReLU mixtures, along and across parameters; two priors |x| joins.",
+        question="Does the likelihood of a ReLU mixture have the truth as its only minimiser?",
+        sentence="Exact likelihoods of 50 random ReLU mixtures, along and across parameters; a |x| counterexample.",
         source="Kivva et al. 2022, section 4 (maximum likelihood), figure 1 and remark 3.12",
         module="congruence.reproduce.mixture_likelihood",
     ),
@@ -214,7 +140,7 @@ RECIPES = (
     ),
     Recipe(
         name="mixture-mnist",
-        question="Does a model with mixture priors find the same codes of handwritten digits every time?",
+        question="Do trainings with mixture priors find the same codes of handwritten digits?",
         sentence="Multi-facet clustering VAEs on MNIST, with ReLU and with LeakyReLU: MCC of the codes of trainings.",
         source="Kivva et al. 2022, section 4 (real data)",
         module="congruence.reproduce.mixture_mnist",
@@ -223,7 +149,7 @@ RECIPES = (
 
 
 def find_recipe(name: str) -> Recipe:
-    """Return the recipe of that name; a name that is not there is refused with those that are near."""
+    """Return the recipe of that name; an unknown name is refused with similar names."""
     by_name = {recipe.name: recipe for recipe in RECIPES}
     if name in by_name:
         return by_name[name]

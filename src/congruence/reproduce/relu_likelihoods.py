@@ -19,6 +19,7 @@ from congruence.mixture.gmm import GaussianMixture
 from congruence.mixture.likelihood import ReluModel
 from congruence.mixture.likelihood_search import ALIKE, ORDER, REACHED, search, standardised_distance
 from congruence.mixture.likelihood_slices import Slice, slice_along, slices
+from congruence.result import STATUSES, Status
 
 NOISE = 0.3
 KINDS = ("right", "right", "right", "one too many", "one too few")  # components that are fitted, in turn
@@ -42,10 +43,10 @@ class Case:
     apart: Float  # (starts,) how far their priors are from the true one
 
     @property
-    def unique(self) -> str:
+    def unique(self) -> Status:
         """Whether the centre is the only minimiser along every parameter: the worst of the slices."""
         verdicts = {one.verdict for one in self.slices}
-        return next(word for word in ("fails", "ambiguous", "holds") if word in verdicts)
+        return next(status for status in STATUSES if status in verdicts)
 
     @property
     def margin(self) -> float:
@@ -53,7 +54,7 @@ class Case:
         return min(one.margin for one in self.slices)
 
     @property
-    def found(self) -> str | None:
+    def found(self) -> Status | None:
         """Whether all lowest ends of searches have the true prior, up to an affine map."""
         if not len(self.excess):
             return None

@@ -14,10 +14,13 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.decoder.sprites import SpriteMetric, sprite_constant, sprite_metric, sprite_metric_by_quadrature
+from congruence.document import Table
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
-from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, draw
-from congruence.reproduce.recipe import Claim, Figure, Job, NumberTable, Outcome
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, Drawing
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import Figure, RecipeResult, held, number_table, status_of
+from congruence.result import Finding
 
 EDITION = 1
 SIZES = [0.1, 0.15, 0.2, 0.3, 0.4]
@@ -38,19 +41,18 @@ PAPER = {
     "constant": "depends on the range of sizes; the formula was not in the text we had",
 }
 NOTES = (
-    "The text of the paper that we had lost its formulas. That the derivative has norm 2 r is reported in public notes "
-    "on the paper. What we find is 2 √r in units of √C: the squared norm is the length of the two edges that move, "
-    "4 r, so a root or a square seems to have been lost on the way. Nothing else rests on it: at fixed size either is "
-    "constant.",
-    "C = 1 / (2 s √π) is what the mollifier of standard deviation s contributes; the paper divides it out, and so do "
+    "The formulas of the paper were missing from the text we had. Public notes on the paper report that the derivative "
+    "has norm 2 r. We find 2 √r in units of √C: the squared norm is the length of the two moving edges, 4 r, so a root "
+    "or a square seems to be missing there. No other claim depends on it: at fixed size both are constant.",
+    "C = 1 / (2 s √π) is the contribution of the mollifier of standard deviation s; the paper divides by it, and so do "
     "we. The frame has no borders, as in the paper as long as the square does not leave it.",
     "Which of the two constants, before or after the best rescaling, the paper prints is not known to us; both are "
     "given.",
 )
 TERMS = (
     ("r, p, s", "half of the square's side, its position, and the standard deviation of the smoothing."),
-    ("g_pp, g_rr, g_pr", "the metric: squared lengths of the picture's derivative by p and by r, and their product."),
-    ("conformal", "lengths change with the place, but there by the same factor in every direction."),
+    ("g_pp, g_rr, g_pr", "the metric: squared lengths of the derivatives of the image by p and r, and their product."),
+    ("conformal", "lengths change with the position, but by the same factor in every direction."),
     ("bi-Lipschitz constant", "short lengths are multiplied by something between 1 / Λ and Λ; 1 is an isometry."),
 )
 
@@ -84,13 +86,15 @@ class Squares:
         return float(np.mean([metric.speed / math.sqrt(metric.half_side) for metric in self.metrics[-1]]))
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RecipeResult:
     """Measure squares and judge what the paper says of them."""
     sizes, sigmas, positions = (job.parameters[name] for name in ("sizes", "sigmas", "positions"))
     found = measure_squares(sizes, sigmas, positions, job.progress)
-    claims = claims_of_squares(found)
-    return Outcome(
-        answer=_answer(found, claims),
+    findings = findings_of_squares(found)
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(found, findings),
         paper=PAPER,
         ours={
             "metrics": [[metric.to_dict() for metric in row] for row in found.metrics],
@@ -102,7 +106,7 @@ def run(job: Job) -> Outcome:
             "speed_factor": found.factor,
             "constants": [sprite_constant(a, b).to_dict() for a, b in RANGES],
         },
-        claims=claims,
+        findings=findings,
         tables=(_table_of_metrics(found), _table_of_constants(found)),
         figures=(_draw(found),),
         notes=NOTES,
@@ -127,7 +131,7 @@ def measure_squares(sizes: Sequence[float], sigmas: Sequence[float], positions: 
     return Squares(np.array(sizes), np.array(sigmas), tuple(rows), drift, max(gaps), max(mixed))
 
 
-def claims_of_squares(found: Squares) -> tuple[Claim, ...]:
+def findings_of_squares(found: Squares) -> tuple[Finding, ...]:
     """Judge what the paper says in words."""
     sharp = f"s = {found.sigmas[-1]:g}"
     last = float(found.anisotropy[-1])
@@ -136,61 +140,69 @@ def claims_of_squares(found: Squares) -> tuple[Claim, ...]:
     gap = max(abs(smooth.rescaled / exact.rescaled - 1) for exact, smooth in checks)
     middle = checks[1][0]
     return (
-        Claim(
-            "Moving a square of fixed size is a scaled isometry: the picture changes at the same speed everywhere.",
-            found.drift < SAME,
-            f"Over positions from −0.8 to 0.8 the squared speed changes by {number(found.drift, 2)} of itself. Closed "
-            f"form and quadrature differ by at most {number(found.closed_gap, 2)}.",
+        Finding(
+            "moving-is-an-isometry",
+            "Moving a square of fixed size is a scaled isometry: the image changes at the same speed everywhere.",
+            status_of(found.drift < SAME),
+            number=found.drift,
+            evidence=f"Over positions from −0.8 to 0.8 the squared speed varies by {number(found.drift, 2)} of its "
+            f"mean. Closed form and quadrature differ by at most {number(found.closed_gap, 2)}.",
         ),
-        Claim(
-            "Moving and growing are orthogonal: what the left edge adds to their product, the right edge takes away.",
-            found.mixed < SAME,
-            f"|g_pr| is at most {number(found.mixed, 2)} of √(g_pp g_rr).",
+        Finding(
+            "moving-and-growing-are-orthogonal",
+            "Moving and growing are orthogonal: the contributions of the left and right edge to their product cancel.",
+            status_of(found.mixed < SAME),
+            number=found.mixed,
+            evidence=f"|g_pr| is at most {number(found.mixed, 2)} of √(g_pp g_rr).",
         ),
-        Claim(
-            "In the coordinates (p, √2 r) the map to pictures is conformal, as edges become sharp.",
-            falling and last < NEARLY,
-            f"The two stretches differ by {number(100 * found.anisotropy[0])} % with s = {found.sigmas[0]:g} and by "
-            f"{number(100 * last)} % with {sharp}.",
+        Finding(
+            "map-is-conformal",
+            "In the coordinates (p, √2 r) the map to images is conformal, as edges become sharp.",
+            status_of(falling and last < NEARLY),
+            number=last,
+            evidence=f"The two stretches differ by {number(100 * found.anisotropy[0])} % with s = "
+            f"{found.sigmas[0]:g} and by {number(100 * last)} % with {sharp}.",
         ),
-        Claim(
+        Finding(
+            "map-is-bilipschitz",
             "On a compact range of sizes the map is bi-Lipschitz, with a constant that depends on the range alone.",
-            math.isfinite(middle.raw) and gap < NEARLY,
-            f"For r from {middle.smallest:g} to {middle.largest:g} it is {number(middle.raw, 5)} in units of √C and "
-            f"{number(middle.rescaled, 5)} after the best rescaling, which is (b/a)^¼. Squares with {sharp} are within "
-            f"{number(100 * gap)} % of that.",
+            status_of(math.isfinite(middle.raw) and gap < NEARLY),
+            number=middle.rescaled,
+            evidence=f"For r from {middle.smallest:g} to {middle.largest:g} it is {number(middle.raw, 5)} in units of "
+            f"√C and {number(middle.rescaled, 5)} after the best rescaling, which is (b/a)^¼. Squares with {sharp} are "
+            f"within {number(100 * gap)} % of that.",
         ),
     )
 
 
-def _answer(found: Squares, claims: Sequence[Claim]) -> str:
-    if all(claim.holds for claim in claims):
+def _answer(found: Squares, findings: Sequence[Finding]) -> tuple[str, ...]:
+    if all(finding.status == "holds" for finding in findings):
         law = "√r" if abs(found.exponent - 0.5) < NEARLY else f"r^{found.exponent:.2f}"
         return (
             "Moving is an isometry, moving and growing are conformal: the stretch is "
-            f"{found.factor:.2f} {law} in every direction."
+            f"{found.factor:.2f} {law} in every direction.",
         )
-    return f"{sum(claim.holds is True for claim in claims)} of {len(claims)} claims hold at this scale."
+    return (held(findings),)
 
 
-def _table_of_metrics(found: Squares) -> NumberTable:
+def _table_of_metrics(found: Squares) -> Table:
     rows = [
         (f"r = {metric.half_side:g}", 2 * metric.half_side, metric.speed, 2 * math.sqrt(metric.half_side))
         for metric in found.metrics[-1]
     ]
     head = ("square", "2r, as reported of the paper", f"ours, s = {found.sigmas[-1]:g}", "ours, limit 2√r")
-    note = "Norm of the picture's derivative by the position, in units of √C. See the notes on the lost root."
-    return NumberTable("How fast a moving square changes the picture", head, tuple(rows), note)
+    note = "Norm of the derivative of the image by the position, in units of √C. See the notes on the root."
+    return number_table("How fast a moving square changes the image", head, tuple(rows), note)
 
 
-def _table_of_constants(found: Squares) -> NumberTable:
+def _table_of_constants(found: Squares) -> Table:
     rows = []
     for a, b in RANGES:
         exact, smooth = sprite_constant(a, b), sprite_constant(a, b, float(found.sigmas[-1]))
         rows.append((f"{a:g} to {b:g}", exact.raw, exact.rescaled, smooth.rescaled))
     head = ("half-sides", "raw", "rescaled", f"rescaled, s = {found.sigmas[-1]:g}")
     note = "Raw: max(2√b, 1/(2√a)). Rescaled by the best single factor: (b/a)^¼."
-    return NumberTable("Bi-Lipschitz constant of moving and growing", head, tuple(rows), note)
+    return number_table("Bi-Lipschitz constant of moving and growing", head, tuple(rows), note)
 
 
 def _draw(found: Squares) -> Figure:
@@ -204,7 +216,7 @@ def _draw(found: Squares) -> Figure:
         for row, colour, marker in ((found.metrics[0], SOURCE, "D"), (found.metrics[-1], HELD_OUT, "o")):
             speeds = [metric.speed for metric in row]
             left.plot(found.sizes, speeds, marker, color=colour, markersize=7, label=f"s = {row[0].sigma:g}")
-        left.set(xlabel="half-side r", ylabel="speed of the picture, in √C", ylim=(0, None))
+        left.set(xlabel="half-side r", ylabel="speed of the image, in √C", ylim=(0, None))
         left.legend(loc="upper left", ncols=2)
         percents = 100 * found.anisotropy
         right.plot(found.sigmas, percents, color=LINEAR, marker="v", linewidth=2)
@@ -214,9 +226,9 @@ def _draw(found: Squares) -> Figure:
         right.grid(axis="y")
 
     label = f"A moving square: the speed is {found.factor:.2f} times r to the power {found.exponent:.2f}"
-    svg = draw(paint, (900, 340), key="squares", label=label)
+    drawing = Drawing(paint, (900, 340), key="squares", label=label)
     caption = (
-        "Left: how fast the picture changes when the square moves, by its size. Right: how much the stretches by "
-        "moving and by growing differ, in (p, √2 r), as edges become sharp."
+        "Left: how fast the image changes when the square moves, by its size. Right: how much the stretches by moving "
+        "and by growing differ, in (p, √2 r), as edges become sharp."
     )
-    return Figure("squares", caption, svg)
+    return Figure("squares", caption, drawing)

@@ -11,10 +11,10 @@ from congruence.arrays import Array
 from congruence.formatting import number, percent
 from congruence.maps.groups import fit_map
 from congruence.report.figures.scales import error_axis, plain_decades
-from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, draw
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 from congruence.reproduce import misspecified_regression as regression
 from congruence.reproduce.masked_reconstruction import Level, Rows
-from congruence.reproduce.recipe import Figure
+from congruence.reproduce.result import Figure
 
 POINTS = 250  # rows drawn of a scatter
 
@@ -52,9 +52,9 @@ def draw_regression(found: regression.Regression, seed: int) -> Figure:
 
     said = f"two fits to {found.sizes[-1]} rows differ by {number(found.between[-1])} and miss the truth by "
     label = f"Lines fitted to a curve: {said}{number(found.to_truth[-1])}"
-    svg = draw(paint, (900, 360), key="regression", label=label)
-    caption = "Left: lines fitted to different data, and the curve that made the data. Right: how far they are apart."
-    return Figure("regression", caption, svg)
+    drawing = Drawing(paint, (900, 360), key="regression", label=label)
+    caption = "Left: lines fitted to different data, and the curve that generated the data. Right: their distances."
+    return Figure("regression", caption, drawing)
 
 
 def draw_masking(levels: Sequence[Level]) -> Figure:
@@ -97,9 +97,9 @@ def draw_masking(levels: Sequence[Level]) -> Figure:
         f"{percent(min(one.held_out.mean for one in level.rigid))} to the factors"
         for level in levels
     )
-    svg = draw(paint, (700, 380), key="levels", label=f"Error after the best rotation: {said}")
+    drawing = Drawing(paint, (700, 380), key="levels", label=f"Error after the best rotation: {said}")
     caption = "How far codes are from those of another run, and from the factors, when fewer patches are shown."
-    return Figure("masking", caption, svg)
+    return Figure("masking", caption, drawing)
 
 
 def draw_codes(rows: Rows, runs: Sequence[dict[str, Array]]) -> Figure:
@@ -125,9 +125,9 @@ def draw_codes(rows: Rows, runs: Sequence[dict[str, Array]]) -> Figure:
 
     spread = [float(np.corrcoef(one, target)[0, 1]) for target in (other, true)]
     label = f"A code against another run (correlation {spread[0]:.3f}) and against the true factor ({spread[1]:.3f})"
-    svg = draw(paint, (700, 380), key="codes", label=label)
+    drawing = Drawing(paint, (700, 380), key="codes", label=label)
     caption = (
         "With two of six patches shown, one coordinate of the code of one run against the same coordinate of another "
         f"run (correlation {spread[0]:.3f}) and against the true factor ({spread[1]:.3f})."
     )
-    return Figure("codes", caption, svg)
+    return Figure("codes", caption, drawing)

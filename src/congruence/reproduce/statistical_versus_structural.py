@@ -1,4 +1,4 @@
-"""Appendix A.1 of Nelson et al.: two models that come back every time, and are not the truth.
+"""Appendix A.1 of Nelson et al.: two models that are stable across trainings, and are not the truth.
 
 The paper gives both examples in words and without numbers; the experiments, their sizes and the limits are ours.
 """
@@ -16,17 +16,19 @@ from congruence.formatting import percent
 from congruence.reproduce import masked_reconstruction as masked
 from congruence.reproduce import misspecified_regression as regression
 from congruence.reproduce.masked_reconstruction import Level, best, worst
-from congruence.reproduce.recipe import Claim, Job, Outcome
+from congruence.reproduce.recipe import Job
+from congruence.reproduce.result import RecipeResult, held
 from congruence.reproduce.statistical_claims import (
     NOTES,
     PAPER,
     TERMS,
-    claims_of_masking,
-    claims_of_regression,
+    findings_of_masking,
+    findings_of_regression,
     table_of_masking,
     table_of_regression,
 )
 from congruence.reproduce.statistical_figures import draw_codes, draw_masking, draw_regression
+from congruence.result import Finding
 
 EDITION = 1
 PARAMETERS: Mapping[str, Mapping[str, Any]] = {  # 6 and 2 visible patches are needed: all of them, and too few
@@ -41,8 +43,8 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {  # 6 and 2 visible patches are n
 }
 
 
-def run(job: Job) -> Outcome:
-    """Make both examples."""
+def run(job: Job) -> RecipeResult:
+    """Run both examples."""
     tell = _counted(job)
     first = _regression(job, tell)
     visible: list[int] = job.parameters["visible"]
@@ -53,12 +55,14 @@ def run(job: Job) -> Outcome:
         tell("comparing runs")
         levels.append(masked.measure_level(rows[shown], runs[shown], job.seed))
 
-    claims = (*claims_of_regression(first), *claims_of_masking(levels))
-    return Outcome(
-        answer=_answer(levels, claims),
+    findings = (*findings_of_regression(first), *findings_of_masking(levels))
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(levels, findings),
         paper=PAPER,
         ours={"example 1": first.to_dict(), "example 2": [level.to_dict() for level in levels]},
-        claims=claims,
+        findings=findings,
         tables=(table_of_regression(first), table_of_masking(levels)),
         figures=(draw_regression(first, job.seed), draw_masking(levels), draw_codes(rows[2], runs[2])),
         notes=NOTES,
@@ -67,7 +71,7 @@ def run(job: Job) -> Outcome:
 
 
 def _counted(job: Job) -> Callable[[str], None]:
-    """A function that tells what is done next, and counts it."""
+    """A function that reports the next step and counts it."""
     fits, levels = len(job.parameters["sizes"]), len(job.parameters["visible"])
     total, done = fits + levels * (job.parameters["runs"] + 1), -1
 
@@ -104,11 +108,11 @@ def _trained(job: Job, rows: masked.Rows, tell: Callable[[str], None]) -> list[d
     return runs
 
 
-def _answer(levels: list[Level], claims: tuple[Claim, ...]) -> str:
+def _answer(levels: list[Level], findings: tuple[Finding, ...]) -> tuple[str, ...]:
     hidden = next(level for level in levels if level.visible == 2)
-    if all(claim.holds for claim in claims):
+    if all(finding.status == "holds" for finding in findings):
         return (
-            f"Stable is not true: masked autoencoders agree with each other to {percent(worst(hidden.codes))} "
-            f"and miss the factors by {percent(best(hidden.rigid))}."
+            f"Stable does not mean true: masked autoencoders agree with each other to {percent(worst(hidden.codes))} "
+            f"of the diameter, but differ from the factors by {percent(best(hidden.rigid))}.",
         )
-    return f"{sum(claim.holds is True for claim in claims)} of {len(claims)} claims hold at this scale."
+    return (held(findings),)

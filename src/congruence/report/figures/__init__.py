@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from congruence._lazy import attach
-from congruence.document import Document, Figure
+from congruence.document import Document, Drawn, Figure
 from congruence.errors import InputError
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)
@@ -21,6 +21,12 @@ def drawing(figure: Figure) -> Any:
 
 def plot_main(document: Document, ax: Any = None) -> Any:
     """Draw the main figure of a document on matplotlib axes and return these."""
-    if document.main_figure is None:
-        raise InputError("this result has no figure to plot")
-    return drawing(document.main_figure).plot(ax)
+    if document.main_figure is not None:
+        return drawing(document.main_figure).plot(ax)
+    drawn = [block for block in document.blocks() if isinstance(block, Drawn)]
+    found = next((block.drawing for block in drawn if block.brief and block.drawing is not None), None)
+    if found is not None:
+        return found.plot(ax)
+    if drawn:
+        raise InputError("this result was read from files, its figures are SVG files: compute it again to plot them")
+    raise InputError("this result has no figure to plot")

@@ -1,4 +1,4 @@
-"""Several trainings that differ in their seed: one after the other, in processes of their own, or on a dask cluster."""
+"""Schedule trainings that differ in their seed: one after another, in processes, or on a dask cluster."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import contextlib
 import os
 import queue
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +19,21 @@ from congruence.errors import CongruenceError, CongruenceWarning, InputError
 if TYPE_CHECKING:
     from congruence.models.training import Moment
 
-Tell = Callable[[str, "Moment"], None]  # the name of a run, and where it is
-Done = Callable[["Told"], None]
-PATIENCE = 0.2  # seconds between looks at processes that say nothing
-ASKED = 2.0  # seconds between a worker's looks at whether it is to stop
+Tell = Callable[[str, "Moment"], None]  # receives the name of a run, and its state
+Done = Callable[["Ended"], None]
+PATIENCE = 0.2  # seconds between checks of silent processes
+ASKED = 2.0  # seconds between a worker's checks whether to stop
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that one training is made from, as plain values that go to another process."""
+    """Everything that defines one training, as plain values that can be sent to another process."""
 
     folder: Path
     model: dict[str, Any]  # the config of the model
     data: dict[str, Any]  # what `load_data` takes
-    settings: dict[str, Any]  # what `train` takes
-    threads: int | None = None  # of torch on a CPU; None leaves it alone
+    settings: dict[str, Any]  # what `train_model` takes
+    threads: int | None = None  # of torch on a CPU; None leaves them unchanged
 
     @property
     def name(self) -> str:
@@ -41,22 +42,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Told:
-    """How one training ended: "steps", "diverged", "interrupted", or with an error."""
+class Ended:
+    """One training that ended: whether it was interrupted or refused, and its warnings."""
 
     name: str
-    ended: str
-    folder: Path
-    steps: int = 0
-    loss: float = float("nan")
-    psnr: float = float("nan")
-    seconds: float = float("nan")  # that the steps took
+    interrupted: bool = False
     error: str = ""
-    notes: tuple[str, ...] = field(default=())
+    warned: tuple[tuple[type[Warning], str], ...] = ()
 
 
 def train_here(plans: Sequence[Plan], tell: Tell, done: Done, stop: Callable[[], bool] | None = None) -> None:
-    """Train one after the other; data is read or drawn once. What comes out does not depend on the others."""
+    """Train one after another; data is loaded once. The result of a training does not depend on the others."""
     from congruence.data.registry import load_data
 
     loaded: dict[str, Any] = {}
@@ -68,32 +64,32 @@ def train_here(plans: Sequence[Plan], tell: Tell, done: Done, stop: Callable[[],
 
 
 def train_in_processes(plans: Sequence[Plan], tell: Tell, done: Done, jobs: int) -> None:
-    """Train in `jobs` processes; Ctrl-C reaches them through this one, so that each keeps a checkpoint."""
+    """Train in `jobs` processes; Ctrl-C reaches them through this one, so that each writes a checkpoint."""
     import multiprocessing
 
     spawn = multiprocessing.get_context("spawn")
     said, ending = spawn.Queue(), spawn.Event()
     shares = [plans[i::jobs] for i in range(min(jobs, len(plans)))]
     workers = [spawn.Process(target=_work, args=(share, said, ending), daemon=True) for share in shares]
-    with _deaf_to_interrupts():
+    with _ignoring_interrupts():
         for worker in workers:
             worker.start()
     try:
         _listen(workers, said, tell, done)
     except BaseException:
         ending.set()
-        _listen(workers, said, lambda name, moment: None, lambda told: None)  # until each has kept its checkpoint
+        _listen(workers, said, lambda name, moment: None, lambda ended: None)  # until each has its checkpoint
         raise
     finally:
         for worker in workers:
             worker.join()
     broken = [worker.exitcode for worker in workers if worker.exitcode]
     if broken:
-        raise InputError(f"a process of --jobs died with exit code {broken[0]}; the same command goes on")
+        raise InputError(f"a process that trains died with exit code {broken[0]}; the same call resumes")
 
 
 def _listen(workers: Sequence[Any], said: Any, tell: Tell, done: Done) -> None:
-    """Pass on what the processes say until all have ended and nothing is left to hear."""
+    """Forward the messages of the processes until all have ended and none is left."""
     while True:
         ended = all(worker.exitcode is not None for worker in workers)  # asked before the last look
         try:
@@ -105,29 +101,28 @@ def _listen(workers: Sequence[Any], said: Any, tell: Tell, done: Done) -> None:
         (tell if kind == "moment" else done)(*what)
 
 
-def train_on_cluster(plans: Sequence[Plan], tell: Tell, done: Done) -> None:
-    """Train on the workers of the dask client at hand; run folders are on a file system that they share with us."""
+def train_on_cluster(plans: Sequence[Plan], done: Done, client: Any) -> None:
+    """Train on the workers of a dask client; run folders are on a shared file system."""
     import distributed
 
-    client = distributed.get_client()
-    ending = distributed.Event(f"congruence-{os.getpid()}-{time.time_ns()}")
+    ending = distributed.Event(f"congruence-{os.getpid()}-{time.time_ns()}", client=client)
     futures = [client.submit(_on_worker, plan, ending.name, key=f"{plan.name}-{ending.name}") for plan in plans]
     try:
         for future in distributed.as_completed(futures):
             done(future.result())
     except BaseException:
         ending.set()
-        distributed.wait(futures)  # until each has kept its checkpoint
+        distributed.wait(futures)  # until each has its checkpoint
         raise
 
 
-def _one(plan: Plan, data: Any, tell: Tell, stop: Callable[[], bool] | None) -> Told:
+def _one(plan: Plan, data: Any, tell: Tell, stop: Callable[[], bool] | None) -> Ended:
     from congruence.models.catalogue import build_model
-    from congruence.models.training import train
+    from congruence.models.training import train_model
 
     with warnings.catch_warnings(record=True) as caught, _threads(plan.threads):
         warnings.simplefilter("always", CongruenceWarning)
-        run = train(
+        train_model(
             build_model(plan.model),
             data,
             **plan.settings,
@@ -135,19 +130,16 @@ def _one(plan: Plan, data: Any, tell: Tell, stop: Callable[[], bool] | None) -> 
             progress=lambda moment: tell(plan.name, moment),
             stop=stop,
         )
-    notes = tuple(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, CongruenceWarning)))
-    last = ([line for line in run.metrics() if line.get("seconds") is not None] or [{}])[-1]
-    done, nan = run.outcome, float("nan")
-    psnr, seconds = last.get("psnr", nan), last.get("seconds", nan)
-    return Told(plan.name, done.ended, plan.folder, done.steps, done.loss, psnr, seconds, notes=notes)
+    warned = [(one.category, str(one.message)) for one in caught if issubclass(one.category, CongruenceWarning)]
+    return Ended(plan.name, warned=tuple(dict.fromkeys(warned)))
 
 
 def _work(plans: Sequence[Plan], said: Any, ending: Any) -> None:
-    """What a process of `train_in_processes` does."""
+    """The main function of a process of `train_in_processes`."""
     from multiprocessing import parent_process
 
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C goes to the first process alone, which then says so here
+        os.setsid()  # Ctrl-C goes to the parent process alone, which sets `ending`
     parent = parent_process()
 
     def stop() -> bool:
@@ -159,8 +151,8 @@ def _work(plans: Sequence[Plan], said: Any, ending: Any) -> None:
     said.join_thread()
 
 
-def _on_worker(plan: Plan, ending: str) -> Told:
-    """One training in a thread of a dask worker, where no signal comes and an interrupt would end the worker."""
+def _on_worker(plan: Plan, ending: str) -> Ended:
+    """One training in a thread of a dask worker, which receives no signal and must not be interrupted itself."""
     import distributed
 
     event, looked = distributed.Event(ending), [time.monotonic(), False]
@@ -173,17 +165,17 @@ def _on_worker(plan: Plan, ending: str) -> Told:
     return _guarded(plan, lambda name, moment: None, stop)
 
 
-def _guarded(plan: Plan, tell: Tell, stop: Callable[[], bool]) -> Told:
-    """One training elsewhere: how it ended is told, whatever it was that ended it."""
-    found: list[Told] = []
+def _guarded(plan: Plan, tell: Tell, stop: Callable[[], bool]) -> Ended:
+    """One training elsewhere: interruption and refusal become values."""
+    found: list[Ended] = []
     try:
         if stop():
             raise KeyboardInterrupt
         train_here([plan], tell, found.append, stop)
     except KeyboardInterrupt:
-        return Told(plan.name, "interrupted", plan.folder)
+        return Ended(plan.name, interrupted=True)
     except CongruenceError as error:
-        return Told(plan.name, "error", plan.folder, error=str(error))
+        return Ended(plan.name, error=str(error))
     return found[0]
 
 
@@ -201,8 +193,11 @@ def _threads(count: int | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes that are started here begin without an ear for Ctrl-C: importing takes them a second."""
+def _ignoring_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C while they import; signals belong to the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -1,8 +1,9 @@
-"""The config of the model that `congruence train` was asked for: as published, unless options say otherwise."""
+"""The config of a model for `train`: as published, unless options say otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ def model_config(
     device: str,
     own: Mapping[str, Any],
 ) -> tuple[dict[str, Any], float]:
-    """The config of a model without its seed, and the weight decay that was published with it.
+    """The config of a model without its seed, and the published weight decay.
 
-    `own` has the options by name, None for what was not given; those that mean nothing for the model are refused.
+    `own` has the options by name, None if not given; options that the model does not have are refused.
     """
     from congruence.data.row_sets import is_row_set
     from congruence.models.catalogue import MIXTURES, MODELS
@@ -32,7 +33,7 @@ def model_config(
     given |= {} if latents is None else {"latents": latents}
     if model in MIXTURES:
         if net != "auto":
-            raise InputError(f"--net means nothing for {model}, whose nets are dense; --hidden has their widths")
+            raise InputError(f"net means nothing for {model}, whose nets are dense; hidden sets their widths")
         return _mixture_config(model, data, given), 0.0
     if model not in MODELS:
         raise InputError(f"model must be one of {', '.join((*MODELS, *MIXTURES))}, not {model!r}")
@@ -68,7 +69,7 @@ def _mixture_config(model: str, data: str, given: Mapping[str, Any]) -> dict[str
     extra = {"mixvae": ("prior",), "ivae": ("auxiliary",)}.get(model, ())
     _check_options(model, given, (*(name for name in known if name != "classes"), *extra))
     given = dict(given)
-    told = given.pop("auxiliary", None)
+    observed = given.pop("auxiliary", None)
     if is_row_set(data):
         chosen, clusters = find_row_set(data)
         settings = mixture_settings(model, images=False, latents=chosen.latents, clusters=clusters)
@@ -81,49 +82,56 @@ def _mixture_config(model: str, data: str, given: Mapping[str, Any]) -> dict[str
     if "hidden" in given:
         given["hidden"] = _widths(given["hidden"])
     if "prior" in given:
-        given["prior"] = read_prior(given["prior"])
+        prior = given["prior"]
+        given["prior"] = check_prior(prior, "prior") if isinstance(prior, Mapping) else read_prior(Path(prior))
         given.setdefault("latents", np.shape(given["prior"]["means"])[1])
     if model == "ivae":
-        settings |= _told(told, sizes, data)
+        settings |= _auxiliary(observed, sizes, data)
     return {"model": model, **settings, **given, "shape": shape}
 
 
 def read_prior(path: Path) -> dict[str, Any]:
     """The weights, means and covariances of a .npz or .json file, as lists."""
-    import json
     from zipfile import BadZipFile
 
     import numpy as np
 
-    from congruence.models.mixture_priors import PARTS
-
     try:
         if path.suffix == ".npz":
             with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
-                found = {name: parts[name].tolist() for name in PARTS if name in parts}
+                found = dict(parts)
         else:
             found = dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, BadZipFile) as error:
-        raise InputError(f"--prior {path} cannot be read as .npz or .json: {error}") from error
-    missing = [name for name in PARTS if name not in found]
+        raise InputError(f"prior {path} cannot be read as .npz or .json: {error}") from error
+    return check_prior(found, f"prior {path}")
+
+
+def check_prior(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Refuse what is no mixture by its shapes; return weights, means and covariances as lists."""
+    import numpy as np
+
+    from congruence.models.mixture_priors import PARTS
+
+    missing = [part for part in PARTS if part not in found]
     if missing:
-        raise InputError(f"--prior {path} must hold weights, means and covariances, but has no {missing[0]}")
+        raise InputError(f"{name} must hold weights, means and covariances, but has no {missing[0]}")
     try:
-        shapes = [np.asarray(found[name], dtype=np.float64).shape for name in PARTS]
+        arrays = [np.asarray(found[part], dtype=np.float64) for part in PARTS]
     except (TypeError, ValueError) as error:
-        raise InputError(f"--prior {path} must hold arrays of numbers, but {error}") from error
-    if [len(shape) for shape in shapes] != [1, 2, 3] or 0 in shapes[1]:
+        raise InputError(f"{name} must hold arrays of numbers, but {error}") from error
+    if [array.ndim for array in arrays] != [1, 2, 3] or 0 in arrays[1].shape:
         wanted = "weights (J,), means (J, latents) and covariances (J, latents, latents)"
-        raise InputError(f"--prior {path} must hold {wanted}, not {', '.join(map(str, shapes))}")
-    return {name: found[name] for name in PARTS}
+        raise InputError(f"{name} must hold {wanted}, not {', '.join(str(array.shape) for array in arrays)}")
+    return {part: array.tolist() for part, array in zip(PARTS, arrays, strict=True)}
 
 
-def _told(wished: str | None, sizes: Mapping[str, int | None], data: str) -> dict[str, Any]:
-    """Which factor an iVAE is told, and how many levels it has."""
+def _auxiliary(wished: str | None, sizes: Mapping[str, int | None], data: str) -> dict[str, Any]:
+    """Which factor an iVAE observes, and its number of levels."""
     levels = [name for name, size in sizes.items() if size is not None]
     name = levels[0] if wished is None else wished
     if name not in levels:
-        raise InputError(f"--auxiliary must be a factor of {data} with levels ({', '.join(levels)}), not {name!r}")
+        raise InputError(f"auxiliary must be a factor of {data} with levels ({', '.join(levels)}), not {name!r}")
     return {"auxiliary": name, "classes": sizes[name]}
 
 
@@ -131,14 +139,14 @@ def _check_options(model: str, given: Mapping[str, Any], settings: Iterable[str]
     fit = [name for name in settings if name not in GENERAL]
     for name in given:
         if name not in fit and name not in GENERAL:
-            hint = f"it has {', '.join('--' + other for other in fit)}" if fit else "it has no options of its own"
-            raise InputError(f"--{name} means nothing for {model}; {hint}")
+            hint = f"it has {', '.join(fit)}" if fit else "it has no options of its own"
+            raise InputError(f"{name} means nothing for {model}; {hint}")
 
 
-def _widths(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise InputError(f"--hidden takes widths such as 50,50, not {text!r}")
+def _widths(given: str | Sequence[int]) -> list[int]:
+    parts = [part.strip() for part in (given.split(",") if isinstance(given, str) else map(str, given))]
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"hidden takes widths such as 50,50, not {given!r}")
     return [int(part) for part in parts]
 
 

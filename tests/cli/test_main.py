@@ -1,0 +1,145 @@
+"""What holds for every command: completion, closed pipes, the version, and no traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import congruence
+from congruence.__main__ import run
+from congruence.cli import build, main
+
+COMMANDS = [
+    ["--help"],
+    ["compare", "--help"],
+    ["data", "list"],
+    ["reproduce", "list"],
+    ["compare", "a.npy", "b.npy", "--nulls", "2", "--bootstrap", "0"],
+    ["compare", "a.npy", "b.npy", "--nulls", "2", "--bootstrap", "0", "--json", "-", "-q"],
+]
+
+
+def walk(command, path=()):
+    yield path, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from walk(one, (*path, name))
+
+
+EVERY = [pytest.param(path, one, id=" ".join(path) or "congruence") for path, one in walk(build())]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(200, 3)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def start(*arguments, **streams):
+    return subprocess.Popen([sys.executable, "-m", "congruence", *arguments], **streams)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_reader_that_has_seen_enough_ends_nothing(arguments, folder):
+    with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()  # before anything was written
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_work_is_finished_although_nobody_reads_on(folder):
+    with start(*COMMANDS[4], "--json", "c.json", "--report", "r.html", stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+    assert process.returncode == 0
+    assert {"c.json", "r.html"} <= {path.name for path in folder.iterdir()}
+
+
+def test_head_in_a_shell(folder):
+    line = f'set -o pipefail; "{sys.executable}" -m congruence data list 2>&1 | head -n 1'
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("rooms: ")
+
+
+def test_an_error_keeps_its_exit_code_where_nobody_reads_it(folder):
+    with start("compare", "a.npy", "missing.npy", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        process.stderr.close()
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "congruence", "data", "list"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr == b"congruence: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize(("path", "command"), EVERY)
+def test_version_means_that_of_the_program_in_every_command(path, command, capsys, monkeypatch):
+    assert [name for one in command.params for name in one.opts].count("--version") == 1
+    monkeypatch.setattr(sys, "argv", ["congruence", *path, "--version"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    assert capsys.readouterr().out == f"congruence {congruence.__version__}\n"
+
+
+def complete(words):
+    code = "import sys; sys.argv = ['congruence']; from congruence.cli import main; main()"
+    asked = {"_CONGRUENCE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_and_options(capsys, monkeypatch):
+    assert complete("congruence da") == ["data"]
+    assert "--force" in complete("congruence reproduce --fo")
+    monkeypatch.setattr(sys, "argv", ["congruence", "--show-completion", "bash"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    assert "_CONGRUENCE_COMPLETE=complete_bash" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("problem", [ZeroDivisionError("oops"), RecursionError("deep"), OSError("gone")])
+def test_a_defect_is_one_sentence_and_exit_code_3(problem, folder, capsys, monkeypatch):
+    def fail(*given, **options):
+        raise problem
+
+    monkeypatch.setattr("congruence.data.list_data", fail)
+    monkeypatch.setattr(sys, "argv", ["congruence", "data", "list"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 3
+    err = capsys.readouterr().err
+    assert err.startswith(f"congruence: this is a defect of ours ({type(problem).__name__}: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_ctrl_c_ends_a_command_quietly(folder):
+    arguments = ["reproduce", "statistical-versus-structural", "--scale", "small", "--device", "cpu", "--out", "r"]
+    with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while not (folder / "r" / "parts" / "settings.json").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"interrupted; no file was left half-written\n")
+
+
+def test_ctrl_c_before_a_command_begins_is_quiet(capsys, monkeypatch):
+    def press():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("congruence.cli.main", press)
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    assert stopped.value.code == 130
+    assert capsys.readouterr() == ("", "")
