@@ -15,10 +15,10 @@ import numpy as np
 from congruence.arrays import Array, Rows, as_matrix, is_dask, is_tensor, listing, to_numpy
 from congruence.errors import InputError, InputWarning, TableError
 from congruence.files import InputFile, describe_file
+from congruence.tables._honours import honours
 from congruence.tables.blocks import DaskRows, brought
 from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, patterns
 from congruence.tables.frames import is_anndata, is_frame, is_series, table_from_frame
-from congruence.tables.honours import honours
 from congruence.tables.join import Joined, join_tables
 from congruence.tables.labels import as_labels, missing_labels
 from congruence.tables.memory import check_fits

@@ -1,0 +1,35 @@
+__version__: str
+
+from congruence._load import load as load
+from congruence.activations import extract as extract
+from congruence.align import Aligner as Aligner
+from congruence.align import Comparison as Comparison
+from congruence.align import LayerComparison as LayerComparison
+from congruence.align import compare as compare
+from congruence.align import compare_layers as compare_layers
+from congruence.align import consensus as consensus
+from congruence.batches import Deconfounding as Deconfounding
+from congruence.batches import deconfound as deconfound
+from congruence.decoder import DecoderExamination as DecoderExamination
+from congruence.decoder import bilipschitz as bilipschitz
+from congruence.decoder import examine_decoder as examine_decoder
+from congruence.ica import ICA as ICA
+from congruence.ica import Resolution as Resolution
+from congruence.ica import Whitener as Whitener
+from congruence.ica import component_stability as component_stability
+from congruence.ica import resolve as resolve
+from congruence.maps import Map as Map
+from congruence.maps import diameter as diameter
+from congruence.maps import fit_map as fit_map
+from congruence.mechanism import MechanismExamination as MechanismExamination
+from congruence.mechanism import examine_mechanism as examine_mechanism
+from congruence.metrics import Evaluation as Evaluation
+from congruence.metrics import evaluate as evaluate
+from congruence.metrics import infomec as infomec
+from congruence.mixture import MixtureExamination as MixtureExamination
+from congruence.mixture import examine_mixture as examine_mixture
+from congruence.tables import Table as Table
+from congruence.tables import read_table as read_table
+from congruence.tables import write_table as write_table
+from congruence.translation import Translation as Translation
+from congruence.translation import translate as translate
