@@ -218,7 +218,7 @@ def test_unrelated_runs_with_an_integer_id_are_not_near(suffix, name, tmp_path):
     assert result.runs[0].d == 3
     assert result.settings["paired"] == "by id"
     assert result.pairs[0].verdict.status != "holds"
-    assert any(f"Column {name}" in note and "taken as the row id" in note for note in result.advice)
+    assert any(f"Column {name}" in note and "taken as the row id" in note for note in result.notes)
     back = np.argsort(ORDER[::-1])[ORDER]
     expected = compare({"a": X, "b": Y[back]}, **QUICK)
     assert_allclose(result.pairs[0].groups["similarity"].mean, expected.pairs[0].groups["similarity"].mean)
