@@ -595,6 +595,8 @@ def any_page(request):
 @pytest.fixture(scope="session")
 def make_mechanism():
     return mechanism_by_hand
+
+
 def make_assumptions():
     return assumptions_by_hand
 
