@@ -8,7 +8,7 @@ import pytest
 from anndata import AnnData
 from numpy.testing import assert_array_equal
 
-from congruence import evaluate_codes, fit_map, infomec
+from congruence import evaluate, fit_map, infomec
 from congruence.errors import InputError, PairedByPositionWarning, TableError
 from congruence.files import describe_file
 from congruence.tables import Table, as_columns, pair
@@ -93,12 +93,12 @@ def test_metrics_do_not_depend_on_the_order_of_frames():
     shuffled = FACTORS.iloc[ORDER]
     assert infomec(CODES, shuffled).scores == infomec(CODES, FACTORS).scores
     options = {"metrics": ["mcc"], "resamples": 0, "nulls": 0}
-    one, other = (evaluate_codes(CODES, factors, **options) for factors in (FACTORS, shuffled))
+    one, other = (evaluate(CODES, factors, **options) for factors in (FACTORS, shuffled))
     assert [score.value for score in one.scores] == [score.value for score in other.scores]
     assert_array_equal(fit_map(CODES, CODES.iloc[ORDER]).matrix.round(12), np.eye(2))
 
 
-@pytest.mark.parametrize("work", [infomec, evaluate_codes, pair])
+@pytest.mark.parametrize("work", [infomec, evaluate, pair])
 def test_frames_without_a_common_id_are_refused(work):
     with pytest.raises(TableError, match="no id is in all tables: codes has 0, 1, 2, ...; factors has 500, 501, 502"):
         work(CODES, FACTORS.set_axis(range(500, 500 + N)))

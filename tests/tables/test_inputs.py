@@ -17,6 +17,7 @@ from scipy import sparse
 from congruence import ICA, Aligner, Whitener, compare, component_stability, consensus, diameter, fit_map
 from congruence.errors import InputError, InputWarning, PairedByPositionWarning, TableError
 from congruence.files import describe_file
+from congruence.ica import resolve
 from congruence.tables import Table, as_paired, as_rows, as_table, gather, write_table
 
 N = 40
@@ -218,7 +219,7 @@ def test_unrelated_runs_with_an_integer_id_are_not_near(suffix, name, tmp_path):
     assert result.runs[0].d == 3
     assert result.settings["paired"] == "by id"
     assert result.pairs[0].verdict.status != "holds"
-    assert any(f"Column {name}" in note and "taken as the row id" in note for note in result.advice)
+    assert any(f"Column {name}" in note and "taken as the row id" in note for note in result.notes)
     back = np.argsort(ORDER[::-1])[ORDER]
     expected = compare({"a": X, "b": Y[back]}, **QUICK)
     assert_allclose(result.pairs[0].groups["similarity"].mean, expected.pairs[0].groups["similarity"].mean)
@@ -229,6 +230,12 @@ def test_integers_that_differ_between_runs_are_no_ids(tmp_path):
     inputs = gather(files)
     assert not inputs.by_id
     assert inputs.values[0].shape == (N, 3)
+
+
+def test_runs_keep_the_same_columns():
+    inputs = gather({"a": frame(X, serial=ORDER), "b": frame(Y, serial=[7] * N)})
+    assert inputs.features == [("emb_0", "emb_1", "emb_2")] * 2
+    assert "Left out of b, because they could be row ids in another run: serial." in inputs.notes
 
 
 def test_columns_that_look_like_ids_in_arrays_are_named():
@@ -270,7 +277,7 @@ def test_a_join_pairs_the_rows_that_share_an_id(data):
     ids = st.lists(st.integers(-5, 30), min_size=1, max_size=20, unique=True)
     first, second = data.draw(ids), data.draw(ids)
     shared = [one for one in first if one in second]
-    x, y = (np.column_stack([np.array(one) * 0.5, np.array(one) ** 2 + 0.25]) for one in (first, second))
+    x, y = (np.column_stack([np.array(one) * 0.5 + 0.3, np.array(one) ** 2 + 0.25]) for one in (first, second))
     runs = {"a": pd.DataFrame(x, index=pd.Index(first)), "b": pd.DataFrame(y, index=pd.Index(second))}
     default = [list(one) == list(range(len(one))) for one in (first, second)]
     if all(default) and len(first) != len(second):
@@ -499,3 +506,10 @@ def test_parts_are_read_as_their_first_file_is(tmp_path):
     assert parts.features == ("week", "emb_0", "emb_1", "emb_2")
     assert parts.metadata["serial"].tolist() == table["serial"].tolist()
     assert (parts.name, parts.path) == (tmp_path.name, tmp_path)
+
+
+def test_resolve_leaves_ids_out_of_a_frame_and_says_so():
+    z = np.random.default_rng(0).laplace(size=(400, 3))
+    result = resolve(frame(z, serial=np.random.default_rng(1).permutation(400)), seed=0)
+    assert result.ica.n_features_in_ == 3
+    assert any("serial" in str(note) for note in result.notes)

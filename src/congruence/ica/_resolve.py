@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, as_matrix, finite_rows, is_dask, is_tensor
+from congruence.arrays import Array, finite_rows, is_dask
 from congruence.errors import InputError
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.ica._resampling import cluster_labels
@@ -19,7 +19,7 @@ from congruence.ica.resolution import Resolution
 from congruence.ica.stability import component_stability
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.tables import Table, expanded, finite_table, read_parts
+from congruence.tables import Table, as_table, expanded, finite_table, read_parts
 
 
 @takes(ResolveOptions)
@@ -141,7 +141,7 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
     """The table without missing values, the cluster of each row, and what was left out."""
     table = _as_table(x, options)
     labels = cluster_labels(options.cluster, table, table.n)
-    notes: tuple[str, ...] = ()
+    notes = table.notes
     if is_dask(table.values):  # workers find what is not finite, in the first pass
         if options.drop_missing:
             raise InputError("drop_missing cannot be used with a dask array: its rows are counted before they are read")
@@ -151,22 +151,19 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
         labels = labels[finite_rows(table.values)]
     table = finite_table(table, drop_missing=options.drop_missing)
     if table.n < whole:
-        notes = (f"{whole - table.n} of {whole} rows have NaN or infinite values and were left out.",)
+        notes = (*notes, f"{whole - table.n} of {whole} rows have NaN or infinite values and were left out.")
     if table.n < 2:
         raise InputError(f"{table.name} has 1 row, but components need at least 2")
     return table, labels, notes
 
 
 def _as_table(x: Any, options: ResolveOptions) -> Table:
-    if isinstance(x, Table):
+    if isinstance(x, Table):  # whose columns have been chosen
         return x
-    if isinstance(x, str | os.PathLike) or (isinstance(x, list | tuple) and all(isinstance(p, str) for p in x)):
-        paths = expanded([os.fspath(x)] if isinstance(x, str | os.PathLike) else x)
-        asked = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
-        return read_parts(paths, **{name: value for name, value in asked.items() if value is not None})
-    values = x if is_dask(x) or is_tensor(x) else as_matrix(x, "x", finite=False)
-    names = [str(name) for name in x.columns] if hasattr(x, "columns") else None
-    return Table(values, "x", features=None if names is None else tuple(names))
+    asked = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+    if isinstance(x, list | tuple) and x and all(isinstance(path, str | os.PathLike) for path in x):
+        return read_parts(expanded(x), **asked)
+    return as_table(x, **asked)
 
 
 def _settings(options: ResolveOptions, resamples: int) -> dict[str, Any]:

@@ -341,7 +341,8 @@ def _names(given: list[Any]) -> list[str]:
 
 def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
     """Give tables ids that only several of them together tell, and collect what is noted about each."""
-    notes = _shared_notes(tables)
+    tables, lost = _with_same_columns(tables)
+    notes = [*_shared_notes(tables), *lost]
     tables = _with_default_index(tables)
     if any(table.ids is not None for table in tables):
         return tables, notes
@@ -356,6 +357,27 @@ def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
             given = zip(tables, columns, rest, strict=True)
             return [replace(one, ids=ids, metadata=left) for one, ids, left in given], [*notes, note]
     return tables, notes
+
+
+def _with_same_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+    """Leave columns out of all tables that were left out of one as possible ids."""
+    aside = {
+        name
+        for table in tables
+        for name, column in table.metadata.items()
+        if any(name in (other.features or ()) for other in tables) and _distinct_integers(column) is not None
+    }
+    found, notes = [], []
+    for table in tables:
+        names = [name for name in table.features or () if name in aside]
+        if names and len(names) < table.d:
+            keep = tuple(name for name in table.features or () if name not in aside)
+            table = _reselected(table, Selection(features=keep))
+            notes.append(
+                f"Left out of {table.name}, because they could be row ids in another run: {listing(names, 20)}."
+            )
+        found.append(table)
+    return found, notes
 
 
 def _with_default_index(tables: Sequence[Table]) -> list[Table]:
