@@ -242,3 +242,31 @@ def test_options_that_cannot_be_meant_are_refused(options, message, table):
 def test_a_misspelt_option_is_named(table):
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'component'; did you mean 'components'\?"):
         resolve(table, component=4)
+
+
+def test_files_and_columns_that_were_not_asked_for_are_named(table, tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(table.values, columns=list("abcde"))
+    frame["cell_id"] = np.arange(4000) + 17
+    frame.to_parquet(tmp_path / "run.parquet", index=False)
+    result = resolve(tmp_path / "run.parquet", starts=1)
+    assert (result.n, result.d, list(result.ica.feature_names_in_)) == (4000, 5, list("abcde"))
+    assert any("cell_id" in note for note in result.notes)
+    first = result.profiles[0].highest[0]
+    assert first.id == first.row + 17
+    (file,) = result.settings["inputs"]
+    assert file["path"] == str(tmp_path / "run.parquet")
+    assert (file["bytes"], len(file["sha256"])) == ((tmp_path / "run.parquet").stat().st_size, 64)
+    frame.to_parquet(tmp_path / "more.parquet", index=False)
+    paths = [tmp_path / "run.parquet", tmp_path / "more.parquet"]
+    several = resolve(paths, features="[a-c]", metadata="cell_id", starts=1)
+    assert (several.n, several.d, len(several.settings["inputs"])) == (8000, 3, 2)
+
+
+def test_a_table_may_be_given_another_id(table):
+    result = resolve(table, id="plate", starts=1)
+    first = result.profiles[0].highest[0]
+    assert first.id == first.row % 7
+    with pytest.raises(InputError, match="has no metadata column 'well' for --id"):
+        resolve(table, id="well")

@@ -144,7 +144,8 @@ def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, pr
 
     if outputs.out is not None:
         check_table_path(outputs.out, table)
-    result = resolve_rows(table, options=options, progress=progress)
+    read = replace(options, id=None, features=None, metadata=None, key=None)  # the table was read with these
+    result = resolve_rows(table, options=read, progress=progress)
     if outputs.model is not None:
         result.ica.save(outputs.model)
     if outputs.out is not None:
@@ -165,6 +166,7 @@ def _apply(
     """Write the components of the rows, or with `inverse` the embeddings of components; return how many rows."""
     from congruence.ica import load_ica, write_components
     from congruence.tables import stream_parts
+    from congruence.tables.inputs import check_honoured
 
     if outputs.out is None:
         raise InputError("--apply needs --out, the table to write")
@@ -175,8 +177,6 @@ def _apply(
         rows = _read(paths, options, lazily)
     else:
         asked = {name: getattr(options, name) for name in COLUMNS if getattr(options, name) is not None}
-        from congruence.tables.inputs import check_honoured
-
         check_honoured(paths, [name for name in asked if name != "id"])
         rows = stream_parts(paths, **asked)
     chosen: dict[str, Any] = {"inverse": inverse, "id": options.id, "drop_missing": options.drop_missing}

@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, finite_rows, is_dask
 from congruence.errors import InputError
+from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.ica._resampling import cluster_labels
 from congruence.ica.estimator import ICA
 from congruence.ica.profile import first_profiles
 from congruence.ica.resolution import Resolution
 from congruence.ica.stability import component_stability
-from congruence.options import takes
+from congruence.options import reading, takes
 from congruence.progress import Progress
-from congruence.tables import Table, as_table, expanded, finite_table, read_parts
+from congruence.tables import Table, as_table, finite_table, read_parts
+from congruence.tables.inputs import paths_of
+from congruence.tables.parts import part_files
 
 
 @takes(ResolveOptions)
@@ -32,8 +36,9 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
 
     Parameters
     ----------
-    x : array, tensor, dask array, frame, table, path or list of paths
-        The rows, shape (n, d). A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
+    x : array, tensor, dask array, sparse matrix, frame, AnnData, table, path or list of paths
+        The rows, shape (n, d): anything that `congruence.tables.as_table` takes. A path may be a pattern such as
+        ``export/*.parquet`` or a folder; the files of these, and those of a list, are read as one table.
     progress : callable, optional
         Called as progress(what, done, total) while working.
     id, features, metadata, key : str, optional
@@ -105,7 +110,7 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         ica=ica,
         profiles=first_profiles(table, ica.found_),
         stability=stability,
-        settings=_settings(options, resamples),
+        settings=_settings(options, resamples, table),
         input_notes=notes,
     )
 
@@ -138,7 +143,7 @@ def _is_number_or_share(value: Any) -> bool:
 
 
 def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[str, ...]]:
-    """The table without missing values, the cluster of each row, and what was left out."""
+    """The table without missing values, the cluster of each row, and how columns and rows were chosen."""
     table = _as_table(x, options)
     labels = cluster_labels(options.cluster, table, table.n)
     notes = table.notes
@@ -160,17 +165,19 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
 def _as_table(x: Any, options: ResolveOptions) -> Table:
     if isinstance(x, Table):  # whose columns have been chosen
         return x
-    asked = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+    asked = {name: value for name, value in reading(options).items() if value is not None}
     if isinstance(x, list | tuple) and x and all(isinstance(path, str | os.PathLike) for path in x):
-        return read_parts(expanded(x), **asked)
+        return read_parts([file for path in x for file in part_files(os.fspath(path))], **asked)
     return as_table(x, **asked)
 
 
-def _settings(options: ResolveOptions, resamples: int) -> dict[str, Any]:
-    """The options as the page and the JSON show them; column names only where they were given."""
+def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
+    """The options as the page and the JSON show them, with the input files; column names where they were given."""
     names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
-    given = {name: getattr(options, name) for name in ("id", "features", "metadata", "key", "drop_missing")}
+    given = {name: getattr(options, name) for name in (*COLUMNS, "drop_missing")}
+    files = [asdict(describe_file(path)) for path in paths_of([table])]
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
-    return chosen | {name: value for name, value in given.items() if value}
+    chosen |= {name: value for name, value in given.items() if value}
+    return chosen | ({"inputs": files} if files else {})
