@@ -310,8 +310,14 @@ def test_without_out_tables_are_returned(pictures, x):
     assert {name: one.d for name, one in both.items()} == {"head": 5, "encoder": 144}
     assert np.array_equal(both["head"].values, table.values)
     assert set(both["head"].metadata["model"]) == {"toy"}
-    with_ids = extract(torch.nn.Sequential(torch.nn.Linear(5, 2)), Table(table.values, "t", np.arange(23) + 7), "0")
-    assert with_ids.ids.tolist() == list(range(7, 30))
+
+
+def test_tables_and_frames_keep_their_ids():
+    pandas = pytest.importorskip("pandas")
+    model, x = torch.nn.Sequential(torch.nn.Linear(5, 2)), np.ones((3, 5), np.float32)
+    assert extract(model, Table(x, "t", np.array([7, 8, 9])), "0", device="cpu").ids.tolist() == [7, 8, 9]
+    frame = pandas.DataFrame(x, columns=list("abcde")).assign(name=["u", "v", "w"])
+    assert extract(model, frame, "0", id="name", device="cpu").ids.tolist() == ["u", "v", "w"]
 
 
 def test_texts_are_a_list_a_file_or_a_column(words, tokenize, tmp_path):

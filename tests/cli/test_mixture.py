@@ -191,7 +191,7 @@ def test_another_factor_can_mark_the_rows(runs, call):
     assert (code, json.loads(out)["numbers"]["labels"]) == (0, "arm")
     code, _, err = call(runs / "vade-0", "--no-check", "--labels", "leg")
     assert code == 2
-    assert "labels names 'leg', which is no metadata column of the codes (arm" in err
+    assert "has no metadata column 'leg' to take labels from; it has arm" in err
 
 
 def test_a_prior_that_is_not_finite_is_refused_by_name(runs, call, tmp_path):

@@ -49,6 +49,20 @@ def test_several_runs_are_joined_by_id_and_compared(several):
     assert [(row["source"], row["target"]) for row in several.rows()] == [("a", "b"), ("b", "a")]
 
 
+def test_codes_may_be_frames_or_files_and_files_are_recorded(several, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    first, second = (space.codes for space in several.spaces)
+    ids = [f"row{i}" for i in range(200)]
+    frame = pandas.DataFrame(first, columns=["z0", "z1"], index=ids)
+    order = np.random.default_rng(1).permutation(200)
+    other = pandas.DataFrame({"id": np.array(ids)[order], "z0": second[order, 0], "z1": second[order, 1]})
+    other.to_csv(tmp_path / "b.csv", index=False)
+    models = {"a": MixtureModel(PRIOR, codes=frame), "b": MixtureModel(PRIOR.pushed(MATRIX), codes=tmp_path / "b.csv")}
+    found = examine_mixture(models, check=False)
+    assert found["a", "b"].weak == pytest.approx(several["a", "b"].weak)
+    assert [(file["path"], len(file["sha256"])) for file in found.settings["inputs"]] == [(str(tmp_path / "b.csv"), 64)]
+
+
 def test_without_codes_draws_from_the_prior_are_shown():
     found = examine_mixture(PRIOR)
     assert found.labels_from == "component of the prior (draws from the prior)"
@@ -108,10 +122,12 @@ def test_unusable_arguments_are_refused(arguments, said):
 
 def test_unusable_options_are_refused():
     codes = Table(PRIOR.sample(30), "a", metadata={"arm": np.arange(30)})
-    with pytest.raises(InputError, match=r"labels names 'leg', which is no metadata column of the codes \(arm\)"):
+    with pytest.raises(InputError, match="a has no metadata column 'leg' to take labels from; it has arm"):
         examine_mixture(PRIOR, codes=codes, labels="leg")
-    with pytest.raises(InputError, match=r"labels must have shape \(30,\), one for each row of the codes, not \(3,\)"):
-        examine_mixture(PRIOR, codes=codes, labels=[1, 2, 3])
+    with pytest.raises(InputError, match=r"labels must have one label per row, shape \(30,\), but has shape \(3,\)"):
+        examine_mixture(PRIOR, codes=codes, labels=np.arange(3))
+    with pytest.raises(InputError, match=r"labels must be one column, not of shape \(30, 2\)"):
+        examine_mixture(PRIOR, codes=codes, labels=np.zeros((30, 2)))
     with pytest.raises(InputError, match="rows must be at least 2, not 1"):
         examine_mixture(PRIOR, codes=codes, rows=1)
     with pytest.raises(InputError, match=r"model must have a method mixture_prior\(\); int has none"):

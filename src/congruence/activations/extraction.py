@@ -83,7 +83,7 @@ def extract(
     model : torch.nn.Module, (module, prepare), Pretrained, or path or name of a transformers model
         A folder written by `save_pretrained`, or ``owner/name`` of a hub (see `load_pretrained`). A module is moved to
         the device, and stays there.
-    inputs : array, table, list of texts, path or Inputs
+    inputs : array, table, frame, AnnData, list of texts, path or Inputs
         Arrays have rows as their first axis. A path is a folder of images, a text file (one row per line), or a file
         with an array; `kind` says what a table holds. See `array_inputs`, `image_inputs` and `text_inputs`.
     layers : str or sequence of str

@@ -17,7 +17,7 @@ from congruence.activations._options import ExtractOptions
 from congruence.activations.image_files import IMAGES, read_images
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
-from congruence.tables import Table, read_row_columns, read_table
+from congruence.tables import as_table, is_table, read_row_columns, read_table
 from congruence.tables.access import check_readable, reading, suffix_of
 from congruence.tables.memory import check_fits
 from congruence.tables.read_arrays import npy_header
@@ -49,7 +49,7 @@ class Inputs:
 
 
 def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | None = None) -> Inputs:
-    """Return an array, a table, a list of texts, a path or inputs as inputs.
+    """Return an array, a table or frame, a list of texts, a path or inputs as inputs.
 
     `images` are the size, mean and std that a model asks for, where the options do not say otherwise.
     """
@@ -57,9 +57,10 @@ def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | 
     opened: Callable[[], Inputs]
     if isinstance(source, Inputs):
         return source
-    if isinstance(source, Table):
-        kind, opened = "array", partial(array_inputs, source.values, ids=source.ids)
-    elif isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
+    if is_table(source) and not isinstance(source, str | Path):
+        table = as_table(source, id=options.id, key=options.key)
+        return array_inputs(table.values, ids=table.ids)
+    if isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
         kind, opened = "texts", partial(_listed, list(source))
     elif isinstance(source, str | Path):
         kind = options.kind or _kind_of(Path(source), options)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
+from congruence.files import InputFile
 from congruence.mixture._models import MixtureModel, as_models
 from congruence.mixture._options import MixtureOptions
 from congruence.mixture.agreement import Agreement, LatentSpace, can_hold_out, compare_spaces
@@ -18,7 +19,8 @@ from congruence.mixture.gmm import GaussianMixture
 from congruence.mixture.hierarchy import DRAWS, check_assumptions
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.tables import Table, join_tables
+from congruence.tables import as_table
+from congruence.tables.inputs import pair_tables
 from congruence.tables.labels import as_labels
 
 LOGITS = "the decoder is examined up to the logits of the pixels, without their noise, which the theorems do not cover"
@@ -98,7 +100,7 @@ def examine_mixture(
         spaces=tuple(spaces),
         labels=np.zeros(0, dtype=int) if labels is None else labels,
         labels_from=labels_from,
-        notes=tuple(dict.fromkeys([*_run_notes(examined), *_agreement_notes(agreement)])),
+        notes=tuple(dict.fromkeys([*looked.notes, *_run_notes(examined), *_agreement_notes(agreement)])),
         settings={
             "models": ", ".join(dict.fromkeys(run.model or run.name for run in examined)),
             "components of the prior": [run.components for run in examined],
@@ -107,7 +109,8 @@ def examine_mixture(
             "tolerance": options.tolerance,
             "largest prior checked": options.max_components,
             "seed": options.seed,
-        },
+        }
+        | ({"inputs": [asdict(file) for file in looked.files]} if looked.files else {}),
     )
 
 
@@ -116,8 +119,10 @@ class _Codes:
     """The codes of the runs that have some, on the same rows, and the labels of these rows."""
 
     values: dict[str, Float]  # (n, m) by name of the run
-    labels: Array | None
-    labels_from: str
+    labels: Array | None = None  # (n,), from 0
+    labels_from: str = ""
+    notes: tuple[str, ...] = ()
+    files: tuple[InputFile, ...] = ()
 
 
 def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture | None:
@@ -135,47 +140,26 @@ def _codes(models: Mapping[str, MixtureModel], options: MixtureOptions) -> _Code
         without = [name for name in models if name not in given]
         raise InputError(f"several runs are compared by their codes, which {', '.join(without)} does not have")
     if not given:
-        return _Codes({}, None, "")
-    tables = [_as_table(name, codes) for name, codes in given.items()]
-    joined = join_tables(tables)
-    rows = _spread_rows(joined.n, options.rows)
+        return _Codes({})
+    tables = [as_table(codes, name=name) for name, codes in given.items()]
+    inputs = pair_tables(tables, labels=options.labels)
+    rows = _spread_rows(len(inputs.values[0]), options.rows)
     values = {
         name: np.asarray(to_numpy(x), dtype=np.float64)[rows]
-        for name, x in zip(joined.names, joined.values, strict=True)
+        for name, x in zip(inputs.names, inputs.values, strict=True)
     }
-    labels, labels_from = _labels(options.labels, joined.metadata, joined.n)
-    return _Codes(values, None if labels is None else labels[rows], labels_from)
-
-
-def _as_table(name: str, codes: Any) -> Table:
-    if isinstance(codes, Table):
-        return Table(codes.values, name, codes.ids, codes.metadata, codes.features, codes.path)
-    return Table(codes, name)
+    labels = None
+    if inputs.labels is not None:
+        if inputs.labels.ndim > 1:
+            raise InputError(f"labels must be one column, not of shape {inputs.labels.shape}")
+        labels = np.asarray(np.unique(as_labels(inputs.labels), return_inverse=True)[1])[rows]
+    labels_from = options.labels if isinstance(options.labels, str) else "labels"
+    return _Codes(values, labels, labels_from, tuple(inputs.notes), inputs.files)
 
 
 def _spread_rows(n: int, most: int) -> Array:
     """All rows, or `most` of them that are spread evenly."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
-
-
-def _labels(labels: Any, metadata: Mapping[str, Array], n: int) -> tuple[Array | None, str]:
-    """The labels as numbers from 0, and where they are from."""
-    if labels is None:
-        return None, ""
-    if isinstance(labels, str):
-        if labels not in metadata:
-            known = ", ".join(metadata) or "none"
-            raise InputError(f"labels names {labels!r}, which is no metadata column of the codes ({known})")
-        return _numbered(metadata[labels]), labels
-    column = as_labels(labels)
-    if column.shape != (n,):
-        raise InputError(f"labels must have shape ({n},), one for each row of the codes, not {column.shape}")
-    return _numbered(column), "labels"
-
-
-def _numbered(column: Any) -> Array:
-    """Labels as numbers from 0, in the order of their values."""
-    return np.asarray(np.unique(as_labels(column), return_inverse=True)[1])
 
 
 def _drawn(priors: Mapping[str, GaussianMixture | None], seed: int) -> tuple[list[LatentSpace], Array, str]:

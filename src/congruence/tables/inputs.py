@@ -441,7 +441,8 @@ def _column_notes(tables: Sequence[Table], values: Sequence[Any]) -> list[str]:
 
 def _same_columns(tables: Sequence[Table], values: Sequence[Any], sample: Sequence[Array]) -> list[str]:
     """The columns of the same name (or place) that are identical in all runs, unless the runs are."""
-    if any(table.feature_names != tables[0].feature_names for table in tables) or len(sample[0]) < 2:
+    names = {table.feature_names for table in tables}
+    if len(tables) < 2 or len(names) > 1 or len(sample[0]) < 2:
         return []
     varying = np.ptp(sample[0], axis=0) > 0
     alike = np.logical_and.reduce([(rows == sample[0]).all(axis=0) for rows in sample[1:]])
