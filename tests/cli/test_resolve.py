@@ -7,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence import ICA, load_ica
+from congruence import ICA
 from congruence.cli import main
+from congruence.ica import load_ica
 from congruence.tables import read_table
 
 QUICK = ["--features", "emb_*", "--id", "doc_id"]

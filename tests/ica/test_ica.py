@@ -18,8 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from congruence import ICA, Table, Whitener, load_ica
+from congruence import ICA, Table, Whitener
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.ica import load_ica
 from congruence.maps.matching import strong_mcc
 from congruence.result import SCHEMA_VERSION
 

@@ -174,7 +174,7 @@ def _as_table(x: Any, options: ResolveOptions) -> Table:
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
     """The options as the page and the JSON show them, with the input files; column names where they were given."""
     names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
-    given = {name: getattr(options, name) for name in (*COLUMNS, "drop_missing")}
+    given = reading(options) | {"drop_missing": options.drop_missing}
     files = [asdict(describe_file(path)) for path in paths_of([table])]
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
