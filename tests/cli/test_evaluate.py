@@ -120,6 +120,12 @@ def test_columns_of_a_matrix_that_are_factors_are_no_codes(evaluate):
     assert (numbers()["codes"], numbers()["factors"]) == (["code1"], ["factor0"])
 
 
+def test_factors_may_be_a_file_of_labels(evaluate):
+    np.save("labels.npy", np.load("codes.npy")[:, 1].round().astype(int))
+    assert evaluate("codes.npy", "labels.npy", *QUICK, "--json", "r.json")[0] == 0
+    assert (numbers()["factors"], numbers()["own_codes"]) == (["factor0"], {"factor0": "code1"})
+
+
 def test_no_column_is_lost_by_a_shorter_name(evaluate):
     rng = np.random.default_rng(0)
     write_csv("f.csv", ["dose", "Metadata_dose", "0", "factor0"], rng.normal(size=(200, 4)))
@@ -182,7 +188,7 @@ def test_kinds_and_further_choices_are_handed_on(evaluate):
 def test_missing_values_are_refused_or_left_out(evaluate):
     code, _, err = evaluate("codes.npy", "holes.csv", *QUICK)
     assert code == 2
-    assert "factors in 2 rows of 200 (row 3, 5)" in err
+    assert "factor shape has missing values (row 3, 5)" in err
     assert "--drop-missing" in err
     code, out, _ = evaluate("codes.npy", "holes.csv", *QUICK, "--drop-missing")
     assert code == 0
@@ -210,10 +216,13 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
     ("arguments", "words"),
     [
         (["runs/ae-O"], "there is no file and no run folder runs/ae-O"),
-        (["codes.npy"], "give factors, or name those columns"),
+        (["codes.npy"], "name those columns of codes that are factors with factor_columns"),
         (["codes.npy", "nothing.csv"], "nothing.csv does not exist"),
-        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190; use --id"),
-        (["codes.npy", "factors.csv", "--factor-columns", "hue"], "no column matches factor_columns 'hue'"),
+        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190"),
+        (
+            ["codes.npy", "factors.csv", "--factor-columns", "hue"],
+            "no column of factors.csv matches factor_columns 'hue'",
+        ),
         (["codes.npy", "factors.csv", "--metrics", "migg"], "'migg' is not"),
         (["codes.npy", "factors.csv", "--kinds", "hue=continuous"], "kinds names hue, but the factors are"),
         (["codes.npy", "factors.csv", "--kinds", "size=circular,shape"], "but has 'shape'"),
@@ -221,7 +230,7 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
         (["codes.npy", "factors.csv", "--kinds", "round"], "'round' is not"),
         (["codes.npy", "factors.csv", "--infomec-version", "old"], "infomec_version must be one of"),
         (["codes.npy", "factors.csv", "--dci-model", "tree"], "model must be one of"),
-        (["codes.npy", "factors.csv", "--features", "z*"], "cannot be read with --features"),
+        (["codes.npy", "factors.csv", "--features", "z*"], "--features means nothing for files like codes.npy"),
         (["codes.npy", "factors.csv", "--cluster", "plate"], "no table has a metadata column 'plate'"),
         (["codes.npy", "factors.csv", "--csv", "factors.csv"], "would overwrite the input factors.csv"),
         (["codes.parquet", "--id", "image", "--factor-columns", "z*"], "no feature columns"),

@@ -1,6 +1,7 @@
 import json
 import math
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from congruence.metrics.draws import draw_rows, interval, units_of
 from congruence.metrics.factors import read_factors
 from congruence.metrics.notes import Note, merge_notes
 from congruence.metrics.registry import METRICS
+from congruence.tables import Table
 
 FEW = {
     "metrics": ["infomec", "mig", "mcc"],
@@ -294,3 +296,61 @@ def test_matched_codes_come_first_in_the_order_of_factors():
 def test_wrong_arguments_are_named(options, words, rng):
     with pytest.raises(InputError, match=words):
         evaluate(rng.normal(size=(30, 3)), rng.normal(size=(30, 2)), **options)
+
+
+QUICK = {"metrics": ["mig"], "resamples": 0, "nulls": 0, "structural": False}
+
+
+def test_files_frames_and_tables_give_what_arrays_give(made, tmp_path):
+    pd = pytest.importorskip("pandas")
+    codes, factors = made
+    np.save(tmp_path / "codes.npy", codes)
+    frame = pd.DataFrame(factors)
+    frame.to_csv(tmp_path / "factors.csv", index=False)
+    expected = evaluate(codes, factors, **QUICK)["mig"].value
+    files = evaluate(tmp_path / "codes.npy", tmp_path / "factors.csv", **QUICK)
+    assert files["mig"].value == expected
+    assert (files.name, files.codes[0]) == ("codes", "code0")
+    assert [Path(file["path"]).name for file in files.settings["inputs"]] == ["codes.npy", "factors.csv"]
+    shuffled = evaluate(pd.DataFrame(codes), frame.sample(frac=1, random_state=0), **QUICK)
+    assert shuffled["mig"].value == expected
+    assert shuffled.settings["paired"] == "by id"
+    table = Table(codes, "run", metadata=factors)
+    named = evaluate(table, factor_columns="s*, count,lost", **QUICK)
+    assert (named.name, named.factors) == ("run", ("size", "shape", "count", "lost"))
+    assert named["mig"].value == expected
+
+
+def test_factors_may_be_labels(made):
+    codes, factors = made
+    found = evaluate(codes, factors["shape"], **QUICK)
+    assert found.factors == ("factor0",)
+    assert found.levels == {"factor0": ("ball", "cone")}
+    assert found["factor0"].code == "code2"
+
+
+def test_kinds_may_be_text(made):
+    found = evaluate(*made, **QUICK, kinds="count=ordinal, lost=continuous")
+    assert found.settings["kinds"]["count"] == "ordinal"
+    with pytest.raises(InputError, match="but has 'shape'"):
+        evaluate(*made, **QUICK, kinds="count=ordinal,shape")
+
+
+def test_components_are_compared_with_the_codes_and_each_has_its_pictures(rng):
+    s = rng.integers(0, 9, size=(400, 2))
+    turned = (s + 0.1 * rng.normal(size=s.shape)) @ np.array([[1.0, -1.0], [1.0, 1.0]])
+    options = {"metrics": ["infomec"], "resamples": 0, "nulls": 1, "structural": False}
+    found = evaluate(turned, s, ica=True, name="run", pictures=lambda components=None: components, **options)
+    before = found.compared[0]
+    assert [one.name for one in (found, *found.compared)] == [
+        "run + ICA",
+        "run",
+        "run + ICA, not centred",
+        "run + ICA, whitened",
+    ]
+    assert before["infom"].value < 0.3 < 0.8 < found["infom"].value
+    assert (before.status, found.status) == ("fails", "holds")
+    assert before.pictures is None
+    assert found.pictures.way == "centred"
+    with pytest.raises(InputError, match="the codes of run are classes"):
+        evaluate(turned, s, ica=True, discrete_codes=True, name="run", **options)

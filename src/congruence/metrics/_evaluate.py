@@ -122,8 +122,8 @@ def evaluate(
         drop_missing=options.drop_missing,
     )
     z, s = paired(rows.codes, rows.factors, options.kinds)
-    called = _code_names(options.code_names, rows.code_names or tuple(f"code{j}" for j in range(z.shape[1])))
-    rows = replace(rows, name=options.name or rows.name, code_names=called)
+    names = _code_names(options.code_names or rows.code_names, z.shape[1])
+    rows = replace(rows, name=options.name or rows.name, code_names=names)
     pairing = Pairing(z, _renamed(s, options.factor_names), units_of(rows.cluster, len(z)))
     if options.ica and options.discrete_codes:
         raise InputError(f"ica needs codes that are numbers, but the codes of {rows.name} are classes")
@@ -187,7 +187,7 @@ def _evaluate(
         sensitivity=tuple(_sensitivity(pairing, options.sensitivity)),
         sample=(pairing.z[shown], np.column_stack([factor.values[shown] for factor in s])),
         levels={factor.name: factor.levels for factor in s if factor.levels},
-        notes=(*(Note(note.removesuffix(".")) for note in rows.notes), *_notes(pairing, measured, options)),
+        notes=(*map(Note, rows.notes), *_notes(pairing, measured, options)),
         settings=_settings(rows, pairing, options),
         pictures=None if pictures is None else pictures(),
     )
@@ -251,12 +251,12 @@ def _effort(name: str, options: EvaluateOptions) -> Effort:
     return Effort(resamples, int(nulls or 0) if METRICS[name].supervised else 0)
 
 
-def _code_names(given: Sequence[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    if given is None:
-        return known
-    if len(given) != len(known):
-        raise InputError(f"code_names must have one name for each of {len(known)} codes, but has {len(given)}")
-    return tuple(map(str, given))
+def _code_names(given: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    """The names of the codes; those that have only numbers are called code0, code1, ..."""
+    names = tuple(map(str, range(width) if given is None else given))
+    if len(names) != width:
+        raise InputError(f"code_names must have one name for each of {width} codes, but has {len(names)}")
+    return tuple(f"code{name}" if name.isdecimal() else name for name in names)
 
 
 def _renamed(s: Factors, given: Sequence[str] | None) -> Factors:

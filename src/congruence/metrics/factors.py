@@ -146,9 +146,7 @@ def read_pair(codes: Any, factors: Any, kinds: Any = "auto", *, cluster: Any = N
     else:
         rows = pair(codes, factors, cluster=cluster)
         z, names, units = rows.codes, rows.code_names, rows.cluster
-        s = replace(
-            read_factors(rows.factors, kinds), pairing=tuple(Note(note.removesuffix(".")) for note in rows.notes)
-        )
+        s = replace(read_factors(rows.factors, kinds), pairing=tuple(map(Note, rows.notes)))
     z = to_numpy(z).astype(np.float64)
     span = z.max(0) / 2 - z.min(0) / 2
     if np.abs(z).max() > LARGEST or ((span > 0) & (span < 1 / LARGEST)).any():

@@ -26,11 +26,12 @@ class Note(str):
     metrics: tuple[str, ...]
 
     def __new__(cls, text: str, factors: Iterable[str] = (), metrics: Iterable[str] = ()) -> Note:
-        """Make a note; `text` has no full stop, and none of the names of the factors."""
+        """Make a note; `text` names none of the factors, and needs no full stop."""
         factors, metrics = tuple(factors), tuple(metrics)
         subject = f"{', '.join(factors)}: " if factors else ""
         source = f" ({', '.join(metrics)})" if metrics else ""
-        note = super().__new__(cls, f"{subject}{text}{source}.")
+        stop = "" if text.endswith(".") and not source else "."
+        note = super().__new__(cls, f"{subject}{text}{source}{stop}")
         note.text, note.factors, note.metrics = text, factors, metrics
         return note
 
