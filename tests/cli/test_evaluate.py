@@ -182,7 +182,7 @@ def test_kinds_and_further_choices_are_handed_on(evaluate):
 def test_missing_values_are_refused_or_left_out(evaluate):
     code, _, err = evaluate("codes.npy", "holes.csv", *QUICK)
     assert code == 2
-    assert "factors in 2 rows of 200 (row 3, 5)" in err
+    assert "factor shape has missing values (row 3, 5)" in err
     assert "--drop-missing" in err
     code, out, _ = evaluate("codes.npy", "holes.csv", *QUICK, "--drop-missing")
     assert code == 0
@@ -212,8 +212,11 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
         (["runs/ae-O"], "there is no file and no run folder runs/ae-O"),
         (["codes.npy"], "give factors, or name those columns"),
         (["codes.npy", "nothing.csv"], "nothing.csv does not exist"),
-        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190; use --id"),
-        (["codes.npy", "factors.csv", "--factor-columns", "hue"], "no column matches factor_columns 'hue'"),
+        (["codes.npy", "shuffled.csv"], "codes has 200, factors has 190"),
+        (
+            ["codes.npy", "factors.csv", "--factor-columns", "hue"],
+            "no column of factors.csv matches factor_columns 'hue'",
+        ),
         (["codes.npy", "factors.csv", "--metrics", "migg"], "'migg' is not"),
         (["codes.npy", "factors.csv", "--kinds", "hue=continuous"], "kinds names hue, but the factors are"),
         (["codes.npy", "factors.csv", "--kinds", "size=circular,shape"], "but has 'shape'"),
@@ -221,7 +224,7 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
         (["codes.npy", "factors.csv", "--kinds", "round"], "'round' is not"),
         (["codes.npy", "factors.csv", "--infomec-version", "old"], "infomec_version must be one of"),
         (["codes.npy", "factors.csv", "--dci-model", "tree"], "model must be one of"),
-        (["codes.npy", "factors.csv", "--features", "z*"], "cannot be read with --features"),
+        (["codes.npy", "factors.csv", "--features", "z*"], "--features means nothing for files like codes.npy"),
         (["codes.npy", "factors.csv", "--cluster", "plate"], "no table has a metadata column 'plate'"),
         (["codes.npy", "factors.csv", "--csv", "factors.csv"], "would overwrite the input factors.csv"),
         (["codes.parquet", "--id", "image", "--factor-columns", "z*"], "no feature columns"),

@@ -166,8 +166,12 @@ def test_the_columns_of_anndata_are_those_of_obs():
 @pytest.mark.parametrize(
     ("factors", "options", "message"),
     [
-        (None, {}, "factors are needed: pass them, or name the columns of codes that are factors"),
-        (FACTORS, {"columns": "size"}, "no column of factors matches --factors 'size'; it has hue, shape"),
+        (
+            None,
+            {},
+            "there are no factors: give factors, or name those columns of codes that are factors (factor_columns)",
+        ),
+        (FACTORS, {"columns": "size"}, "no column of factors matches factor_columns 'size'; it has hue, shape"),
         (None, {"columns": "0,1"}, "codes has no feature columns besides its ids and metadata; it has 0, 1"),
         (np.zeros((N, 2, 2)), {}, f"factors must be a matrix (rows, factors), but has shape ({N}, 2, 2)"),
         ({}, {}, "factors is empty: it has no columns"),

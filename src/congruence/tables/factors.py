@@ -84,7 +84,9 @@ def pair(
         Leave out rows with a missing code or factor instead of refusing them.
     """
     if factors is None and columns is None:
-        raise InputError("factors are needed: pass them, or name the columns of codes that are factors")
+        raise InputError(
+            "there are no factors: give factors, or name those columns of codes that are factors (factor_columns)"
+        )
     own = factors is None
     source = codes if own else factors
     facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns)
@@ -103,7 +105,7 @@ def pair(
     if sum(joined.dropped.values()):
         notes.append(f"Rows with missing values were left out; {joined.n} are left.")
     if joined.by_position and not own and (is_table(codes) or is_table(factors)):
-        notes.append("Rows of codes and factors were paired by their position.")
+        notes.append("Rows of codes and factors were paired by position.")
     return CodesAndFactors(
         name=name,
         codes=joined.values[0],
@@ -183,7 +185,9 @@ def _chosen_factors(facts: RowColumns, columns: Names, where: str, *, without: A
     for pattern in patterns(columns) or ():
         hits = {name: full for name, full in short.items() if fnmatchcase(name, pattern) or pattern in (name, full)}
         if not hits:
-            raise InputError(f"no column of {where} matches --factors {pattern!r}; it has {listing(list(short), 10)}")
+            raise InputError(
+                f"no column of {where} matches factor_columns {pattern!r}; it has {listing(list(short), 10)}"
+            )
         chosen |= hits
     return chosen
 
@@ -205,7 +209,7 @@ def _codes(codes: Any, wishes: Mapping[str, Any], aside: list[str]) -> Table:
     if len(keep) == table.d:
         return table
     if not keep:
-        raise InputError(f"--factors names all columns of {table.path or table.name}, so that no codes are left")
+        raise InputError(f"factor_columns names all columns of {table.path or table.name}, so that no codes are left")
     features = tuple(names[j] if table.features else f"code{j}" for j in keep)
     return replace(table, values=to_numpy(table.values)[:, keep], features=features)
 
