@@ -48,8 +48,11 @@ def lazy_selected(path: Path, select: Selection) -> Table:
         import dask.array  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError("dask is not there: pip install 'congruence[dask]'") from error
-    path = path.resolve()
     select = replace(select, name=select.name or stem_of(path))
+    return replace(_lazily(path.resolve(), select), path=path)  # workers may be in another folder
+
+
+def _lazily(path: Path, select: Selection) -> Table:
     if suffix_of(path) == ".parquet":
         check_readable(path, folder=False)
         rows, beside = open_groups(path, select)
