@@ -16,6 +16,7 @@ from congruence.models.configured import ImageClasses, MaskedPatches, NextToken 
 from congruence.parts import Parts  # noqa: E402
 from congruence.reproduce import model_pairs, reproduce  # noqa: E402
 from congruence.reproduce.pair_claims import PRINTED, findings_of, pairs_by_kind, rigid_share  # noqa: E402
+from congruence.reproduce.pair_figures import read_layers  # noqa: E402
 from congruence.reproduce.pair_scores import disagreement, has_graphs  # noqa: E402
 from congruence.reproduce.pair_spectra import Spectra, decoder_spectra, layer_spectra  # noqa: E402
 from congruence.reproduce.pair_tables import tables_of  # noqa: E402
@@ -223,3 +224,13 @@ def test_missing_data_are_named_with_the_way_out(tmp_path, monkeypatch):
 def test_every_scale_names_the_same_settings():
     names = [sorted(one) for one in model_pairs.PARAMETERS.values()]
     assert all(one == names[0] for one in names)
+
+
+def test_layers_are_read_from_parts_of_version_0_1_0_too():
+    names = {"source": "a", "target": "b", "measure": "similarity", "direction": "lower is closer", "held_out": True}
+    numbers = {"n": 9, "nearness": [[0.1, None]], "null": [[0.4, 0.5]], "settings": {}}
+    old = read_layers(names | numbers | {"rows": ["x"], "columns": ["y", "z"], "advice": [], "verdict": "An old one."})
+    new = {"source_layers": ["x"], "target_layers": ["y", "z"], "notes": [], "perfect": 0.0, "standard_error": None}
+    assert old.to_json() == read_layers(names | numbers | new).to_json()
+    assert (old.source_layers, old.target_layers) == (["x"], ["y", "z"])
+    assert np.isnan([old.nearness[0, 1], *old.standard_error[0]]).all()

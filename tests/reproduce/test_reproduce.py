@@ -39,7 +39,7 @@ def test_the_table_is_markdown_that_no_bar_can_break(toy, tmp_path):
     assert text.startswith("# Is it so?\n\n**It is so.** Mostly. 1 of 3 claims hold, 1 fails, 1 cannot be judged")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace(r"\|", "").count("|") for line in rows} == {4}
-    assert "- ✕ **fails** It fails. no" in text
+    assert "- ✕ **fails** (refuted) It fails. no" in text
     assert r"| none | – | a \| b |" in rows
 
 

@@ -140,9 +140,19 @@ def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> Non
     axes.plot(x, y, color=colour, marker=marker, linewidth=1.8, markersize=6, label=CALLED[column])
 
 
-def _layer_figure(family: str, told: Mapping[str, Any]) -> Figure:
-    made = {field.name: told[field.name] for field in fields(LayerComparison)}
-    made |= {name: np.array(told[name], dtype=float) for name in ("nearness", "null", "standard_error")}
-    layers = LayerComparison(**made)
+def _layer_figure(family: str, scores: Mapping[str, Any]) -> Figure:
+    layers = read_layers(scores)
     caption = f"{KINDS[family]}, every layer of one seed against every layer of another: {layers.verdict}"
-    return Figure(f"layer-map-{family}", caption, layer_picture(layers).svg())
+    return Figure(f"layer-map-{family}", caption, layer_picture(layers))
+
+
+def read_layers(scores: Mapping[str, Any]) -> LayerComparison:
+    """The comparison of layers in the scores of a family; parts that version 0.1.0 wrote have other names."""
+    undefined = np.full(np.shape(scores["nearness"]), np.nan)
+    old = {"source_layers": "rows", "target_layers": "columns", "notes": "advice"}
+    made = {new: scores[name] for new, name in old.items() if name in scores}
+    made |= {field.name: scores[field.name] for field in fields(LayerComparison) if field.name in scores}
+    made.setdefault("perfect", 0.0)
+    numbers = {name: scores.get(name) for name in ("nearness", "null", "standard_error")}
+    made |= {name: undefined if one is None else np.array(one, dtype=float) for name, one in numbers.items()}
+    return LayerComparison(**made)
