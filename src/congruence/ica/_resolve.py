@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from congruence.ica.resolution import Resolution
 from congruence.ica.stability import component_stability
 from congruence.options import reading, takes
 from congruence.progress import Progress
+from congruence.result import recorded
 from congruence.tables import Table, as_table, finite_table, read_parts
 from congruence.tables.inputs import paths_of
 from congruence.tables.parts import part_files
@@ -163,8 +163,6 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
 
 
 def _as_table(x: Any, options: ResolveOptions) -> Table:
-    if isinstance(x, Table):  # whose columns have been chosen
-        return x
     asked = {name: value for name, value in reading(options).items() if value is not None}
     if isinstance(x, list | tuple) and x and all(isinstance(path, str | os.PathLike) for path in x):
         return read_parts([file for path in x for file in part_files(os.fspath(path))], **asked)
@@ -175,9 +173,8 @@ def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str
     """The options as the page and the JSON show them, with the input files; column names where they were given."""
     names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
     given = reading(options) | {"drop_missing": options.drop_missing}
-    files = [asdict(describe_file(path)) for path in paths_of([table])]
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
     chosen |= {name: value for name, value in given.items() if value}
-    return chosen | ({"inputs": files} if files else {})
+    return chosen | recorded(map(describe_file, paths_of([table])))
