@@ -11,9 +11,11 @@ import numpy as np
 
 from congruence.arrays import as_matrix, finite_rows, is_tensor, to_numpy
 from congruence.errors import InputError
-from congruence.tables import Table, expanded, finite_table, honours, join_tables, read_parts
-
-READING = ("id", "features", "metadata", "key")
+from congruence.files import describe_file
+from congruence.options import reading
+from congruence.result import recorded
+from congruence.tables import Table, as_table, expanded, finite_table, honours, is_table, join_tables
+from congruence.tables.inputs import paths_of
 
 
 @dataclass(frozen=True)
@@ -40,28 +42,31 @@ def read_latents(latents: Any, options: Any, second: Any = None, name: str = "se
     name : str
         What messages call the second table.
     """
-    first = _read(latents, "latents", {wish: getattr(options, wish) for wish in READING})
+    first = _read(latents, "latents", reading(options))
     wishes = {"id": options.id} if options.id is not None and _has_columns(second) else {}
     partner = None if second is None else _read(second, name, wishes)
-    settings = {what: str(x) for what, x in (("latents", latents), (name, second)) if isinstance(x, str | Path)}
-    if isinstance(first, Table) or isinstance(partner, Table):
-        return _from_tables(_table(first, "latents"), _table(partner, name), options.drop_missing, settings)
+    settings: dict[str, Any] = {
+        what: str(x) for what, x in (("latents", latents), (name, second)) if isinstance(x, str | Path)
+    }
+    tables = [table for table in (first, partner) if isinstance(table, Table)]
+    settings |= recorded(map(describe_file, paths_of(tables)))
+    if tables:
+        found = _from_tables(_table(first, "latents"), _table(partner, name), options.drop_missing, settings)
+        return replace(found, notes=(*(note for table in tables for note in table.notes), *found.notes))
     return _from_arrays(first, partner, name, options.drop_missing, settings)
 
 
 def _read(rows: Any, name: str, wishes: Mapping[str, Any]) -> Any:
-    asked = {wish: value for wish, value in wishes.items() if value is not None}
-    if isinstance(rows, str | Path):
-        paths = expanded([rows])
-        for wish in asked:
-            if wish != "id" and not any(honours(path, wish) for path in paths):
-                raise InputError(f"{wish} does not apply to files like {paths[0]}")
-        return replace(read_parts(paths, **asked), name=name)
-    if isinstance(rows, Table):
-        return replace(rows, name=name)
+    """Arrays and tensors as they are, anything that may have ids or names as a table."""
     if is_tensor(rows) or isinstance(rows, np.ndarray):
         return rows
-    return to_numpy(as_matrix(rows, name, finite=False))
+    if not is_table(rows):
+        return to_numpy(as_matrix(rows, name, finite=False))
+    asked = {wish: value for wish, value in wishes.items() if value is not None}
+    for wish in asked if isinstance(rows, str | Path) else ():
+        if wish != "id" and not any(honours(path, wish) for path in expanded([rows])):
+            raise InputError(f"{wish} does not apply to files like {rows}")
+    return replace(as_table(rows, name=name, **asked), name=name)
 
 
 def _has_columns(rows: Any) -> bool:
