@@ -104,6 +104,7 @@ def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
         train_on_cluster(plans("cluster"), done.append, client)
         train_on_cluster(plans("cluster", steps=3), refused.append, client)
     assert sorted((one.name, one.error) for one in done) == [("ae-0", ""), ("ae-1", "")]
+    assert len(refused) == 2
     assert all("holds a run with another config" in one.error for one in refused)
     train_here(plans("here"), lambda name, moment: None, done.append)
     for name in ("ae-0", "ae-1"):

@@ -79,7 +79,7 @@ def test_run_folders_can_be_evaluated_and_compared(call):
     quick = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
     code, out, err = call("evaluate", "runs/vade-0", *quick, "--report", "r.html")
     assert (code, err) == (0, "")
-    assert "3 factors" in out
+    assert "2 codes, 3 factors, 60 rows" in out
     code, out, _ = call("compare", "runs/vade-0", "runs/vade-1", "--json", "c.json", "--nulls", "2", "--bootstrap", "0")
     assert code == 0
     with open("c.json") as file:

@@ -36,5 +36,5 @@ def test_checkpoints_and_moved_rows_are_reported(render):
     runs = {name: x + scale * rng.normal(size=x.shape) for name, scale in (("a", 1.0), ("b", 0.3), ("c", 0.0))}
     comparison = compare(runs, groups=("rigid", "similarity"), nulls=2, bootstrap=20, steps=[1, 10, 1000])
     page = render(comparison)
-    assert "the held-out error onto the last checkpoint falls from" in page
+    assert "after the best rotation and scale, falls from" in page
     assert "The 20 rows that moved most" in page

@@ -50,7 +50,7 @@ def test_a_training_takes_the_place_of_the_heat_map(make_training, render):
 
 def test_the_sentence_tells_how_the_error_onto_the_last_checkpoint_changes(make_training):
     assert training_section(make_training()).sentence == (
-        "After the best rotation and scale, the held-out error onto the last checkpoint falls from 13.7 % at step 1 "
+        "The held-out error onto the last checkpoint, after the best rotation and scale, falls from 13.7 % at step 1 "
         "to 4.21 % at step 10000."
     )
 
@@ -110,7 +110,9 @@ def test_without_a_similarity_the_smallest_group_is_told(make_training, make_nea
     for pair, error in zip(comparison.pairs, (0.1, 0.2, 0.3), strict=True):
         pair.groups.clear()
         pair.groups["rigid"] = make_nearness("rigid", error)
-    assert training_section(comparison).sentence.startswith("After the best rotation, the held-out error onto the last")
+    assert training_section(comparison).sentence.startswith(
+        "The held-out error onto the last checkpoint, after the best rotation, "
+    )
 
 
 def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch, render):

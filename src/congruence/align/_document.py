@@ -317,9 +317,8 @@ def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
     nulls = {p.source: p.groups[group].null for p in comparison.pairs if p.target == last["name"] and group in p.groups}
     start, end = (points[i]["to_last"].get(group, math.nan) for i in (0, -1))
     if len(points) > 1 and math.isfinite(start) and math.isfinite(end):
-        after = AFTER.get(group, f"up to {group}")
         yield Text(
-            f"{after[0].upper()}{after[1:]}, the held-out error onto the last checkpoint "
+            f"The held-out error onto the last checkpoint, {AFTER.get(group, f'up to {group}')}, "
             f"{'falls' if end < start else 'rises'} from {percent(start)} at step {step(points[0]['step'])} "
             f"to {percent(end)} at step {step(points[-1]['step'])}."
         )

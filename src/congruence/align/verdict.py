@@ -31,6 +31,13 @@ UP_TO = {
     "similarity": "up to rotation and scale",
     "linear": "up to a linear map",
 }
+START = {  # the same, at the start of a sentence
+    "identity": "As they are",
+    "permutation": "Up to the order and signs of the dimensions",
+    "rigid": "Up to a rotation",
+    "similarity": "Up to rotation and scale",
+    "linear": "Up to a linear map",
+}
 HEADLINES = {
     "identity": "Nothing changed: the runs agree as they are.",
     "permutation": "Only the order and signs of the dimensions changed.",
@@ -133,21 +140,17 @@ def clearly_better(a: Nearness, b: Nearness, unit: Array | None = None) -> bool:
 
 def _detail(claim: Nearness, groups: Mapping[str, Nearness]) -> str:
     held = claim.held_out
-    parts = [f"{UP_TO[claim.group]} the runs agree to {percent(held.mean)} of the diameter"]
+    parts = [f"{START[claim.group]} the runs agree to {percent(held.mean)} of the diameter"]
     if np.isfinite(held.low):
         parts[0] += f" (95 % interval {percent(held.low)} to {percent(held.high)})"
     linear = groups.get("linear")
     if linear is not None and linear is not claim and held.mean >= PERFECT:
         removed = 1 - linear.held_out.mean / held.mean
-        parts.append(
-            f"a general linear map removes {removed:.0%} of the rest".replace("%", " %")
-            if removed > 0.005
-            else "a general linear map does no better"
-        )
+        gain = f"removes {100 * removed:.0f} % of the rest" if removed > 0.005 else "does no better"
+        parts.append(f"a general linear map {gain}")
     if np.isfinite(claim.null):
         parts.append(f"unrelated runs would give {percent(claim.null)}")
-    sentence = "; ".join(parts)
-    return sentence[0].upper() + sentence[1:] + "."
+    return "; ".join(parts) + "."
 
 
 def summarise(pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -177,16 +180,14 @@ def _ranges(pairs: Sequence[Pair], group: str) -> str:
 
 def _range(values: Sequence[float]) -> str:
     low, high = percent(min(values)), percent(max(values))
-    return low if low == high else f"{low[:-2]} to {high}"
+    return low if low == high else f"{percent(min(values), unit='')} to {high}"
 
 
-def percent(share: float) -> str:
-    """Write a share of the diameter as a percentage with two significant digits."""
+def percent(share: float, unit: str = " %") -> str:
+    """Write a share of the diameter as a percentage with two significant digits; rounding errors are 0."""
     if np.isnan(share):
         return "an undefined share"
-    if share < PERFECT:
-        return "0 %"
-    return f"{float(f'{100 * share:.2g}'):g} %"
+    return f"{float(f'{100 * share:.2g}') if share >= PERFECT else 0:g}{unit}"
 
 
 def advice_on_clusters(unit: Array) -> str | None:

@@ -15,6 +15,7 @@ from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.batches._options import DeconfoundOptions
 from congruence.errors import InputError
 from congruence.files import describe_file
+from congruence.options import reading
 from congruence.tables import Table, as_table, expanded, finite_table, read_parts
 from congruence.tables.columns import ID_NAMES, PREFIX, patterns
 from congruence.tables.frames import is_frame
@@ -97,7 +98,7 @@ def _control(options: DeconfoundOptions) -> tuple[Any, str | None]:
 
 def _as_table(x: Any, named: Mapping[str, str], options: DeconfoundOptions) -> Table:
     """The embedding as a table; columns that are named as labels are metadata, whatever they hold."""
-    wishes: dict[str, Any] = {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+    wishes = reading(options)
     files = _files(x)
     check_honoured([x] if files is None else files, [n for n in wishes if n != "id" and wishes[n] is not None])
     columns = column_names(files[0]) if files else tuple(map(str, x.columns)) if is_frame(x) else None

@@ -176,12 +176,10 @@ class ComponentStability(Result):
         """Whether every component is stable."""
         sure = int(self.stable.sum())
         number = sure / self.k if self.k else None
-        evidence = some(sure, self.k, "stable")
-        return (
-            Finding(
-                "stable", "Every component is stable.", share_status(sure, self.k), evidence=evidence, number=number
-            ),
-        )
+        judged = len(self.agreement.bootstrap) > 0  # without a resample, nothing is known of other rows
+        status = share_status(sure, self.k) if judged else "unknown"
+        evidence = some(sure, self.k, "stable") if judged else "There are no resamples to judge by."
+        return (Finding("stable", "Every component is stable.", status, evidence=evidence, number=number),)
 
     def parts(self) -> dict[str | int, StabilityRow]:
         """The rows by name and by number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from congruence.mixture.gmm import GaussianMixture
 from congruence.mixture.hierarchy import DRAWS, check_assumptions
 from congruence.options import takes
 from congruence.progress import Progress
+from congruence.result import recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
 from congruence.tables.labels import as_labels
@@ -110,7 +111,7 @@ def examine_mixture(
             "largest prior checked": options.max_components,
             "seed": options.seed,
         }
-        | ({"inputs": [asdict(file) for file in looked.files]} if looked.files else {}),
+        | recorded(looked.files),
     )
 
 

@@ -103,7 +103,10 @@ class Assumptions:
         """Whether the prior is identified; Remark 3.6 refutes it."""
         if self.refused:
             return Finding("identified", IDENTIFIED, FAILS, evidence=self.refused)
-        return conclude("identified", IDENTIFIED, [self.premises[name] for name in ("P1", "F1", "F2")])
+        premises = [self.premises[name] for name in ("P1", "F1", "F2")]
+        if self.noise == "unknown":
+            premises.append(Finding("noise", "The distribution of the noise is known.", "unknown"))
+        return conclude("identified", IDENTIFIED, premises)
 
     @property
     def verdict(self) -> str:
