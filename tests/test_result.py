@@ -126,6 +126,12 @@ def test_a_wrong_key_is_answered_with_the_right_ones():
         Toy()["c"]
     with pytest.raises(KeyError):
         Toy()["c"]
+    for key in ([1], slice(0, 2), {}):
+        with pytest.raises(InputError, match="the keys are 'a', 'b'"):
+            Toy()[key]
+    assert "a" in Toy()
+    assert "c" not in Toy()
+    assert list(Toy()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
@@ -170,6 +176,8 @@ def test_markdown_keeps_the_columns_of_a_table():
 def test_a_result_without_a_figure_says_so():
     with pytest.raises(InputError, match="no figure"):
         Toy().plot()
+    with pytest.raises(InputError, match="report takes a path, not None"):
+        Toy().report(None)
     assert "It is so." in render_cell(Toy().document())
 
 

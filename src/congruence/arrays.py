@@ -45,7 +45,7 @@ def library(x: Any) -> Any:
 def to_numpy(x: Any) -> Array:
     """Return `x` as a numpy array; tensors are detached and brought to the CPU, memory maps stay mapped."""
     if is_tensor(x):
-        x = x.detach().cpu()
+        x = dense(x).detach().cpu()
         if str(x.dtype) == "torch.bfloat16":  # numpy has no bfloat16
             x = x.float()
         x = x.numpy(force=True)  # also where torch only remembers that all is zero
@@ -54,6 +54,11 @@ def to_numpy(x: Any) -> Array:
     if isinstance(x, np.ma.MaskedArray):  # what is masked is missing
         x = np.where(np.ma.getmaskarray(x), np.nan, np.ma.getdata(x))
     return x if isinstance(x, np.memmap) else np.asarray(x)
+
+
+def dense(x: Any) -> Any:
+    """A tensor as a dense one; sparse ones are unpacked."""
+    return x if str(x.layout) == "torch.strided" else x.to_dense()
 
 
 def like(result: Any, original: Any) -> Any:
@@ -84,7 +89,9 @@ def as_matrix(x: Any, name: str = "x", *, finite: bool = True) -> Any:
     Tensors are returned as tensors and memory maps as memory maps: nothing is copied here. Of a dask array, nothing is
     computed unless `finite` asks for it.
     """
-    if not is_tensor(x) and not is_dask(x):
+    if is_tensor(x):
+        x = dense(x)
+    elif not is_dask(x):
         try:
             x = to_numpy(x)
         except ValueError as error:  # nested lists of unequal length

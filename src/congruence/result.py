@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -158,9 +158,15 @@ class Result:
 
     def __getitem__(self, key: Any) -> Any:
         parts = self.parts()
-        if key not in parts:
+        if key not in self:
             raise UnknownKeyError(f"there is no {key!r} in this {type(self).__name__}; the keys are {_listed(parts)}")
         return parts[key]
+
+    def __contains__(self, key: Any) -> bool:
+        return isinstance(key, Hashable) and key in self.parts()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts())
 
     def to_dict(self) -> dict[str, Any]:
         """The whole result as plain data, `status` first."""
@@ -202,6 +208,8 @@ class Result:
         """Write the result as one self-contained HTML page."""
         from congruence.report.html import render_html
 
+        if not isinstance(path, str | Path):
+            raise InputError(f"report takes a path, not {path!r}")
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise InputError(f"a report is an HTML page: give a path that ends in .html, not {str(path)!r}")

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
 from congruence.align._compare import compare
+from congruence.align._consensus import consensus
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.ica.unmix import unmix
 
@@ -452,3 +453,52 @@ def test_an_unknown_pair_is_named(rng):
     result = compare({"a": cloud(rng), "b": cloud(rng)}, groups=["rigid"], **QUICK)
     with pytest.raises(InputError, match="there is no \\('b', 'a'\\) in this Comparison; the keys are \\('a', 'b'\\)"):
         result["b", "a"]
+
+
+def frames(rng, n=200):
+    """Two frames of the same rows, the second rotated."""
+    pd = pytest.importorskip("pandas")
+    x = cloud(rng)[:n]
+    turned = x @ np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    return [pd.DataFrame(values).add_prefix("e") for values in (x, turned)]
+
+
+ONE = {"groups": ["similarity"], **QUICK}
+
+
+def test_an_index_of_fractions_identifies_rows(rng):
+    a, b = (frame.set_index(np.arange(200) / 7) for frame in frames(rng))
+    shuffled = compare(a, b.sample(frac=1, random_state=0), **ONE)
+    assert shuffled.settings["paired"] == "by id"
+    assert shuffled.findings[0].number < 1e-9
+
+
+def test_labels_with_an_index_are_brought_into_the_order_of_the_rows(rng):
+    a, b = (frame.set_index(np.array([f"r{i}" for i in range(200)])) for frame in frames(rng))
+    plates = a["e0"].rank().astype(int) // 20
+    expected = compare(a, b, cluster=plates, **ONE).to_json()
+    assert compare(a, b, cluster=plates.sample(frac=1, random_state=1), **ONE).to_json() == expected
+    other = plates.rename(index={"r0": "elsewhere"})
+    with pytest.raises(InputError, match="the index of cluster differs from the ids of the rows"):
+        compare(a, b, cluster=other, **ONE)
+
+
+def test_repeated_ids_that_differ_row_by_row_are_refused(rng):
+    a, b = (frame.assign(cell_id=np.arange(200) // 2) for frame in frames(rng))
+    assert compare(a, b, **ONE).pairs[0].n == 200
+    with pytest.raises(InputError, match="column cell_id is named like an id, but cannot be used as one"):
+        compare(a, b.sample(frac=1, random_state=0).reset_index(drop=True), **ONE)
+
+
+def test_sparse_tensors_are_unpacked(rng):
+    torch = pytest.importorskip("torch")
+    x, y = (torch.from_numpy(cloud(rng)) for _ in range(2))
+    expected = compare(x, y, **ONE).numbers()
+    assert compare(x.to_sparse(), y.to_sparse(), **ONE).numbers() == expected
+
+
+def test_parts_of_a_result_print_on_one_line(rng):
+    result = compare({"a": cloud(rng), "b": cloud(rng)}, **ONE)
+    for part in (result, result["a", "b"], result.moved(), consensus([cloud(rng), cloud(rng)], nulls=0)):
+        assert len(repr(part)) <= 140
+        assert "\n" not in repr(part)

@@ -4,14 +4,17 @@ import csv
 import json
 import sys
 
+import jsonschema
 import numpy as np
 import pytest
 
 from congruence.cli import main
 from congruence.data.pinwheels import pinwheel
+from congruence.mixture import MixtureExamination
 from congruence.models.catalogue import build_model
 from congruence.models.settings import Training
 from congruence.models.training import train_model
+from congruence.schema import result_schema
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.CollapsedWarning")
@@ -57,7 +60,9 @@ def test_runs_are_checked_compared_and_everything_is_written(runs, call, tmp_pat
     code, out, _ = call(runs / "vade-*", "--rows", 100, *options)
     assert code == 0
     assert "Over 2 ordered pairs of 2 runs" in out
-    found = json.loads(outputs[1].read_text())["numbers"]
+    written = json.loads(outputs[1].read_text())
+    jsonschema.validate(written, result_schema(MixtureExamination))
+    found = written["numbers"]
     assert [run["name"] for run in found["runs"]] == ["vade-0", "vade-1"]
     statuses = {one["name"]: one["status"] for one in found["runs"][0]["assumptions"]["conditions"]}
     assert statuses["F1"] == "holds"

@@ -1,10 +1,13 @@
 import json
 import sys
 
+import jsonschema
 import pytest
 
 from congruence.cli import main
 from congruence.reproduce import statistical_versus_structural as method
+from congruence.reproduce.result import RecipeResult
+from congruence.schema import result_schema
 
 NAME = "statistical-versus-structural"
 FILES = ["codes.svg", "masking.svg", "parts", "regression.svg", "report.html", "result.json", "table.md"]
@@ -43,6 +46,7 @@ def test_at_smoke_scale_every_claim_holds_and_every_file_is_there(tmp_path, caps
     assert err == f"report: {tmp_path / 'r' / 'report.html'}\n"
     assert sorted(path.name for path in (tmp_path / "r").iterdir()) == FILES
     result = json.loads((tmp_path / "r" / "result.json").read_text())
+    jsonschema.validate(result, result_schema(RecipeResult))
     assert result["settings"]["scale"] == "smoke"
     assert result["status"] == "holds"
     assert result["numbers"]["paper"]["numbers"] is None

@@ -1,10 +1,12 @@
 """Every example in the README and the documentation that is marked to run does run, and every command has one."""
 
+import json
 import re
 import shlex
 import sys
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,6 +88,34 @@ def test_examples_run(kind, text, world, monkeypatch):
         with pytest.raises(SystemExit) as stopped:
             main()
         assert not stopped.value.code, line
+
+
+FAST = ["--nulls", "2"]
+COMMANDS = {
+    "Comparison": ["compare", "old.npy", "new.npy", *FAST, "--similarities", "all"],
+    "LayerComparison": ["layers", "run_?.npy", "old.npy", *FAST],
+    "Translation": ["translate", "fit", "old.parquet", "new.parquet", "--id", "doc_id", *FAST],
+    "Resolution": ["resolve", "embeddings.parquet", "--id", "doc_id", "--stability", "3"],
+    "Evaluation": ["evaluate", "codes.npy", "factors.csv", "--metrics", "fast", "--resamples", "2", *FAST],
+    "Deconfounding": ["deconfound", "wells.parquet", "--control", "gene=none", "--batch", "plate", "--target", "gene"],
+    "DecoderExamination": ["decoder", "mymodel:load_decoder", "latents.npy"],
+    "MechanismExamination": ["mechanism", "mymodel:load_decoder", "latents.npy", "--blocks", "0-1,2,3"],
+}
+
+
+@pytest.mark.parametrize("kind", list(COMMANDS))
+def test_the_json_of_a_command_is_valid_for_its_schema(kind, world, monkeypatch):
+    more = ["--metadata", "guide"] if kind == "Deconfounding" else []
+    monkeypatch.setattr(sys, "argv", ["congruence", *COMMANDS[kind], *more, "--json", "result.json", "--quiet"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert not stopped.value.code
+    written = json.loads(Path("result.json").read_text(encoding="utf-8"))
+    jsonschema.validate(written, json.loads((ROOT / "docs" / "schema" / f"{kind}.json").read_text(encoding="utf-8")))
+    assert next(iter(written)) == "status"
+    assert written["settings"]["command"].startswith(f"congruence {COMMANDS[kind][0]} ")
+    assert all(len(file["sha256"]) == 64 for file in written["settings"]["inputs"])
+    assert {"torch", "lightgbm"} <= set(written["versions"])
 
 
 def test_every_command_has_an_example():

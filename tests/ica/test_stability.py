@@ -250,7 +250,10 @@ def test_the_table_and_json_are_tidy(rng):
     assert_allclose(sum(row["variance_share"] for row in rows), 1)
     plain = json.loads(found.to_json())
     assert plain["numbers"]["components"][0]["low"] is None  # there was no bootstrap
-    assert (plain["status"], plain["numbers"]["components"][0]["status"]) == ("unknown", "holds")  # restarts alone say nothing of other rows
+    assert (plain["status"], plain["numbers"]["components"][0]["status"]) == (
+        "unknown",
+        "holds",
+    )  # restarts alone say nothing of other rows
     assert plain["numbers"]["curve"][0]["n_components"] == 2
     assert plain["settings"]["bootstrap"] == 0
     assert "ica2        ✓ stable" in str(found)

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from matplotlib import pyplot
 
+from congruence.errors import InputError
 from congruence.report.html import render_cell
 from congruence.result import STATUSES, Result, combine
 from congruence.schema import result_schema, result_types
@@ -74,6 +75,8 @@ def test_the_main_figure_is_drawn_on_axes(make_result):
     assert hasattr(axes, "plot")
     assert axes.figure.axes
     pyplot.close(axes.figure)
+    with pytest.raises(InputError, match="ax must be one set of matplotlib axes, not"):
+        result.plot("axes")
 
 
 def test_the_tidy_table_has_the_same_columns_in_every_row(make_result):

@@ -46,6 +46,11 @@ class Consensus:
     iterations: int
     converged: bool
 
+    def __repr__(self) -> str:
+        n, d = self.values.shape
+        runs = len(self.held_out)
+        return f"<Consensus of {runs} runs up to {self.group}: {n} rows x {d} dimensions, null {self.null:.3g}>"
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows."""
         return {

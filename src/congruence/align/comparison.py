@@ -113,6 +113,9 @@ class Pair:
     components: Nearness | None = None  # the ICA row once more, in the space of matched unit-variance components
     similarities: dict[str, float] = field(default_factory=dict)  # further measures, where they were asked for
 
+    def __repr__(self) -> str:
+        return f"<Pair {self.source} -> {self.target}, {self.verdict.status}: {self.verdict.headline}>"
+
     @property
     def efficiency(self) -> float:
         """The share of the rotation that ICA undoes without seeing the other run, in sample as in the paper."""
@@ -243,7 +246,7 @@ class Comparison(Result):
                     "source": pair.source,
                     "target": pair.target,
                     "group": name,
-                    "status": pair.verdict.status,
+                    "pair_status": pair.verdict.status,
                     "held_out": near.held_out.mean,
                     "low": near.held_out.low,
                     "high": near.held_out.high,

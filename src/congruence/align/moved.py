@@ -33,6 +33,10 @@ class MovedRows:
     ids: Array | None = field(repr=False)
     metadata: Mapping[str, Array] = field(repr=False)
 
+    def __repr__(self) -> str:
+        most = float(np.nanmax(self.disagreement))
+        return f"<MovedRows {len(self.disagreement)} rows up to {self.group}: at most {most:.3g}, null {self.null:.3g}>"
+
     @property
     def order(self) -> Array:
         """The rows from the one that moved most to the one that moved least, shape (n,)."""

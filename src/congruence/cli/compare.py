@@ -68,7 +68,7 @@ def compare(
 
     Fits maps of growing freedom from each run onto the later ones and reports
     the error that is left, as a share of the target's diameter: on held-out
-    rows, with an interval, beside what unrelated runs would give. Examples:
+    rows, with an interval, and what unrelated runs would give. Examples:
 
         congruence compare run_a.npy run_b.npy --report report.html
 

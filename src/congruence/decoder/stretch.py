@@ -42,6 +42,9 @@ class BiLipschitz:
     notes: tuple[str, ...] = ()
     certified: bool = False
 
+    def __repr__(self) -> str:
+        return f"<BiLipschitz {self.constant:.4g} at {self.n} points ({self.method}), {self.dimension} latents>"
+
     @cached_property
     def constants(self) -> Float:
         """max(s_max, 1 / s_min) at each point, (n,); infinite where a direction is lost."""

@@ -48,6 +48,10 @@ class InfoMEC:
     reasons: dict[str, str]  # why a score is NaN
     notes: tuple[Note, ...]
 
+    def __repr__(self) -> str:
+        found = ", ".join(f"{name} {value:.3g}" for name, value in self.scores.items())
+        return f"<InfoMEC {found}; {self.nmi.shape[0]} factors, {self.nmi.shape[1]} codes>"
+
     @property
     def scores(self) -> dict[str, float]:
         """The three headline numbers."""

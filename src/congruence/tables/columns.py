@@ -240,7 +240,8 @@ def choose_id(
     for name in (*([recorded_id] if recorded_id else []), *ID_NAMES):
         if name in kinds:
             return RowId(name)
-    apart = [name for name in kinds if name in _index_columns(kinds, index)]
+    indexes = _index_columns(kinds, index)
+    apart = [name for name in kinds if name in indexes]
     for name in apart:
         if kinds[name] not in (NUMBER, LIST, NESTED):
             return RowId(name, indexed=True)
@@ -275,8 +276,8 @@ def _without_ids(wished: list[str], kinds: Mapping[str, str], look: Look) -> tup
     """Leave columns out that identify rows or groups of rows rather than describe them, and say which."""
     numbers = look.whole([name for name in wished if kinds[name] == NUMBER])
     named = [name for name in numbers if id_likeness(name) == 1]
-    distinct = look.distinct(numbers, missing=True) if look.n >= FEWEST else []
-    distinct = [name for name in distinct if name not in named]
+    unnamed = [name for name in numbers if id_likeness(name) != 1]
+    distinct = look.distinct(unnamed, missing=True) if look.n >= FEWEST else []
     others = len(wished) - len(distinct) - len(named)
     counts = 2 * len(numbers) > len(wished) and len(distinct) > max(3, len(wished) // COUNTS)
     keep = "choose the columns with features (--features) to keep them"
@@ -292,7 +293,8 @@ def _without_ids(wished: list[str], kinds: Mapping[str, str], look: Look) -> tup
         named = []
     elif named:
         notes.append(f"Left out of the embedding for having the name of an id: {listing(named, NAMED)}; {keep}.")
-    return [name for name in wished if name not in (*distinct, *named)], tuple(notes)
+    left_out = {*distinct, *named}
+    return [name for name in wished if name not in left_out], tuple(notes)
 
 
 def _matching(globs: Sequence[str], kinds: Mapping[str, str], path: Path | str, option: str) -> list[str]:

@@ -94,12 +94,12 @@ def pair(
     called = _chosen_factors(facts, columns, where, without=cluster)
     aside = list(called.values()) if own else []
     table = _codes(codes, {"id": id, "features": features, "metadata": metadata, "key": key}, aside)
-    n, name = table.n, table.name
+    name = table.name
     tables = [replace(table, name="codes"), _as_beside(facts, called, own=own, drop_missing=drop_missing)]
     tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else identified(tables)
     joined = join_tables(tables, drop_missing=drop_missing, cluster=cluster if isinstance(cluster, str) else None)
     first, at = joined.rows
-    groups = joined.cluster if isinstance(cluster, str) else per_row(cluster, n, "cluster", 1, first)
+    groups = joined.cluster if isinstance(cluster, str) else per_row(cluster, table, "cluster", 1, first)
     left_out = [f"{count} rows of {one} have no partner and were left out." for one, count in joined.unmatched.items()]
     notes += [note for note, count in zip(left_out, joined.unmatched.values(), strict=True) if count]
     if sum(joined.dropped.values()):

@@ -122,7 +122,8 @@ class _Frame:
             return
         name = INDEX_NAMES[0] if index.name is None or str(index.name) in labels else str(index.name)
         ids = np.asarray(index)
-        self.index[name] = ids if ids.dtype.kind in "iufO" else ids.astype(str)
+        whole = ids.dtype.kind != "f" or bool((np.isnan(ids) | (ids == np.floor(ids))).all())
+        self.index[name] = ids if whole and ids.dtype.kind in "iufO" else ids.astype(str)
         self.facts["index"].append(name)
 
     def column(self, name: str, most: int | None = None) -> Array:

@@ -17,10 +17,10 @@ from congruence.errors import InputError, InputWarning, TableError
 from congruence.files import InputFile, describe_file
 from congruence.tables._honours import honours
 from congruence.tables.blocks import DaskRows, brought
-from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, patterns
+from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, id_likeness, patterns
 from congruence.tables.frames import is_anndata, is_frame, is_series, table_from_frame
 from congruence.tables.join import Joined, join_tables
-from congruence.tables.labels import as_labels, missing_labels
+from congruence.tables.labels import as_labels, in_one_kind, missing_labels
 from congruence.tables.memory import check_fits
 from congruence.tables.names import unique_names
 from congruence.tables.parts import lazy_parts, part_files, read_parts
@@ -244,7 +244,7 @@ def pair_tables(
         raise InputError(f"labels={labels!r} names a metadata column, but the runs have none; pass the labels")
     joined = join_tables(tables, drop_missing=drop_missing, cluster=column)
     first = joined.rows[0]
-    groups = joined.cluster if column is not None else per_row(cluster, tables[0].n, "cluster", 1, first)
+    groups = joined.cluster if column is not None else per_row(cluster, tables[0], "cluster", 1, first)
     # Blocks are still the rows of a run if none was left out or moved, which is when they are handed on as they are.
     rows = [there.get(table.name, (None, None)) for table in tables]
     return Inputs(
@@ -252,7 +252,7 @@ def pair_tables(
         values=joined.values,
         read=[table.n for table in tables],
         cluster=groups,
-        labels=_labels(joined, labels, tables[0].n),
+        labels=_labels(joined, labels, tables[0]),
         ids=joined.ids,
         metadata=dict(joined.metadata),
         by_id=not joined.by_position,
@@ -356,7 +356,24 @@ def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
             rest = [{key: entries for key, entries in one.metadata.items() if key != name} for one in tables]
             given = zip(tables, columns, rest, strict=True)
             return [replace(one, ids=ids, metadata=left) for one, ids, left in given], [*notes, note]
+    _check_named_ids(tables)
     return tables, notes
+
+
+def _check_named_ids(tables: Sequence[Table]) -> None:
+    """Refuse to pair rows by position where a column named like an id says that these are different rows."""
+    first, *others = tables
+    for name, column in first.metadata.items():
+        for other in others if id_likeness(name) == 1 else ():
+            there = other.metadata.get(name)
+            if there is None or len(there) != len(column):
+                continue
+            here, there = (np.asarray(one, dtype=object).astype(str) for one in (column, there))
+            if not np.array_equal(here, there):
+                raise TableError(
+                    f"column {name} is named like an id, but cannot be used as one (repeated or missing values), and "
+                    f"{first.name} and {other.name} differ in it row by row: give ids without repeats, or leave it out"
+                )
 
 
 def _with_same_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
@@ -460,9 +477,9 @@ def _column_name(table: Table, j: int) -> str:
     return str(j) if table.features is None else table.features[j]
 
 
-def _labels(joined: Joined, labels: Any, n: int) -> Array | None:
+def _labels(joined: Joined, labels: Any, first: Table) -> Array | None:
     if not isinstance(labels, str):
-        return per_row(labels, n, "labels", 2, joined.rows[0])
+        return per_row(labels, first, "labels", 2, joined.rows[0])
     for name in (labels, PREFIX + labels):
         if name in joined.metadata:
             found = joined.metadata[name]
@@ -471,11 +488,24 @@ def _labels(joined: Joined, labels: Any, n: int) -> Array | None:
     raise InputError(f"{joined.names[0]} has no metadata column {labels!r} to take labels from; it has {known}")
 
 
-def per_row(given: Any, n: int, name: str, dimensions: int, index: Array) -> Array | None:
-    """One entry (or, in two dimensions, one row) for each row of the first run, for those that were paired."""
+def per_row(given: Any, table: Table, name: str, dimensions: int, index: Array) -> Array | None:
+    """One entry (or, in two dimensions, one row) for each row of a table, for those that were paired.
+
+    A pandas series or frame with an index of its own is brought into the order of the ids of the table.
+    """
     if given is None:
         return None
+    n = table.n
     labels = to_numpy(given)
+    own = getattr(given, "index", None)
+    if (
+        table.ids is not None
+        and own is not None
+        and not callable(own)
+        and not hasattr(own, "step")
+        and len(labels) == n
+    ):
+        labels = labels[_order_of(np.asarray(own), table.ids, name)]
     if not 1 <= labels.ndim <= dimensions or len(labels) != n:
         raise InputError(f"{name} must have one label per row, shape ({n},), but has shape {labels.shape}")
     labels = labels[index]
@@ -483,6 +513,17 @@ def per_row(given: Any, n: int, name: str, dimensions: int, index: Array) -> Arr
     if missing.size:
         raise InputError(f"{name} has missing labels (row {listing(index[missing])})")
     return labels.astype(str) if labels.dtype == object else labels
+
+
+def _order_of(own: Array, ids: Array, name: str) -> Array:
+    """Where each of `ids` is in `own`; refused where they are not the same."""
+    wanted, found = in_one_kind([ids, as_labels(own)])
+    order = np.argsort(found, kind="stable")
+    if not np.array_equal(found[order], np.sort(wanted)):
+        raise InputError(f"the index of {name} differs from the ids of the rows; reindex it, or pass {name}.to_numpy()")
+    places = np.empty(len(order), dtype=np.intp)
+    places[np.argsort(wanted, kind="stable")] = order
+    return places
 
 
 def paths_of(tables: Sequence[Table]) -> tuple[Path, ...]:

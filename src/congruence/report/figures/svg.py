@@ -135,6 +135,8 @@ class Drawing:
                 for legend in figure.legends:
                     _recolour(legend)
                 return figure.axes[0]
+            if not (hasattr(ax, "plot") and hasattr(ax, "figure")):
+                raise InputError(f"ax must be one set of matplotlib axes, not {type(ax).__name__}")
             if not self.on_axes:
                 raise InputError("this figure has several panels: call plot() without ax")
             self.paint(ax)
