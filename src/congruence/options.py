@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 DATA, METHOD, OUTPUT = "Input", "Method", "Output"  # panels of --help
@@ -37,9 +37,19 @@ def option(
     return dataclasses.field(default=default, metadata=about)
 
 
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+    """How rows are read; the options of most verbs begin with these."""
+
+    id: str | None = option(None, "Column with row ids, by which rows are paired.", panel=DATA)
+    features: str | Sequence[str] | None = option(None, "Columns with the values, e.g. 'emb_*'.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
+    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+
+
 def reading(options: Any) -> dict[str, Any]:
     """The options that say how a table is read, as keywords of `congruence.tables.as_table`."""
-    return {name: getattr(options, name) for name in ("id", "features", "metadata", "key")}
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(ReadOptions)}
 
 
 def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:

@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.maps._names import GROUPS
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 ROUTES = (*GROUPS, "ica")
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(ReadOptions):
     """How runs are read, paired and compared."""
 
-    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     groups: Sequence[str] = option(ROUTES, "Maps to fit, separated by commas.")
@@ -36,13 +32,9 @@ class CompareOptions:
 
 
 @dataclass(frozen=True)
-class CompareLayersOptions:
+class CompareLayersOptions(ReadOptions):
     """How the layers of two runs are read, paired and compared."""
 
-    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     names: Sequence[str] = option((), "Names of the two runs, separated by a comma.", panel=DATA)

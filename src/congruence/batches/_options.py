@@ -8,14 +8,14 @@ from typing import Any
 
 from congruence.batches.classify import ROUNDS
 from congruence.batches.sparsity import SHARES
-from congruence.options import DATA, OUTPUT, option
+from congruence.options import DATA, OUTPUT, ReadOptions, option
 
 CONDITIONS = ("base", "whitened", "ica", "rotated")
 FITTED_ON = ("training", "all", "both")
 
 
 @dataclass(frozen=True)
-class DeconfoundOptions:
+class DeconfoundOptions(ReadOptions):
     """Which rows are compared, how the embedding is prepared, and how it is scored."""
 
     batch: Any = option(None, "Column with the batch (plate, experiment, donor).", panel=DATA)
@@ -48,10 +48,6 @@ class DeconfoundOptions:
         "Column with the image that each row is a patch of: one patch is fitted on, scores are averaged by image.",
         panel=DATA,
     )
-    id: str | None = option(None, "Column with row ids.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'dose,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with missing labels or values.", panel=DATA)
     name: str | None = option(None, "What the embedding is called.", in_shell=False)
 

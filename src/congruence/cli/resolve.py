@@ -12,7 +12,7 @@ from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
 from congruence.ica._options import RESAMPLES, ResolveOptions
-from congruence.options import METHOD, OUTPUT, option
+from congruence.options import METHOD, OUTPUT, option, reading
 
 if TYPE_CHECKING:
     from congruence.progress import Progress
@@ -126,7 +126,6 @@ def _number(text: str | None) -> Any:
 
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
     """Read files as one table; an option that means nothing for them is refused."""
-    from congruence.options import reading
     from congruence.tables.inputs import check_honoured
     from congruence.tables.parts import lazy_parts, part_files, read_parts
 
@@ -176,7 +175,7 @@ def _apply(
     if lazily or options.drop_missing:  # how many rows are left must be known before the first is written
         rows = _read(paths, options, lazily)
     else:
-        asked = {name: getattr(options, name) for name in COLUMNS if getattr(options, name) is not None}
+        asked = {name: value for name, value in reading(options).items() if value is not None}
         check_honoured(paths, [name for name in asked if name != "id"])
         rows = stream_parts(paths, **asked)
     chosen: dict[str, Any] = {"inverse": inverse, "id": options.id, "drop_missing": options.drop_missing}

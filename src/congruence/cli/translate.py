@@ -11,7 +11,7 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.errors import InputError
-from congruence.options import DATA, METHOD, OUTPUT, option
+from congruence.options import METHOD, OUTPUT, ReadOptions, option, reading
 from congruence.translation._options import TranslateOptions
 
 if TYPE_CHECKING:
@@ -33,16 +33,6 @@ class FitOutputs(cli.Outputs):
     def files(self) -> dict[str, Path]:
         """All but the translator."""
         return {name: path for name, path in super().files().items() if name != "map"}
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How the table that is translated is read."""
-
-    id: str | None = option(None, "Column with row ids.", panel=DATA)
-    features: str | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
 
 
 @app.command()
@@ -105,7 +95,7 @@ def apply(
     outputs = cli.Outputs(quiet=quiet)
     cli.check_outputs(outputs, [map, table], {"out": out})
     translator = load_translator(map)
-    stream = stream_table(table, id=options.id, features=options.features, metadata=options.metadata, key=options.key)
+    stream = stream_table(table, **reading(options))
     with cli.working(outputs) as progress:
 
         def tick(done: int) -> None:

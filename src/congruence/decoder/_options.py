@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 
 @dataclass(frozen=True)
-class DecoderOptions:
+class DecoderOptions(ReadOptions):
     """How latents are read, and how the decoder is measured at them."""
 
-    id: str | None = option(None, "Column with row ids.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the latents, e.g. 'z_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     other: Any = option(
         None, "Decoder of another training: do the outputs agree?", panel=DATA, metavar="MODULE:FUNCTION"

@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 RESAMPLES = 20  # of a report or a curve, unless the user says how many
 
 
 @dataclass(frozen=True)
-class ResolveOptions:
+class ResolveOptions(ReadOptions):
     """How a table is read and its independent components are found."""
 
-    id: str | None = option(None, "Column with row ids.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     cluster: Any = option(None, "Column whose rows are resampled together (plate, patient).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     components: Any = option(

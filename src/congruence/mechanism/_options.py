@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.mechanism.sparsity_gap import BUDGET
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 
 @dataclass(frozen=True)
-class MechanismOptions:
+class MechanismOptions(ReadOptions):
     """How latents are read, which blocks are checked, and what counts as zero."""
 
-    id: str | None = option(None, "Column with row ids.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the latents, e.g. 'z_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     model: Any = option(
         None,

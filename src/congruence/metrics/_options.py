@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 DEFAULT = ("infomec", "mig", "modularity", "mcc", "regression")
 
 
 @dataclass(frozen=True)
-class EvaluateOptions:
+class EvaluateOptions(ReadOptions):
     """How codes and factors are read, paired and scored."""
 
     factor_columns: str | Sequence[str] | None = option(
@@ -23,10 +23,6 @@ class EvaluateOptions:
         "Kinds of factors: one for all, or 'hue=circular:360,shape=categorical'; others are guessed.",
         panel=DATA,
     )
-    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the codes, e.g. 'z*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with missing values or infinity.", panel=DATA)
     metrics: str | Sequence[str] = option(DEFAULT, "Metrics, separated by commas; 'fast' or 'all'. --list shows them.")

@@ -15,6 +15,7 @@ import numpy as np
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.files import InputFile, describe_file
+from congruence.tables._pairing import identified, per_row
 from congruence.tables.columns import PREFIX, Selection, patterns
 from congruence.tables.frames import columns_from_frame, is_anndata, is_frame, is_series
 from congruence.tables.inputs import (
@@ -23,10 +24,8 @@ from congruence.tables.inputs import (
     as_table,
     check_honoured,
     honoured,
-    identified,
     is_table,
     paths_of,
-    per_row,
 )
 from congruence.tables.join import join_tables
 from congruence.tables.labels import missing_labels

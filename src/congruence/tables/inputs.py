@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Rows, as_matrix, is_dask, is_tensor, listing, to_numpy
-from congruence.errors import InputError, InputWarning, TableError
+from congruence.arrays import Array, Rows, as_matrix, is_dask, is_tensor
+from congruence.errors import InputError, InputWarning
 from congruence.files import InputFile, describe_file
 from congruence.tables._honours import honours
+from congruence.tables._pairing import column_notes, identified, labels_of, pairing_notes, per_row, reselected
 from congruence.tables.blocks import DaskRows, brought
-from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, id_likeness, patterns
+from congruence.tables.columns import Selection, patterns
 from congruence.tables.frames import is_anndata, is_frame, is_series, table_from_frame
 from congruence.tables.join import Joined, join_tables
-from congruence.tables.labels import as_labels, in_one_kind, missing_labels
 from congruence.tables.memory import check_fits
 from congruence.tables.names import unique_names
 from congruence.tables.parts import lazy_parts, part_files, read_parts
@@ -28,8 +28,6 @@ from congruence.tables.read_anndata import table_from_anndata
 from congruence.tables.spill import load_matrix
 from congruence.tables.table import Table
 
-SAMPLE = 2**12  # rows from which columns are judged
-DOMINANT = 0.99  # share of the variance in one column, above which a note names it
 Names = str | Sequence[str] | None
 
 
@@ -72,7 +70,7 @@ def as_table(
         wishes = {"id": id, "features": features, "metadata": metadata, "key": key}
         return _read(os.fspath(x), name, wishes, lazily=False)
     if isinstance(x, Table):
-        return _reselected(x, select)
+        return reselected(x, select)
     if is_anndata(x):
         return table_from_anndata(x, select, where)
     if is_frame(x) or is_series(x):
@@ -107,26 +105,6 @@ def _matrix(x: Any, where: str) -> Any:
     elif hasattr(x, "chunks") and hasattr(x, "ndim") and not is_dask(x) and x.ndim == 2:  # zarr, h5py
         return load_matrix(x, where)
     return as_matrix(x, where, finite=False)
-
-
-def _reselected(table: Table, select: Selection) -> Table:
-    """A table under another name, with another id or fewer features."""
-    where = str(table.path or table.name)
-    select.refuse(where, "metadata", "key", because="it is a table already, whose columns have been chosen")
-    table = replace(table, name=select.name or table.name)
-    if select.id is not None:
-        column = next((one for one in (select.id, PREFIX + select.id) if one in table.metadata), None)
-        if column is None:
-            there = listing(list(table.metadata), 10) or "none"
-            raise TableError(f"{where} has no metadata column {select.id!r} for --id; it has {there}")
-        rest = {one: entries for one, entries in table.metadata.items() if one != column}
-        table = replace(table, ids=table.metadata[column], metadata=rest, indexed=False)
-    if select.features is not None:
-        names = table.features or tuple(map(str, range(table.d)))
-        chosen = choose_columns(dict.fromkeys(names, NUMBER), Selection(features=select.features), where).values
-        keep = [names.index(one) for one in chosen]
-        table = replace(table, values=table.values[:, keep], features=chosen)
-    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,11 +230,11 @@ def pair_tables(
         values=joined.values,
         read=[table.n for table in tables],
         cluster=groups,
-        labels=_labels(joined, labels, tables[0]),
+        labels=labels_of(joined, labels, tables[0]),
         ids=joined.ids,
         metadata=dict(joined.metadata),
         by_id=not joined.by_position,
-        notes=[*notes, *pairing_notes(joined), *_column_notes(tables, joined.values)],
+        notes=[*notes, *pairing_notes(joined), *column_notes(tables, joined.values)],
         features=[table.features for table in tables],
         blocks=[found if x is here else None for x, (here, found) in zip(joined.values, rows, strict=True)],
         paths=paths_of(tables),
@@ -337,193 +315,6 @@ def _names(given: list[Any]) -> list[str]:
             for run, name in zip(given, names, strict=True)
         ]
     )
-
-
-def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
-    """Give tables ids that only several of them together tell, and collect what is noted about each."""
-    tables, lost = _with_same_columns(tables)
-    notes = [*_shared_notes(tables), *lost]
-    tables = _with_default_index(tables)
-    if any(table.ids is not None for table in tables):
-        return tables, notes
-    for name in tables[0].metadata:
-        columns = [_distinct_integers(table.metadata.get(name)) for table in tables]
-        found = [column for column in columns if column is not None]
-        if len(found) < len(tables) or any(not np.array_equal(np.sort(one), np.sort(found[0])) for one in found):
-            continue
-        if any(not np.array_equal(one, np.arange(len(one))) for one in found):  # or else it says what positions say
-            note = f"Column {name} holds the same distinct integers in all runs and is taken as the row id."
-            rest = [{key: entries for key, entries in one.metadata.items() if key != name} for one in tables]
-            given = zip(tables, columns, rest, strict=True)
-            return [replace(one, ids=ids, metadata=left) for one, ids, left in given], [*notes, note]
-    _check_named_ids(tables)
-    return tables, notes
-
-
-def _check_named_ids(tables: Sequence[Table]) -> None:
-    """Refuse to pair rows by position where a column named like an id says that these are different rows."""
-    first, *others = tables
-    for name, column in first.metadata.items():
-        for other in others if id_likeness(name) == 1 else ():
-            there = other.metadata.get(name)
-            if there is None or len(there) != len(column):
-                continue
-            here, there = (np.asarray(one, dtype=object).astype(str) for one in (column, there))
-            if not np.array_equal(here, there):
-                raise TableError(
-                    f"column {name} is named like an id, but cannot be used as one (repeated or missing values), and "
-                    f"{first.name} and {other.name} differ in it row by row: give ids without repeats, or leave it out"
-                )
-
-
-def _with_same_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
-    """Leave columns out of all tables that were left out of one as possible ids."""
-    aside = {
-        name
-        for table in tables
-        for name, column in table.metadata.items()
-        if any(name in (other.features or ()) for other in tables) and _distinct_integers(column) is not None
-    }
-    found, notes = [], []
-    for table in tables:
-        names = [name for name in table.features or () if name in aside]
-        if names and len(names) < table.d:
-            keep = tuple(name for name in table.features or () if name not in aside)
-            table = _reselected(table, Selection(features=keep))
-            notes.append(
-                f"Left out of {table.name}, because they could be row ids in another run: {listing(names, 20)}."
-            )
-        found.append(table)
-    return found, notes
-
-
-def _with_default_index(tables: Sequence[Table]) -> list[Table]:
-    """Rows that a data frame numbers 0, 1, ... have these ids beside an index that is another order of integers."""
-    found = [table.ids for table in tables if table.ids is not None and table.indexed]
-    if not found or not all(table.indexed for table in tables) or not all(map(_are_integers, found)):
-        return list(tables)
-    return [replace(one, ids=np.arange(one.n)) if one.ids is None else one for one in tables]
-
-
-def _are_integers(ids: Array) -> bool:
-    return ids.dtype.kind == "i" or bool(np.char.isdecimal(ids).all())
-
-
-def _distinct_integers(column: Array | None) -> Array | None:
-    if column is None or column.dtype.kind not in "iuf" or missing_labels(column).any():
-        return None
-    labels = as_labels(column)
-    return labels if labels.dtype.kind == "i" and len(np.unique(labels)) == len(labels) else None
-
-
-def _shared_notes(tables: Sequence[Table]) -> list[str]:
-    """What is noted about all tables once, what is noted about some with their names."""
-    notes: dict[str, list[str]] = {}
-    for table in tables:
-        for note in table.notes:
-            notes.setdefault(note, []).append(table.name)
-    return [note if len(of) == len(tables) else f"{listing(of)}: {note}" for note, of in notes.items()]
-
-
-def pairing_notes(joined: Joined) -> list[str]:
-    """Which rows were left out."""
-    notes = []
-    left_out = [f"{count} of {name}" for name, count in joined.unmatched.items() if count]
-    if left_out:
-        without = ", ".join(left_out)
-        notes.append(f"{joined.n} rows were paired by id; rows without a partner were left out: {without}.")
-    dropped = [f"{count} of {name}" for name, count in joined.dropped.items() if count]
-    if dropped:
-        notes.append(f"Rows with NaN or infinite values were left out: {', '.join(dropped)}.")
-    return notes
-
-
-def _column_notes(tables: Sequence[Table], values: Sequence[Any]) -> list[str]:
-    """Name columns that look like ids or row numbers: identical in all runs, or with nearly all of the variance."""
-    step = max(1, len(values[0]) // SAMPLE)
-    sample = [to_numpy(x[::step]).astype(np.float64) for x in values]  # (m, d_k)
-    notes = []
-    same = _same_columns(tables, values, sample)
-    if same:
-        notes.append(f"Columns that are identical in all runs, as ids would be: {listing(same, 10)}.")
-    for table, rows in zip(tables, sample, strict=True):
-        with np.errstate(over="ignore", invalid="ignore"):
-            variance = rows.var(axis=0)
-            share = variance / variance.sum()
-        if table.d > 1 and share.max() > DOMINANT:
-            name = _column_name(table, int(share.argmax()))
-            notes.append(f"Column {name} of {table.name} has {100 * share.max():.3g} % of the variance.")
-    return notes
-
-
-def _same_columns(tables: Sequence[Table], values: Sequence[Any], sample: Sequence[Array]) -> list[str]:
-    """The columns of the same name (or place) that are identical in all runs, unless the runs are."""
-    names = {table.feature_names for table in tables}
-    if len(tables) < 2 or len(names) > 1 or len(sample[0]) < 2:
-        return []
-    varying = np.ptp(sample[0], axis=0) > 0
-    alike = np.logical_and.reduce([(rows == sample[0]).all(axis=0) for rows in sample[1:]])
-    if not (alike & varying).any() or alike[varying].all():
-        return []
-    found = []
-    for j in np.flatnonzero(alike & varying):
-        first = to_numpy(values[0][:, j])
-        if all(np.array_equal(first, to_numpy(x[:, j])) for x in values[1:]):
-            found.append(_column_name(tables[0], int(j)))
-    return found
-
-
-def _column_name(table: Table, j: int) -> str:
-    return str(j) if table.features is None else table.features[j]
-
-
-def _labels(joined: Joined, labels: Any, first: Table) -> Array | None:
-    if not isinstance(labels, str):
-        return per_row(labels, first, "labels", 2, joined.rows[0])
-    for name in (labels, PREFIX + labels):
-        if name in joined.metadata:
-            found = joined.metadata[name]
-            return found.astype(str) if found.dtype == object else found
-    known = ", ".join(joined.metadata) or "none"
-    raise InputError(f"{joined.names[0]} has no metadata column {labels!r} to take labels from; it has {known}")
-
-
-def per_row(given: Any, table: Table, name: str, dimensions: int, index: Array) -> Array | None:
-    """One entry (or, in two dimensions, one row) for each row of a table, for those that were paired.
-
-    A pandas series or frame with an index of its own is brought into the order of the ids of the table.
-    """
-    if given is None:
-        return None
-    n = table.n
-    labels = to_numpy(given)
-    own = getattr(given, "index", None)
-    if (
-        table.ids is not None
-        and own is not None
-        and not callable(own)
-        and not hasattr(own, "step")
-        and len(labels) == n
-    ):
-        labels = labels[_order_of(np.asarray(own), table.ids, name)]
-    if not 1 <= labels.ndim <= dimensions or len(labels) != n:
-        raise InputError(f"{name} must have one label per row, shape ({n},), but has shape {labels.shape}")
-    labels = labels[index]
-    missing = np.flatnonzero(missing_labels(labels) if labels.ndim == 1 else [])
-    if missing.size:
-        raise InputError(f"{name} has missing labels (row {listing(index[missing])})")
-    return labels.astype(str) if labels.dtype == object else labels
-
-
-def _order_of(own: Array, ids: Array, name: str) -> Array:
-    """Where each of `ids` is in `own`; refused where they are not the same."""
-    wanted, found = in_one_kind([ids, as_labels(own)])
-    order = np.argsort(found, kind="stable")
-    if not np.array_equal(found[order], np.sort(wanted)):
-        raise InputError(f"the index of {name} differs from the ids of the rows; reindex it, or pass {name}.to_numpy()")
-    places = np.empty(len(order), dtype=np.intp)
-    places[np.argsort(wanted, kind="stable")] = order
-    return places
 
 
 def paths_of(tables: Sequence[Table]) -> tuple[Path, ...]:

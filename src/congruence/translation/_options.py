@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.options import DATA, option
+from congruence.options import DATA, ReadOptions, option
 
 CANDIDATES = ("rigid", "similarity", "linear")  # what group="auto" chooses from
 GROUPS = ("auto", "identity", "permutation", *CANDIDATES)
 
 
 @dataclass(frozen=True)
-class TranslateOptions:
+class TranslateOptions(ReadOptions):
     """How the vectors of two models are read, mapped onto each other and judged."""
 
-    id: str | None = option(None, "Column with row ids; rows are paired by it.", panel=DATA)
-    features: str | Sequence[str] | None = option(None, "Columns with the embedding, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
     labels: Any = option(None, "Metadata column of OLD that a linear probe predicts.", panel=DATA)
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
