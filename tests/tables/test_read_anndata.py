@@ -8,7 +8,7 @@ import scipy.sparse
 from numpy.testing import assert_array_equal
 
 from congruence.errors import TableError
-from congruence.tables import Table, read_table, write_table
+from congruence.tables import Table, as_table, read_table, write_table
 
 with warnings.catch_warnings():  # what the libraries say on import is theirs
     warnings.simplefilter("ignore")
@@ -136,3 +136,14 @@ def test_rows_renamed_after_writing_keep_their_new_names(tmp_path):
         data.obs_names = list("wxyz")
         data.write_h5ad(path)
     assert read_table(path).ids.tolist() == list("wxyz")
+
+
+def test_the_choice_of_x_is_noted_where_there_are_embeddings(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    data = anndata.AnnData(np.random.default_rng(0).normal(size=(5, 3)))
+    assert as_table(data).notes == ()
+    data.obsm["X_pca"] = np.zeros((5, 2))
+    data.write_h5ad(tmp_path / "run.h5ad")
+    for given in (data, tmp_path / "run.h5ad"):
+        assert as_table(given).notes == ("The matrix X is used; obsm also has X_pca: choose with key (--key).",)
+        assert as_table(given, key="X").notes == ()

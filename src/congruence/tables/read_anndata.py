@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,27 @@ def table_from_store(path: Path, store: Any, select: Selection) -> Table:
     matrix = _checked(_fetch(path, store, *(["X"] if key == "X" else ["obsm", key])))
     names = _fetch(path, store, "var").index if key == "X" else None
     obs = _fetch(path, store, "obs")
-    return _assembled(path, select, matrix, names, obs, _row_names(path, store, obs), path)
+    table = _assembled(path, select, matrix, names, obs, _row_names(path, store, obs), path)
+    return _with_choice_noted(table, select, there)
 
 
 def table_from_anndata(data: Any, select: Selection, where: str) -> Table:
     """Read X, or one entry of obsm, of an AnnData object."""
-    key = _check_key(where, select, ["X"] * (data.X is not None) + sorted(data.obsm))
+    there = ["X"] * (data.X is not None) + sorted(data.obsm)
+    key = _check_key(where, select, there)
     matrix = data.X if key == "X" else data.obsm[key]
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a sparse matrix in a file
     names = data.var_names if key == "X" else None
-    return _assembled(where, select, matrix, names, data.obs, np.asarray(data.obs_names, dtype=object))
+    table = _assembled(where, select, matrix, names, data.obs, np.asarray(data.obs_names, dtype=object))
+    return _with_choice_noted(table, select, there)
+
+
+def _with_choice_noted(table: Table, select: Selection, there: list[str]) -> Table:
+    """Say that X was taken where nobody chose and there are embeddings, too."""
+    if select.key is not None or len(there) < 2:
+        return table
+    note = f"The matrix X is used; obsm also has {listing(there[1:], 5)}: choose with key (--key)."
+    return replace(table, notes=(*table.notes, note))
 
 
 def _check_key(where: Path | str, select: Selection, there: list[str]) -> str:
