@@ -190,6 +190,7 @@ def test_noise_is_called_noise(folder, capsys):
     code, out, err = run(capsys, "noise.npy")
     assert code == 0
     assert out.startswith("No component is identified.")
+    assert "Not identified: 8 indistinguishable from Gaussian noise" in " ".join(out.split())
     assert "note: No component is distinguishable from Gaussian noise" in out
     assert err == ""
 

@@ -257,9 +257,11 @@ def test_numbers_on_the_heat_map_have_a_colour_behind_them(visit):
     assert boxes == [150] * 4
 
 
-def test_the_tables_of_scores_and_factors_fit_a_desktop(visit):
+def test_the_tables_of_scores_and_factors_and_the_heat_maps_fit_a_desktop(visit):
     for name in ("evaluation", "many codes"):
         page = visit(width=1000, name=name)
         for label in ("Scores", "Factors"):
             region = page.get_by_role("region", name=label, exact=True)
             assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0, (name, label)
+        heat = page.locator("figure").first
+        assert heat.evaluate("e => e.scrollWidth - e.clientWidth") == 0, name

@@ -38,6 +38,7 @@ def test_many_layers_undefined_ones_and_no_null_are_drawn(make_layers, render):
     without = make_layers(null=np.full((3, 3), np.nan))
     assert "the stronger, the closer" in render(without)
     assert [finding.status for finding in without.findings] == ["unknown"] * 3
+    assert "badge fails" not in render(without)  # nothing is said of chance
 
 
 def test_a_layer_that_is_no_nearer_than_chance_is_marked_in_the_table(make_layers, render, outline):
