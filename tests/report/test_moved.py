@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from congruence.align._document import _moved
+from congruence.align import _moved_document
 from congruence.document import Figure, Grid, Table, Text, as_cell
 from congruence.report.figures import drawing
 
@@ -28,7 +28,7 @@ class Moved:
 
 
 def moved_section(comparison):
-    section = _moved(comparison)
+    section = _moved_document.moved_section(comparison)
     return None if section is None else Moved(section)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from congruence.align._document import AFTER, SIMILARITIES
+from congruence.align._document import SIMILARITIES
+from congruence.align._moved_document import AFTER
 from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, badge, share
 from congruence.formatting import number
 from congruence.maps._names import MEANINGS
