@@ -19,7 +19,7 @@ coverage: .venv/developing ## The same, and say which lines no test runs
 	$(PYTEST) --cov --cov-report=term
 
 smoke: .venv/developing ## Run every recipe of the papers at its smallest scale
-	for name in $$($(BIN)/python -c "from congruence.reproduce.recipe import RECIPES; print(*(r.name for r in RECIPES))"); do \
+	for name in $$($(BIN)/python -c "from congruence.experiments.recipes.recipe import RECIPES; print(*(r.name for r in RECIPES))"); do \
 		$(BIN)/congruence reproduce $$name --scale smoke --force || exit 1; \
 	done
 

@@ -25,8 +25,8 @@ import torch
 
 from congruence import ICA
 from congruence.batches import deconfound
-from congruence.batches.screen import CONTROL, simulate_screen
-from congruence.reproduce.deconfounding_screen import CONDITIONS, Task
+from congruence.experiments.data.screen import CONTROL, simulate_screen
+from congruence.experiments.recipes.deconfounding_screen import CONDITIONS, Task
 
 FULL = {"n": 222_000, "d": 384, "plates": 180}
 QUICK = {"n": 1200, "d": 24, "plates": 15, "share": 0.03}

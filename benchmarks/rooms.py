@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from congruence.data import rooms, sprites
-from congruence.data.room_images import ROOMS
-from congruence.data.sprite_images import SPRITES
+from congruence.experiments.data import rooms, sprites
+from congruence.experiments.data.room_images import ROOMS
+from congruence.experiments.data.sprite_images import SPRITES
 
 ON_CPU, QUICK = 10_000, 200
 AGAIN = 500

@@ -24,12 +24,13 @@ import torch
 import torch._dynamo
 import torch._inductor.config
 
-from congruence.data import rooms, sprites
-from congruence.models import AutoEncoder, Training
-from congruence.models.devices import kernels
-from congruence.models.loop import optimise, row_order
-from congruence.models.stepping import Stepper
-from congruence.runs import start_run
+from congruence.experiments.data import rooms, sprites
+from congruence.experiments.models import AutoEncoder
+from congruence.experiments.runs import start_run
+from congruence.experiments.training import Training
+from congruence.experiments.training.loop import optimise, row_order
+from congruence.experiments.training.stepping import Stepper
+from congruence.rows.devices import kernels
 
 # engine and precision of each variant; the last is what `train` takes on a GPU
 FULL = (

@@ -31,7 +31,7 @@ RESULTS = {  # of every verb
     "Resolution": "congruence.ica.resolution",
     "Evaluation": "congruence.metrics.evaluation",
     "MixtureExamination": "congruence.mixture.examination",
-    "RecipeResult": "congruence.reproduce.result",
+    "RecipeResult": "congruence.experiments.recipes.result",
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from congruence.cli import main
-from congruence.data import list_data
+from congruence.experiments.data import list_data
 
 pytest.importorskip("torch")
 
@@ -62,7 +62,7 @@ def test_images_and_factors_are_written_for_other_programs(folder, capsys):
     assert "congruence evaluate codes.npy f.csv --kinds shape=categorical,scale=ordinal,rotation=circular:40" in (
         capsys.readouterr().err
     )
-    from congruence.data import sprites
+    from congruence.experiments.data import sprites
 
     data = sprites(40, seed=3, device="cpu")
     with np.load("s.npz", allow_pickle=False) as saved:

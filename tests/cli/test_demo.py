@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from congruence.cli import main
-from congruence.data.digits import digits
-from congruence.models.dense_autoencoders import train_autoencoder
+from congruence.experiments.data.digits import digits
+from congruence.experiments.models.dense_autoencoders import train_autoencoder
 from congruence.tables import read_table
 
 

@@ -115,7 +115,7 @@ def test_a_defect_is_one_sentence_and_exit_code_3(problem, folder, capsys, monke
     def fail(*given, **options):
         raise problem
 
-    monkeypatch.setattr("congruence.data.list_data", fail)
+    monkeypatch.setattr("congruence.experiments.data.list_data", fail)
     monkeypatch.setattr(sys, "argv", ["congruence", "data", "list"])
     with pytest.raises(SystemExit) as stopped:
         main()

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from congruence.cli import main
-from congruence.data.pinwheels import pinwheel
+from congruence.experiments.data.pinwheels import pinwheel
+from congruence.experiments.models.catalogue import build_model
+from congruence.experiments.training.settings import Training
+from congruence.experiments.training.training import train_model
 from congruence.mixture import MixtureExamination
-from congruence.models.catalogue import build_model
-from congruence.models.settings import Training
-from congruence.models.training import train_model
 from congruence.schema import result_schema
 
 pytest.importorskip("torch")
@@ -169,7 +169,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(names, said, runs, call):
 
 
 def test_an_unfinished_training_is_refused(runs, call, tmp_path):
-    from congruence.runs import start_run
+    from congruence.experiments.runs import start_run
 
     start_run(tmp_path / "begun", {"model": {}, "data": {}})
     code, _, err = call(tmp_path / "begun")
@@ -202,7 +202,7 @@ def test_another_factor_can_mark_the_rows(runs, call):
 def test_a_prior_that_is_not_finite_is_refused_by_name(runs, call, tmp_path):
     import shutil
 
-    from congruence.runs import open_run
+    from congruence.experiments.runs import open_run
 
     shutil.copytree(runs / "vade-0", tmp_path / "broken")
     run = open_run(tmp_path / "broken")

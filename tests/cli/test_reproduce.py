@@ -5,8 +5,8 @@ import jsonschema
 import pytest
 
 from congruence.cli import main
-from congruence.reproduce import statistical_versus_structural as method
-from congruence.reproduce.result import RecipeResult
+from congruence.experiments.recipes import statistical_versus_structural as method
+from congruence.experiments.recipes.result import RecipeResult
 from congruence.schema import result_schema
 
 NAME = "statistical-versus-structural"

@@ -9,9 +9,9 @@ from numpy.testing import assert_array_equal
 
 from congruence.cli import main
 from congruence.errors import CollapsedWarning, InputError
-from congruence.models import train
-from congruence.models._schedule import Plan, train_here, train_in_processes, train_on_cluster
-from congruence.runs import open_run
+from congruence.experiments.runs import open_run
+from congruence.experiments.training import train
+from congruence.experiments.training._schedule import Plan, train_here, train_in_processes, train_on_cluster
 
 pytest.importorskip("torch")
 
@@ -55,9 +55,9 @@ def test_python_trains_as_the_command_does_and_gets_the_run_folders(call):
 
 
 def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("congruence.models.training._is_mixture", lambda model: True)
+    monkeypatch.setattr("congruence.experiments.training.training._is_mixture", lambda model: True)
     dead = type("Dead", (), {"sentence": "all latents are dead", "numbers": lambda self: {}})
-    monkeypatch.setattr("congruence.models.training.posterior_collapse", lambda *given: dead())
+    monkeypatch.setattr("congruence.experiments.training.training.posterior_collapse", lambda *given: dead())
     options = {"data": "sprites", "n": 40, "steps": 1, "batch": 16, "device": "cpu"}
     with pytest.warns(CollapsedWarning, match="^ae-0: all latents are dead"):
         train("ae", tmp_path, **options)
@@ -112,7 +112,7 @@ def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(call, monkeypatch):
-    from congruence.models import training
+    from congruence.experiments.training import training
 
     measure = training.mean_psnr
 

@@ -8,8 +8,8 @@ import pytest
 
 from congruence.cli import main
 from congruence.errors import InputError
-from congruence.models import train
-from congruence.runs import open_run
+from congruence.experiments.runs import open_run
+from congruence.experiments.training import train
 
 pytest.importorskip("torch")
 

@@ -13,9 +13,10 @@ ROOT = Path(congruence.__file__).parent
 HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndata", "zarr", "dask"}
 HEAVY |= {"distributed", "lightgbm", "triton"}
 
-# room -> the rooms it may import; the order is that of the design, and nothing imports `reproduce` or `cli`.
-BASE = {"errors", "files", "result", "document", "formatting", "options", "arrays", "progress", "_lazy", "_saved"}
-BELOW = {*BASE, "tables", "runs", "maps"}
+# room -> the rooms it may import; the order is that of the design, and nothing imports `experiments` or `cli`.
+BASE = {"errors", "checks", "files", "result", "document", "formatting", "options", "arrays", "progress", "_lazy"}
+BASE |= {"_saved", "stats", "rows"}
+BELOW = {*BASE, "tables", "maps"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
@@ -27,9 +28,11 @@ MAY_IMPORT = {
     "progress": set(),
     "parts": {"arrays", "files"},  # finished parts of long computations
     "arrays": {"errors"},
+    "checks": {"errors"},
+    "stats": {"errors", "checks", "arrays"},
+    "rows": {"errors", "checks", "arrays", "tables"},  # `tables` for blocks that do not fit in memory
     "_saved": {"errors", "files", "arrays", "result"},
     "tables": BASE,
-    "runs": BASE | {"tables"},
     "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
     "align": BELOW | {"ica"},
     "translation": BELOW | {"ica", "align"},
@@ -38,13 +41,11 @@ MAY_IMPORT = {
     "decoder": BELOW | {"ica"},  # Theorem 2, which lives with the components it is about
     "batches": BELOW | {"ica", "metrics", "parts"},
     "mechanism": BELOW | {"metrics", "decoder"},  # which opens decoders of any kind
-    "data": BELOW,
-    "models": BELOW | {"data"},
     "mixture": BASE | {"tables", "maps", "decoder"},  # whose layers and linear pieces it reads
-    "activations": BELOW | {"models"},
+    "activations": BELOW,
     "report": BASE | {"maps"},  # the names of groups
 }
-FREE = {"cli", "reproduce", "schema", "_load", "__main__", "__init__"}
+FREE = {"cli", "experiments", "schema", "_load", "__main__", "__init__"}
 
 
 def room(path):

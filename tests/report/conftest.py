@@ -21,6 +21,8 @@ from congruence.decoder.bounds import theorem1
 from congruence.decoder.examination import DecoderExamination
 from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
+from congruence.experiments.recipes.recipe import Recipe
+from congruence.experiments.recipes.result import Figure, RecipeResult, number_table
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
 from congruence.ica.estimator import ICA
@@ -48,8 +50,6 @@ from congruence.mixture.examination import ExaminedRun, MixtureExamination
 from congruence.mixture.hierarchy import Assumptions
 from congruence.report.figures.svg import Drawing
 from congruence.report.html import render_html
-from congruence.reproduce.recipe import Recipe
-from congruence.reproduce.result import Figure, RecipeResult, number_table
 from congruence.result import Finding, conclude
 from congruence.translation._verdict import ANSWERS, judge_matching
 from congruence.translation.certificate import Certificate, CurvePoint, Drift, Probe, Retrieval

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from congruence.reproduce._document import tally
+from congruence.experiments.recipes._document import tally
 from congruence.result import Finding
 
 BAD = "<script>alert(1)</script>"

@@ -20,9 +20,9 @@ from congruence.activations.pooling import Pooling
 from congruence.activations.pretrained import Pretrained, as_pretrained
 from congruence.arrays import finite_rows, listing
 from congruence.errors import CongruenceWarning, InputError
-from congruence.models.devices import full_precision, kernels, load_torch, training_device
 from congruence.options import takes
 from congruence.progress import Progress
+from congruence.rows.devices import full_precision, kernels, load_torch, training_device
 from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.access import suffix_of
 

@@ -13,7 +13,7 @@ from congruence.activations.hub import HubModel, find_model, is_hub_name
 from congruence.activations.model_folders import PIXELS, TOKENIZER, check_model_folder, read_settings
 from congruence.arrays import listing
 from congruence.errors import CongruenceWarning, InputError, MissingDependencyError
-from congruence.models.devices import load_torch
+from congruence.rows.devices import load_torch
 from congruence.tables.access import first_sentence
 
 

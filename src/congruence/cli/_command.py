@@ -248,7 +248,7 @@ def check_outputs(
 
 def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
     """Every input, and of a run folder the files that make it one."""
-    from congruence.runs import FILES
+    from congruence.experiments.runs import FILES
 
     for path in map(Path, inputs):
         yield path

@@ -18,7 +18,7 @@ from congruence.metrics._options import EvaluateOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from congruence.runs import Run
+    from congruence.experiments.runs import Run
 
 
 def _list(wanted: bool) -> None:
@@ -74,8 +74,8 @@ def evaluate(
 
         congruence evaluate runs/ae-0 --ica --report report.html
     """
+    from congruence.experiments.runs import open_run
     from congruence.metrics._evaluate import evaluate as evaluate_codes
-    from congruence.runs import open_run
 
     if not codes.exists():
         raise InputError(f"there is no file and no run folder {codes}")
@@ -95,7 +95,7 @@ def evaluate(
 
 def _codes_of(run: Run, options: EvaluateOptions) -> tuple[Any, EvaluateOptions]:
     """The codes of a run as a table, and the options with its factors, their kinds and whether codes are classes."""
-    from congruence.runs import LATENTS
+    from congruence.experiments.runs import LATENTS
 
     for name in ("id", "features", "metadata", "key", "cluster"):
         if getattr(options, name) is not None:
@@ -139,7 +139,7 @@ def _pictures_of(run: Run) -> Callable[..., Any] | None:
     if images is None:
         return None
     from congruence.arrays import to_numpy
-    from congruence.models.pictures import look
-    from congruence.models.stored import load_model
+    from congruence.experiments.models.pictures import look
+    from congruence.experiments.training.stored import load_model
 
     return partial(look, load_model(run), images, to_numpy(run.latents().values))

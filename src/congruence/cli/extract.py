@@ -69,7 +69,7 @@ def extract(
     from congruence.activations import list_layers
     from congruence.activations.extraction import make_job
     from congruence.activations.pretrained import as_pretrained
-    from congruence.models.devices import load_torch
+    from congruence.rows.devices import load_torch
 
     load_torch("extraction")
     source, kind = _source({"array": array, "images": images, "text": text})

@@ -14,8 +14,8 @@ from congruence.errors import InputError
 from congruence.mixture._options import MixtureOptions
 
 if TYPE_CHECKING:
+    from congruence.experiments.runs import Run
     from congruence.mixture._models import MixtureModel
-    from congruence.runs import Run
 
 
 @cli.command
@@ -39,8 +39,8 @@ def mixture(
 
         congruence mixture runs/vade-0 runs/vade-1 --json -
     """
+    from congruence.experiments.runs import open_run
     from congruence.mixture._examine import examine_mixture
-    from congruence.runs import open_run
     from congruence.tables import unique_names
 
     folders = _expanded(runs)
@@ -82,8 +82,8 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 
 def _load(run: Run) -> MixtureModel:
     """The trained model of a run folder, with its codes and what its log says."""
+    from congruence.experiments.training.stored import load_model
     from congruence.mixture._models import MixtureModel
-    from congruence.models.stored import load_model
 
     model = load_model(run)
     if not hasattr(model, "mixture_prior"):

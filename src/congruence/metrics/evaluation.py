@@ -158,7 +158,7 @@ class Evaluation(Result):
     notes: tuple[str, ...]  # those of metrics are `congruence.metrics.notes.Note`
     settings: Mapping[str, Any] = field(default_factory=dict)
     compared: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
-    pictures: Any = None  # images, reconstructions and traversals of a model; see `congruence.models.pictures`
+    pictures: Any = None  # images, reconstructions and latent traversals of a model
 
     @property
     def own_codes(self) -> dict[str, str]:

@@ -33,7 +33,7 @@ READERS: dict[str, Callable[[Path, Selection], Table]] = {
     ".pth": read_pt,
 }
 SUFFIXES = tuple(READERS)
-CODES = "latents.parquet"  # of the folder of a training, as `congruence.runs` writes it
+CODES = "latents.parquet"  # of the folder of a training, as `experiments.runs` writes it
 
 
 def read_table(
@@ -56,7 +56,7 @@ def read_table(
     ----------
     path : str or Path
         A file, or a folder for .zarr. The suffix tells the format; `SUFFIXES` lists those that are known. Of the
-        folder of a training (`congruence.runs`) it is the codes that are read.
+        folder of a training (`experiments.runs`) it is the codes that are read.
     id : str, optional
         The column (or one-dimensional array) that holds the ids. Without it, the column that `write_table`
         recorded, one called ``id``, ``row_id`` or ``Metadata_id``, a pandas index of names, a column named like an id

@@ -12,7 +12,7 @@ from congruence.errors import InputError
 from congruence.files import check_writable, replacing
 
 if TYPE_CHECKING:
-    from congruence.data.variations import Variation
+    from congruence.experiments.data.variations import Variation
 
 FORMATS = (".png", ".svg", ".pdf")
 INCH = 0.72  # width of one image

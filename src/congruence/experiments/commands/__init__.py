@@ -1,0 +1,1 @@
+"""The commands of the experiments: `data`, `train`, `reproduce` and `demo`."""

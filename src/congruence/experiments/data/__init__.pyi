@@ -1,0 +1,14 @@
+from congruence.experiments.data.bent_shapes import circles as circles
+from congruence.experiments.data.bent_shapes import half_moons as half_moons
+from congruence.experiments.data.export import check_data_paths as check_data_paths
+from congruence.experiments.data.export import list_data as list_data
+from congruence.experiments.data.export import write_data as write_data
+from congruence.experiments.data.images import FactorImages as FactorImages
+from congruence.experiments.data.pinwheels import pinwheel as pinwheel
+from congruence.experiments.data.registry import load_data as load_data
+from congruence.experiments.data.registry import load_images as load_images
+from congruence.experiments.data.relu_mixtures import random_relu_mixture as random_relu_mixture
+from congruence.experiments.data.room_images import rooms as rooms
+from congruence.experiments.data.row_sets import load_rows as load_rows
+from congruence.experiments.data.rows import FactorRows as FactorRows
+from congruence.experiments.data.sprite_images import sprites as sprites

@@ -1,0 +1,14 @@
+from congruence.experiments.models.autoencoders import AutoEncoder as AutoEncoder
+from congruence.experiments.models.autoencoders import BioAE as BioAE
+from congruence.experiments.models.auxiliary_vaes import IVAE as IVAE
+from congruence.experiments.models.catalogue import build_model as build_model
+from congruence.experiments.models.catalogue import mixture_settings as mixture_settings
+from congruence.experiments.models.catalogue import published_settings as published_settings
+from congruence.experiments.models.catalogue import published_weight_decay as published_weight_decay
+from congruence.experiments.models.faceted_vaes import MFCVAE as MFCVAE
+from congruence.experiments.models.mixture_vaes import MixtureVAE as MixtureVAE
+from congruence.experiments.models.quantised import QLAE as QLAE
+from congruence.experiments.models.quantised import VQVAE as VQVAE
+from congruence.experiments.models.vade import VaDE as VaDE
+from congruence.experiments.models.vaes import TCVAE as TCVAE
+from congruence.experiments.models.vaes import VAE as VAE

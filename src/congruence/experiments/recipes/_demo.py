@@ -1,0 +1,59 @@
+"""`demo`: train autoencoders that differ only in their seed, and compare them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from congruence.align._compare import compare
+from congruence.align.comparison import Comparison
+from congruence.errors import InputError
+from congruence.experiments.data.digits import digits
+from congruence.experiments.models.dense_autoencoders import train_autoencoder
+from congruence.files import system_reason
+from congruence.progress import Progress
+from congruence.tables import Table, write_table
+
+
+def demo(
+    out: str | Path = "demo", *, seeds: int = 3, epochs: int = 100, progress: Progress | None = None
+) -> Comparison:
+    """Train small autoencoders on handwritten digits, one per seed, and compare their codes.
+
+    The digits are part of scikit-learn; nothing is downloaded.
+
+    Parameters
+    ----------
+    out : path
+        A folder for the codes (seed0.parquet, ...), result.json and report.html; created if it does not exist.
+    seeds : int
+        How many autoencoders to train.
+    epochs : int
+        Passes over the digits in each training.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    """
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
+    images, labels = digits()
+    ids = np.array([f"digit{i:04d}" for i in range(len(images))])
+    paths = []
+    for seed in range(seeds):
+        tick = partial(_tick, progress, f"training seed {seed}", epochs)
+        codes, _ = train_autoencoder(images, epochs=epochs, seed=seed, progress=tick)
+        paths.append(folder / f"seed{seed}.parquet")
+        write_table(Table(codes, f"seed{seed}", ids, {"Metadata_digit": labels}), paths[-1])
+    result = compare(paths, progress=progress)
+    result.to_json(folder / "result.json")
+    result.report(folder / "report.html")
+    return result
+
+
+def _tick(progress: Progress | None, what: str, epochs: int, done: int, loss: float) -> None:
+    if progress is not None:
+        progress(f"{what}, loss {loss:.4f}", done, epochs)

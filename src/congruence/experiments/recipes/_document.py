@@ -1,0 +1,77 @@
+"""A recipe's result as a document: claims, figures, tables, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from congruence.document import Block, Document, Drawn, Findings, Heading, Notes, Section, Text
+from congruence.experiments.recipes.recipe import SCALES
+from congruence.experiments.recipes.result import RecipeResult
+from congruence.formatting import count
+from congruence.result import Finding, Status
+
+READING = (
+    "A claim is a statement of the paper in our words. Its status is computed from the numbers shown with it, by "
+    "limits that the recipe states and that are the same for every seed. A claim that fails is a result, too."
+)
+WORDS = (
+    ("holds", "our numbers support the claim, at this scale and with this seed."),
+    ("fails", "our numbers contradict the claim."),
+    ("ambiguous", "the claim is true in part only, or the interval allows both answers."),
+    ("unknown", "there is too little to judge by."),
+    ("scale", "how much was computed. " + "; ".join(f"{name}: {about}" for name, about in SCALES.items()) + "."),
+)
+
+
+def describe(result: RecipeResult) -> Document:
+    """Return the document of a recipe's result."""
+    headline, *details = result.headlines
+    sections = [
+        Section("Claims of the paper", (Findings(result.findings, brief=True), *_figures(result)), "claims"),
+        Section("Numbers", tuple(_tables(result)), "numbers"),
+    ]
+    if result.notes:
+        sections.append(Section("Differences from the paper", (Notes(result.notes),), "differences"))
+    return Document(
+        question=result.recipe.question,
+        headline=headline,
+        details=(*details, f"{tally(result.findings)} Source: {result.recipe.source}."),
+        status=result.status,
+        claim="Do all claims hold?",
+        sections=sections,
+        reading=READING,
+        glossary=(*WORDS, *result.terms),
+        settings=result.settings,
+        title=f"{result.recipe.name}: {headline}",
+    )
+
+
+def _figures(result: RecipeResult) -> Iterator[Block]:
+    for place, figure in enumerate(result.figures):
+        drawing = None if isinstance(figure.drawing, str) else figure.drawing
+        yield Drawn(figure.svg, figure.caption, brief=place == 0, drawing=drawing)
+
+
+def _tables(result: RecipeResult) -> Iterator[Block]:
+    yield Text("What the paper prints, or states in words, next to our results.", muted=True)
+    for place, table in enumerate(result.tables):
+        yield Heading(table.label)
+        yield replace(table, brief=place == 0)
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """Say how many claims hold, fail, are ambiguous and could not be judged."""
+    statuses = [finding.status for finding in findings]
+    if statuses == ["holds"]:
+        return "The only claim holds."
+    parts = [f"{statuses.count('holds')} of {count(len(statuses), 'claim')} hold"]
+    words: tuple[tuple[Status, str, str], ...] = (
+        ("fails", "fails", "fail"),
+        ("ambiguous", "is ambiguous", "are ambiguous"),
+        ("unknown", "cannot be judged at this scale", "cannot be judged at this scale"),
+    )
+    for status, one, many in words:
+        found = statuses.count(status)
+        parts += [f"{found} {one if found == 1 else many}"] if found else []
+    return ", ".join(parts) + "."

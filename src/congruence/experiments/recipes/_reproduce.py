@@ -1,0 +1,172 @@
+"""`reproduce`: run a recipe in a folder, resume an interrupted run, reuse a finished one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from congruence.arrays import resolve_device
+from congruence.errors import CongruenceWarning, InputError
+from congruence.experiments.recipes._files import FILES, RESULT, has_current_layout, read_json, read_result, write_files
+from congruence.experiments.recipes._options import ReproduceOptions
+from congruence.experiments.recipes.recipe import SCALES, Job, Method, Recipe, find_recipe
+from congruence.experiments.recipes.result import RecipeResult
+from congruence.files import check_writable, system_reason, write_text
+from congruence.options import takes
+from congruence.parts import Parts
+from congruence.progress import Progress
+from congruence.result import json_text
+
+PARTS, OWNER = "parts", "settings.json"  # the folder of parts, and the file in it with the settings of the recipe
+HOME = Path("reproduced")  # the parent of result folders unless `out` is given
+IN_COMMAND = ("scale", "data", "seed", "device")
+
+
+@takes(ReproduceOptions)
+def reproduce(
+    name: str,
+    out: str | Path | None = None,
+    *,
+    options: ReproduceOptions,
+    progress: Progress | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> RecipeResult:
+    """Reproduce a table, figure or example of a paper and write the result into a folder.
+
+    A finished folder is read and not computed again; an interrupted run is resumed from its parts.
+
+    Parameters
+    ----------
+    name : str
+        One of the names in `congruence.experiments.recipes.RECIPES`.
+    out : path, optional
+        A folder for result.json, table.md, the figures and report.html; created if it does not exist. The default is
+        reproduced/NAME-SCALE-seedN.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    announce : callable, optional
+        Called with a sentence about what will be computed, where the recipe has one.
+    scale : {"smoke", "small", "paper", "full"}
+        How much is computed.
+    seed : int
+        The same seed gives the same result on the same device.
+    device : str
+        "auto" uses a GPU if there is one.
+    data : str, optional
+        Another data set than that of the scale, if the recipe supports it; some recipes take several, separated by
+        commas.
+    force : bool
+        Compute again although the folder is finished, or holds the same recipe with other settings.
+
+    Returns
+    -------
+    RecipeResult
+        One finding for each claim of the paper, the paper's numbers and ours; `folder` holds the files.
+    """
+    recipe = find_recipe(name)
+    if options.scale not in SCALES:
+        raise InputError(f"scale must be one of {', '.join(SCALES)}, not {options.scale!r}")
+    if not 0 <= options.seed < 2**32:
+        raise InputError(f"seed must be between 0 and {2**32 - 1}, not {options.seed}")
+    engine = _engine(options.device)
+    method = recipe.method()
+    parameters = _parameters(method, name, options.scale, options.data)
+    folder = _writable_folder(HOME / f"{name}-{options.scale}-seed{options.seed}" if out is None else Path(out))
+    settings = {"recipe": name, "edition": method.EDITION, "scale": options.scale, "seed": options.seed}
+    settings = json.loads(json_text(settings | {"device": engine} | parameters))  # as it will be read back
+    _check_owner(folder, settings, options.force)
+    command = _command(settings)
+    if not options.force and (found := _finished(recipe, folder, settings | {"command": command})) is not None:
+        return found
+
+    (folder / PARTS).mkdir(exist_ok=True)
+    write_text(folder / PARTS / OWNER, json_text(settings))
+    parts = Parts(folder / PARTS, settings, kept=not options.force)
+    if announce is not None and hasattr(method, "plan"):
+        announce(method.plan(parameters, engine, parts))
+    report_progress = progress or (lambda what, done, total: None)
+    shown = settings | {"command": command}
+    result = method.run(Job(recipe, shown, options.seed, engine, parameters, parts, report_progress))
+    write_files(result, folder)
+    return replace(result, folder=folder)
+
+
+def _parameters(method: Method, name: str, scale: str, data: str | None) -> dict[str, Any]:
+    """The parameters of a scale, with another data set if one is asked for."""
+    parameters = dict(method.PARAMETERS[scale])
+    if data is None:
+        return parameters
+    known = getattr(method, "DATA", ())
+    if not known:
+        raise InputError(f"{name} generates its own data, so data cannot be {data!r}")
+    several = getattr(method, "SEVERAL", False)
+    asked = [one.strip() for one in data.split(",")] if several else [data]
+    wrong = [one for one in asked if one not in known]
+    if wrong:
+        raise InputError(f"data must be {'some' if several else 'one'} of {', '.join(known)}, not {wrong[0]!r}")
+    return parameters | {"data": ",".join(dict.fromkeys(asked))}
+
+
+def _engine(device: str) -> str:
+    """Turn "auto" into a GPU if torch sees one."""
+    if device != "auto":
+        return resolve_device(device)
+    try:
+        import torch
+    except ImportError:
+        return "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _writable_folder(folder: Path) -> Path:
+    """Create the folder, and refuse one that cannot be written to before anything is computed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"cannot write to the folder {folder}: permission denied")
+    for file in FILES:
+        check_writable(folder / file)
+    if (folder / PARTS).is_dir():
+        check_writable(folder / PARTS / OWNER)
+    return folder
+
+
+def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None:
+    """Refuse to overwrite files that no recipe wrote, and other results unless `force` is given."""
+    owner = read_json(folder / PARTS / OWNER)
+    if owner is None:
+        strange = [file for file in (*FILES, PARTS) if (folder / file).exists()]
+        if strange:
+            raise InputError(f"{folder} holds {strange[0]}, which no recipe wrote; give another folder")
+        return
+    if owner != settings and (owner.get("recipe") != settings["recipe"] or not force):
+        other = ", ".join(f"{key} {owner.get(key)}" for key in ("scale", "seed", "device", "edition"))
+        advice = "give another folder"
+        advice += ", or force to replace it" if owner.get("recipe") == settings["recipe"] else ""
+        raise InputError(f"{folder} holds {owner.get('recipe')} with other settings ({other}); {advice}")
+
+
+def _finished(recipe: Recipe, folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
+    """The result in the folder, if it is complete and has these settings."""
+    content = read_json(folder / RESULT)
+    if content is None:
+        return None
+    if not has_current_layout(content):
+        text = f"{folder} holds a result in the layout of version 0.1.0; it is written again from the parts that it has"
+        warnings.warn(text, CongruenceWarning, stacklevel=4)
+        return None
+    return read_result(recipe, content, folder) if content.get("settings") == settings else None
+
+
+def _command(settings: Mapping[str, Any]) -> str:
+    """The command that computes this result, wherever it is written to."""
+    flags = [f"--{name}={settings[name]}" for name in IN_COMMAND if name in settings]
+    return shlex.join(["congruence", "reproduce", settings["recipe"], *flags])

@@ -1,0 +1,169 @@
+"""`RecipeResult`: the findings, tables and figures of one reproduced experiment, and helpers that build them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from congruence.document import Cell, Column, Table, as_cell
+from congruence.result import Finding, Result, Status
+
+if TYPE_CHECKING:
+    from congruence.document import Document
+    from congruence.experiments.recipes.recipe import Recipe
+    from congruence.report.figures.svg import Drawing
+
+SHOWN = 5  # columns of a table on a terminal
+Value = Cell | str | float | int | None  # of a table; None where the paper or we have no value
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure and the name of its file, without the suffix; one read from a file is the text of an SVG element."""
+
+    name: str
+    caption: str
+    drawing: Drawing | str = field(repr=False)
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as an inline SVG element."""
+        return self.drawing if isinstance(self.drawing, str) else self.drawing.svg()
+
+
+class TableNumbers(TypedDict):
+    """A table in JSON. A cell is a value, or {"text", "value"} where its text is more than the value."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[Any]]
+    note: str
+
+
+class RecipeNumbers(TypedDict):
+    """The numbers of a recipe in JSON: those of the paper, ours, and the tables that compare them."""
+
+    recipe: str
+    source: str
+    question: str
+    headlines: list[str]
+    paper: dict[str, Any]
+    ours: dict[str, Any]
+    tables: list[TableNumbers]
+    figures: list[dict[str, str]]
+    terms: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecipeResult(Result):
+    """Which claims of a paper hold in our experiment, and on what numbers.
+
+    Each claim is a finding. `paper` and `ours` hold what JSON can hold. `folder` is the folder of the files, and
+    `reused` says that they were there already, so that nothing was computed.
+    """
+
+    recipe: Recipe
+    headlines: tuple[str, ...]  # the sentences of the verdict
+    findings: tuple[Finding, ...]
+    paper: Mapping[str, Any]
+    ours: Mapping[str, Any]
+    tables: tuple[Table, ...]
+    figures: tuple[Figure, ...]
+    notes: tuple[str, ...] = ()  # choices of ours that the paper does not state, and what was left out
+    terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with their meaning
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    reused: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """The answer in one or two sentences."""
+        return " ".join(self.headlines)
+
+    def numbers(self) -> RecipeNumbers:
+        """The numbers of the paper, ours, all tables, the files of the figures and the glossary."""
+        return {
+            "recipe": self.recipe.name,
+            "source": self.recipe.source,
+            "question": self.recipe.question,
+            "headlines": list(self.headlines),
+            "paper": dict(self.paper),
+            "ours": dict(self.ours),
+            "tables": [_table_numbers(table) for table in self.tables],
+            "figures": [{"file": f"{figure.name}.svg", "caption": figure.caption} for figure in self.figures],
+            "terms": dict(self.terms),
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row per claim."""
+        for finding in self.findings:
+            low, high = finding.interval or (None, None)
+            yield {
+                "recipe": self.recipe.name,
+                "finding": finding.name,
+                "status": finding.status,
+                "number": finding.number,
+                "low": low,
+                "high": high,
+                "null": finding.null,
+                "claim": finding.claim,
+                "evidence": finding.evidence,
+            }
+
+    def document(self) -> Document:
+        """The claims with their evidence, the figures, the tables and the notes."""
+        from congruence.experiments.recipes._document import describe
+
+        return describe(self)
+
+
+def status_of(holds: bool | None) -> Status:
+    """Turn a decision into a status; None is "unknown": the numbers cannot tell."""
+    return "unknown" if holds is None else "holds" if holds else "fails"
+
+
+def status_above(low: float, high: float, limit: float = 0.0) -> Status:
+    """Whether an interval lies above a limit; "ambiguous" where it contains the limit, "unknown" where it is NaN."""
+    if math.isnan(low) or math.isnan(high):
+        return "unknown"
+    return "holds" if low > limit else "fails" if high < limit else "ambiguous"
+
+
+def interval_or_none(low: float, high: float) -> tuple[float, float] | None:
+    """An interval for a finding; None where it is undefined."""
+    return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
+
+
+def held(findings: Sequence[Finding]) -> str:
+    """Count the claims that hold, as a sentence."""
+    return f"{sum(finding.status == 'holds' for finding in findings)} of {len(findings)} claims hold at this scale."
+
+
+def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Value]], note: str = "") -> Table:
+    """A table of results. The first column names the rows; a second column of words is aligned as text, too."""
+
+    def kind(place: int) -> Any:
+        words = place == 1 and any(isinstance(row[place], str) for row in rows)
+        return "text" if place == 0 or words else "number"
+
+    columns = [Column(name, kind(place), brief=place < SHOWN) for place, name in enumerate(head)]
+    return Table(title, columns, [tuple(row) for row in rows], note=note)
+
+
+def _table_numbers(table: Table) -> TableNumbers:
+    return {
+        "title": table.label,
+        "columns": [column.name for column in table.columns],
+        "rows": [[_cell_number(value) for value in row] for row in table.rows],
+        "note": table.note,
+    }
+
+
+def _cell_number(value: Value) -> Any:
+    if not isinstance(value, Cell):
+        return value
+    return {"text": as_cell(value).text, "value": None if value.value == "" else value.value}

@@ -1,0 +1,239 @@
+"""Section 3.3.1 and appendix A.6 of Nelson et al.: a square that moves and grows, as a nearly isometric generator.
+
+Everything has a closed form, which quadrature and pictures on a grid of pixels are to confirm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.document import Table
+from congruence.experiments.data.sprite_decoders import (
+    SpriteMetric,
+    sprite_constant,
+    sprite_metric,
+    sprite_metric_by_quadrature,
+)
+from congruence.experiments.recipes.recipe import Job
+from congruence.experiments.recipes.result import Figure, RecipeResult, held, number_table, status_of
+from congruence.formatting import number
+from congruence.report.figures.scales import plain_decades
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE, Drawing
+from congruence.result import Finding
+
+EDITION = 1
+SIZES = [0.1, 0.15, 0.2, 0.3, 0.4]
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"sizes": SIZES, "sigmas": [0.02, 0.005, 0.001, 0.0002], "positions": 5},
+    "small": {"sizes": SIZES, "sigmas": [0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002], "positions": 41},
+    "paper": {"sizes": SIZES, "sigmas": [0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002], "positions": 201},
+    "full": {"sizes": SIZES, "sigmas": [0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, 0.0001], "positions": 1001},
+}
+SAME = 1e-8  # numbers that differ by less, relative, are the same
+NEARLY = 0.01  # the limit of sharp edges counts as reached
+RANGES = ((0.1, 0.2), (0.1, 0.4), (0.2, 0.25))  # half-sides
+
+PAPER = {
+    "moving": "the norm of the derivative is constant when the size is fixed, so moving is a (scaled) isometry",
+    "speed": "2 r, by public notes on the paper; the formula was not in the text we had",
+    "moving and growing": "the map is conformal after a change of coordinates, and bi-Lipschitz on a compact support",
+    "constant": "depends on the range of sizes; the formula was not in the text we had",
+}
+NOTES = (
+    "The formulas of the paper were missing from the text we had. Public notes on the paper report that the derivative "
+    "has norm 2 r. We find 2 √r in units of √C: the squared norm is the length of the two moving edges, 4 r, so a root "
+    "or a square seems to be missing there. No other claim depends on it: at fixed size both are constant.",
+    "C = 1 / (2 s √π) is the contribution of the mollifier of standard deviation s; the paper divides by it, and so do "
+    "we. The frame has no borders, as in the paper as long as the square does not leave it.",
+    "Which of the two constants, before or after the best rescaling, the paper prints is not known to us; both are "
+    "given.",
+)
+TERMS = (
+    ("r, p, s", "half of the square's side, its position, and the standard deviation of the smoothing."),
+    ("g_pp, g_rr, g_pr", "the metric: squared lengths of the derivatives of the image by p and r, and their product."),
+    ("conformal", "lengths change with the position, but by the same factor in every direction."),
+    ("bi-Lipschitz constant", "short lengths are multiplied by something between 1 / Λ and Λ; 1 is an isometry."),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """What was measured of squares of several sizes, smoothed more and less."""
+
+    sizes: Float
+    sigmas: Float  # from the most to the least smoothed
+    metrics: tuple[tuple[SpriteMetric, ...], ...]  # by sigma, then by size
+    drift: float  # largest relative change of g_pp over positions
+    closed_gap: float  # largest relative distance of quadrature to the closed form
+    mixed: float  # largest |g_pr| over sqrt(g_pp g_rr)
+
+    @property
+    def anisotropy(self) -> Float:
+        """How much the two stretches in (p, √2 r) differ, at most over sizes, for each sigma."""
+        pairs = [[metric.stretch for metric in row] for row in self.metrics]
+        return np.array([max(high / low - 1 for low, high in row) for row in pairs])
+
+    @property
+    def exponent(self) -> float:
+        """The power of r by which the speed of a moving square grows, for the sharpest edges."""
+        speeds = [metric.speed for metric in self.metrics[-1]]
+        return float(np.polyfit(np.log(self.sizes), np.log(speeds), 1)[0])
+
+    @property
+    def factor(self) -> float:
+        """The speed over √r, in the mean over sizes, for the sharpest edges; 2 in the limit."""
+        return float(np.mean([metric.speed / math.sqrt(metric.half_side) for metric in self.metrics[-1]]))
+
+
+def run(job: Job) -> RecipeResult:
+    """Measure squares and judge what the paper says of them."""
+    sizes, sigmas, positions = (job.parameters[name] for name in ("sizes", "sigmas", "positions"))
+    found = measure_squares(sizes, sigmas, positions, job.progress)
+    findings = findings_of_squares(found)
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=_answer(found, findings),
+        paper=PAPER,
+        ours={
+            "metrics": [[metric.to_dict() for metric in row] for row in found.metrics],
+            "drift": found.drift,
+            "closed_gap": found.closed_gap,
+            "mixed": found.mixed,
+            "anisotropy": found.anisotropy.tolist(),
+            "speed_exponent": found.exponent,
+            "speed_factor": found.factor,
+            "constants": [sprite_constant(a, b).to_dict() for a, b in RANGES],
+        },
+        findings=findings,
+        tables=(_table_of_metrics(found), _table_of_constants(found)),
+        figures=(_draw(found),),
+        notes=NOTES,
+        terms=TERMS,
+    )
+
+
+def measure_squares(sizes: Sequence[float], sigmas: Sequence[float], positions: int, progress: Any) -> Squares:
+    """Integrate the metric of every size and smoothing, and follow one square across the frame."""
+    rows, gaps, mixed = [], [], []
+    for i, s in enumerate(sigmas):
+        progress(f"integrating with s = {s:g}", i, len(sigmas) + 1)
+        summed = [sprite_metric_by_quadrature(r, s) for r in sizes]
+        closed = [sprite_metric(r, s) for r in sizes]
+        for one, two in zip(summed, closed, strict=True):
+            gaps += [abs(one.position / two.position - 1), abs(one.size / two.size - 1)]
+            mixed.append(abs(one.mixed) / math.sqrt(one.position * one.size))
+        rows.append(tuple(summed))
+    progress("moving a square", len(sigmas), len(sigmas) + 1)
+    path = [sprite_metric_by_quadrature(0.2, 0.01, p).position for p in np.linspace(-0.8, 0.8, positions)]
+    drift = float(np.ptp(path) / np.mean(path))
+    return Squares(np.array(sizes), np.array(sigmas), tuple(rows), drift, max(gaps), max(mixed))
+
+
+def findings_of_squares(found: Squares) -> tuple[Finding, ...]:
+    """Judge what the paper says in words."""
+    sharp = f"s = {found.sigmas[-1]:g}"
+    last = float(found.anisotropy[-1])
+    falling = bool((np.diff(found.anisotropy) < 0).all())
+    checks = [(sprite_constant(a, b), sprite_constant(a, b, float(found.sigmas[-1]))) for a, b in RANGES]
+    gap = max(abs(smooth.rescaled / exact.rescaled - 1) for exact, smooth in checks)
+    middle = checks[1][0]
+    return (
+        Finding(
+            "moving-is-an-isometry",
+            "Moving a square of fixed size is a scaled isometry: the image changes at the same speed everywhere.",
+            status_of(found.drift < SAME),
+            number=found.drift,
+            evidence=f"Over positions from −0.8 to 0.8 the squared speed varies by {number(found.drift, 2)} of its "
+            f"mean. Closed form and quadrature differ by at most {number(found.closed_gap, 2)}.",
+        ),
+        Finding(
+            "moving-and-growing-are-orthogonal",
+            "Moving and growing are orthogonal: the contributions of the left and right edge to their product cancel.",
+            status_of(found.mixed < SAME),
+            number=found.mixed,
+            evidence=f"|g_pr| is at most {number(found.mixed, 2)} of √(g_pp g_rr).",
+        ),
+        Finding(
+            "map-is-conformal",
+            "In the coordinates (p, √2 r) the map to images is conformal, as edges become sharp.",
+            status_of(falling and last < NEARLY),
+            number=last,
+            evidence=f"The two stretches differ by {number(100 * found.anisotropy[0])} % with s = "
+            f"{found.sigmas[0]:g} and by {number(100 * last)} % with {sharp}.",
+        ),
+        Finding(
+            "map-is-bilipschitz",
+            "On a compact range of sizes the map is bi-Lipschitz, with a constant that depends on the range alone.",
+            status_of(math.isfinite(middle.raw) and gap < NEARLY),
+            number=middle.rescaled,
+            evidence=f"For r from {middle.smallest:g} to {middle.largest:g} it is {number(middle.raw, 5)} in units of "
+            f"√C and {number(middle.rescaled, 5)} after the best rescaling, which is (b/a)^¼. Squares with {sharp} are "
+            f"within {number(100 * gap)} % of that.",
+        ),
+    )
+
+
+def _answer(found: Squares, findings: Sequence[Finding]) -> tuple[str, ...]:
+    if all(finding.status == "holds" for finding in findings):
+        law = "√r" if abs(found.exponent - 0.5) < NEARLY else f"r^{found.exponent:.2f}"
+        return (
+            "Moving is an isometry, moving and growing are conformal: the stretch is "
+            f"{found.factor:.2f} {law} in every direction.",
+        )
+    return (held(findings),)
+
+
+def _table_of_metrics(found: Squares) -> Table:
+    rows = [
+        (f"r = {metric.half_side:g}", 2 * metric.half_side, metric.speed, 2 * math.sqrt(metric.half_side))
+        for metric in found.metrics[-1]
+    ]
+    head = ("square", "2r, as reported of the paper", f"ours, s = {found.sigmas[-1]:g}", "ours, limit 2√r")
+    note = "Norm of the derivative of the image by the position, in units of √C. See the notes on the root."
+    return number_table("How fast a moving square changes the image", head, tuple(rows), note)
+
+
+def _table_of_constants(found: Squares) -> Table:
+    rows = []
+    for a, b in RANGES:
+        exact, smooth = sprite_constant(a, b), sprite_constant(a, b, float(found.sigmas[-1]))
+        rows.append((f"{a:g} to {b:g}", exact.raw, exact.rescaled, smooth.rescaled))
+    head = ("half-sides", "raw", "rescaled", f"rescaled, s = {found.sigmas[-1]:g}")
+    note = "Raw: max(2√b, 1/(2√a)). Rescaled by the best single factor: (b/a)^¼."
+    return number_table("Bi-Lipschitz constant of moving and growing", head, tuple(rows), note)
+
+
+def _draw(found: Squares) -> Figure:
+    """Draw the speed against the size, with both laws, and the anisotropy against the smoothing."""
+
+    def paint(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        grid = np.linspace(found.sizes[0], found.sizes[-1], 50)
+        left.plot(grid, 2 * np.sqrt(grid), color=INK, linewidth=2, label="2√r")
+        left.plot(grid, 2 * grid, color=MUTED, linewidth=2, dashes=(5, 2), label="2r")
+        for row, colour, marker in ((found.metrics[0], SOURCE, "D"), (found.metrics[-1], HELD_OUT, "o")):
+            speeds = [metric.speed for metric in row]
+            left.plot(found.sizes, speeds, marker, color=colour, markersize=7, label=f"s = {row[0].sigma:g}")
+        left.set(xlabel="half-side r", ylabel="speed of the image, in √C", ylim=(0, None))
+        left.legend(loc="upper left", ncols=2)
+        percents = 100 * found.anisotropy
+        right.plot(found.sigmas, percents, color=LINEAR, marker="v", linewidth=2)
+        right.set(xscale="log", yscale="log", xlabel="smoothing s (log)", ylabel="stretches differ by, % (log)")
+        plain_decades(right.xaxis, float(found.sigmas[-1]), float(found.sigmas[0]))
+        plain_decades(right.yaxis, float(percents.min()), float(percents.max()))
+        right.grid(axis="y")
+
+    label = f"A moving square: the speed is {found.factor:.2f} times r to the power {found.exponent:.2f}"
+    drawing = Drawing(paint, (900, 340), key="squares", label=label)
+    caption = (
+        "Left: how fast the image changes when the square moves, by its size. Right: how much the stretches by moving "
+        "and by growing differ, in (p, √2 r), as edges become sharp."
+    )
+    return Figure("squares", caption, drawing)

@@ -1,0 +1,20 @@
+"""Train models on images and rows: `train` by name, `train_model` for a model of your own.
+
+Names are loaded when first used, so that torch is imported only where a model is trained.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from congruence._lazy import attach
+
+_load, __dir__, __all__ = attach(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from congruence.rows.devices import load_torch
+
+        load_torch()  # raises an error that says how to install it
+    return _load(name)

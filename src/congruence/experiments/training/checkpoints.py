@@ -1,0 +1,117 @@
+"""Checkpoints: all that a training depends on, as named arrays and a JSON text in one safetensors file."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, to_numpy
+from congruence.errors import InputError
+from congruence.experiments.runs import CHECKPOINT, Run, read_arrays, write_arrays
+
+SAMPLED = 10_000  # rows
+MODEL, OPTIMISER, RANDOM, RANDOM_GPU = "model.", "optimiser.", "random.cpu", "random.gpu"
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A moment of a training: weights, the optimiser's averages and the states of generators; counts; what it is of."""
+
+    arrays: Mapping[str, Array]
+    counts: Mapping[str, Any]
+    about: Mapping[str, Any]
+
+
+def fingerprint(data: Sequence[Any]) -> list[list[Any]]:
+    """The shape and a checksum of each tensor, so that a checkpoint is not taken up with other data.
+
+    Of a tensor with more rows than `SAMPLED`, only so many go into the checksum, evenly spaced.
+    """
+    every = [-(-len(tensor) // SAMPLED) for tensor in data]  # a step of 1 up to SAMPLED rows
+    arrays = [np.ascontiguousarray(to_numpy(tensor[::step])) for tensor, step in zip(data, every, strict=True)]
+    return [
+        [list(tensor.shape), str(array.dtype), zlib.crc32(array.data)]
+        for tensor, array in zip(data, arrays, strict=True)
+    ]
+
+
+def capture(model: Any, optimiser: Any, counts: Mapping[str, Any], about: Mapping[str, Any]) -> Checkpoint:
+    """Copy the state of a training."""
+    import torch
+
+    arrays = {MODEL + name: value for name, value in model.state_dict().items()}
+    for i, state in optimiser.state_dict()["state"].items():
+        arrays |= {f"{OPTIMISER}{i}.{name}": torch.as_tensor(v) for name, v in state.items() if v is not None}
+    arrays[RANDOM] = torch.get_rng_state()
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        arrays[RANDOM_GPU] = torch.cuda.get_rng_state(device)
+    return Checkpoint({name: np.array(to_numpy(value)) for name, value in arrays.items()}, counts, about)
+
+
+def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
+    """Put a model, its optimiser and torch's generators into the state of a checkpoint."""
+    import torch
+
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in checkpoint.arrays.items()}
+    weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(f"the checkpoint is of another model: {str(error).splitlines()[-1].strip()}") from error
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in tensors.items():
+        if name.startswith(OPTIMISER):
+            number, _, key = name.removeprefix(OPTIMISER).partition(".")
+            state.setdefault(int(number), {})[key] = value
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+    _lay_out(optimiser)
+    torch.set_rng_state(tensors[RANDOM])
+    device = next(model.parameters()).device
+    if device.type == "cuda" and RANDOM_GPU in tensors:
+        torch.cuda.set_rng_state(tensors[RANDOM_GPU], device)
+
+
+def _lay_out(optimiser: Any) -> None:
+    """Put averages into the order in memory that their weights have; fused steps on a GPU take no other."""
+    import torch
+
+    for weight, state in optimiser.state.items():
+        for name, value in state.items():
+            if torch.is_tensor(value) and value.shape == weight.shape and value.stride() != weight.stride():
+                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+
+
+def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint into a run folder in the place of the one before."""
+    text = json.dumps({"counts": checkpoint.counts, "about": checkpoint.about})  # floats come back to the last bit
+    write_arrays(run.folder / CHECKPOINT, checkpoint.arrays, about=text)
+
+
+def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:
+    """Read the checkpoint of a run folder, None where there is none; one of another training is refused."""
+    path = run.folder / CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        arrays, text = read_arrays(path)
+    except InputError as error:
+        raise InputError(f"{error}; remove it to start anew") from error
+    try:
+        told = json.loads(text)
+        counts, found = dict(told["counts"]), dict(told["about"])
+        missing = {"step", "sums"} - counts.keys() or {RANDOM} - arrays.keys()
+        if missing:
+            raise KeyError(missing)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is no checkpoint of congruence; remove it to start anew") from error
+    wished = json.loads(json.dumps(about))
+    different = sorted(name for name in {*found, *wished} if found.get(name) != wished.get(name))
+    if different:
+        raise InputError(f"{path} is of a training with another {different[0]}; remove it to start anew")
+    return Checkpoint(arrays, counts, found)

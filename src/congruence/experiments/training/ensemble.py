@@ -1,0 +1,270 @@
+"""Many small autoencoders trained at once: one batched product for each layer of all of them.
+
+Every member has the same widths; leak, seed and rows may differ. Layers have no bias and orthonormal columns (or rows),
+with LeakyReLU between the layers of the encoder and of the decoder, after the warm-up of Nelson et al. (4.1, A.7.1).
+The weights stay orthonormal by the polar retraction after each step of Adam (see `orthogonal.py`), not by a
+parametrisation. A member ends up where it would have ended alone, to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.errors import InputError
+from congruence.experiments.models.orthogonal import draw_orthogonal, nearest_orthogonal, tangent
+from congruence.experiments.training.loop import row_order
+from congruence.rows.devices import load_torch, training_device
+from congruence.rows.threads import one_thread
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
+TINY = 1e-6  # added to the norm that a gradient is clipped by, as torch does
+Progress = Callable[[int, int, float], None]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One autoencoder: how much of a negative value passes (1 is linear, 0 is ReLU), its seed, and the rows it sees."""
+
+    leak: float
+    seed: int  # of the first weights and of the order of the rows
+    rows: Array | None = None  # numbers of rows; None for all
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Trained autoencoders. Arrays in, arrays out; members come first."""
+
+    leaks: Float  # (members,)
+    weights: tuple[Array, ...]  # for each layer (members, out, in); the first half is the encoder
+    epochs: Array  # (members,) how long each was trained
+    losses: Float  # (members,) the mean squared error of the last epoch, while it was trained
+    device: str = "cpu"
+
+    def __len__(self) -> int:
+        return len(self.leaks)
+
+    def encode(self, x: Array) -> Array:
+        """The codes of rows x (n, p), or of other rows for each member (members, n, p): (members, n, latent)."""
+        return self._through(self._tensors[: len(self.weights) // 2], x)
+
+    def decode(self, codes: Array) -> Array:
+        """What codes (members, n, latent) stand for, (members, n, p)."""
+        return self._through(self._tensors[len(self.weights) // 2 :], codes)
+
+    def reconstruction_error(self, x: Array) -> Float:
+        """The mean squared error over rows and columns, (members,)."""
+        return np.asarray(((self.decode(self.encode(x)) - x) ** 2).mean((1, 2), dtype=np.float64))
+
+    def jacobian(self, member: int, codes: Array) -> Float:
+        """The Jacobian of one decoder at codes (n, latent), shape (n, p, latent), exact.
+
+        Between its kinks the decoder is linear: the Jacobian is the product of the weights with the rows of those
+        layers scaled by the leak where the unit is negative.
+        """
+        inner, last = self._inner(member, codes)
+        return np.asarray((last @ inner).cpu().numpy())
+
+    def metric(self, member: int, codes: Array) -> Float:
+        """J^T J of one decoder at codes (n, latent), shape (n, latent, latent): lengths as the decoder sees them.
+
+        Its eigenvalues are the squared singular values of J, and |J v|^2 = v^T (J^T J) v.
+        """
+        inner, last = self._inner(member, codes)
+        return np.asarray((inner.mT @ ((last.mT @ last) @ inner)).cpu().numpy())
+
+    def _inner(self, member: int, codes: Array) -> tuple[Any, Any]:
+        """The Jacobian of all but the last layer of one decoder, (n, hidden, latent), and the last layer; float64."""
+        import torch
+
+        *layers, last = (weight[member].double() for weight in self._tensors[len(self.weights) // 2 :])
+        values = torch.from_numpy(np.asarray(codes, dtype=np.float64)).to(self.device)
+        found = torch.eye(codes.shape[1], dtype=torch.float64, device=self.device).expand(len(codes), -1, -1)
+        for weight in layers:
+            values = values @ weight.mT
+            slope = torch.ones_like(values).masked_fill_(values <= 0, float(self.leaks[member]))  # (n, out)
+            found, values = slope[..., None] * (weight @ found), slope * values
+        return found, last
+
+    @cached_property
+    def _tensors(self) -> list[Any]:
+        torch = load_torch()
+        return [torch.from_numpy(np.ascontiguousarray(weight)).to(self.device) for weight in self.weights]
+
+    def _through(self, layers: Sequence[Any], rows: Array) -> Array:
+        torch = load_torch()
+        leaks = torch.from_numpy(self.leaks.astype(np.float32)).to(self.device)
+        values = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(self.device)
+        values = values.expand(len(self), *values.shape[-2:])
+        with torch.no_grad():
+            return np.asarray(_forward(layers, values, leaks[:, None, None]).cpu().numpy())
+
+
+def train_ensemble(
+    x: Array,
+    members: Sequence[Member],
+    *,
+    widths: Sequence[int],
+    epochs: int = 2000,
+    batch: int = 256,
+    learning_rate: float = 1e-3,
+    cosine: bool = False,
+    clip: float = 1.0,
+    patience: int | None = 50,
+    threshold: float = 0.0,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Ensemble:
+    """Train autoencoders on the rows of x, shape (n, p), all at once; the loss is the mean squared error.
+
+    Each member has its own order of rows, its own clipped gradient and its own early stopping: one that has not
+    improved its loss by more than `threshold` for `patience` epochs is frozen and leaves the batch.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        All must see the same number of rows, so that they make the same steps.
+    widths : sequence of int
+        From the p columns of x down to the latent width; the decoder goes the same way back.
+    cosine : bool
+        Whether the learning rate falls to 0 along a cosine over all epochs, or stays.
+    progress : callable, optional
+        Called as progress(epoch, epochs, mean loss of those still training) after each epoch.
+    """
+    torch = load_torch()
+    x = np.ascontiguousarray(x, dtype=np.float32)
+    rows = _checked(x, members, widths)
+    where = training_device(device)
+    training = _Batch(torch.from_numpy(x).to(where), members, rows, widths, learning_rate, clip)
+    steps = epochs * math.ceil(rows.shape[1] / batch)
+    with one_thread():
+        for epoch in range(epochs):
+            losses = training.epoch(epoch, batch, steps if cosine else None)
+            if progress is not None:
+                progress(epoch + 1, epochs, float(losses.mean()))
+            training.stop(losses, epoch + 1, math.inf if patience is None else patience, threshold)
+            if not len(training.alive):
+                break
+    return training.finish(where)
+
+
+def _checked(x: Array, members: Sequence[Member], widths: Sequence[int]) -> Array:
+    """Refuse what cannot be trained, and return the rows that each member sees, (members, rows)."""
+    if not members:
+        raise InputError("members is empty; an ensemble has at least one")
+    if len(widths) < 2 or widths[0] != x.shape[1]:
+        raise InputError(f"widths must start with the {x.shape[1]} columns of x, but are {list(widths)}")
+    bad = [member.leak for member in members if not 0 <= member.leak <= 1]
+    if bad:
+        raise InputError(f"the leak of a member must be between 0 and 1, not {bad[0]}")
+    rows = [np.arange(len(x)) if member.rows is None else np.asarray(member.rows) for member in members]
+    sizes = {len(one) for one in rows}
+    if len(sizes) > 1:
+        raise InputError(f"all members must see as many rows as each other, but they see {min(sizes)} to {max(sizes)}")
+    return np.stack(rows)
+
+
+class _Batch:
+    """Members that are still training: their weights and Adam's averages, which shrink as members leave."""
+
+    def __init__(
+        self, x: Any, members: Sequence[Member], rows: Array, widths: Sequence[int], rate: float, clip: float
+    ) -> None:
+        import torch
+
+        self.x, self.rows, self.rate, self.clip, self.step = x, rows, rate, clip, 0
+        self.seeds = [member.seed for member in members]
+        self.all_leaks = np.array([member.leak for member in members], dtype=float)
+        self.leaks = torch.from_numpy(self.all_leaks.astype(np.float32))[:, None, None].to(x.device)
+        stacks = [draw_orthogonal([*widths, *reversed(widths[:-1])], member.seed) for member in members]
+        self.weights = [torch.from_numpy(np.stack(layer)).to(x.device) for layer in zip(*stacks, strict=True)]
+        self.means = [torch.zeros_like(weight) for weight in self.weights]
+        self.squares = [torch.zeros_like(weight) for weight in self.weights]
+        self.alive = np.arange(len(members))
+        self.best, self.stale = np.full(len(members), np.inf), np.zeros(len(members), dtype=int)
+        self.epochs, self.losses = np.zeros(len(members), dtype=int), np.full(len(members), np.nan)
+        self.frozen: list[Any] = [np.empty(tuple(weight.shape), np.float32) for weight in self.weights]
+
+    def epoch(self, number: int, batch: int, falls_until: int | None) -> Float:
+        """Visit all rows once, and return the mean loss of each living member."""
+        import torch
+
+        n = self.rows.shape[1]
+        order = np.stack([self.rows[i][row_order(n, self.seeds[i], number)] for i in self.alive])
+        order = torch.from_numpy(order).to(self.x.device)
+        total = torch.zeros(len(self.alive), dtype=torch.float64, device=self.x.device)
+        for start in range(0, n, batch):
+            rows = order[:, start : start + batch]
+            pace = 1.0 if falls_until is None else 0.5 + 0.5 * math.cos(math.pi * self.step / falls_until)
+            total += rows.shape[1] * self._one_step(self.x[rows], pace * self.rate)
+        return np.asarray((total / n).cpu().numpy())
+
+    def _one_step(self, x: Any, rate: float) -> Any:
+        """One step of Adam on rows x (members, batch, p); returns the losses (members,)."""
+        import torch
+
+        weights = [weight.requires_grad_() for weight in self.weights]
+        half = len(weights) // 2
+        codes = _forward(weights[:half], x, self.leaks)
+        losses = (_forward(weights[half:], codes, self.leaks) - x).square().mean((1, 2))
+        gradients = torch.autograd.grad(losses.sum(), weights)
+        with torch.no_grad():
+            self.step += 1
+            gradients = [tangent(w, g) for w, g in zip(weights, gradients, strict=True)]
+            norm = sum(g.square().sum((1, 2)) for g in gradients).sqrt()
+            share = (self.clip / (norm + TINY)).clamp(max=1.0)[:, None, None]
+            for i, gradient in enumerate(gradients):
+                self.weights[i] = self._moved(i, share * gradient, rate)
+        return losses.detach()
+
+    def _moved(self, i: int, gradient: Any, rate: float) -> Any:
+        """The weights of layer i after a step of Adam (Kingma and Ba 2015) and the retraction."""
+        self.means[i].lerp_(gradient, 1 - BETAS[0])
+        self.squares[i].lerp_(gradient * gradient, 1 - BETAS[1])
+        mean = self.means[i] / (1 - BETAS[0] ** self.step)
+        scale = (self.squares[i] / (1 - BETAS[1] ** self.step)).sqrt() + EPSILON
+        return nearest_orthogonal(self.weights[i].detach() - rate * mean / scale)
+
+    def stop(self, losses: Float, epoch: int, patience: float, threshold: float) -> None:
+        """Freeze the members whose patience is over, or whose loss is not finite, and go on without them."""
+        here = self.alive
+        better = losses < self.best[here] - threshold
+        self.best[here] = np.where(better, losses, self.best[here])
+        self.stale[here] = np.where(better, 0, self.stale[here] + 1)
+        self.epochs[here], self.losses[here] = epoch, losses
+        leave = (self.stale[here] >= patience) | ~np.isfinite(losses)
+        if leave.any():
+            self._freeze(np.flatnonzero(leave), np.flatnonzero(~leave))
+
+    def _freeze(self, leave: Array, stay: Array) -> None:
+        import torch
+
+        for frozen, weight in zip(self.frozen, self.weights, strict=True):
+            frozen[self.alive[leave]] = weight.detach().cpu().numpy()[leave]
+        kept = torch.from_numpy(stay).to(self.x.device)
+        self.weights, self.means, self.squares = (
+            [one.detach()[kept] for one in group] for group in (self.weights, self.means, self.squares)
+        )
+        self.leaks, self.alive = self.leaks[kept], self.alive[stay]
+
+    def finish(self, device: str) -> Ensemble:
+        """All members as they are now."""
+        self._freeze(np.arange(len(self.alive)), np.empty(0, dtype=int))
+        return Ensemble(self.all_leaks, tuple(self.frozen), self.epochs, self.losses, device)
+
+
+def _forward(layers: Sequence[Any], x: Any, leaks: Any) -> Any:
+    """Send rows x (members, n, in) through layers (members, out, in) with LeakyReLU between them."""
+    import torch
+
+    for i, weight in enumerate(layers):
+        x = torch.bmm(x, weight.mT)
+        if i < len(layers) - 1:
+            x = torch.relu(x) + leaks * x.clamp(max=0)  # faster than a choice, and as exact
+    return x

@@ -1,0 +1,1 @@
+"""One engine for rows: chunks, devices, moments and cross products over numpy, torch and dask."""

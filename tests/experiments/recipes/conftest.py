@@ -1,0 +1,62 @@
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from congruence.document import share
+from congruence.experiments.recipes import recipe as recipes
+from congruence.experiments.recipes.recipe import Recipe
+from congruence.experiments.recipes.result import Figure, RecipeResult, number_table
+from congruence.report.figures.svg import Drawing
+from congruence.result import Finding
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A recipe of two parts that counts how often each is computed; `fail` stops it before the second."""
+    method = types.ModuleType("toy_recipe")
+    method.EDITION = 1
+    method.PARAMETERS = {scale: {"rows": 3} for scale in recipes.SCALES}
+    method.computed, method.fail = [], None
+
+    def part(name, job):
+        method.computed.append(name)
+        return {"values": np.random.default_rng(job.seed).normal(size=job.parameters["rows"]), "one": 1.5}
+
+    def run(job):
+        first = job.parts.get("first", lambda: part("first", job))
+        job.progress("half", 1, 2)
+        if method.fail is not None:
+            raise method.fail
+        second = job.parts.get("second", lambda: part("second", job))
+        mean = float(first["values"].mean() + second["one"])
+        drawing = Drawing(
+            lambda figure: figure.subplots().plot([0, 1]), (300, 200), key="toy", label="a line from 0 to 1"
+        )
+        findings = (
+            Finding(
+                "holds", "It | holds.", "holds", evidence=f"{mean:.3f}", number=mean, interval=(0.5, 3.0), null=0.0
+            ),
+            Finding("fails", "It fails.", "fails", evidence="no"),
+            Finding("unknown", "?", "unknown", evidence="few rows", number=float("nan")),
+        )
+        rows = (("mean", 0.5, mean), ("none", None, "a | b"), ("share", "few", share(0.25)), ("no", 1, float("nan")))
+        return RecipeResult(
+            recipe=job.recipe,
+            settings=job.settings,
+            headlines=("It is so.", "Mostly."),
+            findings=findings,
+            paper={"mean": 0.5},
+            ours={"mean": mean},
+            tables=(number_table("Means", ("what", "paper", "ours"), rows, "In 1."),),
+            figures=(Figure("line", "A line.", drawing),),
+            notes=("The curve is ours.",),
+            terms=(("mean", "the sum over the count"),),
+        )
+
+    method.run = run
+    monkeypatch.setitem(sys.modules, "toy_recipe", method)
+    recipe = Recipe("toy", "Is it so?", "A toy.", "Nobody 2026", "toy_recipe")
+    monkeypatch.setattr(recipes, "RECIPES", (*recipes.RECIPES, recipe))
+    return method

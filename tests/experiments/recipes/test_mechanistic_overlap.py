@@ -1,0 +1,165 @@
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from congruence.experiments.recipes import mechanistic_overlap as method
+from congruence.experiments.recipes import reproduce
+from congruence.experiments.recipes.overlap_claims import (
+    bootstrap,
+    falls_with_overlap,
+    findings_of_densities,
+    identified_when_disjoint,
+    in_bad_minima,
+    only_disjoint_is_type_d,
+    turning_helps,
+)
+from congruence.experiments.recipes.overlap_densities import Densities, between_slots, symmetric_root, unmixed_score
+from congruence.experiments.recipes.overlap_ensemble import SlotMember, SlotOutcome
+from congruence.experiments.recipes.overlap_runs import Grid, disjoint_margin, draw_data, scored, true_contrast
+from congruence.mechanism.overlap import dependent_covariance, overlap_generator
+
+OVERLAPS = (0.0, 0.4, 0.8)
+
+
+def grid(chosen, *, other=0.2, better=0.01, unexplained=0.01, truth=1.0, turned=True):
+    """Two restarts for each of three data seeds; the first has the lower loss and the SIS `chosen` at each overlap."""
+    shape = (3, 1, 3, 2)
+    sis = np.full(shape, other)
+    sis[..., 0] = np.array(chosen)[:, None, None]
+    error = np.broadcast_to([better, 0.5], shape)
+    margin = np.broadcast_to(np.array([[0.0], [0.3], [0.4]]), (3, 3))
+    flat = {"ceiling": np.full((3, 3), 0.98), "truth": np.full((3, 3), truth), "margin": margin}
+    left = np.full(shape, unexplained)
+    return Grid(2, turned, OVERLAPS, (0.01,), error, np.ones(shape), left, sis, **flat)
+
+
+def test_the_restart_with_the_lowest_loss_is_selected_whatever_its_score():
+    good = grid([0.97, 0.5, 0.1])
+    assert_allclose(good.selected(good.sis)[:, 0, 0], [0.97, 0.5, 0.1])
+    broken = grid([0.97, 0.5, 0.1], better=np.nan)  # a training that diverged is never chosen
+    assert_allclose(broken.selected(broken.sis), 0.2)
+
+
+def test_identification_follows_the_scores_and_is_left_open_where_hardly_anything_was_trained():
+    assert identified_when_disjoint(grid([0.96, 0.5, 0.1])).status == "holds"
+    assert identified_when_disjoint(grid([0.94, 0.5, 0.1])).status == "fails"
+    assert identified_when_disjoint(grid([0.96, 0.5, 0.1], unexplained=0.3)).status == "unknown"
+
+
+def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
+    falling, bumpy, rising = (falls_with_overlap(grid(s)) for s in ([0.9, 0.5, 0.1], [0.9, 0.1, 0.5], [0.5, 0.6, 0.9]))
+    assert (falling.status, bumpy.status, rising.status) == ("holds", "holds", "fails")
+    assert "decreasing at every step" in falling.evidence
+    assert "not at every step" in bumpy.evidence
+    assert falls_with_overlap(grid([0.9, 0.5, 0.9])).status == "ambiguous"
+
+
+def test_bad_minima_are_those_above_a_loss_that_is_known_and_others_say_nothing():
+    bad = [0.97, 0.5, 0.1]
+    for one, every, status in (
+        (grid(bad, truth=0.1), [], "holds"),  # 0.02 was found, and the truth has 0.001
+        (grid(bad, truth=10.0), [], "unknown"),
+        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.001)], "holds"),  # another training found 0.011
+        (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.0095)], "unknown"),  # hardly lower
+        (grid([0.97, 0.95, 0.96]), [], "unknown"),  # nothing is bad
+    ):
+        assert in_bad_minima([one], [one, *every]).status == status
+
+
+def test_only_disjoint_rows_are_type_d_and_turns_are_judged_over_all_restarts():
+    assert only_disjoint_is_type_d([grid([0.9, 0.5, 0.1])]).status == "holds"
+    good, plain = grid([0.9, 0.8, 0.7], other=0.8), grid([0.9, 0.5, 0.1], turned=False)
+    assert turning_helps(good, plain).status == "holds"
+    assert turning_helps(plain, good).status == "fails"
+    assert turning_helps(good, good).status == "ambiguous"
+
+
+def densities(mine, mixture, margin=0.0, error=0.01):
+    shape = (2, 3)
+    flat = {"dependence": np.array([[0.0] * 3, [0.9] * 3]), "margin": np.full(shape, margin)}
+    rows = {name: np.tile(np.array(v)[:, None], (1, 3)) for name, v in (("a", mixture), ("b", [0.6, 0.3]))}
+    trained = {
+        "error": np.full((2, 3, 1), error),
+        "contrast": np.ones((2, 3, 1)),
+        "sis": np.tile(np.array(mine)[:, None, None], (1, 3, 1)),
+    }
+    return Densities(
+        (np.inf, 6.0), **flat, ceiling=np.ones(shape), ica_mixture=rows["a"], ica_observed=rows["b"], **trained
+    )
+
+
+def test_claims_on_densities_follow_the_numbers():
+    def held(*given, **more):
+        return [claim.status for claim in findings_of_densities(densities(*given, **more))]
+
+    assert held([0.97, 0.95], [0.98, 0.5]) == ["holds", "holds"]
+    assert held([0.97, 0.5], [0.98, 0.95]) == ["fails", "fails"]
+    assert held([0.97, 0.95], [0.98, 0.5], margin=0.1) == ["fails", "holds"]
+    assert held([0.5, 0.5], [0.98, 0.5]) == held([0.97, 0.95], [0.98, 0.5], error=0.1) == ["unknown", "holds"]
+
+
+def test_ica_unmixes_independent_latents_and_not_dependent_ones(rng):
+    covariance = dependent_covariance(6, 6)
+    scores = []
+    for root in (np.eye(6), symmetric_root(covariance)):
+        latents = rng.laplace(size=(2000, 6)) @ root
+        fresh, mixing = rng.laplace(size=(400, 6)), rng.normal(size=(6, 6))
+        scores.append(unmixed_score(latents @ mixing, latents, fresh @ mixing, fresh, 0))
+    assert scores[0] > 0.8
+    assert scores[1] < 0.7
+    assert_allclose(symmetric_root(covariance) @ symmetric_root(covariance), covariance)
+
+
+def test_dependence_between_slots_is_a_canonical_correlation(rng):
+    pair = np.eye(6)
+    pair[0, 4] = pair[4, 0] = 0.7
+    bend = np.kron(np.eye(2), np.array([[1.0, 2, 0], [0, 1, 0], [0, 3, 1]]))
+    assert between_slots(bend @ pair @ bend.T) == pytest.approx(0.7)  # whatever the basis inside a slot
+
+
+def test_the_truth_has_no_contrast_without_overlap_and_data_have_unit_variance():
+    for overlap in (0.0, 0.5):
+        one = draw_data(overlap_generator(2, overlap), 600, seed=0)
+        assert one.x.std() == pytest.approx(1)
+        found = (true_contrast(one, 2) > 0, disjoint_margin(one, 2) > 0)
+        assert found == (overlap > 0, overlap > 0)
+
+
+def test_processes_score_as_this_one_does(rng, monkeypatch):
+    latents = [rng.normal(size=(60, 4)) for _ in range(2)]
+    codes = np.stack([latents[i % 2] + 0.3 * rng.normal(size=(60, 4)) for i in range(3)])
+    codes[1] = np.nan  # a training that diverged
+    members = [SlotMember(i % 2, 0.1, i) for i in range(3)]
+    outcome = SlotOutcome(*(np.zeros(3),) * 3, codes)
+    here = scored(outcome, members, latents, 2)["sis"]
+    monkeypatch.setattr("congruence.experiments.recipes.overlap_runs.WORTH_PROCESSES", 1)
+    assert_allclose(scored(outcome, members, latents, 2)["sis"], here, rtol=1e-12)
+    assert here[1] == -1
+    assert here[0] > 0.5
+
+
+def test_intervals_hold_the_mean():
+    low, high = bootstrap(np.array([0.2, 0.4, 0.9]))
+    assert 0.2 <= low < 0.5 < high <= 0.9
+    assert bootstrap(np.array([0.3])) == (0.3, 0.3)
+
+
+def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    tiny = method.PARAMETERS["smoke"] | {"steps": {"2": 6}, "rows": 130, "test_rows": 60, "plain": [2], "turns": [0.5]}
+    monkeypatch.setattr(method, "PARAMETERS", {"smoke": tiny})
+    said = []
+    done = reproduce("mechanistic-overlap", tmp_path / "a", scale="smoke", device="cpu", announce=said.append)
+    assert [done[name].status for name in ("2-slots-are-identified", "contrast-does-not-need-independence")] == [
+        "unknown",
+        "unknown",
+    ]
+    assert said[0].endswith("2 of 2 slots, 2 of 2 slots without rotations")
+    told = json.loads((tmp_path / "a" / "result.json").read_text())
+    assert np.shape(told["numbers"]["ours"]["slots2"]["sis"]) == (2, 1, 1, 1)
+    assert told["numbers"]["paper"]["values of the figure"] is None
+    for name in ("sis-by-overlap", "loss-and-sis", "densities"):
+        assert (tmp_path / "a" / f"{name}.svg").is_file()
+    assert {path.stem for path in (tmp_path / "a" / "parts").glob("*.safetensors")} == set(told["numbers"]["ours"])

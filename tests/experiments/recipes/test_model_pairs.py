@@ -1,0 +1,236 @@
+"""Pairs of models: what is measured of them is right, claims follow the numbers, and the recipe goes on."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers", reason="transformers is not installed")
+from congruence.errors import InputError  # noqa: E402
+from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
+from congruence.experiments.recipes import model_pairs, reproduce  # noqa: E402
+from congruence.experiments.recipes.pair_claims import PRINTED, findings_of, pairs_by_kind, rigid_share  # noqa: E402
+from congruence.experiments.recipes.pair_figures import read_layers  # noqa: E402
+from congruence.experiments.recipes.pair_scores import disagreement, has_graphs  # noqa: E402
+from congruence.experiments.recipes.pair_spectra import Spectra, decoder_spectra, layer_spectra  # noqa: E402
+from congruence.experiments.recipes.pair_tables import tables_of  # noqa: E402
+from congruence.experiments.recipes.pair_trainings import Bench, _chosen, _how, _seed  # noqa: E402
+from congruence.parts import Parts  # noqa: E402
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(0, 256, size=(2, 3, 8, 8)).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """The recipe at its smallest, done once."""
+    folder = tmp_path_factory.mktemp("pairs") / "smoke"
+    reproduce("model-pairs", folder, scale="smoke", device="cpu")
+    return folder
+
+
+def read(folder):
+    return json.loads((folder / "result.json").read_text())
+
+
+def test_the_map_from_a_block_to_the_final_norm_has_the_spectrum_of_its_jacobian():
+    model = NextToken(vocabulary=30, length=8, width=8, depth=2, heads=2).eval()
+    tokens = RNG.integers(0, 30, size=(2, 8)).astype(np.int32)
+    *_, found = layer_spectra(model, tokens, seed=3)
+    places = np.random.default_rng(3).integers(model.skip, 8, size=2)
+    for row, place in enumerate(places):
+        jacobian = moved_block(model, tokens[row : row + 1], place)
+        assert_allclose(found.values[row], torch.linalg.svdvals(jacobian), rtol=1e-3, atol=1e-4)
+    assert found.directions == 8
+
+
+def moved_block(model, tokens, place):
+    """The Jacobian from what the first block gives for one token to its final norm, by putting other values there."""
+    gpt, given = model.net.gpt_neox, {"input_ids": torch.as_tensor(tokens).long()}
+
+    def hooked(hook):
+        handle = gpt.layers[0].register_forward_hook(hook)
+        try:
+            return gpt(**given).last_hidden_state[0, place]
+        finally:
+            handle.remove()
+
+    kept = []
+    hooked(lambda module, args, output: kept.append(output if torch.is_tensor(output) else output[0]))
+    block = kept[0].detach()
+
+    def later(moved):
+        changed = block.clone()
+        changed[0, place] = moved
+        return hooked(lambda module, args, output: changed if torch.is_tensor(output) else (changed, *output[1:]))
+
+    return torch.autograd.functional.jacobian(later, block[0, place])
+
+
+def test_a_decoder_has_the_spectrum_of_its_jacobian():
+    model = MaskedPatches(side=8, patch=4, channels=1, width=8, depth=2, heads=2).eval()
+    images = IMAGES[:, :1]
+    found = decoder_spectra(model, images, seed=1)
+    place = int(np.random.default_rng(1).integers(1, 5, size=2)[0])
+    with model.whole(), torch.no_grad():
+        tokens = model.net.vit(**model.inputs(images[:1])).last_hidden_state.double()
+    decoder = copy.deepcopy(model.net.decoder).double()
+
+    def painted(moved):
+        changed = tokens.clone()
+        changed[0, place] = moved
+        return model.paint(changed, decoder).flatten()
+
+    jacobian = torch.autograd.functional.jacobian(painted, tokens[0, place])
+    assert_allclose(found.values[0], torch.linalg.svdvals(jacobian), rtol=1e-4, atol=1e-6)
+
+
+def test_a_classifier_forgets_more_directions_than_it_has_features():
+    model = ImageClasses(channels=3, classes=4, width=2).eval()
+    first, *_, last = layer_spectra(model, IMAGES)
+    assert first.values.shape == (2, 16)
+    assert (first.directions, last.directions) == (32, 8)  # 2 channels of 4 x 4 pixels, 8 of one
+    assert first.summary()["lost"] >= 16 > last.summary()["lost"]
+
+
+def test_the_summary_of_a_spectrum_is_of_what_the_map_keeps():
+    told = Spectra(np.array([[4.0, 0.5, 0.0], [4.0, 0.5, 1e-9]]), 5).summary()
+    assert told["lost"] == 3
+    assert (told["largest"], told["least"], told["constant"], told["condition"]) == (4.0, 0.5, 4.0, 8.0)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid", "picture"])
+def test_outputs_are_apart_by_0_where_they_are_the_same_and_by_chance_where_unrelated(kind):
+    a, b = RNG.normal(size=(2, 2000, 5))
+    assert disagreement(a, a, kind, 0)["outputs"] == 0
+    assert_allclose(disagreement(a, b, kind, 0)["outputs_of_chance"], 1, atol=0.05)
+    assert 0.01 < disagreement(a, a + 0.1 * b, kind, 0)["outputs_of_chance"] < 0.2
+
+
+def test_logits_that_differ_by_a_shift_are_the_same_outputs_of_a_softmax():
+    a = RNG.normal(size=(20, 5))
+    assert disagreement(a, a + 3, "softmax", 0)["outputs"] == pytest.approx(0, abs=1e-12)
+    assert disagreement(np.array([[9e9, 0.0]]), np.array([[0.0, 9e9]]), "softmax", 0)["outputs"] == 1
+
+
+def told(permutation, rigid, linear, ica, efficiency, **more):
+    columns = {"permutation": permutation, "similarity": rigid, "linear": linear, "ica": ica}
+    near = {
+        name: {"held_out": {"mean": value, "low": 0.99 * value, "high": 1.01 * value}, "null": 0.5}
+        for name, value in columns.items()
+    }
+    return {"in_sample": columns | {"efficiency": efficiency}, "held_out": near, "efficiency": efficiency} | more
+
+
+def findings(**changes):
+    """What the paper printed, as if it had been found here."""
+    heads = {"unique": True, "heads": 0.14, "fitted": 0.131, "disagreement": 0.1}
+    pairs = {kind: told(*numbers) for kind, (_, *numbers) in PRINTED.items()} | changes
+    steps = [{"step": step, "similarity": near, "null": 0.5} for step, near in ((0, 0.4), (9, 0.1))]
+    of_text = {"gpt-0 gpt-1": pairs["gpt"] | {"heads": heads}, "gpt-0 wide-0": pairs["wide"], "wide-0 wide-1": {}}
+    return {
+        "gpt": {"pairs": of_text, "steps": steps},
+        "mae": {"pairs": {"mae-0 mae-1": pairs["mae"]}, "steps": steps},
+        "resnet": {"pairs": {"resnet-0 resnet-1": pairs["resnet"]}, "steps": steps},
+    }
+
+
+def test_the_numbers_of_the_paper_bear_out_its_claims():
+    assert [claim.status for claim in findings_of(findings())] == ["holds"] * 8
+
+
+def test_claims_follow_the_numbers():
+    flat = told(0.2, 0.15, 0.149, 0.25, -0.5)
+    order, ica, language, rigid, alike, *_ = findings_of(findings(gpt=flat))
+    assert [one.status for one in (order, ica, language, rigid, alike)] == ["holds", "fails", "fails", "holds", "holds"]
+    bent = told(0.2, 0.19, 0.02, 0.1, 0.5)
+    assert [one.status for one in findings_of(findings(mae=bent))[3:5]] == ["fails", "fails"]
+    crossed = told(0.2, 0.1, 0.15, 0.1, 0.5)
+    assert findings_of(findings(resnet=crossed))[0].status == "fails"
+    far = findings()
+    far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"heads": 0.4}
+    assert findings_of(far)[6].status == "fails"
+    far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"unique": False}
+    assert findings_of(far)[6].status == "unknown"
+    far["mae"]["steps"][-1]["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
+    assert findings_of(far)[7].status == "fails"
+    by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
+    assert findings_of(findings(wide=by_chance))[5].status == "fails"
+
+
+def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_from_everywhere():
+    bench = Bench(model_pairs.PARAMETERS["paper"], 0, "cpu", Parts(Path(), {}))
+    for draws in (_seed, lambda *one: _how(*one).seed):
+        assert len({draws(bench, *one) for one in bench.trainings if one[0] in ("gpt", "wide")}) == 4
+    first = _chosen(10_000, 3000, 0)[:16]
+    assert len(set(first)) == 16
+    assert first.max() > 5000
+
+
+def test_pairs_across_widths_are_a_kind_of_their_own():
+    assert {kind: list(pairs) for kind, pairs in pairs_by_kind(findings()).items()} == {
+        "gpt": ["gpt-0 gpt-1"],
+        "wide": ["gpt-0 wide-0"],
+        "mae": ["mae-0 mae-1"],
+        "resnet": ["resnet-0 resnet-1"],
+    }
+    assert rigid_share(0.4, 0.2, 0.1) == pytest.approx(2 / 3)
+    assert np.isnan(rigid_share(0.1, 0.1, 0.1))
+
+
+def test_the_recipe_writes_all_that_is_asked_for(smoke):
+    result = read(smoke)
+    families = ["gpt", "mae", "resnet"] + ["admet"] * has_graphs()
+    assert [name for name in result["numbers"]["ours"] if name != "data"] == families
+    assert list(result["numbers"]["ours"]["gpt"]["pairs"]) == ["gpt-0 gpt-1", "gpt-0 wide-0", "gpt-1 wide-0"]
+    one = result["numbers"]["ours"]["mae"]["pairs"]["mae-0 mae-1"]
+    errors = [one["in_sample"][group] for group in ("permutation", "similarity", "linear")]
+    assert errors == sorted(errors, reverse=True)
+    assert one["held_out"]["linear"]["held_out"]["low"] < one["held_out"]["linear"]["held_out"]["high"]
+    printed = {"permutation": 0.219, "similarity": 0.15, "linear": 0.131, "ica": 0.202, "efficiency": 0.25}
+    assert result["numbers"]["paper"]["Pythia-160M-0, -1"] == printed
+    assert "Python 3." in result["numbers"]["ours"]["data"]["gpt"]
+    assert len(tables_of({family: result["numbers"]["ours"][family] for family in families})) == 9
+    assert (smoke / "layer-map-gpt.svg").is_file()
+    assert (smoke / "parts" / "models" / "resnet-1" / "model.safetensors").is_file()
+
+
+def test_what_was_lost_is_done_again_and_comes_out_the_same(smoke, tmp_path):
+    again = tmp_path / "again"
+    shutil.copytree(smoke, again)
+    (again / "result.json").unlink()
+    (again / "parts" / "mae-1-step0.safetensors").unlink()
+    for path in (again / "parts").glob("scores-mae-*"):
+        path.unlink()
+    said = []
+    reproduce("model-pairs", again, scale="smoke", device="cpu", announce=said.append)
+    assert "1 trainings on cpu (20 steps of mae)" in said[0]
+    assert (again / "result.json").read_text() == (smoke / "result.json").read_text()
+
+
+def test_missing_data_are_named_with_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("CONGRUENCE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(InputError, match="--data rooms takes pictures that are drawn here"):
+        reproduce("model-pairs", tmp_path / "out", scale="smoke", device="cpu", data="mnist")
+    assert not has_graphs()
+
+
+def test_every_scale_names_the_same_settings():
+    names = [sorted(one) for one in model_pairs.PARAMETERS.values()]
+    assert all(one == names[0] for one in names)
+
+
+def test_layers_are_read_from_parts_of_version_0_1_0_too():
+    names = {"source": "a", "target": "b", "measure": "similarity", "direction": "lower is closer", "held_out": True}
+    numbers = {"n": 9, "nearness": [[0.1, None]], "null": [[0.4, 0.5]], "settings": {}}
+    old = read_layers(names | numbers | {"rows": ["x"], "columns": ["y", "z"], "advice": [], "verdict": "An old one."})
+    new = {"source_layers": ["x"], "target_layers": ["y", "z"], "notes": [], "perfect": 0.0, "standard_error": None}
+    assert old.to_json() == read_layers(names | numbers | new).to_json()
+    assert (old.source_layers, old.target_layers) == (["x"], ["y", "z"])
+    assert np.isnan([old.nearness[0, 1], *old.standard_error[0]]).all()

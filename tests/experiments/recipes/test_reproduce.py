@@ -1,0 +1,210 @@
+import json
+import os
+
+import pytest
+from matplotlib import pyplot
+
+from congruence.errors import CongruenceWarning, InputError
+from congruence.experiments.recipes import reproduce
+
+NAMES = ["line.svg", "parts", "report.html", "result.json", "table.md"]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_recipe_writes_the_files_of_the_contract(toy, tmp_path):
+    done = reproduce("toy", tmp_path / "a" / "b", scale="smoke", seed=3, device="cpu")
+    assert not done.reused
+    assert names(done.folder) == NAMES
+    result = json.loads((done.folder / "result.json").read_text())
+    order = ["status", "verdict", "findings", "numbers", "notes", "settings", "versions", "kind", "schema_version"]
+    assert list(result) == order
+    assert (result["status"], result["verdict"]) == ("fails", "It is so. Mostly.")
+    assert [finding["status"] for finding in result["findings"]] == ["holds", "fails", "unknown"]
+    assert {"paper", "ours", "tables", "figures"} <= set(result["numbers"])
+    settings = {"recipe": "toy", "edition": 1, "scale": "smoke", "seed": 3, "device": "cpu", "rows": 3}
+    assert result["settings"] == settings | {"command": "congruence reproduce toy --scale=smoke --seed=3 --device=cpu"}
+
+
+def test_the_default_folder_names_recipe_scale_and_seed(toy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(reproduce("toy", scale="smoke", seed=3).folder) == os.path.join("reproduced", "toy-smoke-seed3")
+    assert names(tmp_path / "reproduced" / "toy-smoke-seed3") == NAMES
+
+
+def test_the_table_is_markdown_that_no_bar_can_break(toy, tmp_path):
+    text = (reproduce("toy", tmp_path / "a").folder / "table.md").read_text()
+    assert text.startswith("# Is it so?\n\n**It is so.** Mostly. 1 of 3 claims hold, 1 fails, 1 cannot be judged")
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.replace(r"\|", "").count("|") for line in rows} == {4}
+    assert "- ✕ **fails** (refuted) It fails. no" in text
+    assert r"| none | – | a \| b |" in rows
+
+
+def test_a_figure_of_its_own_brings_its_colours(toy, tmp_path):
+    text = (reproduce("toy", tmp_path / "a").folder / "line.svg").read_text()
+    assert text.startswith("<svg xmlns=")
+    assert "prefers-color-scheme: dark" in text
+    assert "--ink: #1c2027" in text
+
+
+def test_what_is_finished_is_not_done_again_unless_forced(toy, tmp_path):
+    first = reproduce("toy", tmp_path / "a")
+    stamps = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
+    again = reproduce("toy", tmp_path / "a")
+    assert again.reused
+    assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == stamps
+    assert toy.computed == ["first", "second"]
+    assert not reproduce("toy", tmp_path / "a", force=True).reused
+    assert toy.computed == ["first", "second"] * 2
+
+
+def test_a_result_that_is_read_back_is_the_one_that_was_computed(toy, tmp_path):
+    first, again = (reproduce("toy", tmp_path / "a") for _ in range(2))
+    assert again.to_json() == first.to_json() == (tmp_path / "a" / "result.json").read_text()
+    assert again.to_markdown() == first.to_markdown()
+    assert again["holds"].number == pytest.approx(first["holds"].number)
+    assert again["holds"].interval == first["holds"].interval
+    again.report(tmp_path / "again.html")
+    page, read = ((tmp_path / name).read_text() for name in ("a/report.html", "again.html"))
+    assert read == page.replace(repr(first.ours["mean"]), repr(again.ours["mean"]))  # JSON has ten digits
+
+
+def test_other_versions_than_those_of_the_computation_are_noted(toy, tmp_path):
+    path = reproduce("toy", tmp_path / "a").folder / "result.json"
+    path.write_text(path.read_text().replace('"numpy": "', '"numpy": "0.'))
+    assert "computed earlier, with other versions: numpy 0." in reproduce("toy", tmp_path / "a").notes[-1]
+
+
+def test_a_result_of_version_0_1_0_is_written_again_from_its_parts_and_that_is_said(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    settings = json.loads((folder / "parts" / "settings.json").read_text())
+    old = {"recipe": "toy", "answer": "It is so.", "paper": {}, "ours": {}, "claims": [], "settings": settings}
+    (folder / "result.json").write_text(json.dumps(old))
+    with pytest.warns(CongruenceWarning, match="a result in the layout of version 0.1.0; it is written again"):
+        again = reproduce("toy", folder)
+    assert not again.reused
+    assert toy.computed == ["first", "second"]
+    assert json.loads((folder / "result.json").read_text())["status"] == "fails"
+    assert reproduce("toy", folder).reused
+
+
+def test_a_notebook_shows_claims_and_figure_and_only_a_computed_result_can_be_plotted(toy, tmp_path):
+    result = reproduce("toy", tmp_path / "a")
+    axes = result.plot()
+    assert len(axes.lines) == 1
+    pyplot.close(axes.figure)
+    result = reproduce("toy", tmp_path / "a")
+    cell = result._repr_html_()
+    assert "It fails." in cell
+    assert "<svg" in cell
+    with pytest.raises(InputError, match="its figures are SVG files: compute it again"):
+        result.plot()
+    assert list(result.to_frame()["status"]) == ["holds", "fails", "unknown"]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(toy, tmp_path):
+    folders = [reproduce("toy", tmp_path / str(i), seed=seed).folder for i, seed in enumerate((1, 1, 2))]
+    for name in ("result.json", "table.md", "report.html", "line.svg"):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+    assert (folders[0] / "result.json").read_bytes() != (folders[2] / "result.json").read_bytes()
+
+
+@pytest.mark.parametrize("problem", [KeyboardInterrupt(), MemoryError()])
+def test_an_interrupted_run_goes_on_where_it_stopped(problem, toy, tmp_path):
+    toy.fail = problem
+    with pytest.raises(type(problem)):
+        reproduce("toy", tmp_path / "a")
+    assert names(tmp_path / "a") == ["parts"]
+    assert names(tmp_path / "a" / "parts") == ["first.safetensors", "settings.json"]
+    toy.fail = None
+    reproduce("toy", tmp_path / "a")
+    assert toy.computed == ["first", "second"]
+    reproduce("toy", tmp_path / "b")
+    assert (tmp_path / "a" / "result.json").read_bytes() == (tmp_path / "b" / "result.json").read_bytes()
+
+
+def test_a_file_that_was_lost_is_made_again_from_the_parts(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    (folder / "line.svg").unlink()
+    assert not reproduce("toy", folder).reused
+    assert names(folder) == NAMES
+    assert toy.computed == ["first", "second"]
+
+
+def test_damaged_parts_and_parts_of_another_edition_are_computed_anew(toy, tmp_path):
+    folder = reproduce("toy", tmp_path / "a").folder
+    (folder / "result.json").unlink()
+    (folder / "parts" / "first.safetensors").write_bytes(b"broken")
+    reproduce("toy", folder)
+    assert toy.computed == ["first", "second", "first"]
+    toy.EDITION = 2
+    reproduce("toy", folder, force=True)
+    assert toy.computed[3:] == ["first", "second"]
+
+
+def test_no_half_written_result_where_writing_fails(toy, tmp_path, monkeypatch):
+    folder = reproduce("toy", tmp_path / "a").folder
+    monkeypatch.setattr("congruence.experiments.recipes.result.RecipeResult.to_markdown", lambda made: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        reproduce("toy", folder, force=True)
+    assert "result.json" not in names(folder)
+    assert not list(folder.rglob("*.part"))
+
+
+def test_other_settings_are_refused_unless_forced(toy, tmp_path):
+    reproduce("toy", tmp_path / "a", seed=1)
+    with pytest.raises(InputError, match=r"holds toy with other settings \(scale small, seed 1.* or force"):
+        reproduce("toy", tmp_path / "a", seed=2)
+    assert reproduce("toy", tmp_path / "a", seed=2, force=True).settings["seed"] == 2
+    (tmp_path / "a" / "parts" / "settings.json").write_text('{"recipe": "another"}')
+    with pytest.raises(InputError, match="holds another with other settings .*; give another folder$"):
+        reproduce("toy", tmp_path / "a", seed=2, force=True)
+
+
+@pytest.mark.parametrize("name", ["table.md", "result.json", "parts"])
+def test_files_that_no_recipe_wrote_are_left_alone(name, toy, tmp_path):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"holds {name}, which no recipe wrote; give another folder"):
+        reproduce("toy", tmp_path, force=True)
+    assert (tmp_path / name).read_text() == "mine"
+    assert names(tmp_path) == [name]
+
+
+def test_a_folder_with_other_files_is_taken(toy, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    reproduce("toy", tmp_path)
+    assert names(tmp_path) == sorted([*NAMES, "notes.txt"])
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(toy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot make the folder .*file.*: (File exists|Not a directory)"):
+        reproduce("toy", tmp_path / "file")
+    (tmp_path / "a" / "report.html").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"cannot write to .*report.html: it is a folder"):
+        reproduce("toy", tmp_path / "a")
+    assert toy.computed == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_refused(toy, tmp_path):
+    (tmp_path / "a").mkdir(mode=0o500)
+    with pytest.raises(InputError, match="permission denied"):
+        reproduce("toy", tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": "huge"}, "scale must be one of smoke, small, paper, full, not 'huge'"),
+        ({"seed": -1}, "seed must be between 0 and 4294967295, not -1"),
+        ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda'"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_before_a_folder_is_made(options, message, toy, tmp_path):
+    with pytest.raises(InputError, match=message):
+        reproduce("toy", tmp_path / "a", **options)
+    assert names(tmp_path) == []

@@ -1,0 +1,181 @@
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from congruence.errors import CongruenceWarning, InputError, TableError
+from congruence.experiments.runs import list_runs, open_run, read_arrays, start_run, write_arrays
+from congruence.tables import read_table
+
+CONFIG = {"leak": 0.3, "widths": [8, 4], "data": "digits"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    return start_run(tmp_path / "all" / "one", CONFIG)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_all_that_is_written_comes_back(run, rng):
+    codes, factors = rng.normal(size=(7, 3)).astype(np.float32), {"size": rng.normal(size=7), "digit": np.arange(7)}
+    weights = {"encoder.0": rng.normal(size=(4, 8)), "steps": np.array(12)}
+    run.log(step=1, loss=0.5)
+    run.log(step=2, loss=float("nan"), note="odd")
+    run.write_weights(weights)
+    assert not run.finished
+    run.write_latents(codes, factors, ids=[f"r{i}" for i in range(7)])
+
+    again = open_run(run.folder)
+    assert again.finished
+    assert again.config == CONFIG
+    assert again.metrics() == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": None, "note": "odd"}]
+    for name, value in again.weights().items():
+        assert_array_equal(value, weights[name])
+        assert value.shape == weights[name].shape
+    table = again.latents()
+    assert table.name == "one"
+    assert_array_equal(table.values, codes)
+    assert_array_equal(table.ids, [f"r{i}" for i in range(7)])
+    assert {name: column.tolist() for name, column in table.metadata.items()} == {
+        name: column.tolist() for name, column in factors.items()
+    }
+    files = "config.json environment.json latents.parquet metrics.jsonl weights.safetensors"
+    assert names(run.folder) == files.split()
+
+
+def test_the_environment_names_versions_and_no_host(run):
+    told = open_run(run.folder).environment()
+    assert told["packages"]["numpy"] == np.__version__
+    assert set(told) == {"python", "system", "machine", "processors", "packages"}
+
+
+def test_the_same_config_goes_on_and_another_is_refused(run):
+    run.log(step=1)
+    assert start_run(run.folder, CONFIG).metrics() == [{"step": 1}]
+    with pytest.raises(
+        InputError, match=r"another config \(see leak, 0.3 there and 0.4 asked for\); give another folder"
+    ):
+        start_run(run.folder, CONFIG | {"leak": 0.4})
+    with pytest.raises(InputError, match=r"\(see more, null there and 1 asked for\)"):
+        start_run(run.folder, CONFIG | {"more": 1})
+
+
+def test_a_last_line_that_a_crash_cut_short_is_left_out_and_then_cut_off(run):
+    run.log(step=1)
+    with (run.folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 2, "los' + b"x" * 5000)
+    assert run.metrics() == [{"step": 1}]
+    run.log(step=2)
+    assert run.metrics() == [{"step": 1}, {"step": 2}]
+    (run.folder / "metrics.jsonl").write_bytes(b'{"st')
+    assert run.metrics() == []
+    run.log(step=1)
+    assert run.metrics() == [{"step": 1}]
+
+
+def test_lines_after_a_checkpoint_are_dropped(run):
+    run.log(note="began")
+    for step in range(5):
+        run.log(step=step)
+    run.rewind("step", 2)
+    assert run.metrics() == [{"note": "began"}, {"step": 0}, {"step": 1}, {"step": 2}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [(b"{oops\n", "line 2 of .*metrics.jsonl is not JSON"), (b"3\n", "line 2 of .* no names")]
+)
+def test_damage_inside_the_metrics_is_refused(line, message, run):
+    run.log(step=1)
+    with (run.folder / "metrics.jsonl").open("ab") as file:
+        file.write(line + b'{"step": 3}\n')
+    with pytest.raises(InputError, match=message):
+        run.metrics()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"kind": "congruence ru', "config.json is not JSON, so it is damaged or was cut short"),
+        ("[1]", "holds no names"),
+        ('{"kind": "a model", "config": {}}', "was not written by congruence: its kind is 'a model'"),
+        ('{"kind": "congruence run", "version": 9, "config": {}}', "is a run of version 9; this congruence reads 1"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_truncated_and_foreign_folders_are_refused(text, message, run):
+    (run.folder / "config.json").write_text(text)
+    with pytest.raises(InputError, match=message):
+        open_run(run.folder)
+    with pytest.raises(InputError, match=message):
+        start_run(run.folder, CONFIG)
+    assert (run.folder / "config.json").read_text() == text
+
+
+def test_folders_that_are_no_runs_are_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no run folder .*nothing"):
+        open_run(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"holds no config.json, so it is no run folder"):
+        open_run(tmp_path)
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds thesis.txt but no config.json, so it is no run"):
+        start_run(tmp_path, CONFIG)
+    with pytest.raises(InputError, match=r"cannot make the folder .*thesis.txt"):
+        start_run(tmp_path / "thesis.txt", CONFIG)
+    assert names(tmp_path) == ["thesis.txt"]
+
+
+def test_a_start_that_was_killed_before_its_config_is_taken_up(run):
+    (run.folder / "config.json").unlink()
+    assert start_run(run.folder, CONFIG).config == CONFIG
+
+
+def test_a_config_that_is_not_json_is_refused_before_a_folder_is_made(tmp_path):
+    with pytest.raises(InputError, match="config must hold what JSON can hold"):
+        start_run(tmp_path / "a", {"model": object()})
+    assert names(tmp_path) == []
+
+
+def test_runs_are_listed_and_a_broken_one_is_named(run, tmp_path):
+    start_run(tmp_path / "all" / "two", {})
+    broken = start_run(tmp_path / "all" / "broken", {})
+    (tmp_path / "all" / "notes").mkdir()
+    (broken.folder / "config.json").write_text("{")
+    with pytest.warns(CongruenceWarning, match="a run was left out: .*broken"):
+        assert [found.name for found in list_runs(tmp_path / "all")] == ["one", "two"]
+    with pytest.raises(InputError, match="there is no folder"):
+        list_runs(tmp_path / "none")
+
+
+def test_truncated_weights_and_latents_are_refused_and_nothing_is_unpickled(run, rng):
+    with pytest.raises(InputError, match=r"there is no .*weights.safetensors; the training may not be over"):
+        run.weights()
+    run.write_weights({"a": rng.normal(size=(20, 20))})
+    run.write_latents(rng.normal(size=(20, 2)))
+    for name, error in (("weights.safetensors", InputError), ("latents.parquet", TableError)):
+        path = run.folder / name
+        for content in (path.read_bytes()[:-100], b"\x80\x04cposix\nsystem\n(S'exit 1'\ntR."):
+            path.write_bytes(content)
+            with pytest.raises(error, match=name):
+                getattr(run, name.partition(".")[0])()
+
+
+def test_arrays_keep_a_text_about_them(tmp_path):
+    write_arrays(tmp_path / "a.safetensors", {"x": np.ones(2)}, about=json.dumps({"step": 3}))
+    arrays, about = read_arrays(tmp_path / "a.safetensors")
+    assert arrays["x"].tolist() == [1, 1]
+    assert json.loads(about) == {"step": 3}
+
+
+def test_the_folder_of_a_training_is_read_as_a_table_of_its_codes(tmp_path, rng):
+    run = start_run(tmp_path / "ae-0", {"model": "ae"})
+    codes = rng.normal(size=(5, 3))
+    run.write_latents(codes, {"shape": np.arange(5)})
+    table = read_table(tmp_path / "ae-0")
+    assert table.name == "ae-0"
+    assert_array_equal(table.values, codes)
+    with pytest.raises(TableError, match="unknown suffix"):
+        read_table(tmp_path)
