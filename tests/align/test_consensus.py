@@ -107,7 +107,7 @@ def test_numbers_are_plain(rng):
 def test_wrong_options_are_named(rng):
     with pytest.raises(InputError, match="group must be 'rigid' or 'similarity', not 'linear'"):
         consensus(runs(rng), group="linear")
-    with pytest.raises(InputError, match="normalize must be None or 'cosine', not 'l2'"):
+    with pytest.raises(InputError, match="normalize must be one of None, 'cosine'; got 'l2'"):
         consensus(runs(rng), normalize="l2")
     with pytest.raises(InputError, match="folds must be a whole number of at least 2, not 1"):
         consensus(runs(rng), folds=1)

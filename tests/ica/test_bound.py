@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from congruence.errors import InputError
 from congruence.ica.bound import theorem2, theorem2_for
 from congruence.ica.estimator import ICA
-from congruence.maps.matching import signed_permutation
+from congruence.stats.matching import signed_permutation
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "theory.json").read_text())["theorem2"]
 

@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import Table, component_stability, write_table
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.ica._resampling import units_of
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import independent_components
 from congruence.ica.icasso import cluster_components, quality_index
@@ -14,6 +13,7 @@ from congruence.ica.profile import profile_components
 from congruence.ica.samples import prepare_rows
 from congruence.ica.stabilities import Agreement
 from congruence.maps.matching import strong_mcc
+from congruence.stats.resampling import units_of
 
 FEW = {"restarts": 3, "bootstrap": 6}
 

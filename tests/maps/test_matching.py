@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
 from congruence.errors import InputError
-from congruence.maps.matching import signed_permutation, strong_mcc, weak_mcc
+from congruence.maps.matching import strong_mcc, weak_mcc
+from congruence.stats.matching import signed_permutation
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["mcc"]
 X = np.array(ORACLE["X"])

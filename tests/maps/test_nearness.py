@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps.groups import fit_group, fit_map
-from congruence.maps.nearness import bootstrap_interval, measure, protocol
+from congruence.maps.nearness import measure, protocol
 from congruence.maps.sums import pair_sums, run_sums
+from congruence.stats.intervals import bootstrap_mean
 
 
 def measured(x, y, group="similarity", **options):
@@ -119,7 +120,7 @@ def test_the_bootstrap_interval_covers_the_mean_as_often_as_it_says():
     hits = 0
     for seed in range(300):
         values = np.random.default_rng(seed).exponential(size=80)
-        low, high = bootstrap_interval(values, np.arange(80), 200, seed)
+        low, high = bootstrap_mean(values, np.arange(80), 200, seed)
         hits += low <= 1 <= high
     assert 0.89 <= hits / 300 <= 0.98
 
@@ -127,8 +128,8 @@ def test_the_bootstrap_interval_covers_the_mean_as_often_as_it_says():
 def test_clusters_widen_the_interval_of_correlated_rows(rng):
     cluster = np.repeat(np.arange(20), 50)
     values = rng.normal(size=20)[cluster] + 0.1 * rng.normal(size=1000)
-    rows = np.subtract(*bootstrap_interval(values, np.arange(1000), 500, 0)[::-1])
-    clusters = np.subtract(*bootstrap_interval(values, cluster, 500, 0)[::-1])
+    rows = np.subtract(*bootstrap_mean(values, np.arange(1000), 500, 0)[::-1])
+    clusters = np.subtract(*bootstrap_mean(values, cluster, 500, 0)[::-1])
     assert clusters > 4 * rows
 
 

@@ -12,10 +12,11 @@ from congruence.errors import InputError
 from congruence.metrics import scoring
 from congruence.metrics._evaluate import SAMPLE
 from congruence.metrics._informative import matched_order
-from congruence.metrics.draws import draw_rows, interval, units_of
+from congruence.metrics.draws import draw_rows, units_of
 from congruence.metrics.factors import read_factors
 from congruence.metrics.notes import Note, merge_notes
 from congruence.metrics.registry import METRICS
+from congruence.stats.intervals import subsample_interval
 from congruence.tables import Table
 
 FEW = {
@@ -137,7 +138,9 @@ def test_intervals_are_as_wide_as_they_should_be(n, rng):
     parts = draw_rows(n, None, parts=400, repairings=0, seed=0).parts
     sizes = np.array([len(part) for part in parts], dtype=float)
     assert sizes.max() == min(n // 2, 2500)
-    low, high = interval(x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf))
+    low, high = subsample_interval(
+        x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf)
+    )
     assert (high - low) / 2 == pytest.approx(1.645 / math.sqrt(n), rel=0.15)
     assert (high + low) / 2 == pytest.approx(x.mean(), abs=0.2 / math.sqrt(n))
 
@@ -147,16 +150,18 @@ def test_intervals_from_twenty_parts_cover_the_truth_as_often_as_they_say(rng):
     for seed in range(600):
         x = rng.normal(size=n)
         parts = draw_rows(n, None, parts=20, repairings=0, seed=seed).parts
-        low, high = interval(x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf))
+        low, high = subsample_interval(
+            x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf)
+        )
         covered.append(low <= 0 <= high)
     assert 0.87 < np.mean(covered) < 0.94
 
 
 def test_intervals_stay_in_the_range_and_need_scores():
     scores, sizes = np.array([0.5, 1.0, 0.9, 0.6]), np.full(4, 50.0)
-    assert interval(0.95, scores, sizes, 100, (0.0, 1.0))[1] == 1.0
-    assert math.isnan(interval(0.5, np.array([0.5, math.nan, math.nan]), sizes[:3], 100, (0.0, 1.0))[0])
-    assert math.isnan(interval(math.nan, scores, sizes, 100, (0.0, 1.0))[0])
+    assert subsample_interval(0.95, scores, sizes, 100, (0.0, 1.0))[1] == 1.0
+    assert math.isnan(subsample_interval(0.5, np.array([0.5, math.nan, math.nan]), sizes[:3], 100, (0.0, 1.0))[0])
+    assert math.isnan(subsample_interval(math.nan, scores, sizes, 100, (0.0, 1.0))[0])
 
 
 def test_clusters_are_drawn_and_paired_whole():

@@ -21,12 +21,13 @@ from congruence.arrays import resolve_device, to_numpy
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
 from congruence.maps.groups import Map, centred_map, fit_group
-from congruence.maps.matching import fit_cca, matched_correlation, signed_permutation
+from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
 from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.stats.matching import signed_permutation
 from congruence.tables import gather
 
 ROWS_FOR_CCA = 10  # a held-out correlation over fewer rows says nothing

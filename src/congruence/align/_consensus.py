@@ -15,8 +15,9 @@ from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.groups import Map
-from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, check_method, protocol, repairing
+from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol, repairing
 from congruence.maps.sums import PairSums, RunSums, pair_sums
+from congruence.stats.intervals import bootstrap_mean
 from congruence.tables import gather
 
 MAX_ITERATIONS = 100
@@ -132,7 +133,7 @@ def consensus_of(names: Sequence[str], sums: list[RunSums], plan: Protocol, grou
     for draw in range(nulls):
         shuffled = _shuffled(sums, plan, draw)
         null.append(float(_held_out_errors(shuffled, _all_pairs(shuffled), plan, group).mean()) / diameter)
-    held = [HeldOut(float(e.mean()), *bootstrap_interval(e, plan.unit, plan.bootstrap, plan.seed)) for e in errors]
+    held = [HeldOut(float(e.mean()), *bootstrap_mean(e, plan.unit, plan.bootstrap, plan.seed)) for e in errors]
     return Consensus(
         group=group,
         values=values,

@@ -11,8 +11,9 @@ from congruence.align.comparison import Pair, PairVerdict
 from congruence.arrays import Array
 from congruence.maps._diameter import Diameter
 from congruence.maps.groups import GROUPS
-from congruence.maps.nearness import Nearness, bootstrap_ratio
+from congruence.maps.nearness import Nearness
 from congruence.result import Finding, Status
+from congruence.stats.intervals import bootstrap_ratio
 
 NEARLY = 0.1  # an error below this share of the null is a near match
 MOSTLY = 0.5  # and below this share, the map explains most of it

@@ -12,7 +12,7 @@ from congruence.arrays import Float
 from congruence.ica.rotations import random_rotation
 from congruence.ica.samples import PreparedRows
 from congruence.maps.algebra import eigh
-from congruence.maps.matching import matched_sizes
+from congruence.stats.matching import matched_correlations
 
 CHANCE_COMPONENTS = 2000  # drawn in all
 
@@ -43,7 +43,7 @@ def matched_to(base: Float, other: Float) -> Float:
     Partners are chosen one to one so that the sum is largest (Hungarian method). From 0 to 1, higher is closer; 0 for
     components that are left without a partner because the other fit has fewer.
     """
-    return np.minimum(matched_sizes(base @ other.T), 1.0)
+    return np.minimum(matched_correlations(base @ other.T), 1.0)
 
 
 def chance_agreement(k: int, seed: int = 0) -> float:

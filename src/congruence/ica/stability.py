@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, is_tensor
 from congruence.errors import InputError
-from congruence.ica._resampling import Units, cluster_labels, units_of
+from congruence.ica._resampling import cluster_labels
 from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
 from congruence.ica.components import Components, components_of, first_components
 from congruence.ica.estimator import ICA
@@ -21,6 +21,7 @@ from congruence.ica.samples import PreparedRows, prepare_rows
 from congruence.ica.stabilities import Agreement, ComponentStability, CurvePoint
 from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_converged
 from congruence.progress import Progress, Steps
+from congruence.stats.resampling import Units, units_of
 from congruence.tables import as_table, is_table
 
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve

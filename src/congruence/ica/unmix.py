@@ -21,8 +21,8 @@ from congruence.ica.rotations import random_rotation
 from congruence.ica.solver import Solution, solve
 from congruence.ica.torch_passes import TorchPasses
 from congruence.maps.algebra import one_thread
-from congruence.maps.matching import matched_sizes
 from congruence.maps.sums import Spread
+from congruence.stats.matching import matched_correlations
 
 AGREES = 0.98  # correlation with the same component of another start, from which on both count as one
 CONVERGED = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as converged
@@ -125,7 +125,7 @@ def _canonical(
     size = np.ones(source.k) if covariance is None else np.sqrt(np.diag(rotation @ covariance @ rotation.T))
     shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
     negentropy = np.square(shape.contrast - source.contrast.gaussian)
-    agreement = np.min([matched_sizes(rotation @ other.T) for other in others], axis=0) if others else None
+    agreement = np.min([matched_correlations(rotation @ other.T) for other in others], axis=0) if others else None
     noise = to_numpy(best.point.noise) if covariance is None else np.zeros(source.k, dtype=bool)
     settled = np.ones(source.k, dtype=bool) if best.moves is None else to_numpy(best.moves) < CONVERGED
     identified = ~noise & settled if agreement is None else ~noise & settled & (agreement >= AGREES)

@@ -20,8 +20,8 @@ from congruence.arrays import Float, Rows, as_matrix, float64_beside, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
-from congruence.maps.matching import signed_permutation
 from congruence.maps.sums import Paired, sums_of
+from congruence.stats.matching import signed_permutation
 from congruence.tables import as_paired
 
 _PARTS = ("matrix", "source_mean", "target_mean")  # of a saved map

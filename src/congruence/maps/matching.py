@@ -6,42 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from congruence.arrays import Array, Float, Rows
 from congruence.maps.algebra import svd
 from congruence.maps.sums import Paired, Spread, sums_of
+from congruence.stats.matching import match
 from congruence.tables import as_paired
 
 CCA_COMPONENTS = 20  # as in the reference implementation of the weak MCC
-
-
-def signed_permutation(cross: Float) -> Float:
-    """The signed permutation P, shape (d, d), that maximises sum |cross * P| (Hungarian method).
-
-    `cross` is a square matrix of centred cross products, so x @ P is as near to y in squared error as a signed
-    permutation can bring it. Dimensions that match nothing keep their order and a positive sign.
-    """
-    rows, columns = optimize.linear_sum_assignment(-np.abs(cross))
-    matched = cross[rows, columns]
-    # Among pairs that match nothing every order is equally good; the first to the first is the readable one.
-    idle = matched == 0
-    columns[idle] = np.sort(columns[idle])
-    permutation = np.zeros_like(cross)
-    permutation[rows, columns] = np.where(matched < 0, -1.0, 1.0)
-    return permutation
-
-
-def matched_sizes(correlation: Float) -> Float:
-    """The |correlation| of every row of a matrix (k, m) with its own column, matched one to one, shape (k,).
-
-    0 for rows that are left without a column because there are fewer.
-    """
-    size = np.abs(correlation)
-    rows, columns = optimize.linear_sum_assignment(-size)
-    matched = np.zeros(len(size))
-    matched[rows] = size[rows, columns]
-    return matched
 
 
 def strong_mcc(x: Any, y: Any) -> float:
@@ -115,7 +87,7 @@ def matched_correlation(scored: Paired, cca: CCA | None = None, fitted: Paired |
     live = (np.flatnonzero(guide.any(1)), np.flatnonzero(guide.any(0)))
     if not (live[0].size and live[1].size):
         return float("nan")
-    rows, columns = optimize.linear_sum_assignment(-guide[np.ix_(*live)])
+    rows, columns = match(guide[np.ix_(*live)])
     return float(correlation[live[0][rows], live[1][columns]].mean())
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
+from congruence.checks import check_choice, check_integer, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.maps.algebra import one_thread
 from congruence.maps.groups import Map
 from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.stats.intervals import bootstrap_mean
 from congruence.tables.blocks import Partition, compute
 
 Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and which fold they leave out
@@ -88,14 +90,10 @@ class Protocol:
 
 def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: int, seed: int) -> None:
     """Refuse, before any work, options that make no protocol."""
-    if normalize not in (None, "cosine"):
-        raise InputError(f"normalize must be None or 'cosine', not {normalize!r}")
-    counts = {"folds": (folds, 2), "nulls": (nulls, 0), "bootstrap": (bootstrap, 0), "seed": (seed, 0)}
-    for name, (value, least) in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if seed >= 2**32:
-        raise InputError(f"seed must be below 2**32, not {seed}")
+    check_choice("normalize", normalize, (None, "cosine"))
+    check_integer("folds", folds, 2)
+    check_integers(0, nulls=nulls, bootstrap=bootstrap)
+    check_seed(seed)
 
 
 def protocol(
@@ -261,7 +259,7 @@ def _sampled(plan: Protocol) -> list[Array]:
 
 def _summary(group: str, in_sample: Float, held_out: Float, null: float, diameter: float, plan: Protocol) -> Nearness:
     in_sample, held_out = in_sample / diameter, held_out / diameter
-    low, high = bootstrap_interval(held_out, plan.unit, plan.bootstrap, plan.seed)
+    low, high = bootstrap_mean(held_out, plan.unit, plan.bootstrap, plan.seed)
     return Nearness(
         group=group,
         mean=float(in_sample.mean()),
@@ -272,31 +270,3 @@ def _summary(group: str, in_sample: Float, held_out: Float, null: float, diamete
         null=null / diameter if plan.repairings else float("nan"),
         errors=held_out,
     )
-
-
-def bootstrap_ratio(a: Float, b: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
-    """The 95 % percentile interval of mean(a) / mean(b) for two errors of the same rows, drawn together."""
-    low, high = np.quantile(
-        [weight @ a / (weight @ b) for weight in _draws(unit, draws, seed)] if draws else [np.nan], [0.025, 0.975]
-    )
-    return float(low), float(high)
-
-
-def _draws(unit: Array, draws: int, seed: int) -> Iterator[Float]:
-    """How often each row is drawn when units are drawn anew, each (n,)."""
-    rng = np.random.default_rng(seed)
-    units = int(unit.max()) + 1
-    for _ in range(draws):
-        yield np.bincount(rng.integers(units, size=units), minlength=units)[unit].astype(float)
-
-
-def bootstrap_interval(values: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean when units (rows, or clusters of rows) are drawn anew.
-
-    The maps are not fitted again: the interval covers the choice of scored rows, not that of fitted ones.
-    """
-    if draws < 1:
-        return float("nan"), float("nan")
-    means = [weight @ values / weight.sum() for weight in _draws(unit, draws, seed)]
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, to_numpy
+from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.maps.nearness import repairing
 
 MOST_ROWS = 2500  # of a subsample; more add little to the estimate of the variance
 FEWEST_ROWS = 20  # below which halves say nothing
-QUANTILES = (0.05, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,21 +78,3 @@ def held_rows(unit: Array, share: float, seed: int) -> Array:
     order = np.random.default_rng([seed, 3]).permutation(np.flatnonzero(sizes))
     count = 1 + int(np.searchsorted(np.cumsum(sizes[order]), share * len(unit)))
     return np.flatnonzero(np.isin(unit, order[: max(1, min(count, len(order) - 1))]))
-
-
-def interval(value: float, scores: Float, sizes: Float, n: int, bounds: tuple[float, float]) -> tuple[float, float]:
-    """The 90 % interval of a score of n rows, from its scores (r,) on r parts of these sizes (r,).
-
-    Rows drawn with replacement repeat, which breaks estimates from near neighbours, so parts are drawn without. The
-    score of a part of m rows varies around the mean of such scores sqrt((n - m) / m) times as much as that of all rows
-    around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The deviations, rescaled to all
-    rows, are put around the value, not around the mean of the parts, whose scores are biased by having fewer rows.
-    NaN where fewer than half of the parts have a score.
-    """
-    good = np.isfinite(scores)
-    if not math.isfinite(value) or good.sum() < max(2, len(scores) / 2):
-        return math.nan, math.nan
-    deviations = (scores[good].mean() - scores[good]) * np.sqrt(sizes[good] / (n - sizes[good]))
-    # Quantiles interpolated between the extremes are too near for few draws: of twenty, they cover the truth at 82 %.
-    low, high = value + np.quantile(deviations, QUANTILES, method="weibull")
-    return float(np.clip(low, *bounds)), float(np.clip(high, *bounds))

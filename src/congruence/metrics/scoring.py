@@ -13,11 +13,12 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import CongruenceWarning, InputError
-from congruence.metrics.draws import FEWEST_ROWS, Draws, draw_rows, held_rows, interval
+from congruence.metrics.draws import FEWEST_ROWS, Draws, draw_rows, held_rows
 from congruence.metrics.evaluation import Score
 from congruence.metrics.factors import Factors
 from congruence.metrics.metric import Metric
 from congruence.metrics.notes import Note
+from congruence.stats.intervals import subsample_interval
 
 SLOW_ROWS = 10_000  # used at most by metrics that take minutes
 CHANCE_ROWS = 20_000  # used at most for re-pairings
@@ -193,7 +194,7 @@ def _score(
     false: list[_Outcome],
 ) -> Score:
     value = found.values[name]
-    low, high = interval(value, np.array([one.values[name] for one in again]), sizes, n, metric.range)
+    low, high = subsample_interval(value, np.array([one.values[name] for one in again]), sizes, n, metric.range)
     chance = np.array([one.values[name] for one in false])
     chance = chance[np.isfinite(chance)]
     return Score(

@@ -11,8 +11,9 @@ import numpy as np
 from congruence.arrays import Array, Float, Rows, listing, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map
-from congruence.maps.nearness import HeldOut, Protocol, bootstrap_interval, row_errors
+from congruence.maps.nearness import HeldOut, Protocol, row_errors
 from congruence.maps.sums import Paired, sums_of
+from congruence.stats.intervals import bootstrap_mean
 
 RANKED_QUERIES = 500  # whole rankings are compared for this many rows
 CURVE_POINTS, CURVE_DRAWS = 8, 3
@@ -141,7 +142,7 @@ def _recall(truth: Float, found: Float, k: int, squares: Float) -> Float:
 
 def _with_interval(values: Float, unit: Array, plan: Protocol) -> HeldOut:
     clusters = np.unique(unit, return_inverse=True)[1]
-    return HeldOut(float(values.mean()), *bootstrap_interval(values, clusters, plan.bootstrap, plan.seed))
+    return HeldOut(float(values.mean()), *bootstrap_mean(values, clusters, plan.bootstrap, plan.seed))
 
 
 def _rank_agreement(old: Float, carried: Float, seed: int) -> float:

@@ -27,8 +27,8 @@ from congruence.experiments.recipes.overlap_runs import (
     scored,
     train_sets,
 )
-from congruence.maps.matching import signed_permutation
 from congruence.mechanism.overlap import dependent_covariance, overlap_generator
+from congruence.stats.matching import signed_permutation
 
 SLOTS = 2
 STRENGTH = 0.01

@@ -1,0 +1,104 @@
+"""Intervals from resampled statistics: percentile bootstrap over rows or clusters, and delete-d jackknife."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+
+NO_INTERVAL = (math.nan, math.nan)
+
+
+def percentile_interval(samples: Any, level: float = 0.95) -> tuple[float, float]:
+    """The central interval that holds `level` of the finite samples; NaN without any."""
+    samples = np.asarray(samples, dtype=float)
+    known = samples[np.isfinite(samples)]
+    if not known.size:
+        return NO_INTERVAL
+    low, high = np.quantile(known, _tails(level))
+    return float(low), float(high)
+
+
+def bootstrap_mean(values: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
+    """The 95 % percentile interval of the mean of values (n,) over resampled units (rows, or clusters of rows).
+
+    Fitted maps are kept: the interval covers the choice of the scored rows, not of the fitted ones.
+    """
+    return percentile_interval([weight @ values / weight.sum() for weight in bootstrap_weights(unit, draws, seed)])
+
+
+def bootstrap_ratio(a: Float, b: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
+    """The 95 % percentile interval of mean(a) / mean(b) for two errors of the same rows, resampled together."""
+    return percentile_interval([weight @ a / (weight @ b) for weight in bootstrap_weights(unit, draws, seed)])
+
+
+def bootstrap_weights(unit: Array, draws: int, seed: int) -> Iterator[Float]:
+    """How often each row, of the unit with this number (n,), occurs in each bootstrap sample of units, each (n,)."""
+    rng = np.random.default_rng(seed)
+    units = int(unit.max()) + 1
+    for _ in range(draws):
+        yield np.bincount(rng.integers(units, size=units), minlength=units)[unit].astype(float)
+
+
+def subsample_interval(
+    value: float, scores: Float, sizes: Float, n: int, bounds: tuple[float, float], level: float = 0.9
+) -> tuple[float, float]:
+    """The interval of a score of n rows, from its scores (r,) on r subsets of these sizes (r,).
+
+    Rows drawn with replacement repeat, which breaks estimates from nearest neighbours, so subsets are drawn without
+    replacement. The score of a subset of m rows varies around the mean of such scores sqrt((n - m) / m) times as much
+    as that of all rows around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The rescaled deviations
+    are added to the value, not to the mean of the subsets, whose scores are biased by having fewer rows. NaN where
+    fewer than half of the subsets have a score.
+    """
+    good = np.isfinite(scores)
+    if not math.isfinite(value) or good.sum() < max(2, len(scores) / 2):
+        return NO_INTERVAL
+    deviations = (scores[good].mean() - scores[good]) * np.sqrt(sizes[good] / (n - sizes[good]))
+    # Linear interpolation between extremes is too narrow for few draws: with twenty it covers the truth at 82 %.
+    low, high = value + np.quantile(deviations, _tails(level), method="weibull")
+    return float(np.clip(low, *bounds)), float(np.clip(high, *bounds))
+
+
+def t_interval(values: Float, *, folds: bool = False) -> tuple[float, float]:
+    """The 95 % interval of the mean of values (n,) by Student's t; NaN below three values.
+
+    `folds` corrects for values of cross-validation folds, whose training rows overlap (Nadeau & Bengio 2003): the
+    variance is multiplied by 1 / n + 1 / (n - 1) instead of 1 / n.
+    """
+    from scipy.stats import t
+
+    n, mean = len(values), float(np.mean(values))
+    if n < 3:
+        return NO_INTERVAL
+    half = float(t.ppf(0.975, n - 1)) * math.sqrt((1 / n + folds / (n - 1)) * float(np.var(values, ddof=1)))
+    return mean - half, mean + half
+
+
+def rank_correlation_interval(a: Float, b: Float, draws: int, seed: Any) -> tuple[float, float, float]:
+    """Spearman's correlation of a and b (n,) and its 95 % bootstrap interval; NaN ends below four pairs."""
+    rank = float(rank_correlation(a, b))
+    if len(a) < 4:
+        return rank, *NO_INTERVAL
+    drawn = np.random.default_rng(seed).integers(len(a), size=(draws, len(a)))
+    return rank, *percentile_interval(rank_correlation(a[drawn], b[drawn]))
+
+
+def rank_correlation(a: Float, b: Float) -> Float:
+    """Spearman's correlation along the last axis; NaN where one side is constant."""
+    from scipy.stats import rankdata
+
+    x, y = (rankdata(one, axis=-1) for one in (a, b))
+    x, y = (one - one.mean(-1, keepdims=True) for one in (x, y))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation: Float = (x * y).sum(-1) / np.sqrt((x**2).sum(-1) * (y**2).sum(-1))
+    return correlation
+
+
+def _tails(level: float) -> tuple[float, float]:
+    tail = round((1 - level) / 2, 12)
+    return tail, 1 - tail
