@@ -109,9 +109,9 @@ def test_wrong_options_are_named(rng):
         consensus(runs(rng), group="linear")
     with pytest.raises(InputError, match="normalize must be one of None, 'cosine'; got 'l2'"):
         consensus(runs(rng), normalize="l2")
-    with pytest.raises(InputError, match="folds must be a whole number of at least 2, not 1"):
+    with pytest.raises(InputError, match="folds must be an integer of at least 2; got 1"):
         consensus(runs(rng), folds=1)
-    with pytest.raises(InputError, match="seed must be a whole number of at least 0, not -1"):
+    with pytest.raises(InputError, match="seed must be an integer from 0 to 4294967295; got -1"):
         consensus(runs(rng), seed=-1)
     with pytest.raises(InputError, match=r"run1 has rows that are all zero and so have no direction \(row 2\)"):
         consensus([np.ones((10, 2)), np.where(np.arange(10)[:, None] == 2, 0, np.ones((10, 2)))], normalize="cosine")

@@ -213,7 +213,7 @@ def test_one_repairing_of_a_similarity_is_noted(layers):
         ({"b": {}}, "b has no layers"),
         ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the names of the layers of a must be text, not 1, '1'"),
         ({"names": ("x", "x")}, "names must be two different names"),
-        ({"nulls": -1}, "nulls must be a whole number of at least 0, not -1"),
+        ({"nulls": -1}, "nulls must be an integer of at least 0; got -1"),
         ({"b": {"short": np.zeros((3, 2))}}, "short of b has 3"),
         ({"b": {"flat": np.ones((400, 2))}}, "no layer of a run is left to measure: all rows of flat of b are equal"),
         ({"a": {"flat": np.ones((400, 2))}, "measure": "cka"}, "all rows of flat of a are equal"),

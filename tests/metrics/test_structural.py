@@ -119,7 +119,7 @@ def test_what_cannot_be_measured_says_why(rng):
         structural_nearness(codes, codes, groups="rigid")
     with pytest.raises(InputError, match="at least 4 paired rows"):
         structural_nearness(codes[:3], codes[:3])
-    with pytest.raises(InputError, match="folds must be a whole number of at least 2"):
+    with pytest.raises(InputError, match="folds must be an integer of at least 2"):
         structural_nearness(codes, codes, folds=1)
 
 
