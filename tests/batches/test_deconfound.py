@@ -292,8 +292,8 @@ def test_the_embedding_to_go_on_with(wells):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fit_on": "yes"}, "fit_on must be one of training, all, both, not 'yes'"),
-        ({"protocol": "plates"}, "protocol must be one of folds, batch, not 'plates'"),
+        ({"fit_on": "yes"}, "fit_on must be one of 'training', 'all', 'both'; got 'yes'"),
+        ({"protocol": "plates"}, "protocol must be one of 'folds', 'batch'; got 'plates'"),
         ({"rounds": 0}, "rounds must be an integer of at least 1; got 0"),
         ({"jobs": 1.5}, "jobs must be an integer of at least 1; got 1.5"),
         ({"concentration": [2]}, "concentration takes shares between 0 and 1"),
