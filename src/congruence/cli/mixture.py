@@ -11,11 +11,11 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.errors import InputError
-from congruence.mixture._options import MixtureOptions
+from congruence.mixture._inputs import MixtureOptions
 
 if TYPE_CHECKING:
     from congruence.experiments.runs import Run
-    from congruence.mixture._models import MixtureModel
+    from congruence.mixture._inputs import MixtureModel
 
 
 @cli.command
@@ -40,7 +40,7 @@ def mixture(
         congruence mixture runs/vade-0 runs/vade-1 --json -
     """
     from congruence.experiments.runs import open_run
-    from congruence.mixture._examine import examine_mixture
+    from congruence.mixture.examination import examine_mixture
     from congruence.tables import unique_names
 
     folders = _expanded(runs)
@@ -83,7 +83,7 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 def _load(run: Run) -> MixtureModel:
     """The trained model of a run folder, with its codes and what its log says."""
     from congruence.experiments.training.stored import load_model
-    from congruence.mixture._models import MixtureModel
+    from congruence.mixture._inputs import MixtureModel
 
     model = load_model(run)
     if not hasattr(model, "mixture_prior"):

@@ -150,23 +150,22 @@ def _cut(piece: Piece, normal: Float, limit: float) -> Piece | None:
         piece.matrix,
         piece.shift,
     )
-    return cut if _has_inside(cut) else None
+    return cut if largest_ball(cut.normals, cut.limits)[1] > INSIDE else None
 
 
-def _has_inside(piece: Piece) -> bool:
-    """Whether a ball fits in: maximise its radius, up to 1, by a linear programme."""
+def largest_ball(normals: Float, limits: Float) -> tuple[Float, float]:
+    """Centre and radius, at most 1, of the largest ball where normals @ z <= limits; the radius is -inf if empty."""
     from scipy.optimize import linprog
 
-    d = piece.normals.shape[1]
-    lengths = np.linalg.norm(piece.normals, axis=1)
+    d = normals.shape[1]
     found = linprog(
         np.append(np.zeros(d), -1.0),
-        A_ub=np.column_stack([piece.normals, lengths]),
-        b_ub=piece.limits,
+        A_ub=np.column_stack([normals, np.linalg.norm(normals, axis=1)]),
+        b_ub=limits,
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    return bool(found.status == 0 and -found.fun > INSIDE)
+    return (found.x[:d], float(found.x[d])) if found.status == 0 else (np.zeros(d), -np.inf)
 
 
 def _check_count(count: int) -> None:

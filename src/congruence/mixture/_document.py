@@ -25,8 +25,8 @@ from congruence.document import (
     facts,
 )
 from congruence.formatting import UNDEFINED, elided, number
-from congruence.mixture.conditions import HOLDS, NAMES
-from congruence.mixture.theorems import in_every_run, missing, needed
+from congruence.mixture.assumptions import combine_runs, missing, needed
+from congruence.mixture.conditions import NAMES
 from congruence.result import STATUSES, Finding
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
     rows: list[tuple[Any, ...]] = []
     for same in zip(*(one.rows for one in checked.values()), strict=True):
         each = dict(zip(checked, (row.prior for row in same), strict=True))
-        finding = in_every_run(each)
+        finding = combine_runs(each)
         best = "strongest" if same[0].number == result.row else ""
         cells = (Cell(str(same[0].number), same[0].number, below=best), " + ".join(needed(finding)), finding.claim)
         rows.append((*cells, _here(finding, list(each.values()))))
@@ -140,7 +140,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
 
 def _here(finding: Finding, each: list[Finding], below: str = "") -> Cell:
     """The badge of a finding, with the number of runs in which it holds where that is not all or none."""
-    held = sum(one.status == HOLDS for one in each)
+    held = sum(one.status == "holds" for one in each)
     text = f"holds in {held} of {len(each)}" if 0 < held < len(each) else finding.status
     return Cell(text, STATUSES.index(finding.status), below=below, status=finding.status)
 
