@@ -273,15 +273,15 @@ def examine_mixture(
     progress = progress or (lambda what, done, total: None)
     models = as_models(prior, decoder, codes, data, options.noise)
     priors = {name: _mixture(name, model, named=isinstance(prior, Mapping)) for name, model in models.items()}
-    inputs = _read_codes(models, options)
+    values, labels, notes, files = _read_codes(models, options)
     runs, spaces = [], []
     for i, (name, model) in enumerate(models.items()):
         progress("checking assumptions", i, len(models))
-        runs.append(_examine_run(name, model, priors[name], inputs.values.get(name), options))
-        if name in inputs.values:
-            spaces.append(LatentSpace(name, inputs.values[name], priors[name]))
+        runs.append(_examine_run(name, model, priors[name], values.get(name), options))
+        if name in values:
+            spaces.append(LatentSpace(name, values[name], priors[name]))
     agreement = compare_spaces(spaces, seed=options.seed, progress=progress) if len(spaces) > 1 else None
-    labels, labels_from = inputs.labels, inputs.labels_from
+    labels_from = "" if not spaces else options.labels if isinstance(options.labels, str) else "labels"
     rows = len(spaces[0].codes) if spaces else 0
     (first, mixture), *_ = priors.items()
     if labels is None and spaces:
@@ -290,7 +290,7 @@ def examine_mixture(
         drawn = mixture.draw(DRAWS, seed=options.seed)
         spaces = [LatentSpace(first, drawn.latents, mixture)]
         labels, labels_from = drawn.states, "component of the prior (draws from the prior)"
-    notes = [*inputs.notes, *(f"{run.name}: {note}." for run in runs for note in run.notes)]
+    notes = [*notes, *(f"{run.name}: {note}." for run in runs for note in run.notes)]
     notes += [note for run in runs if run.assumptions is not None for note in run.assumptions.notes]
     notes += [] if agreement is None else agreement.notes
     return MixtureExamination(
@@ -309,7 +309,7 @@ def examine_mixture(
             "largest prior checked": options.max_components,
             "seed": options.seed,
         }
-        | recorded(inputs.files),
+        | files,
     )
 
 
@@ -322,38 +322,26 @@ def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture 
         raise InputError(f"the prior of {name} cannot be used: {error}") from error
 
 
-@dataclass(frozen=True, eq=False)
-class _Codes:
-    """The codes of the runs that have some, on the same rows, and the labels of these rows."""
-
-    values: dict[str, Float]  # (n, m) by name of the run
-    labels: Array | None = None  # (n,), from 0
-    labels_from: str = ""
-    notes: Sequence[str] = ()
-    files: Sequence[Any] = ()
-
-
-def _read_codes(models: Mapping[str, MixtureModel], options: MixtureOptions) -> _Codes:
+def _read_codes(
+    models: Mapping[str, MixtureModel], options: MixtureOptions
+) -> tuple[dict[str, Float], Array | None, list[str], dict[str, Any]]:
+    """The codes of every run on the same rows, the labels of these rows, notes, and the files read."""
     given = {name: model.codes for name, model in models.items() if model.codes is not None}
     if len(models) > 1 and len(given) < len(models):
         without = [name for name in models if name not in given]
         raise InputError(f"several runs are compared by their codes; {', '.join(without)} has none")
     if not given:
-        return _Codes({})
+        return {}, None, [], {}
     inputs = pair_tables([as_table(codes, name=name) for name, codes in given.items()], labels=options.labels)
-    n = len(inputs.values[0])
+    n, labels = len(inputs.values[0]), inputs.labels
     rows = np.arange(n) if n <= options.rows else np.linspace(0, n - 1, options.rows).astype(int)
-    values = {
-        name: np.asarray(to_numpy(x), dtype=np.float64)[rows]
-        for name, x in zip(inputs.names, inputs.values, strict=True)
-    }
-    labels = None
-    if inputs.labels is not None:
-        if inputs.labels.ndim > 1:
-            raise InputError(f"labels must be one column; got shape {inputs.labels.shape}")
-        labels = np.asarray(np.unique(as_labels(inputs.labels), return_inverse=True)[1])[rows]
-    labels_from = options.labels if isinstance(options.labels, str) else "labels"
-    return _Codes(values, labels, labels_from, inputs.notes, inputs.files)
+    if labels is not None:
+        if labels.ndim > 1:
+            raise InputError(f"labels must be one column; got shape {labels.shape}")
+        labels = np.unique(as_labels(labels), return_inverse=True)[1][rows]
+    values = zip(inputs.names, inputs.values, strict=True)
+    codes = {name: np.asarray(to_numpy(x), dtype=np.float64)[rows] for name, x in values}
+    return codes, labels, inputs.notes, recorded(inputs.files)
 
 
 def _examine_run(

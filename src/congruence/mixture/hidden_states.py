@@ -285,18 +285,19 @@ def find_structure(labels: Array, weights: Float) -> Structure | str:
 
 def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
     """The number of states of the variable of each neighbourhood that has one."""
-    latents = range(labels.shape[1])
-    subsets = [chosen for size in range(len(latents) + 1) for chosen in combinations(latents, size)]
-    counted = {chosen: len(np.unique(labels[:, chosen], axis=0)) if chosen else 1 for chosen in subsets}
-    whole = math.log(counted[tuple(latents)])
+    m = labels.shape[1]
+    subsets = [chosen for size in range(1, m + 1) for chosen in combinations(range(m), size)]
+    counted = {chosen: len(np.unique(labels[:, chosen], axis=0)) for chosen in subsets}
+    logs = np.zeros((2,) * m)  # of k(S), an axis of 0 and 1 for each latent
+    for chosen, count in counted.items():
+        logs[_place(chosen, m)] = math.log(count)
+    gains = logs[(1,) * m] - np.flip(logs)  # log k(all) - log k(all but S)
+    for t in range(m):  # Moebius inversion, one latent at a time
+        low, high = np.take(gains, 0, t), np.take(gains, 1, t)
+        gains = np.stack([low, high - low], axis=t)
     sizes = {}
-    for chosen in subsets[1:]:
-        total = 0.0
-        for inner in range(len(chosen) + 1):
-            for part in combinations(chosen, inner):
-                rest = tuple(t for t in latents if t not in part)
-                total += (-1) ** (len(chosen) - inner) * (whole - math.log(counted[rest]))
-        states = math.exp(total)
+    for chosen in subsets:
+        states = math.exp(gains[_place(chosen, m)])
         if abs(states - round(states)) > _INTEGER * states or round(states) < 1:
             return f"counting gives {states:.3g} states for the variable on latents {chosen}"
         if round(states) > 1:
@@ -308,36 +309,32 @@ def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
     return sizes
 
 
+def _place(chosen: tuple[int, ...], m: int) -> tuple[int, ...]:
+    return tuple(int(t in chosen) for t in range(m))
+
+
 def _assign_states(
     labels: Array, weights: Float, neighbourhoods: Sequence[tuple[int, ...]], dims: tuple[int, ...]
 ) -> Structure | str:
-    """Components that differ only on one neighbourhood form lines; a variable is constant along lines of all others."""
+    """The state of each variable in each component: it is constant where only the other variables change.
+
+    Components with equal labels outside one neighbourhood form a line; a variable is constant along the lines of all
+    other neighbourhoods.
+    """
+    from scipy.sparse.csgraph import connected_components
+
     lines = []
     for n in neighbourhoods:
-        rest = [t for t in range(labels.shape[1]) if t not in n]
-        # without other latents, all components are on one line
-        lines.append(np.unique(labels[:, rest], axis=0, return_inverse=True)[1].ravel() if rest else 0 * labels[:, 0])
+        rest = np.delete(labels, n, axis=1)
+        lines.append((rest[:, None] == rest).all(-1))  # (J, J)
     states = np.zeros((len(labels), len(dims)), dtype=int)
-    for i in range(len(dims)):
-        states[:, i] = _join_partitions([line for j, line in enumerate(lines) if j != i], len(labels))
-        if len(np.unique(states[:, i])) != dims[i]:
-            return f"variable {i} has {len(np.unique(states[:, i]))} states, but counting gives {dims[i]}"
+    for i, d in enumerate(dims):
+        linked = np.any([line for j, line in enumerate(lines) if j != i], axis=0)
+        found, states[:, i] = connected_components(linked & np.ones_like(lines[0]), directed=False)
+        if found != d:
+            return f"variable {i} has {found} states, but counting gives {d}"
     if len(np.unique(states, axis=0)) < len(labels):
         return "two components have the same states of all variables"
     probabilities = np.zeros(dims)
     probabilities[tuple(states.T)] = weights / weights.sum()
     return Structure(tuple(neighbourhoods), dims, states, probabilities)
-
-
-def _join_partitions(partitions: Sequence[Array], count: int) -> Array:
-    """The classes of the finest partition that is coarser than all given, each an array (count,)."""
-    names = np.arange(count)
-    changed = True
-    while changed:
-        before = names.copy()
-        for partition in partitions:
-            for value in np.unique(partition):
-                touched = np.unique(names[partition == value])
-                names[np.isin(names, touched)] = touched[0]
-        changed = bool((names != before).any())
-    return np.unique(names, return_inverse=True)[1].ravel()
