@@ -1,4 +1,4 @@
-from congruence.decoder._examine import examine_decoder as examine_decoder
+from congruence.decoder.examination import examine_decoder as examine_decoder
 from congruence.decoder._options import DecoderOptions as DecoderOptions
 from congruence.decoder.bounds import Bound as Bound
 from congruence.decoder.bounds import dynamical_isometry as dynamical_isometry
