@@ -106,7 +106,7 @@ def test_another_training_is_compared(folder, capsys):
     [
         (
             ("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"),
-            "other and other_latents go together",
+            "other and other_latents must be given together",
         ),
         (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
@@ -124,7 +124,7 @@ def test_another_training_is_compared(folder, capsys):
         (("my_models.model:plain", "absent.npy"), "absent.npy"),
         (
             ("my_models.model:plain", "latents.npy", "--diameter", "wide"),
-            "diameter must be 'auto' or a positive number, not 'wide'",
+            "diameter must be 'auto' or a number above 0; got 'wide'",
         ),
         (("my_models.model:plain", "latents.npy", "--method", "guess"), "method must be one of"),
         (

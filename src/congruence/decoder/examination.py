@@ -29,7 +29,10 @@ _SAMPLE = 1000  # rows whose pairwise distances are compared
 _PAIRS = 2000  # of rows whose midpoint is compared with the sample
 _FAR = 2.0  # times the 99 % quantile of the gaps between neighbours: a midpoint so far from every row lies in a hole
 _FEW = 0.05  # share of midpoints in holes that may be chance
-_AGREE, _DISAGREE = 0.01, 0.05  # relative to the diameter of the outputs: all rows below the first, 5 % above the second
+_AGREE, _DISAGREE = (
+    0.01,
+    0.05,
+)  # of the outputs' diameter: all rows below the first, 5 % above the second
 _TOUCHING = 1e-6  # relative to the typical stretch: two distinct rows have the same output
 
 
@@ -101,7 +104,7 @@ class DecoderExamination(Result):
         if self.bound is None:
             return "All latents are the same point, so there is nothing to bound."
         if self.bound.vacuous:
-            return "The bound of Theorem 1 is vacuous: any two sets of this size are as close."
+            return "The bound of Theorem 1 is vacuous: it holds for any two sets of this size."
         share = 100 * self.bound.epsilon / self.bound.diameter
         return (
             "If its premises hold, Theorem 1 says that two such trainings differ by a rigid motion, up to "
@@ -152,34 +155,6 @@ def examine_decoder(
         The points, (n, d) or (n, ...).
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        Column with row ids.
-    features : str or list of str, optional
-        Columns with the latents, such as "z_*".
-    metadata : str or list of str, optional
-        Columns that are not latents.
-    key : str, optional
-        Which array of a file with several.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of raising an error.
-    other : as `decoder`, optional
-        The decoder of another training: do its outputs agree?
-    other_latents : as `latents`, optional
-        Its latents of the same inputs, paired by row id where both tables have ids, else by position.
-    method : {"auto", "exact", "lanczos", "directions"}
-        As in `bilipschitz`.
-    directions : int
-        Number of random directions, for that method.
-    diameter : "auto" or float
-        Diameter of the support of the latents; "auto" takes that of the rows.
-    constant : float, optional
-        Your own c_D, as in `theorem1`.
-    chunk : int, optional
-        Points at a time; chosen by memory by default.
-    seed : int
-        The same seed gives the same result.
-    device : str
-        "auto", "cpu", "cuda" or "cuda:1"; "auto" keeps the device of the weights.
 
     Returns
     -------
@@ -318,8 +293,8 @@ def _judge_agreement(probed: Probed, other: Probed | None, seed: int) -> Finding
         return Finding(name, claim, "unknown", evidence="Only one decoder was given.")
     if len(other.z) != len(probed.z) or other.outputs != probed.outputs:
         raise InputError(
-            f"other must have {len(probed.z)} rows and {probed.outputs} outputs, as decoder has; got {len(other.z)} rows "
-            f"and {other.outputs} outputs"
+            f"other must have {len(probed.z)} rows and {probed.outputs} outputs, as decoder; got {len(other.z)} and "
+            f"{other.outputs}"
         )
     here, there = (_decoded(one, seed)[1] for one in (probed, other))
     apart = (here - there).norm(dim=1).numpy()

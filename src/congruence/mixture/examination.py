@@ -245,18 +245,8 @@ def examine_mixture(
         Observations, which are compared with draws of the whole model.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    rows : int
-        Largest number of rows of codes that are used, the same in every run.
     labels : array of shape (rows,), or name of a metadata column of the codes, optional
         Marks rows in the figures; by default the most likely component of the prior.
-    check : bool
-        Whether the assumptions are checked; otherwise runs are only compared.
-    tolerance : float
-        Of P2: the largest correlation within a component that counts as none.
-    max_components : int
-        The assumptions of priors with more components are not checked.
-    seed : int
-        The same seed gives the same result.
     noise : float or "unknown", optional
         Standard deviation of the known Gaussian noise on the outputs; by default that of the model, or 0.
 
