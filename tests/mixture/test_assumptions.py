@@ -209,7 +209,7 @@ class TestDecoders:
         assert any("Remark 3.11" in note for note in found.notes)
 
     def test_more_latents_than_outputs_identify_nothing(self):
-        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)))
+        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)), codes=PRIOR.sample(100))
         assert (found.row, found.status) == (0, "fails")
         assert "Remark 3.6" in found.verdict
         assert all(t.basis == "premise fails" for t in found.theorems)

@@ -53,7 +53,7 @@ def test_planted_structures_come_back_from_the_mixture_and_from_a_sample(neighbo
     prior, _ = planted(neighbourhoods, dims, m, np.random.default_rng(0))
     expected = tuple(sorted(zip(neighbourhoods, dims, strict=True)))
     assert recover_hidden_states(prior).structure.key == expected
-    found = recover_hidden_states(prior.sample(8000, seed=1))
+    found = recover_hidden_states(prior.sample(5000, seed=1))
     assert (found.status, found.structure.key) == ("holds", expected)
     sizes = np.sort(found.structure.probabilities.ravel())
     assert_allclose(sizes, np.sort(prior.weights), atol=0.02)

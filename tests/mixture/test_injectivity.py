@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 from congruence.decoder.regions import linear_pieces, linear_regions  # noqa: E402
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["relu_layer_injectivity"]
-LATENTS = np.random.default_rng(0).normal(size=(300, 2)) * 2
+LATENTS = np.random.default_rng(0).normal(size=(60, 2)) * 2
 
 
 def linear(weight, bias):
