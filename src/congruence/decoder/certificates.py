@@ -192,13 +192,20 @@ def _slopes(name: str, part: Any) -> tuple[float, float] | None:
         if part.training and part.p > 0:
             raise InputError(f"{name} is in training mode and random; call decoder.eval() first")
         return 1.0, 1.0
-    if kind in ("LeakyReLU", "PReLU"):
-        slopes = [part.negative_slope] if kind == "LeakyReLU" else to_numpy(part.weight).ravel().tolist()
-        if min(slopes) > 0:
-            return min(1.0, *slopes), max(1.0, *slopes)
-    if kind in ("LeakyReLU", "PReLU", *_FLAT):
+    slopes = negative_slopes(part)
+    if slopes and min(slopes) > 0:
+        return min(1.0, *slopes), max(1.0, *slopes)
+    if slopes or kind in _FLAT:
         raise InputError(f"{name} gives no lower bound, since its slope approaches 0; nothing can be certified")
     raise InputError(f"{name} must be a layer whose stretch is known: {', '.join(LINEAR)}, LeakyReLU, PReLU")
+
+
+def negative_slopes(part: Any) -> list[float]:
+    """The slopes of a ReLU, LeakyReLU or PReLU on the negative side; none for other layers."""
+    kind = kind_of(part)
+    if kind == "PReLU":
+        return [float(slope) for slope in to_numpy(part.weight).ravel()]
+    return [float(getattr(part, "negative_slope", 0.0))] if kind in ("ReLU", "LeakyReLU") else []
 
 
 def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> LayerStretch:

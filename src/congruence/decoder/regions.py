@@ -19,6 +19,7 @@ from congruence.decoder.certificates import (
     latent_shape_of,
     layer_matrix,
     layers_of,
+    negative_slopes,
 )
 from congruence.errors import InputError
 
@@ -81,10 +82,12 @@ def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents:
     pieces = [_start(latent_shape_of(latents, parts)[0], box)]
     units = 0
     for name, part in parts:
-        slope = _slope(name, part)
-        if slope is None:
+        if kind_of(part) in LINEAR:
             pieces = [_moved(piece, name, part) for piece in pieces]
             continue
+        if kind_of(part) not in ("ReLU", "LeakyReLU"):
+            raise InputError(f"{name} must be a linear layer, ReLU or LeakyReLU, to be known as piecewise linear")
+        slope = negative_slopes(part)[0]
         units += pieces[0].matrix.shape[1]
         if units > _MOST_UNITS:
             raise InputError(f"the decoder has more than {_MOST_UNITS} units, too many to find all linear pieces")
@@ -103,18 +106,6 @@ def _start(d: int, box: tuple[float, float] | None) -> Piece:
         raise InputError(f"box must be two numbers, the smaller first; got {box!r}")
     normals = np.vstack([np.eye(d), -np.eye(d)])
     return Piece(normals, np.repeat([high, -low], d).astype(float), nothing.matrix, nothing.shift)
-
-
-def _slope(name: str, part: Any) -> float | None:
-    """The negative slope of a rectifier; None for a linear layer."""
-    kind = kind_of(part)
-    if kind == "ReLU":
-        return 0.0
-    if kind == "LeakyReLU":
-        return float(part.negative_slope)
-    if kind not in LINEAR:
-        raise InputError(f"{name} must be a linear layer, ReLU or LeakyReLU, to be known as piecewise linear")
-    return None
 
 
 def _moved(piece: Piece, name: str, part: Any) -> Piece:

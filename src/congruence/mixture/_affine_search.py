@@ -19,7 +19,7 @@ from congruence.stats.matching import match
 
 _MOST_MATCHINGS = 720  # all permutations of six components
 _DRAWN = 60  # matchings drawn where all would be too many
-_ROUNDS = 5  # of matching again the components that a map has brought close
+_ROUNDS = 5  # of matching again the components that a map has moved close together
 _SIGNS = 4  # axes whose sign the means do not determine, for which all signs are tried
 _RIDGE = 1e-3  # of the least-squares fit of means, so that few means do not determine the whole map
 _CONVERGED = 1e-9  # relative: a squared distance below this is rounding, and no more starts are minimised

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
-from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of
+from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of, negative_slopes
 from congruence.decoder.probed import import_torch
 from congruence.errors import InputError
 from congruence.formatting import percent
@@ -146,16 +146,9 @@ def _blocks(parts: list[tuple[str, Any]], latents: int) -> tuple[LinearBlock, ..
         with torch.no_grad():
             x = part(x)
         if kind not in LINEAR:
-            blocks.append(LinearBlock(" + ".join(names), matrix, shift, kind, _negative_slope(part)))
+            blocks.append(LinearBlock(" + ".join(names), matrix, shift, kind, min(negative_slopes(part) or [math.nan])))
             width = math.prod(x.shape[1:])
             names, matrix, shift = [], np.eye(width), np.zeros(width)
     if names:
         blocks.append(LinearBlock(" + ".join(names), matrix, shift, "", 1.0))
     return tuple(blocks)
-
-
-def _negative_slope(part: Any) -> float:
-    kind = kind_of(part)
-    if kind == "PReLU":
-        return float(part.weight.detach().min())
-    return 0.0 if kind == "ReLU" else float(getattr(part, "negative_slope", math.nan))

@@ -29,7 +29,7 @@ from congruence.mixture.conditions import NAMES
 from congruence.result import STATUSES, Finding
 
 if TYPE_CHECKING:
-    from congruence.mixture.agreement import Agreement
+    from congruence.mixture.agreement import SpaceAgreement
     from congruence.mixture.examination import MixtureExamination
 
 _SHOWN = 6  # runs with a picture
@@ -59,7 +59,7 @@ _GLOSSARY = (
         "maps named. This is about the distribution, not about finitely many rows or what an optimiser finds.",
     ),
     ("certified", "decided exactly, up to rounding. “Supported” means by a sample or a test."),
-    ("unknown", "the evidence does not decide; no theorem is said to apply because of it."),
+    ("unknown", "the evidence does not decide, so it supports no theorem."),
     (
         "affine distance",
         "the L2 distance left between two prior densities after the best affine map found. It depends on the scale of "
@@ -200,7 +200,7 @@ def _spaces(result: MixtureExamination) -> Iterator[Block]:
     )
 
 
-def _agreement(found: Agreement) -> Iterator[Block]:
+def _agreement(found: SpaceAgreement) -> Iterator[Block]:
     spreads = [(title, found.spread(name), about) for name, title, about in _SPREADS]
     lines = [
         (title, f"{number(one.mean)} ± {number(one.deviation, 2)}", f"{about}; {one.pairs} ordered pairs")
@@ -223,7 +223,7 @@ def _agreement(found: Agreement) -> Iterator[Block]:
     yield Table("Ordered pairs", columns, rows, brief=True)
 
 
-def _matrices(found: Agreement) -> Iterator[Group]:
+def _matrices(found: SpaceAgreement) -> Iterator[Group]:
     """Matrices over runs: rows are sources, columns targets; stronger is farther, or closer for MCC."""
     pairs = {(pair.source, pair.target): pair for pair in found.pairs}
     distances = {names: pair.affine.distance for names, pair in pairs.items() if pair.affine is not None}
@@ -237,7 +237,7 @@ def _matrices(found: Agreement) -> Iterator[Group]:
 
 
 def _matrix(
-    found: Agreement, title: str, about: str, values: Mapping[tuple[str, str], float], top: float = 1.0
+    found: SpaceAgreement, title: str, about: str, values: Mapping[tuple[str, str], float], top: float = 1.0
 ) -> Group:
     names = [one.name for one in found.spaces]
     rows: list[tuple[Any, ...]] = []

@@ -34,8 +34,8 @@ _EVIDENCE: dict[str, tuple[str, str, str]] = {  # on F2, F3 and F4
     ),
     "unknown": ("There are too many overlaps to resolve.",) * 3,
 }
-Region = tuple[Float, Float]  # normals (k, m) and limits (k,): latents with normals @ z <= limits
-Covers = dict[tuple[int, int], Region]
+_Region = tuple[Float, Float]  # normals (k, m) and limits (k,): latents with normals @ z <= limits
+_Covers = dict[tuple[int, int], _Region]
 
 
 def judge_pieces(pieces: Sequence[Piece], seed: int = 0) -> tuple[HierarchyCondition, ...]:
@@ -66,7 +66,7 @@ def _has_full_rank(matrix: Float) -> bool:
     return bool(values[-1] > RANK * values[0])
 
 
-def _in_units(normals: Float, limits: Float) -> Region:
+def _in_units(normals: Float, limits: Float) -> _Region:
     """The same region with normals of length 1, since linear programmes have an absolute tolerance."""
     lengths = np.linalg.norm(normals, axis=1)
     lengths = np.where(lengths > 0, lengths, 1.0)
@@ -85,7 +85,7 @@ def _pair(a: Piece, x: Float, b: Piece, y: Float) -> Counterexample:
     return Counterexample(x, y, float(gap), float(np.linalg.norm(x - y)))
 
 
-def _covers(full: Sequence[Piece]) -> Covers:
+def _covers(full: Sequence[Piece]) -> _Covers:
     """For pieces i, j with images in one affine space: the latents of piece i whose outputs the image of j covers."""
     covers = {}
     for i, a in enumerate(full):
@@ -103,7 +103,7 @@ def _covers(full: Sequence[Piece]) -> Covers:
     return covers
 
 
-def _overlaps(full: Sequence[Piece], covers: Covers) -> Iterator[Counterexample]:
+def _overlaps(full: Sequence[Piece], covers: _Covers) -> Iterator[Counterexample]:
     """Pairs of latents of two pieces around which the images overlap in volume."""
     for (i, j), (normals, limits) in covers.items():
         if i < j:
@@ -153,7 +153,7 @@ def _find_collision(full: Sequence[Piece], rng: np.random.Generator) -> Countere
     return None
 
 
-def _find_uncovered(full: Sequence[Piece], covers: Covers) -> Status:
+def _find_uncovered(full: Sequence[Piece], covers: _Covers) -> Status:
     """F2: whether around some latent every output has one latent; "unknown" at the limit."""
     cuts = [_MOST_CUTS]
     for i, piece in enumerate(full):
@@ -165,7 +165,7 @@ def _find_uncovered(full: Sequence[Piece], covers: Covers) -> Status:
     return "fails"
 
 
-def _is_uncovered(normals: Float, limits: Float, others: Sequence[Region], cuts: list[int]) -> bool:
+def _is_uncovered(normals: Float, limits: Float, others: Sequence[_Region], cuts: list[int]) -> bool:
     """Whether part of a polytope lies in none of the others, which are subtracted one by one."""
     cuts[0] -= 1
     if largest_ball(*_in_units(normals, limits))[1] <= _INSIDE or cuts[0] <= 0:

@@ -21,7 +21,7 @@ from congruence.maps.sums import sums_of
 from congruence.mixture.distances import AffineDistance, affine_distance
 from congruence.mixture.priors import GaussianMixture
 
-MOST_COMPONENTS = 16  # of priors between which an affine map is fitted
+_MOST_COMPONENTS = 16  # of priors between which an affine map is fitted
 _FEWEST = 20  # rows of a half on which a canonical map is fitted
 _SPREADS = ("distance", "relative", "strong", "weak", "weak_held_out")
 
@@ -115,7 +115,7 @@ class PairSpread:
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class SpaceAgreement:
     """All ordered pairs of several runs."""
 
     spaces: tuple[LatentSpace, ...]
@@ -198,7 +198,7 @@ def compare_spaces(
     *,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Agreement:
+) -> SpaceAgreement:
     """Compare the latent spaces of runs pair by pair, in both directions.
 
     Parameters
@@ -212,7 +212,7 @@ def compare_spaces(
 
     Returns
     -------
-    Agreement
+    SpaceAgreement
         MCC is in sample, as in the paper, and the weak one also held out; affine distances are upper bounds.
 
     References
@@ -234,13 +234,13 @@ def compare_spaces(
         if progress is not None:
             progress("comparing pairs", i, len(both))
         pairs.append(_compare_pair(source, target, seed))
-    return Agreement(given, tuple(pairs))
+    return SpaceAgreement(given, tuple(pairs))
 
 
 def _compare_pair(source: LatentSpace, target: LatentSpace, seed: int) -> PairAgreement:
     x, y, p, q = source.codes, target.codes, source.prior, target.prior
     affine = None
-    if p is not None and q is not None and max(p.components, q.components) <= MOST_COMPONENTS:
+    if p is not None and q is not None and max(p.components, q.components) <= _MOST_COMPONENTS:
         affine = None if p.degenerate or q.degenerate else affine_distance(p, q, seed=seed)
     sums = sums_of(Rows(x), Rows(y))
     strong, weak = matched_correlation(sums), matched_correlation(sums, fit_cca(sums))

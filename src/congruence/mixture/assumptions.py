@@ -70,7 +70,7 @@ _UNKNOWN_NOISE = (
     "theorems cover the model only if its noise is taken as given."
 )
 _WITHOUT_F2 = (
-    "Remark 3.12: without F2, two priors that no affine map carries onto each other can give the same data, as |x| "
+    "Remark 3.12: without F2, two priors that are not affinely equivalent can give the same data, as |x| "
     "does for components at −2, −1, 3 and at −2, 1, 3."
 )
 

@@ -18,7 +18,7 @@ from congruence.mixture._inputs import TOLERANCE
 from congruence.mixture.priors import FLAT, GaussianMixture
 from congruence.result import Finding, Status
 
-ABOUT = {
+_ABOUT = {
     "P1": "the latents follow a Gaussian mixture",
     "P2": "latents are independent within components, and two components have distinct variance ratios",
     "P3": "the discrete variables behind the components can be recovered by counting",
@@ -121,7 +121,7 @@ def make_condition(
     """Return the condition of this name; one that holds exactly is certified."""
     evidence = evidence if pair is None else f"{evidence} {pair}"
     basis: Any = "certified" if exact and status == "holds" else None
-    finding = Finding(name, f"{name}: {ABOUT[name]}.", status, basis, evidence)
+    finding = Finding(name, f"{name}: {_ABOUT[name]}.", status, basis, evidence)
     return HierarchyCondition(finding, exact, pair, numbers or {})
 
 

@@ -22,7 +22,7 @@ from congruence.mixture.priors import FLAT, GaussianMixture, as_mixture, log_nor
 
 _SAME = 1e-12  # relative to the spread: components that differ by less are equal
 _PAIRS = 2**16  # of components in memory at a time
-Components = tuple[Float, Float, Float]  # weights, means and covariances
+_Components = tuple[Float, Float, Float]  # weights, means and covariances
 
 
 @dataclass(frozen=True)
@@ -260,14 +260,14 @@ def _on_common_subspace(p: GaussianMixture, q: GaussianMixture) -> tuple[Gaussia
     return p.pushed(turn, -turn @ q.mean), q.pushed(turn, -turn @ q.mean), int(kept.sum())
 
 
-def _parts(p: GaussianMixture) -> Components:
+def _parts(p: GaussianMixture) -> _Components:
     return p.weights, p.means, p.covariances
 
 
-def _subtract(p: GaussianMixture, q: GaussianMixture, size: float) -> Components:
+def _subtract(p: GaussianMixture, q: GaussianMixture, size: float) -> _Components:
     """The components of p - q with signed weights; equal components are merged, and dropped where they cancel.
 
-    Components that cancel need no density, and the distance of a mixture to itself is 0 without rounding.
+    _Components that cancel need no density, and the distance of a mixture to itself is 0 without rounding.
     """
     weights = np.concatenate([p.weights, -q.weights])
     means, covariances = np.vstack([p.means, q.means]), np.vstack([p.covariances, q.covariances])
@@ -282,7 +282,7 @@ def _subtract(p: GaussianMixture, q: GaussianMixture, size: float) -> Components
     return merged[kept], means[kept], covariances[kept]
 
 
-def _log_inner(p: Components, q: Components) -> float:
+def _log_inner(p: _Components, q: _Components) -> float:
     """Log of sum_ij w_i v_j N(mu_i - nu_j; 0, S_i + T_j), where weights may be negative; -inf if not above 0."""
     step = max(1, _PAIRS // len(q[0]))
     terms = []

@@ -14,7 +14,7 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_integer
 from congruence.errors import InputError
 from congruence.mixture._inputs import MixtureModel, MixtureOptions, as_models
-from congruence.mixture.agreement import Agreement, AgreementNumbers, LatentSpace, PairAgreement, compare_spaces
+from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
 from congruence.mixture.assumptions import (
     AFFINE,
     DRAWS,
@@ -106,7 +106,7 @@ class MixtureExamination(Result):
     """
 
     runs: tuple[ExaminedRun, ...]
-    agreement: Agreement | None  # None for a single run
+    agreement: SpaceAgreement | None  # None for a single run
     spaces: tuple[LatentSpace, ...]  # codes, or draws from a single prior without codes
     labels: Array  # (n,), the cluster of each row, for figures
     labels_from: str

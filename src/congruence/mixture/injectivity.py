@@ -31,15 +31,15 @@ _GENERIC = (
     "Remark 3.5 states that such networks are generically observably injective under conditions on the architecture; "
     "these conditions are not checked here."
 )
-Conditions = tuple[HierarchyCondition, ...]
-Verdicts = list[tuple[str, LayerVerdict]]  # of every block, by name
+_Conditions = tuple[HierarchyCondition, ...]
+_Verdicts = list[tuple[str, LayerVerdict]]  # of every block, by name
 
 
 @dataclass(frozen=True, eq=False)
 class DecoderConditions:
     """F1 to F4 for one decoder."""
 
-    conditions: Conditions  # F1, F2, F3, F4
+    conditions: _Conditions  # F1, F2, F3, F4
     latents: int
     outputs: int
     layers: tuple[tuple[str, str, str], ...]  # name, status and reason for every block on its own
@@ -76,11 +76,11 @@ def decoder_conditions(decoder: Any, latents: Any, *, seed: int = 0) -> DecoderC
     return DecoderConditions((network.f1, *conditions), network.latents, network.outputs, blocks)
 
 
-def _same(status: Status, evidence: str, *, exact: bool, pair: Counterexample | None = None) -> Conditions:
+def _same(status: Status, evidence: str, *, exact: bool, pair: Counterexample | None = None) -> _Conditions:
     return tuple(make_condition(name, status, evidence, exact=exact, pair=pair) for name in ("F2", "F3", "F4"))
 
 
-def _judge_smooth(network: PiecewiseDecoder, z: Float, seed: int) -> Conditions | None:
+def _judge_smooth(network: PiecewiseDecoder, z: Float, seed: int) -> _Conditions | None:
     """Without linear pieces, only a search for two latents with one output remains."""
     if network.f1.status != "fails":
         return None
@@ -89,7 +89,7 @@ def _judge_smooth(network: PiecewiseDecoder, z: Float, seed: int) -> Conditions 
     return make_condition("F2", "unknown", evidence), make_condition("F3", "unknown", evidence), f4
 
 
-def _judge_width(network: PiecewiseDecoder, z: Float, seed: int) -> Conditions | None:
+def _judge_width(network: PiecewiseDecoder, z: Float, seed: int) -> _Conditions | None:
     """Remark 3.6, also for inner layers: with fewer units than latents, some direction is lost everywhere."""
     widths = [block.matrix.shape[1] for block in network.blocks or () if block.matrix is not None]
     least = min([network.outputs, *widths])
@@ -102,7 +102,7 @@ def _judge_width(network: PiecewiseDecoder, z: Float, seed: int) -> Conditions |
     return _same("fails", evidence, exact=exact, pair=_refute(network, z, seed=seed))
 
 
-def _judge_blocks(verdicts: Verdicts) -> Conditions | None:
+def _judge_blocks(verdicts: _Verdicts) -> _Conditions | None:
     """A chain of injective blocks is injective."""
     if not verdicts or any(verdict.status != "holds" for _, verdict in verdicts):
         return None
@@ -110,7 +110,7 @@ def _judge_blocks(verdicts: Verdicts) -> Conditions | None:
     return _same("holds", f"Every layer is injective ({how}).", exact=True)
 
 
-def _judge_all_pieces(network: PiecewiseDecoder, seed: int) -> Conditions | None:
+def _judge_all_pieces(network: PiecewiseDecoder, seed: int) -> _Conditions | None:
     """All linear pieces of a small network."""
     folding = [block for block in network.blocks or () if block.activation]
     units = sum(_MOST_UNITS + 1 if block.matrix is None else block.matrix.shape[1] for block in folding)
@@ -124,7 +124,7 @@ def _judge_all_pieces(network: PiecewiseDecoder, seed: int) -> Conditions | None
     return judge_pieces(pieces, seed) if len(pieces) <= _MOST_PIECES else None
 
 
-def _judge_by_search(network: PiecewiseDecoder, verdicts: Verdicts, z: Float, seed: int) -> Conditions:
+def _judge_by_search(network: PiecewiseDecoder, verdicts: _Verdicts, z: Float, seed: int) -> _Conditions:
     """Evidence on a large network: its first layer, its Jacobian at points, and a search for equal outputs."""
     pieces = _pieces_at_points(network, z, seed)
     flat = [piece for piece in pieces if piece.lost is not None]
@@ -155,7 +155,7 @@ def _judge_by_search(network: PiecewiseDecoder, verdicts: Verdicts, z: Float, se
     return make_condition("F2", status, evidence), make_condition("F3", status, evidence), f4
 
 
-def _judge_f4(verdicts: Verdicts, pair: Counterexample | None, seen: str, how: str) -> HierarchyCondition:
+def _judge_f4(verdicts: _Verdicts, pair: Counterexample | None, seen: str, how: str) -> HierarchyCondition:
     """F4 of a network without a proof: refuted, or unknown."""
     if pair is not None:
         evidence = f"{how}; the latents are {pair.apart:.3g} apart."

@@ -213,7 +213,7 @@ def search(
         Number of components of the fitted prior; by default that of the truth.
     starts : int
         Number of starts. The first is the truth with a little noise (with its heaviest component split, or its lightest
-        left out); the others know only where the prior lies.
+        left out); the others use only the location of the prior.
     surface : Surface, optional
         That of the truth, to avoid computing it again.
     seed : int
