@@ -1,5 +1,5 @@
-from congruence.mixture._inputs import MixtureModel as MixtureModel
-from congruence.mixture._inputs import MixtureOptions as MixtureOptions
+from congruence.mixture._models import MixtureModel as MixtureModel
+from congruence.mixture._options import MixtureOptions as MixtureOptions
 from congruence.mixture.agreement import LatentSpace as LatentSpace
 from congruence.mixture.agreement import compare_spaces as compare_spaces
 from congruence.mixture.conditions import canonical_axes as canonical_axes

@@ -14,7 +14,7 @@ from congruence.arrays import Float, as_matrix, to_numpy
 from congruence.checks import check_number
 from congruence.errors import InputError
 from congruence.formatting import number
-from congruence.mixture._inputs import TOLERANCE
+from congruence.mixture._options import TOLERANCE
 from congruence.mixture.priors import FLAT, GaussianMixture
 from congruence.result import Finding, Status
 

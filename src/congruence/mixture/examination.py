@@ -13,7 +13,8 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_integer
 from congruence.errors import InputError
-from congruence.mixture._inputs import MixtureModel, MixtureOptions, as_models
+from congruence.mixture._models import MixtureModel, as_models
+from congruence.mixture._options import MixtureOptions
 from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
 from congruence.mixture.assumptions import (
     AFFINE,

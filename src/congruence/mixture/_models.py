@@ -1,4 +1,4 @@
-"""Inputs of `examine_mixture`: the options, and the prior, decoder and codes of trained models."""
+"""`MixtureModel`: the prior, decoder and codes of one trained model."""
 
 from __future__ import annotations
 
@@ -9,23 +9,8 @@ from typing import Any
 
 from congruence.errors import InputError
 from congruence.mixture.priors import GaussianMixture, as_mixture
-from congruence.options import DATA, option
 
-TOLERANCE = 0.02  # correlation within a component that may be rounding or estimation error
 _MOST_COMPONENTS = 1000  # of a prior whose arrays are built
-
-
-@dataclass(frozen=True)
-class MixtureOptions:
-    """Options of the examination of priors and decoders, and of the comparison of runs."""
-
-    rows: int = option(2000, "Largest number of rows of codes, the same in every run.", panel=DATA)
-    labels: Any = option(None, "Metadata column of the codes that marks rows in the figures.", panel=DATA)
-    check: bool = option(True, "Check the assumptions of the hierarchy, or only compare the runs.")
-    tolerance: float = option(TOLERANCE, "P2: largest correlation within a component that counts as none.")
-    max_components: int = option(64, "Check assumptions of priors with at most this many components.")
-    seed: int = option(0, "The same seed gives the same result.")
-    noise: float | str | None = option(None, "Standard deviation of the noise on outputs.", in_shell=False)
 
 
 @dataclass(frozen=True, eq=False)
