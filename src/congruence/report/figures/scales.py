@@ -1,4 +1,4 @@
-"""Axes with plain numbers, logarithmic only where needed."""
+"""Axes with plain numbers instead of powers of ten, logarithmic only where needed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-FAR_APART = 12.0  # ratio beyond which a linear axis does not separate small values
+FAR_APART = 12.0  # ratio of values above which a linear axis hides the small ones
 
 
 def far_apart(values: Iterable[float]) -> bool:
-    """Whether the ratio of positive values is too large for a linear axis; 0 counts as such."""
+    """Whether positive values differ so much that a linear axis would hide the small ones; 0 counts as far."""
     found = [value for value in values if math.isfinite(value)]
     return bool(found) and max(found) > FAR_APART * min(found)
 
 
 def plain_decades(axis: Any, low: float, high: float) -> None:
-    """Mark 1, 2 and 5 of each decade, or only some decades where there are many, as plain numbers."""
+    """Mark 1, 2 and 5 of each decade, or only some decades where there are many, and write them out."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     decades = math.log10(high / low)
@@ -31,7 +31,7 @@ def _written(value: float, _: Any = None) -> str:
 
 
 def error_axis(axes: Any, shares: Iterable[float], what: str) -> None:
-    """Set the y axis for errors, given as shares and shown in %: from 0, or logarithmic over a wide range."""
+    """Set the y axis for errors, given as shares and shown in %: from 0, or logarithmic where they lie far apart."""
     found = [100 * share for share in shares if math.isfinite(share)]
     top = max(found, default=0.0)
     positive = [value for value in found if value > 1e-9 * top]
@@ -47,7 +47,7 @@ def error_axis(axes: Any, shares: Iterable[float], what: str) -> None:
 
 
 def step_axis(axes: Any, steps: Sequence[float]) -> None:
-    """Set the x axis for steps of a training: logarithmic where they span more than two decades; 0 is separate."""
+    """Set the x axis for steps of a training: logarithmic where they span more than two decades, 0 set apart."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     positive = [step for step in steps if step > 0]
