@@ -119,7 +119,7 @@ def test_a_model_of_the_generator_is_judged(folder, capsys):
     assert given["numbers"]["disentanglement"]["factor_of"] == [2, 2, 1, 0]
     np.save("codes.npy", z[:3])
     assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy") == 2
-    assert "a row for each of 20 rows of latents, not 3" in capsys.readouterr().err
+    assert "a row for each of 20 rows of latents; got 3" in capsys.readouterr().err
 
 
 def test_a_square_jacobian_is_noted_once(folder, capsys):
@@ -184,7 +184,7 @@ def test_codes_are_paired_by_id(folder, capsys):
 
     (folder / "codes.csv").write_text("\n".join((folder / "codes.csv").read_text().splitlines()[:-2]))
     assert call("made:disjoint", "z.csv", *options, "--codes", "codes.csv") == 2
-    assert "2 of these have no codes" in capsys.readouterr().err
+    assert "2 rows of latents and 0 rows of codes have no partner" in capsys.readouterr().err
 
 
 def test_whole_numbers_are_latents_and_nothing_is_reported_twice(folder, capsys):

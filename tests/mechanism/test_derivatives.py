@@ -114,9 +114,9 @@ def test_whether_a_decoder_bends(points):
         (lambda z: directional_derivatives(known, z, np.ones((1, 2))), r"directions must have shape \(q, order, 2\)"),
         (lambda z: jacobians(lambda s: s.abs().sqrt(), 0 * z), "derivatives of the decoder have NaN or infinite"),
         (lambda z: jacobians(known, z.astype(int)), "z must hold floating-point latents"),
-        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE}, z), "must return one tensor, not dict"),
-        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE.float()}, z), "must return one tensor, not dict"),
-        (lambda z: jacobians("g", z), "decoder must be a torch module or a function, not str"),
+        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE}, z), "must return one tensor; got dict"),
+        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE.float()}, z), "must return one tensor; got dict"),
+        (lambda z: jacobians("g", z), "decoder must be a torch module or a function; got str"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_reason(points, call, message):

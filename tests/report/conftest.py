@@ -47,10 +47,9 @@ from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
-from congruence.mixture.canonical import CanonicalAxes
-from congruence.mixture.conditions import NAMES, Counterexample, judged
+from congruence.mixture.assumptions import Assumptions
+from congruence.mixture.conditions import NAMES, CanonicalAxes, Counterexample, make_condition
 from congruence.mixture.examination import ExaminedRun, MixtureExamination
-from congruence.mixture.hierarchy import Assumptions
 from congruence.report.figures.svg import Drawing
 from congruence.report.html import render_html
 from congruence.result import Finding, conclude
@@ -545,9 +544,9 @@ def page_without_figures(result):
 def assumptions_by_hand(**statuses):
     """Assumptions that hold unless said otherwise; F4 fails with a pair of latents."""
     pair = Counterexample(np.array([1.0, 2.0]), np.array([-1.0, 0.5]), 1e-12, 2.5)
-    found = {name: judged(name, statuses.get(name, "holds"), f"Evidence on {name}.") for name in NAMES}
+    found = {name: make_condition(name, statuses.get(name, "holds"), f"Evidence on {name}.") for name in NAMES}
     if statuses.get("F4") == "fails":
-        found["F4"] = judged("F4", "fails", "Two meet.", exact=True, pair=pair)
+        found["F4"] = make_condition("F4", "fails", "Two meet.", exact=True, pair=pair)
     axes = CanonicalAxes(np.eye(2), (0, 1), np.array([5.0, 0.75]), 1.9, 0.0, "given", found["P2"])
     return Assumptions(found, axes, None, noise="known")
 

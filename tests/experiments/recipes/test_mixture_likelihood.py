@@ -12,7 +12,7 @@ from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes.mixture_likelihood import judge
 from congruence.experiments.recipes.mixture_likelihood_figures import chosen_slices
 from congruence.experiments.recipes.relu_likelihoods import Case, case_model, draw_model, measure_remark, split_heaviest
-from congruence.mixture.likelihood_slices import Slice
+from congruence.mixture.likelihood_minima import Slice
 
 VALUES = np.linspace(-1, 1, 11)
 

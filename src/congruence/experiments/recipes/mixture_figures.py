@@ -10,7 +10,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.experiments.recipes.result import Figure
 from congruence.formatting import number
-from congruence.mixture.agreement import Agreement
+from congruence.mixture.agreement import SpaceAgreement
 from congruence.report.figures.spaces import paint_spaces
 from congruence.report.figures.svg import HELD_OUT, INK, MUTED, Drawing
 
@@ -18,7 +18,7 @@ SHOWN = 5  # trainings
 POINTS = 400  # rows of each
 
 
-def draw_spaces(found: Agreement, labels: Array) -> Figure:
+def draw_spaces(found: SpaceAgreement, labels: Array) -> Figure:
     """Draw the codes of some trainings, as they are and carried onto the first."""
     spaces = found.spaces[:SHOWN]
     first = spaces[0].name
@@ -38,7 +38,7 @@ def draw_spaces(found: Agreement, labels: Array) -> Figure:
     return Figure("spaces", caption, Drawing(paint, size, key="spaces", label=label))
 
 
-def draw_distances(found: Agreement) -> Figure:
+def draw_distances(found: SpaceAgreement) -> Figure:
     """Draw what is left between priors after the best map, and the MCC of codes, for every ordered pair."""
     pairs = sorted(found.pairs, key=lambda pair: pair.strong)
     at = np.arange(len(pairs))
@@ -70,7 +70,7 @@ def draw_distances(found: Agreement) -> Figure:
     return Figure("pairs", caption, Drawing(paint, (900, 330), key="pairs", label=label))
 
 
-def draw_mcc(compared: Mapping[str, Agreement]) -> Figure:
+def draw_mcc(compared: Mapping[str, SpaceAgreement]) -> Figure:
     """Draw strong and weak MCC of every pair, one column for each kind of model."""
 
     def paint(figure: Any) -> None:

@@ -18,8 +18,7 @@ from congruence.experiments.recipes.relu_likelihoods import (
 )
 from congruence.experiments.recipes.result import RecipeResult, number_table, status_of
 from congruence.formatting import number, percent
-from congruence.mixture.likelihood_search import ALIKE, REACHED
-from congruence.mixture.likelihood_slices import RESOLUTION
+from congruence.mixture.likelihood_minima import ALIKE, REACHED, RESOLUTION
 from congruence.result import Finding, combine
 
 EDITION = 1

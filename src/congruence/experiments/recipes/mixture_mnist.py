@@ -16,7 +16,7 @@ from congruence.experiments.recipes.mixture_trainings import spread_cell, traine
 from congruence.experiments.recipes.recipe import Job
 from congruence.experiments.recipes.result import RecipeResult, number_table, status_of
 from congruence.formatting import number
-from congruence.mixture.agreement import Agreement, LatentSpace, compare_spaces
+from congruence.mixture.agreement import LatentSpace, SpaceAgreement, compare_spaces
 from congruence.parts import Arrays
 from congruence.result import Finding
 
@@ -119,7 +119,7 @@ def load_images(job: Job) -> tuple[Array, Array]:
 
 
 def judge(
-    compared: Mapping[str, Agreement], facets: Mapping[str, Sequence[Agreement]], states: Mapping[str, Array]
+    compared: Mapping[str, SpaceAgreement], facets: Mapping[str, Sequence[SpaceAgreement]], states: Mapping[str, Array]
 ) -> tuple[Finding, ...]:
     """Judge what the paper says of MNIST, and whether facets with more components are more stable.
 
@@ -174,26 +174,26 @@ def judge(
     )
 
 
-def _compared(codes: Sequence[Array], seed: int) -> Agreement:
+def _compared(codes: Sequence[Array], seed: int) -> SpaceAgreement:
     return compare_spaces([LatentSpace(f"run {i + 1}", some) for i, some in enumerate(codes)], seed=seed)
 
 
-def _facets(codes: Sequence[Array], job: Job) -> list[Agreement]:
+def _facets(codes: Sequence[Array], job: Job) -> list[SpaceAgreement]:
     """Each facet of the runs compared alone, in the order of the model: the shallowest first."""
     cut = [np.array_split(some, job.parameters["facets"], axis=1) for some in codes]
     return [_compared(facet, job.seed) for facet in zip(*cut, strict=True)]
 
 
-def _weak(facets: Sequence[Agreement]) -> list[dict[str, float]]:
+def _weak(facets: Sequence[SpaceAgreement]) -> list[dict[str, float]]:
     return [{"in_sample": one.spread("weak").mean, "held_out": one.spread("weak_held_out").mean} for one in facets]
 
 
-def _more_states_more_stable(facets: Sequence[Agreement], states: Array) -> bool:
+def _more_states_more_stable(facets: Sequence[SpaceAgreement], states: Array) -> bool:
     weak = np.array([one.spread("weak_held_out").mean for one in facets])
     return bool((np.argsort(weak) == np.argsort(states.mean(0))).all())
 
 
-def _facets_in_words(facets: Sequence[Agreement], states: Array) -> str:
+def _facets_in_words(facets: Sequence[SpaceAgreement], states: Array) -> str:
     return ", ".join(
         f"{number(float(count), 3)} components separated, weak MCC held out {one.spread('weak_held_out')}"
         for one, count in zip(facets, states.mean(0), strict=True)
@@ -213,7 +213,7 @@ def _alive(found: Mapping[tuple[str, int], Arrays], kind: str, runs: int) -> dic
     return {name: [np.asarray(found[kind, i][name]).tolist() for i in range(runs)] for name in names}
 
 
-def _answer(compared: Mapping[str, Agreement]) -> tuple[str, ...]:
+def _answer(compared: Mapping[str, SpaceAgreement]) -> tuple[str, ...]:
     parts = [
         f"{ACTIVATIONS[name]}: {one.spread('weak')} (weak) and {one.spread('strong')} (strong)"
         for name, one in compared.items()
@@ -221,7 +221,7 @@ def _answer(compared: Mapping[str, Agreement]) -> tuple[str, ...]:
     return (f"Mean MCC between {len(compared['relu'].spaces)} trainings: {'; '.join(parts)}.",)
 
 
-def _table(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Arrays], runs: int) -> Table:
+def _table(compared: Mapping[str, SpaceAgreement], found: Mapping[tuple[str, int], Arrays], runs: int) -> Table:
     rows = tuple(
         (
             ACTIVATIONS[name],
@@ -250,7 +250,7 @@ def _table(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Ar
     return number_table("MFCVAE on handwritten digits", head, rows, note)
 
 
-def _facet_table(facets: Mapping[str, Sequence[Agreement]], states: Mapping[str, Array]) -> Table:
+def _facet_table(facets: Mapping[str, Sequence[SpaceAgreement]], states: Mapping[str, Array]) -> Table:
     rows = tuple(
         (
             ACTIVATIONS[name],

@@ -15,7 +15,7 @@ from congruence.experiments.recipes.mixture_trainings import space_of, spread_ce
 from congruence.experiments.recipes.recipe import Job
 from congruence.experiments.recipes.result import RecipeResult, Value, number_table, status_of
 from congruence.formatting import number
-from congruence.mixture.agreement import Agreement, compare_spaces
+from congruence.mixture.agreement import SpaceAgreement, compare_spaces
 from congruence.parts import Arrays
 from congruence.result import Finding
 
@@ -97,7 +97,7 @@ def run(job: Job) -> RecipeResult:
     )
 
 
-def judge(found: Agreement) -> tuple[Finding, ...]:
+def judge(found: SpaceAgreement) -> tuple[Finding, ...]:
     """Judge what the paper says of the pinwheel."""
     distance, relative = found.spread("distance"), found.spread("relative")
     strong, weak, held = (found.spread(name) for name in ("strong", "weak", "weak_held_out"))
@@ -148,7 +148,7 @@ def _alive(found: Mapping[tuple[str, int], Arrays], kind: str, runs: int) -> dic
     return named | {"states": [np.asarray(found[kind, i]["states"]).tolist() for i in range(runs)]}
 
 
-def _answer(found: Agreement) -> tuple[str, ...]:
+def _answer(found: SpaceAgreement) -> tuple[str, ...]:
     weak, strong, distance = (found.spread(name) for name in ("weak", "strong", "distance"))
     how = "nearly the same up to a linear map" if weak.mean >= AFFINE else "not the same, even up to a linear map"
     return (
@@ -157,7 +157,7 @@ def _answer(found: Agreement) -> tuple[str, ...]:
     )
 
 
-def _table(found: Agreement) -> Table:
+def _table(found: SpaceAgreement) -> Table:
     rows: list[tuple[Value, ...]] = [
         ("affine distance of the priors", "0.113 ± 0.065", spread_cell(found.spread("distance"))),
         ("the same, relative to the size of both", None, spread_cell(found.spread("relative"))),
@@ -171,7 +171,9 @@ def _table(found: Agreement) -> Table:
     return number_table("The pinwheel", ("what", "paper", "ours"), tuple(rows), note)
 
 
-def _table_of_models(compared: Mapping[str, Agreement], found: Mapping[tuple[str, int], Arrays], runs: int) -> Table:
+def _table_of_models(
+    compared: Mapping[str, SpaceAgreement], found: Mapping[tuple[str, int], Arrays], runs: int
+) -> Table:
     def mean(kind: str, name: str) -> float:
         return float(np.mean([np.mean(found[kind, i][name]) for i in range(runs)]))
 

@@ -20,8 +20,8 @@ from congruence.experiments.training.collapse import posterior_collapse
 from congruence.experiments.training.settings import Training
 from congruence.experiments.training.training import train_model
 from congruence.formatting import UNDEFINED
-from congruence.mixture.agreement import LatentSpace, Spread
-from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.agreement import LatentSpace, PairSpread
+from congruence.mixture.priors import GaussianMixture
 from congruence.parts import Arrays
 from congruence.rows.devices import full_precision, short_products
 
@@ -90,6 +90,6 @@ def _how(job: Job, config: Mapping[str, Any]) -> Training:
     )
 
 
-def spread_cell(spread: Spread) -> Cell:
+def spread_cell(spread: PairSpread) -> Cell:
     """Mean and standard deviation over pairs as a cell; a dash where there are no pairs."""
     return Cell(str(spread), spread.mean) if spread.pairs else Cell(UNDEFINED, "")

@@ -14,11 +14,18 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.mixture.affine import affine_distance
-from congruence.mixture.gmm import GaussianMixture
-from congruence.mixture.likelihood import ReluModel
-from congruence.mixture.likelihood_search import ALIKE, ORDER, REACHED, search, standardised_distance
-from congruence.mixture.likelihood_slices import Slice, slice_along, slices
+from congruence.mixture.distances import affine_distance
+from congruence.mixture.likelihood import PARAMETERS, ReluModel
+from congruence.mixture.likelihood_minima import (
+    ALIKE,
+    REACHED,
+    Slice,
+    search,
+    slice_all,
+    slice_along,
+    standardised_distance,
+)
+from congruence.mixture.priors import GaussianMixture
 from congruence.result import STATUSES, Status
 
 NOISE = 0.3
@@ -124,9 +131,9 @@ def measure_case(number: int, *, values: int, starts: int, seed: int) -> dict[st
     else:
         minima = search(truth, starts=starts, surface=surface, seed=number).minima
         excess, apart = (np.array([getattr(one, name) for one in minima]) for name in ("excess", "apart"))
-    found = slices(centre, surface=surface, values=values)
+    found = slice_all(centre, surface=surface, values=values)
     return {
-        "which": np.array([(ORDER.index(one.parameter), one.index) for one in found]),
+        "which": np.array([(PARAMETERS.index(one.parameter), one.index) for one in found]),
         "truth": np.array([one.truth for one in found]),
         "values": np.array([one.values for one in found]),
         "along": np.array([one.excess for one in found]),
@@ -140,7 +147,7 @@ def read_case(number: int, arrays: Mapping[str, Array], seed: int) -> Case:
     model = case_model(number, seed)
     columns = (arrays[name] for name in ("which", "truth", "values", "along"))
     found = tuple(
-        Slice(ORDER[which[0]], int(which[1]), float(truth), values, along)
+        Slice(PARAMETERS[which[0]], int(which[1]), float(truth), values, along)
         for which, truth, values, along in zip(*columns, strict=True)
     )
     return Case(

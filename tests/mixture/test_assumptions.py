@@ -11,9 +11,8 @@ from scipy.stats import special_ortho_group
 
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
-from congruence.mixture.conditions import NAMES, judged
-from congruence.mixture.fit import components_by_likelihood, judge_data, judge_prior
-from congruence.mixture.theorems import conclusions, in_every_run, missing, table_rows
+from congruence.mixture.assumptions import apply_theorems, combine_runs, missing, table_rows
+from congruence.mixture.conditions import NAMES, judge_data, judge_prior, make_condition, select_components
 from congruence.result import Finding
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["P2"]
@@ -70,7 +69,7 @@ def test_p2_fails_where_ratios_are_equal_or_components_turn():
     assert canonical_axes(GaussianMixture.from_arrays([1.0], [[0.0]], [1.0])).condition.status == "fails"
     flat = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
     assert canonical_axes(flat).condition.status == "unknown"
-    with pytest.raises(InputError, match="tolerance must be a number above 0"):
+    with pytest.raises(InputError, match="tolerance must be a finite number above 0; got 0"):
         canonical_axes(equal, tolerance=0)
 
 
@@ -87,7 +86,7 @@ def test_a_component_that_is_flat_does_not_hide_the_axes_of_the_others():
 def test_codes_that_do_not_vary_are_one_component():
     assert judge_prior(PRIOR, np.full((200, 2), 0.25)).numbers["components_by_likelihood"] == 1
     far = PRIOR.sample(2000, seed=1) * [1.0, 1e-4] + [0.0, 1e3]  # neither scale nor place matters
-    assert components_by_likelihood(np.column_stack([far, np.ones(2000)]), 3) == 3
+    assert select_components(np.column_stack([far, np.ones(2000)]), 3) == 3
 
 
 def test_codes_are_compared_with_the_prior():
@@ -108,7 +107,7 @@ def test_few_codes_can_refute_the_prior_and_not_support_it():
     assert judge_prior(PRIOR, PRIOR.sample(20, seed=1) + 50.0).status == "fails"
 
 
-def test_data_can_only_speak_against_the_model():
+def test_data_can_only_refute_the_model():
     rng = np.random.default_rng(0)
     assert judge_data(rng.normal(size=(500, 3)), rng.normal(size=(400, 3))).status == "unknown"
     assert judge_data(rng.normal(size=(500, 3)), rng.normal(size=(400, 3)) + 1).status == "fails"
@@ -117,7 +116,7 @@ def test_data_can_only_speak_against_the_model():
 
 
 def premises(**statuses):
-    return {name: judged(name, statuses.get(name, "holds"), "", exact=True).finding for name in NAMES}
+    return {name: make_condition(name, statuses.get(name, "holds"), "", exact=True).finding for name in NAMES}
 
 
 @pytest.mark.parametrize(
@@ -132,14 +131,14 @@ def premises(**statuses):
         ({"P1": "ambiguous"}, set()),
     ],
 )
-def test_theorems_follow_from_what_they_ask_for(statuses, applying):
-    found = conclusions(premises(**statuses))
+def test_theorems_follow_from_their_premises(statuses, applying):
+    found = apply_theorems(premises(**statuses))
     assert {t.name.split(maxsplit=1)[1] for t in found if t.status == "holds"} == applying
     assert all(bool(missing(t)) == (t.status != "holds") for t in found)
 
 
 def test_a_theorem_whose_premise_fails_is_unknown_and_never_refuted():
-    found = conclusions(premises(F1="fails"))
+    found = apply_theorems(premises(F1="fails"))
     assert {(t.status, t.basis) for t in found} == {("unknown", "premise fails")}
 
 
@@ -162,7 +161,7 @@ def test_rows_of_the_table_follow_the_theorems_and_say_so():
 )
 def test_findings_of_runs_are_combined_into_one_claim_about_all(statuses, together):
     each = {f"run {i}": Finding("F2", "F2.", status, evidence=f"Seen {i}.") for i, status in enumerate(statuses)}
-    found = in_every_run(each)
+    found = combine_runs(each)
     assert (found.status, found.basis) == together
     assert ("Holds in 1 of 2 runs (run 0)." in found.evidence) == (statuses[0] == "holds" != statuses[1])
 
@@ -185,7 +184,7 @@ class TestDecoders:
     def wide(self):
         return self.nn.Sequential(self.nn.Linear(2, 8), self.nn.LeakyReLU(0.2), self.nn.Linear(8, 9))
 
-    def test_the_strongest_row_is_lit(self):
+    def test_the_strongest_row_is_reached(self):
         found = examine_mixture(PRIOR, self.wide())
         assert (found.status, found.row, found.identified["f"]) == ("holds", 4, "up to an affine map")
         assert found.headlines[1].startswith("P(Z) is identified up to permutation, scaling and translation; f is")
@@ -209,13 +208,13 @@ class TestDecoders:
         assert "Remark 3.11" in found.identified["f"]
         assert any("Remark 3.11" in note for note in found.notes)
 
-    def test_more_latents_than_outputs_are_refused(self):
-        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)))
+    def test_more_latents_than_outputs_identify_nothing(self):
+        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)), codes=PRIOR.sample(100))
         assert (found.row, found.status) == (0, "fails")
         assert "Remark 3.6" in found.verdict
         assert all(t.basis == "premise fails" for t in found.theorems)
 
-    def test_noise_and_data_are_spoken_of(self):
+    def test_noise_and_data_are_reported(self):
         decoder = self.wide()
         outputs = decoder(self.torch.tensor(PRIOR.sample(600, seed=9)).float()).detach().numpy()
         fits = examine_mixture(PRIOR, decoder, codes=PRIOR.sample(600, seed=9), data=outputs, noise=0.01)
@@ -229,16 +228,16 @@ class TestDecoders:
         assert "deconvolution" in words["noise"]
         assert "Remark 2.1" in words["other mixtures"]
 
-    def test_what_holds_no_mixture_is_refused(self):
-        with pytest.raises(InputError, match="prior must be a GaussianMixture.*not int"):
+    def test_invalid_arguments_raise(self):
+        with pytest.raises(InputError, match="prior must be a GaussianMixture.*; got int"):
             examine_mixture(3)
-        with pytest.raises(InputError, match="noise must be a standard deviation of at least 0 or 'unknown', not -1"):
+        with pytest.raises(InputError, match="noise must be a standard deviation of at least 0, or 'unknown'; got -1"):
             examine_mixture(PRIOR, noise=-1)
         with pytest.raises(InputError, match="noise must be"):
             examine_mixture(PRIOR, noise=math.nan)
 
 
-def test_fitted_mixtures_of_scikit_learn_are_taken():
+def test_fitted_scikit_learn_mixtures_are_accepted():
     from sklearn.mixture import GaussianMixture as Fitted
 
     fitted = Fitted(3, covariance_type="diag", random_state=0).fit(PRIOR.sample(500))
