@@ -9,17 +9,23 @@ from numpy.testing import assert_allclose
 
 from congruence.align._compare import compare
 from congruence.errors import InputError
-from congruence.experiments.recipes import mnist_bilipschitz as method
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.bilipschitz_claims import Experiment, finding_of_digits, findings_of, table_of
-from congruence.experiments.recipes.bilipschitz_laws import fit_law, line_term, rank_correlation, relate, root_term
-from congruence.experiments.recipes.bilipschitz_pairs import (
-    Pair,
+from congruence.experiments.recipes._isometry import (
+    fit_factor,
+    line_term,
+    measure_nearness,
+    relate_errors,
+    root_term,
+)
+from congruence.experiments.recipes.mnist_bilipschitz import run as method
+from congruence.experiments.recipes.mnist_bilipschitz.claims import judge, judge_digits, leak_table
+from congruence.experiments.recipes.mnist_bilipschitz.pairs import (
+    AutoencoderPair,
     keep_converged,
     local_constants,
     member_seed,
-    nearness_up_to,
 )
+from congruence.experiments.recipes.mnist_bilipschitz.run import LeakExperiment
 from congruence.maps.nearness import HeldOut, Nearness
 
 LEAKS = (0.3, 0.7, 1.0)
@@ -39,17 +45,20 @@ def pair(leak, seed=0, *, error=None, constant=None, reconstruction=(0.1, 0.1), 
     constant = 1 + 0.5 * (1 - leak) + 0.001 * seed * (leak < 1) if constant is None else constant
     error = 0.001 + 0.1 * np.sqrt(constant**2 - 1) if error is None else error
     near = Nearness("rigid", 0.1, 0.1, 0.1, 0.1, HeldOut(error, error, error), 0.4, np.zeros(1))
-    return Pair(leak, seed, digit, reconstruction, near, np.full((2, 3), constant), np.full((2, 3), constant**0.5))
+    return AutoencoderPair(
+        leak, seed, digit, reconstruction, near, np.full((2, 3), constant), np.full((2, 3), constant**0.5)
+    )
 
 
 def findings(pairs, **changes):
     kept, limit = keep_converged(pairs, 1.0)
-    found = [(np.array([p.constant("mean") for p in some]), np.array([p.error for p in some])) for some in (kept, kept)]
-    bent = [p for p in kept if p.leak < 1]
-    relations = {how: relate(*one, 0) for how, one in zip(("mean", "max"), found, strict=True)}
-    near = relate(np.array([p.constant("mean") for p in bent]), np.array([p.error for p in bent]), 0)
-    options = {"relations": relations, "bent": near, "spread": 1.0} | changes
-    return Experiment(LEAKS, tuple(pairs), tuple(kept), limit, **options)
+
+    def relate(some):
+        return relate_errors(np.array([p.constant("mean") for p in some]), np.array([p.error for p in some]), 0)
+
+    relations = dict.fromkeys(("mean", "max"), relate(kept))
+    options = {"relations": relations, "nonlinear": relate([p for p in kept if p.leak < 1]), "spread": 1.0} | changes
+    return LeakExperiment(LEAKS, tuple(pairs), tuple(kept), limit, **options)
 
 
 def good():
@@ -57,7 +66,7 @@ def good():
 
 
 def held(found):
-    return [claim.status for claim in findings_of(found, 3)]
+    return [claim.status for claim in judge(found, 3)]
 
 
 def test_the_exact_constant_is_that_of_the_singular_values_and_directions_find_less(rng):
@@ -76,37 +85,28 @@ def test_nearness_is_that_of_compare(group, rng):
     x = rng.normal(size=(60, 3))
     y = x @ np.linalg.qr(rng.normal(size=(3, 3)))[0] + 0.1 * rng.normal(size=(60, 3))
     theirs = compare({"x": x, "y": y}, groups=(group,), nulls=5, bootstrap=100, seed=4)["x", "y"].groups[group]
-    assert nearness_up_to(group, x, y, 4).to_dict() == theirs.to_dict()
+    assert measure_nearness(x, y, group, seed=4)[group].to_dict() == theirs.to_dict()
 
 
 def test_a_law_is_found_where_it_holds():
     constants = np.linspace(1, 2, 30)
     for term, other, name in ((root_term, line_term, "root"), (line_term, root_term, "line")):
         errors = 0.3 * term(constants)
-        assert fit_law(term(constants), errors).factor == pytest.approx(0.3)
-        assert fit_law(term(constants), errors).r2 == pytest.approx(1)
-        assert fit_law(other(constants), errors).r2 < 0.99
-        found = relate(constants, errors, 0)
+        assert_allclose(fit_factor(term(constants)[None], errors[None]), [[0.3], [1]])
+        assert fit_factor(other(constants)[None], errors[None])[1] < 0.99
+        found = relate_errors(constants, errors, 0)
         assert found.preferred == name
         assert found.rank == pytest.approx(1)
 
 
 def test_errors_that_do_not_go_with_constants_prefer_no_law(rng):
-    found = relate(1 + rng.random(1000), rng.random(1000), 0)
+    found = relate_errors(1 + rng.random(1000), rng.random(1000), 0)
     assert found.status == "ambiguous"
-    assert relate(np.arange(1.0, 30), np.arange(29.0), 0).status == "holds"
-    assert relate(np.arange(1.0, 30), -np.arange(29.0), 0).status == "fails"
-    assert relate(np.ones(3), np.ones(3), 0).status == "unknown"  # too few
+    assert relate_errors(np.arange(1.0, 30), np.arange(29.0), 0).status == "holds"
+    assert relate_errors(np.arange(1.0, 30), -np.arange(29.0), 0).status == "fails"
+    assert relate_errors(np.ones(3), np.ones(3), 0).status == "unknown"  # too few
     assert found.preferred in ("neither", "root")  # the root is flatter
-    assert found.root.r2 < 0.2
-
-
-def test_rank_correlation_is_that_of_scipy_and_undefined_for_a_constant(rng):
-    from scipy.stats import spearmanr
-
-    a, b = rng.integers(5, size=30).astype(float), rng.normal(size=30)
-    assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
-    assert np.isnan(rank_correlation(np.ones(5), np.arange(5.0)))
+    assert found.root[1] < 0.2
 
 
 def test_the_filter_drops_what_reconstructs_worse_than_the_reference():
@@ -125,7 +125,7 @@ def test_digits_are_held_against_themselves():
 
 def test_all_claims_can_hold():
     assert held(findings(good())) == ["holds"] * 6
-    assert finding_of_digits(findings(good())).status == "holds"
+    assert judge_digits(findings(good())).status == "holds"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_what_cannot_be_told_is_unknown():
     unsure = dataclasses.replace(everything.relations["mean"], rank_low=float("nan"))
     lost = dataclasses.replace(everything, kept=tuple(first), relations=everything.relations | {"mean": unsure})
     assert held(lost)[1:4] == ["unknown", "unknown", "unknown"]
-    assert [row[2] for row in table_of(lost, "x").rows] == ["0 of 4", "0 of 4", "4 of 4"]
-    assert table_of(lost, "x").rows[0][7].text == "–"
+    assert [row[2] for row in leak_table(lost, "x").rows] == ["0 of 4", "0 of 4", "4 of 4"]
+    assert leak_table(lost, "x").rows[0][7].text == "–"
 
 
 def test_every_member_has_a_seed_of_its_own():
@@ -187,7 +187,7 @@ def test_another_data_set_may_be_asked_for(tmp_path, monkeypatch):
     done = reproduce("mnist-bilipschitz", tmp_path / "a", data="digits", **options)
     assert done.settings["data"] == "digits"
     assert "scikit-learn's digits" in done.notes[0]
-    with pytest.raises(InputError, match="data must be one of mnist, digits, not 'cats'"):
+    with pytest.raises(InputError, match="data must be one of 'mnist', 'digits'; got 'cats'"):
         reproduce("mnist-bilipschitz", tmp_path / "b", data="cats", **options)
     with pytest.raises(InputError, match="structural generates its own data, so data cannot be 'mnist'"):
         reproduce("statistical-versus-structural", tmp_path / "b", data="mnist", scale="smoke", device="cpu")

@@ -6,14 +6,15 @@ from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
 torch = pytest.importorskip("torch")
-from congruence.experiments.recipes.overlap_ensemble import (  # noqa: E402
+from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: E402
+    RotationSearch,
     SlotMember,
     SlotPlan,
-    _Training,
+    SlotTraining,
     allowed_strength,
+    find_rotation,
     train_slots,
 )
-from congruence.experiments.recipes.overlap_turns import Turns, best_turns  # noqa: E402
 from congruence.mechanism.losses import compositional_contrast, decoder_jacobian  # noqa: E402
 from congruence.mechanism.overlap import overlap_generator  # noqa: E402
 from congruence.rows.threads import one_thread  # noqa: E402
@@ -35,7 +36,7 @@ def x():
 
 @pytest.fixture
 def training(x):
-    return _Training(x, OUTPUTS, MEMBERS, 2, SlotPlan(steps=10), "cpu")
+    return SlotTraining(x, OUTPUTS, MEMBERS, 2, SlotPlan(steps=10), "cpu")
 
 
 def modules(training, member, outputs):
@@ -71,7 +72,7 @@ def test_losses_are_those_of_one_autoencoder_alone(training, x):
 @pytest.mark.parametrize(("turns", "apart"), [((), 0.005), ((0.3,), 0.03)], ids=["plain", "turned"])
 def test_members_end_where_they_would_have_ended_alone(turns, apart, x):
     """To rounding, which Adam enlarges where shifts and rotations change nothing: gradients there are rounding."""
-    plan = SlotPlan(steps=30, turns=turns, turning=Turns(points=4, steps=5, sweeps=1))
+    plan = SlotPlan(steps=30, rotate_at=turns, search=RotationSearch(points=4, steps=5, sweeps=1))
     (together,) = train_slots(x[:, :200], [x[:, 200:]], OUTPUTS, MEMBERS, 2, plan, seed=5)
     (alone,) = train_slots(x[1:, :200, :30], [x[1:, 200:, :30]], [30], [SlotMember(0, 1.0, 3)], 2, plan, seed=5)
     assert together.codes.shape == (3, 100, 6)
@@ -85,7 +86,7 @@ def test_turning_leaves_what_is_reconstructed_and_lowers_the_contrast(training, 
     rows = torch.from_numpy(x)[training.which]
     with torch.no_grad(), one_thread():
         before = training.losses(rows)
-        training.turn(0)
+        training.rotate(0)
         after = training.losses(rows)
     assert_allclose(after[0], before[0], rtol=1e-4)
     assert (after[1] < 0.9 * before[1]).all()
@@ -110,7 +111,7 @@ def hidden_blocks(slots, seed, outputs=8, points=6):
 def test_turns_find_blocks_that_were_turned_away(slots):
     columns = hidden_blocks(slots, seed=slots)
     with one_thread():
-        rotation = best_turns(columns, slots, Turns(sweeps=2), seed=0)
+        rotation = find_rotation(columns, slots, RotationSearch(sweeps=2), seed=0)
     assert_allclose(rotation.mT @ rotation, torch.eye(3 * slots)[None], atol=1e-5)
     blocks = np.arange(3 * slots).reshape(slots, 3).tolist()
     before, after = (compositional_contrast(c.mT, blocks) for c in (columns, rotation.mT[:, None] @ columns))
@@ -121,7 +122,7 @@ def test_a_few_hundred_steps_find_two_slots_that_act_apart():
     generator = overlap_generator(2, 0.0, seed=100)
     latents = np.random.default_rng(1).normal(size=(1500, 6))
     x = generator(latents)[None] / generator(latents).std()
-    plan = SlotPlan(steps=250, turns=(0.3,))
+    plan = SlotPlan(steps=250, rotate_at=(0.3,))
     (found,) = train_slots(x[:, :1200], [x[:, 1200:]], [40], [SlotMember(0, 0.01, 0)], 2, plan)
     assert found.unexplained[0] < 0.15
     assert cross_talk(found.codes[0].reshape(300, 2, 3), latents[1200:].reshape(300, 2, 3)) < 0.1

@@ -5,8 +5,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 torch = pytest.importorskip("torch")
-from congruence.experiments.recipes.overlap_ensemble import SlotMember, SlotPlan, train_slots  # noqa: E402
-from congruence.experiments.recipes.overlap_turns import Turns  # noqa: E402
+from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: E402
+    RotationSearch,
+    SlotMember,
+    SlotPlan,
+    train_slots,
+)
 from congruence.mechanism.overlap import overlap_generator  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -17,7 +21,7 @@ def test_a_gpu_trains_as_a_cpu_does(turns):
     generator = overlap_generator(3, 0.2, seed=1)
     x = generator(np.random.default_rng(0).normal(size=(600, 9)))[None]
     members = [SlotMember(0, 0.01, seed) for seed in range(3)]
-    plan = SlotPlan(steps=40, turns=turns, turning=Turns(points=8, steps=10), short=False)
+    plan = SlotPlan(steps=40, rotate_at=turns, search=RotationSearch(points=8, steps=10), short=False)
     told = []
     cpu, gpu = (
         train_slots(x[:, :400], [x[:, 400:]], [x.shape[2]], members, 3, plan, device=device, progress=progress)[0]

@@ -1,0 +1,183 @@
+"""The trainings of `mechanistic-overlap`: data sets, members, and the scores of each."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, fields
+from itertools import combinations, repeat
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from congruence.arrays import Array, Float
+from congruence.experiments.recipes.mechanistic_overlap.slots import (
+    Progress,
+    SlotMember,
+    SlotOutcome,
+    SlotPlan,
+    train_slots,
+)
+from congruence.experiments.recipes.processes import cores
+from congruence.experiments.recipes.result import as_numbers
+from congruence.mechanism.overlap import OverlapGenerator, overlap_generator
+from congruence.metrics.slots import sis
+from congruence.parts import Arrays
+
+SAME = 1e-12  # a margin below counts as 0
+WORTH_PROCESSES = 40  # members; kernel regressions hold the interpreter lock, so threads would not help
+
+
+@dataclass(frozen=True, eq=False)
+class SlotData:
+    """Latents and their observations, scaled to unit variance over all entries."""
+
+    generator: OverlapGenerator = field(repr=False)
+    latents: Float  # (n, d)
+    x: Float  # (n, m)
+    scale: float  # that x was divided by
+
+
+@dataclass(frozen=True, eq=False)
+class OverlapGrid:
+    """Results of one number of slots: axes are overlaps, strengths, data seeds and, of what is trained, restarts."""
+
+    slots: int
+    turned: bool  # whether latents are rotated during training
+    overlaps: tuple[float, ...]
+    strengths: tuple[float, ...]
+    error: Float  # (overlaps, strengths, data seeds, restarts) mean squared, held out
+    contrast: Float
+    unexplained: Float  # share of the variance of x
+    sis: Float
+    ceiling: Float  # (overlaps, data seeds) the SIS of the true latents themselves
+    truth: Float  # (overlaps, data seeds) the contrast of the true generator
+    margin: Float  # (overlaps, data seeds) distance of the generator from Type D, which is 0
+
+    @property
+    def loss(self) -> Float:
+        """The loss that selects a restart, (overlaps, strengths, data seeds, restarts); it uses no true latent."""
+        loss = self.error + np.array(self.strengths)[:, None, None] * self.contrast
+        return np.asarray(np.where(np.isfinite(loss), loss, np.inf))
+
+    def selected(self, values: Float) -> Float:
+        """The values of the restarts with the lowest loss, (overlaps, strengths, data seeds)."""
+        best = self.loss.argmin(-1)[..., None]
+        return np.asarray(np.take_along_axis(values, best, axis=-1)[..., 0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        numbers = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain: dict[str, Any] = as_numbers(numbers | {"selected_sis": self.selected(self.sis)})
+        return plain
+
+
+def draw_data(generator: OverlapGenerator, rows: int, seed: int, mixing: Float | None = None) -> SlotData:
+    """Latents, normal and independent, or Laplace variates times `mixing` (d, d), and their observations."""
+    rng = np.random.default_rng([seed, 1])
+    if mixing is None:
+        latents = rng.normal(size=(rows, generator.dimension))
+    else:
+        latents = rng.laplace(scale=np.sqrt(0.5), size=(rows, generator.dimension)) @ mixing.T
+    x = generator(latents)
+    scale = float(x.std())
+    return SlotData(generator, latents, x / scale, scale)
+
+
+def train_grid(
+    slots: int, parameters: Mapping[str, Any], seed: int, device: str, *, turned: bool, progress: Progress
+) -> Arrays:
+    """Train every overlap, strength, data seed and restart of one number of slots at once, and score them."""
+    overlaps, strengths = parameters["overlaps"][str(slots)], parameters["strengths"]
+    seeds, restarts = data_seeds(parameters, seed), parameters["restarts"]
+    rows = parameters["rows"] + parameters["test_rows"]
+    sets = [draw_data(overlap_generator(slots, r, seed=s), rows, s) for r in overlaps for s in seeds]
+    shape = (len(overlaps), len(strengths), len(seeds), restarts)
+    members = [
+        SlotMember(data=i * len(seeds) + k, strength=strengths[j], seed=1000 * seeds[k] + restart)
+        for i, j, k, restart in np.ndindex(*shape)
+    ]
+    plan = make_plan(parameters, slots, turned=turned)
+    held_out = [one.x[parameters["rows"] :] for one in sets]
+    training = [one.x[: parameters["rows"]] for one in sets]
+    (outcome,) = train_sets(training, [held_out], members, slots, plan, device, seed, progress)
+    test = [one.latents[parameters["rows"] :] for one in sets]
+    arrays: Arrays = {name: getattr(outcome, name).reshape(shape) for name in ("error", "contrast", "unexplained")}
+    arrays["sis"] = score_members(outcome, members, test, slots).reshape(shape)
+    arrays["ceiling"] = np.tile([score_codes(one, one, slots) for one in test[: len(seeds)]], (len(overlaps), 1))
+    for name, measure in (("truth", true_contrast), ("margin", disjoint_margin)):
+        arrays[name] = np.array([measure(one, slots) for one in sets]).reshape(len(overlaps), len(seeds))
+    return arrays
+
+
+def data_seeds(parameters: Mapping[str, Any], seed: int) -> list[int]:
+    """The seeds of the data, which depend on the seed of the recipe."""
+    return [1000 * seed + one for one in parameters["data_seeds"]]
+
+
+def make_plan(parameters: Mapping[str, Any], slots: int, *, turned: bool) -> SlotPlan:
+    """How members are trained; without rotations as in the paper, but with standardised latents."""
+    options = {name: parameters[name] for name in ("batch", "rate", "hidden")}
+    rotate_at = tuple(parameters["turns"]) if turned else ()
+    return SlotPlan(parameters["steps"][str(slots)], **options, ramp=tuple(parameters["ramp"]), rotate_at=rotate_at)
+
+
+def train_sets(
+    x: Sequence[Float],
+    held_out: Sequence[Sequence[Float]],
+    members: Sequence[SlotMember],
+    slots: int,
+    plan: SlotPlan,
+    device: str,
+    seed: int,
+    progress: Progress | None,
+) -> list[SlotOutcome]:
+    """Train members on data sets x, each (n, m) with its own m: all are padded to the same number of outputs."""
+
+    def pad(sets: Sequence[Float]) -> Array:
+        padded = np.zeros((len(sets), len(sets[0]), max(one.shape[1] for one in sets)), np.float32)
+        for i, one in enumerate(sets):
+            padded[i, :, : one.shape[1]] = one
+        return padded
+
+    outputs = [one.shape[1] for one in x]
+    options: dict[str, Any] = {"device": device, "seed": seed, "progress": progress}
+    return train_slots(pad(x), list(map(pad, held_out)), outputs, members, slots, plan, **options)
+
+
+def score_members(outcome: SlotOutcome, members: Sequence[SlotMember], latents: Sequence[Float], slots: int) -> Float:
+    """SIS of the codes of each member, (members,)."""
+    tasks = outcome.codes, [latents[member.data] for member in members], repeat(slots)
+    if len(members) < WORTH_PROCESSES:
+        return np.array(list(map(score_codes, *tasks)))
+    with ProcessPoolExecutor(cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)) as pool:
+        return np.array(list(pool.map(score_codes, *tasks, chunksize=5)))
+
+
+def score_codes(codes: Float, latents: Float, slots: int) -> float:
+    """SIS of codes (n, d) in slots; -1 where a training diverged."""
+    if not np.isfinite(codes).all():
+        return -1.0
+    return sis(codes.reshape(len(codes), slots, -1), latents.reshape(len(latents), slots, -1)).sis
+
+
+def true_contrast(one: SlotData, slots: int, points: int = 500) -> float:
+    """The contrast of the true generator, by standardised latents, mean over points."""
+    norms = _norms(one, slots, points)
+    products = (norms[..., 1:] * norms.cumsum(-1)[..., :-1]).sum(-1)  # of all pairs of slots, (points, m)
+    return float(products.sum(1).mean())
+
+
+def disjoint_margin(one: SlotData, slots: int, points: int = 500) -> float:
+    """The largest product of two slots in a row of the Jacobian over the largest sum of squares; 0 for Type D."""
+    norms = _norms(one, slots, points)
+    largest = max(float((norms[:, :, i] * norms[:, :, j]).max()) for i, j in combinations(range(slots), 2))
+    return largest / float(np.square(norms).sum(2).max())
+
+
+def _norms(one: SlotData, slots: int, points: int) -> Float:
+    """The length of each row of the Jacobian in each slot, by standardised latents, (points, m, K)."""
+    jacobian = one.generator.jacobian(one.latents[-points:]) * (one.latents.std(0) / one.scale)
+    return np.asarray(np.linalg.norm(jacobian.reshape(*jacobian.shape[:2], slots, -1), axis=3))
