@@ -41,7 +41,8 @@ def whole(screen, device, jobs, quick):
     return deconfound(
         screen.x, batch=screen.plate, target=labels, control=CONTROL, positive=list(screen.genes),
         guide=screen.guide, components="all", conditions=CONDITIONS, folds=3 if quick else FOLDS,
-        rounds=5 if quick else ROUNDS, rotations=1, concentration=(), leakage=False, retrieval=False, profiles=False, jobs=jobs, device=device,
+        rounds=5 if quick else ROUNDS, rotations=1, concentration=(), leakage=False, retrieval=False, profiles=False,
+        jobs=jobs, device=device,
     )  # fmt: skip
 
 

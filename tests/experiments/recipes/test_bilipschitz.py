@@ -19,13 +19,13 @@ from congruence.experiments.recipes._isometry import (
 )
 from congruence.experiments.recipes.mnist_bilipschitz import run as method
 from congruence.experiments.recipes.mnist_bilipschitz.claims import judge, judge_digits, leak_table
-from congruence.experiments.recipes.mnist_bilipschitz.pairs import (
+from congruence.experiments.recipes.mnist_bilipschitz.run import (
     AutoencoderPair,
+    LeakExperiment,
     keep_converged,
     local_constants,
     member_seed,
 )
-from congruence.experiments.recipes.mnist_bilipschitz.run import LeakExperiment
 from congruence.maps.nearness import HeldOut, Nearness
 
 LEAKS = (0.3, 0.7, 1.0)

@@ -15,18 +15,16 @@ from congruence.experiments.recipes.mechanistic_overlap.claims import (
     judge_rotations,
     judge_type_d,
 )
-from congruence.experiments.recipes.mechanistic_overlap.densities import (
-    Densities,
-    between_slots,
-    score_ica,
-    symmetric_root,
-)
 from congruence.experiments.recipes.mechanistic_overlap.slots import SlotMember, SlotOutcome
 from congruence.experiments.recipes.mechanistic_overlap.trainings import (
+    Densities,
     OverlapGrid,
+    between_slots,
     disjoint_margin,
     draw_data,
+    score_ica,
     score_members,
+    symmetric_root,
     true_contrast,
 )
 from congruence.mechanism.overlap import dependent_covariance, overlap_generator

@@ -14,6 +14,7 @@ from congruence.document import Cell
 from congruence.errors import CollapsedWarning
 from congruence.experiments.models.catalogue import build_model
 from congruence.experiments.models.reconstruction import mean_square, through
+from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.training.collapse import posterior_collapse
 from congruence.experiments.training.settings import Training
@@ -23,7 +24,6 @@ from congruence.mixture.agreement import Spread
 from congruence.parts import Arrays
 from congruence.rows.devices import full_precision, short_products
 
-RUNS = "runs"  # the folder of run folders, next to the parts
 MOST = 1000  # components of a prior that is stored
 
 
@@ -40,6 +40,24 @@ def load_or_train(
 
 
 def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, evaluated: tuple[Any, ...]) -> Arrays:
+    """Train; on a CPU with one thread, so that the same seed gives the same bits.
+
+    A GPU replays the step and compiles nothing: compiling each of many small models would take longer than training.
+    """
+    steps, on_cpu = job.parameters["steps"], job.device == "cpu"
+    training = Training(
+        steps=steps,
+        batch=job.parameters["batch"],
+        learning_rate=job.parameters["learning_rate"],
+        cosine=job.parameters.get("cosine", False),
+        log_every=steps,
+        check_every=1 if on_cpu else CHECK_EVERY,
+        checkpoint_every=max(1, steps // 4),
+        precision="float32",
+        engine="eager" if on_cpu else "graph",
+        deterministic=on_cpu,
+        seed=config["seed"],
+    )
     model = build_model(config)
     folder = job.parts.folder / RUNS / name
     if not job.parts.kept:
@@ -47,7 +65,7 @@ def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, eval
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapsedWarning)  # it is measured, and part of the result
         with short_products():
-            model = train_model(model, data, _training(job, config), out=folder, device=job.device).model
+            model = train_model(model, data, training, out=folder, device=job.device).model
     device = next(model.parameters()).device
     with full_precision():
         codes = through(model.encode, evaluated[0], device, *evaluated[1:]).numpy()
@@ -59,27 +77,6 @@ def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, eval
     if np.prod([float(count) for count in alive.components]) <= MOST:
         arrays |= dict(zip(("weights", "means", "covariances"), model.mixture_prior(), strict=True))
     return arrays
-
-
-def _training(job: RecipeJob, config: Mapping[str, Any]) -> Training:
-    """The settings of a scale; on a CPU one thread, so that the same seed gives the same bits.
-
-    A GPU replays the step and compiles nothing: compiling each of many small models would take longer than they do.
-    """
-    steps, on_cpu = job.parameters["steps"], job.device == "cpu"
-    return Training(
-        steps=steps,
-        batch=job.parameters["batch"],
-        learning_rate=job.parameters["learning_rate"],
-        cosine=job.parameters.get("cosine", False),
-        log_every=steps,
-        check_every=1 if on_cpu else 50,
-        checkpoint_every=max(1, steps // 4),
-        precision="float32",
-        engine="eager" if on_cpu else "graph",
-        deterministic=on_cpu,
-        seed=config["seed"],
-    )
 
 
 def spread_cell(spread: Spread) -> Cell:

@@ -98,12 +98,12 @@ def draw_table(result: DisentanglementScores) -> RecipeFigure:
         axes.axhline(len(ORDER) - 0.5, color=MUTED, linewidth=1.0, dashes=(3, 2))
         axes.grid(axis="x")
 
-    said = "; ".join(f"{name} {number(result.rows[name].interval()[0], 2)}" for name in names)
+    summary = "; ".join(f"{name} {number(result.rows[name].interval()[0], 2)}" for name in names)
     return draw_figure(
         f"infom-{result.data}",
         paint,
         (760, 360),
-        f"InfoM on {result.data}: {said}",
+        f"InfoM on {result.data}: {summary}",
         f"InfoM on {result.data}: mean, interval, and each seed as a stroke. Intervals are over seeds, or over rows "
         "where there is one seed. Below the line: models with discrete latents.",
     )

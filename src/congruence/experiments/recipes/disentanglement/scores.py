@@ -217,7 +217,9 @@ def score_agreement(study: ImageStudy, variant: ModelVariant) -> Arrays:
         for i in range(n):
             for p, pair in enumerate(pairs):
                 codes = {way: [_codes(seed[i], way) for seed in pair] for way in WAYS}
-                arrays["mcc"][i, p] = [strong_mcc(*map(_active, codes[way])) for way in WAYS]
+                for j, way in enumerate(WAYS):
+                    active = (x[:, active_codes(x, discrete_codes=False, version="standalone")] for x in codes[way])
+                    arrays["mcc"][i, p, j] = strong_mcc(*active)
                 near = partial(measure_nearness, seed=study.seed)
                 (x, y), (u, v) = ([one[:NEAREST_ROWS] for one in codes[way]] for way in ("raw", "ica"))
                 raw, ica = near(x, y, "permutation", "rigid"), near(u, v, "permutation")
@@ -227,11 +229,6 @@ def score_agreement(study: ImageStudy, variant: ModelVariant) -> Arrays:
         return arrays
 
     return study.parts.get(f"{study.data}-{variant.key}-agreement", compute)
-
-
-def _active(codes: Float) -> Float:
-    active: Float = codes[:, active_codes(codes, discrete_codes=False, version="standalone")]
-    return active
 
 
 def score_chosen(study: ImageStudy, variant: ModelVariant, number: int, snapshot: int, way: str) -> Arrays:

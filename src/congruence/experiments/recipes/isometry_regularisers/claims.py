@@ -13,7 +13,7 @@ from congruence.experiments.recipes.result import RecipeFigure, draw_figure, int
 from congruence.formatting import number, percent
 from congruence.report.figures.scales import error_axis, plain_decades
 from congruence.report.figures.svg import HEAT, HELD_OUT, INK, LINEAR, SOURCE
-from congruence.result import Finding, Status
+from congruence.result import Finding, status_above
 
 if TYPE_CHECKING:
     from congruence.experiments.recipes.isometry_regularisers.run import RegulariserRuns
@@ -79,7 +79,10 @@ def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[tuple[Findin
         Finding(
             f"{kind.replace(' ', '-')}-is-nearer-to-isometry",
             f"With {WORDS[kind]}, the decoder is closer to an isometry.",
-            _status_below(runs.condition, _mean(plain.condition)) if runs.trained and plain.trained else "unknown",
+            # Below the mean without a regulariser: above, with the signs changed.
+            status_above(-max(runs.condition), -min(runs.condition), -_mean(plain.condition))
+            if runs.trained and plain.trained
+            else "unknown",
             number=_mean(runs.condition),
             interval=(min(runs.condition), max(runs.condition)),
             evidence=f"Median condition number of the Jacobian {_range(runs.condition)} over runs, and "
@@ -157,11 +160,6 @@ def draw_errors(kinds: Mapping[str, RegulariserRuns]) -> RecipeFigure:
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
-
-
-def _status_below(values: Sequence[float], limit: float) -> Status:
-    """Whether all values are below a limit; "ambiguous" if some are above it and others below."""
-    return "holds" if max(values) < limit else "fails" if min(values) > limit else "ambiguous"
 
 
 def _range(values: Sequence[float]) -> str:

@@ -9,8 +9,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.document import Cell, Table
-from congruence.experiments.recipes.mechanistic_overlap.densities import Densities
-from congruence.experiments.recipes.mechanistic_overlap.trainings import SAME, OverlapGrid
+from congruence.experiments.recipes.mechanistic_overlap.trainings import SAME, Densities, OverlapGrid
 from congruence.experiments.recipes.result import number_table, status_of
 from congruence.formatting import number, percent
 from congruence.result import Finding, Status, status_above

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.experiments.recipes.mechanistic_overlap.claims import bootstrap_mean
-from congruence.experiments.recipes.mechanistic_overlap.densities import Densities
-from congruence.experiments.recipes.mechanistic_overlap.trainings import OverlapGrid
+from congruence.experiments.recipes.mechanistic_overlap.trainings import Densities, OverlapGrid
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure
 from congruence.formatting import number
 from congruence.report.figures.scales import plain_decades
@@ -35,7 +34,7 @@ def draw_scores(grids: Sequence[OverlapGrid]) -> RecipeFigure:
         panels[0].set_ylabel("SIS")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
-    said = "; ".join(
+    summary = "; ".join(
         f"{grid.slots} slots{'' if grid.turned else ' without rotations'} "
         + ", ".join(number(value, 2) for value in grid.selected(grid.sis)[:, 0].mean(1))
         for grid in grids
@@ -44,7 +43,7 @@ def draw_scores(grids: Sequence[OverlapGrid]) -> RecipeFigure:
         "sis-by-overlap",
         paint,
         (320 * len(grids) + 40, 400),
-        f"SIS of selected restarts from no overlap to the largest, weaker strength: {said}",
+        f"SIS of selected restarts from no overlap to the largest, weaker strength: {summary}",
         "Selected by loss, mean over data seeds with 95 % intervals (solid); mean over all restarts (dashed); every "
         "restart (dots); the score of the true latents (dotted).",
     )
@@ -128,12 +127,12 @@ def draw_densities(densities: Densities) -> RecipeFigure:
         right.grid(axis="y")
         figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
-    said = ", ".join(number(value, 2) for value in densities.share(densities.selected).mean(1))
+    summary = ", ".join(number(value, 2) for value in densities.share(densities.selected).mean(1))
     return draw_figure(
         "densities",
         paint,
         (860, 380),
-        f"SIS over the truth's, more and more dependent: {said}",
+        f"SIS over the truth's, more and more dependent: {summary}",
         "Trained on increasingly dependent latents (covariances from Wishart distributions), scored on independent "
         "ones. The supports of the slots (right) do not change with the density. ICA searches for independent "
         "variates, which are no longer the slots.",

@@ -11,9 +11,14 @@ from functools import partial
 from typing import Any
 
 from congruence.experiments.recipes.mechanistic_overlap import claims, figures
-from congruence.experiments.recipes.mechanistic_overlap.densities import Densities, read_degrees, train_densities
 from congruence.experiments.recipes.mechanistic_overlap.slots import Progress
-from congruence.experiments.recipes.mechanistic_overlap.trainings import OverlapGrid, train_grid
+from congruence.experiments.recipes.mechanistic_overlap.trainings import (
+    Densities,
+    OverlapGrid,
+    read_degrees,
+    train_densities,
+    train_grid,
+)
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.parts import Parts

@@ -60,40 +60,42 @@ def judge(
     `facets` are the comparisons of each facet alone, `states` how many of its components the codes separate,
     (runs, facets).
     """
-    said = {
+    spreads = {
         name: (one.spread("strong"), one.spread("weak"), one.spread("weak_held_out")) for name, one in compared.items()
     }
-    apart = {
+    differences = {
         name: max(abs(spread[0].mean - PRINTED[name]["strong"]), abs(spread[1].mean - PRINTED[name]["weak"]))
-        for name, spread in said.items()
+        for name, spread in spreads.items()
     }
     numbers = "; ".join(
         f"{ACTIVATIONS[name]}: strong {strong}, weak {weak}, held out {held}"
-        for name, (strong, weak, held) in said.items()
+        for name, (strong, weak, held) in spreads.items()
     )
     return (
         Finding(
             "weak-mcc-exceeds-strong",
             "Codes of two trainings are more similar up to a linear map than without one.",
-            status_of(all(weak.mean > strong.mean and held.mean > strong.mean for strong, weak, held in said.values())),
-            number=min(weak.mean - strong.mean for strong, weak, _ in said.values()),
+            status_of(
+                all(weak.mean > strong.mean and held.mean > strong.mean for strong, weak, held in spreads.values())
+            ),
+            number=min(weak.mean - strong.mean for strong, weak, _ in spreads.values()),
             evidence=numbers + ".",
         ),
         Finding(
             "mcc-as-printed",
             "Strong and weak MCC are 0.70 and 0.91 with ReLU, 0.69 and 0.94 with LeakyReLU.",
-            status_of(max(apart.values()) <= NEAR),
-            number=max(apart.values()),
+            status_of(max(differences.values()) <= NEAR),
+            number=max(differences.values()),
             evidence="Ours differ by at most "
-            + ", ".join(f"{number(value, 2)} with {ACTIVATIONS[name]}" for name, value in apart.items())
+            + ", ".join(f"{number(value, 2)} with {ACTIVATIONS[name]}" for name, value in differences.items())
             + f"; within {NEAR:g} counts as equal.",
         ),
         Finding(
             "leaky-relu-is-as-stable",
             "Up to a linear map LeakyReLU, whose layers can be injective, is at least as stable as ReLU.",
-            status_of(said["leaky_relu"][1].mean >= said["relu"][1].mean),
-            number=said["leaky_relu"][1].mean - said["relu"][1].mean,
-            evidence=f"Weak MCC {said['leaky_relu'][1]} against {said['relu'][1]}.",
+            status_of(spreads["leaky_relu"][1].mean >= spreads["relu"][1].mean),
+            number=spreads["leaky_relu"][1].mean - spreads["relu"][1].mean,
+            evidence=f"Weak MCC {spreads['leaky_relu'][1]} against {spreads['relu'][1]}.",
         ),
         Finding(
             "facets-with-more-components-are-more-stable",
@@ -183,7 +185,7 @@ def draw_mcc(compared: Mapping[str, Agreement]) -> RecipeFigure:
         axes.grid(axis="y")
         figure.legend(loc="outside upper left", ncols=2)
 
-    said = [
+    summary = [
         f"{ACTIVATIONS[name]}: strong {number(one.spread('strong').mean)}, weak {number(one.spread('weak').mean)}"
         for name, one in compared.items()
     ]
@@ -191,6 +193,6 @@ def draw_mcc(compared: Mapping[str, Agreement]) -> RecipeFigure:
         "mcc",
         paint,
         (700, 360),
-        f"MCC of pairs. {'; '.join(said)}",
+        f"MCC of pairs. {'; '.join(summary)}",
         "Every ordered pair of trainings: codes of test images without a map, and after a linear map fitted on others.",
     )

@@ -29,12 +29,12 @@ def draw_errors(experiment: LeakExperiment) -> RecipeFigure:
             axes.grid(axis="y")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
-    said = "; ".join(f"{how}: rank correlation {number(one.rank, 2)}" for how, one in experiment.relations.items())
+    summary = "; ".join(f"{how}: rank correlation {number(one.rank, 2)}" for how, one in experiment.relations.items())
     return draw_figure(
         "error-by-constant",
         paint,
         (900, 400),
-        f"Error of pairs against the constant of their decoders ({said})",
+        f"Error of pairs against the constant of their decoders ({summary})",
         "Each mark is a pair of trainings. Left: the mean constant over samples, as in figure 2 of the paper; right: "
         "the largest, as in figure A.4. The curves go through 0 at constant 1, where decoders are isometries.",
     )
@@ -47,7 +47,9 @@ def _from_zero(axes: Any, experiment: LeakExperiment) -> None:
 
 
 def _scatter(axes: Any, experiment: LeakExperiment, how: str) -> None:
-    for leak, (colour, marker) in zip(experiment.leaks, _marks(len(experiment.leaks)), strict=True):
+    n = len(experiment.leaks)
+    for i, leak in enumerate(experiment.leaks):
+        colour, marker = MARKS[(i - n) % len(MARKS)]  # the last one is always that of linear networks
         here = experiment.at(leak)
         at, errors = [pair.constant(how) for pair in here], [100 * pair.error for pair in here]
         style = {"color": colour, "markersize": 6, "alpha": 0.85, "clip_on": not here}  # no marks, no place for them
@@ -86,12 +88,12 @@ def draw_constants(experiment: LeakExperiment) -> RecipeFigure:
     means = [
         np.mean([pair.exact.mean() for pair in experiment.pairs if pair.leak == leak]) for leak in experiment.leaks
     ]
-    said = ", ".join(f"{number(float(m))} at leak {leak:g}" for leak, m in zip(experiment.leaks, means, strict=True))
+    summary = ", ".join(f"{number(float(m))} at leak {leak:g}" for leak, m in zip(experiment.leaks, means, strict=True))
     return draw_figure(
         "constant-by-leak",
         paint,
         (700, 380),
-        f"Constants of decoders by leak, means: {said}",
+        f"Constants of decoders by leak, means: {summary}",
         "Constants of all decoders at all samples (figure A.3 of the paper): mean, the middle 90 % as a bar, and the "
         "largest as a cross. Ten random directions give lower values than all.",
     )
@@ -160,8 +162,3 @@ def draw_digits(experiment: LeakExperiment, together: LeakExperiment) -> RecipeF
         f"Left: error against constant. Right: medians by leak, {percent(experiment.error(first))} per digit and "
         f"{percent(together.error(first))} for all digits at leak {first:g}.",
     )
-
-
-def _marks(n: int) -> list[tuple[str, str]]:
-    """Marks for n leaks; the last, where networks are linear, is always the same."""
-    return [MARKS[i % len(MARKS)] for i in range(len(MARKS) - n, len(MARKS))]

@@ -337,10 +337,10 @@ def _output_table(kinds: Mapping[str, PairScores]) -> Table:
     head = ("pair", "outputs apart", "of chance", *of_heads)
     note = (
         "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
-        "probabilities (graph networks), distance of patches that were hidden (what is painted elsewhere, no loss looks"
-        " at). Errors of the map from the heads, which sees no data (Roeder et al. 2021), in how many directions the "
-        "target's head fixes it, and its error on these; of the map fitted to the rows, in sample; and the share of the"
-        " source's head that no linear map explains."
+        "probabilities (graph networks), distance of hidden patches (the loss does not depend on the others). Errors "
+        "of the map from the heads, which uses no data (Roeder et al. 2021), in how many directions the target's head "
+        "determines it, and its error on these; of the map fitted to the rows, in sample; and the share of the "
+        "source's head that no linear map explains."
     )
     return number_table("Outputs, and the map that heads imply", head, rows, note)
 

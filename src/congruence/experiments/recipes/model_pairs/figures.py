@@ -48,7 +48,7 @@ def draw_table(kinds: Mapping[str, PairScores]) -> RecipeFigure:
         handles = {label: one for one, label in zip(*panels[0].get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4)
 
-    said = "; ".join(
+    summary = "; ".join(
         f"{KINDS[kind]} {', '.join(number(held_out(pairs, column)) for column in COLUMNS)}"
         for kind, pairs in kinds.items()
     )
@@ -56,7 +56,7 @@ def draw_table(kinds: Mapping[str, PairScores]) -> RecipeFigure:
         "pairs",
         paint,
         (200 * len(kinds) + 60, 400),
-        f"Held-out errors by kind of map (and ICA): {said}",
+        f"Held-out errors by kind of map (and ICA): {summary}",
         "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; "
         "circles: in sample on rows trained on; diamonds: the paper's pair; lines: the null.",
     )
@@ -98,8 +98,8 @@ def draw_layers(scores: Scores) -> RecipeFigure:
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
     rigid = {family: [one["similarity"]["held_out"]["mean"] for one in scores[family]["layers"]] for family in TRAINED}
-    said = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
-    label = f"Held-out error up to a rigid map, layer by layer: {said}"
+    summary = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
+    label = f"Held-out error up to a rigid map, layer by layer: {summary}"
     caption = "Two seeds, the same layer of each, from the first layer to the penultimate one."
     return draw_figure("by-layer", paint, (900, 380), label, caption)
 
@@ -126,11 +126,11 @@ def draw_steps(scores: Scores) -> RecipeFigure:
         panels[0].set_ylabel("held-out error")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
 
-    said = "; ".join(
+    summary = "; ".join(
         f"{KINDS[family]} {', '.join(number(one['similarity'], 2) for one in scores[family]['steps'])}"
         for family in TRAINED
     )
-    label = f"Held-out error up to a rigid map by training step: {said}"
+    label = f"Held-out error up to a rigid map by training step: {summary}"
     caption = "Penultimate layer, mean over pairs, from before the first step to the last."
     return draw_figure("by-step", paint, (940, 380), label, caption)
 

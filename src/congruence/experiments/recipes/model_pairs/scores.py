@@ -179,27 +179,25 @@ def disagreement(a: Array, b: Array, kind: str, seed: int) -> dict[str, float]:
     dict
         "outputs", the mean over rows, and "outputs_of_chance", divided by the mean over unrelated rows.
     """
-    x, y = (_probabilities(np.asarray(one, np.float64).reshape(len(one), -1), kind) for one in (a, b))
-    shifted = np.random.default_rng(seed).permutation(len(x))
-    mates = np.empty_like(shifted)
-    mates[shifted] = np.roll(shifted, 1)  # one cycle: no row keeps its partner
-    apart, chance = (float(_distance(x, other, kind).mean()) for other in (y, y[mates]))
-    return {"outputs": apart, "outputs_of_chance": apart / chance if chance > 0 else float("nan")}
-
-
-def _probabilities(logits: Float, kind: str) -> Float:
+    x, y = (np.asarray(one, np.float64).reshape(len(one), -1) for one in (a, b))
     if kind == "softmax":
         from scipy.special import softmax
 
-        return np.asarray(softmax(logits, axis=1))
-    return 1 / (1 + np.exp(-logits)) if kind == "sigmoid" else logits
+        x, y = softmax(x, axis=1), softmax(y, axis=1)
+    elif kind == "sigmoid":
+        x, y = 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(-y))
+    shifted = np.random.default_rng(seed).permutation(len(x))
+    partners = np.empty_like(shifted)
+    partners[shifted] = np.roll(shifted, 1)  # one cycle: no row keeps its partner
 
+    def mean_distance(other: Float) -> float:
+        if kind == "picture":
+            return float(np.linalg.norm(x - other, axis=1).mean())
+        distances = np.abs(x - other)
+        return float((distances.sum(1) / 2 if kind == "softmax" else distances.mean(1)).mean())
 
-def _distance(x: Float, y: Float, kind: str) -> Float:
-    if kind == "picture":
-        return np.asarray(np.linalg.norm(x - y, axis=1))
-    apart = np.abs(x - y)
-    return np.asarray(apart.sum(1) / 2 if kind == "softmax" else apart.mean(1))
+    distance, chance = mean_distance(y), mean_distance(y[partners])
+    return {"outputs": distance, "outputs_of_chance": distance / chance if chance > 0 else float("nan")}
 
 
 def _score_layers(study: PairStudy, two: Sequence[Arrays], cluster: Array | None) -> list[Scores]:

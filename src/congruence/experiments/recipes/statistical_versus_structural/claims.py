@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from congruence.document import Cell, Table, share
+from congruence.document import Table, share
 from congruence.experiments.recipes.result import headline_if_all_hold, number_table, status_of
 from congruence.experiments.recipes.statistical_versus_structural.regression import LineFits
 from congruence.formatting import number, percent
@@ -227,21 +227,20 @@ def masking_table(levels: Sequence[MaskingLevel]) -> Table:
         ("codes onto the factors, rigid", "not near 0 if imperfect", lambda level: best(level.rigid)),
         ("codes onto the factors, linear", None, lambda level: best(level.linear)),
         ("E[factors | shown] to the factors", None, lambda level: level.least),
-        ("codes onto E[factors | shown], rigid", "near 0 for some approximation", _expected),
+        (
+            "codes onto E[factors | shown], rigid",
+            "near 0 for some approximation",
+            lambda level: worst(level.expected) if level.least else None,
+        ),
         ("null of codes onto the factors", None, lambda level: min(one.null for one in level.rigid)),
     )
-
-    def cell(value: float | None) -> Cell | None:
-        return None if value is None else share(float(value))
-
-    rows = [(what, says, *(cell(value(level)) for level in levels)) for what, says, value in lines]
+    rows: list[tuple[Any, ...]] = []
+    for what, says, measure in lines:
+        values = [measure(level) for level in levels]
+        rows.append((what, says, *(None if value is None else share(float(value)) for value in values)))
     rows.append(("stretch of the decoder (largest seen)", None, *(max(level.stretch) for level in levels)))
     note = "Between runs: the worst pair. Onto the factors: the best run. E[ ] is known in closed form for two patches."
     return number_table("Example 2: a masked autoencoder", head, rows, note)
-
-
-def _expected(level: MaskingLevel) -> float | None:
-    return worst(level.expected) if level.expected else None
 
 
 def _power(exponent: float) -> str:

@@ -91,7 +91,7 @@ def draw_masking(levels: Sequence[MaskingLevel]) -> RecipeFigure:
         axes.set(xlabel="patches shown, of 6", xlim=(-0.4, len(levels) - 0.6))
         figure.legend(loc="outside upper left", ncols=3)
 
-    said = [
+    summary = [
         f"with {one.visible} shown, {percent(worst(one.codes))} between runs and {percent(best(one.rigid))} to the "
         "factors"
         for one in levels
@@ -100,7 +100,7 @@ def draw_masking(levels: Sequence[MaskingLevel]) -> RecipeFigure:
         "masking",
         paint,
         (700, 380),
-        f"Error after the best rotation: {'; '.join(said)}",
+        f"Error after the best rotation: {'; '.join(summary)}",
         "How far codes are from those of another run, and from the factors, when fewer patches are shown.",
     )
 
