@@ -22,7 +22,7 @@ from congruence.experiments.recipes.model_pairs.claims import (
 from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
 from congruence.experiments.recipes.result import RecipeFigure, draw_figure
 from congruence.formatting import number
-from congruence.report.figures.layers import layer_picture
+from congruence.report.figures.heat_maps import layer_picture
 from congruence.report.figures.scales import step_axis
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
 
