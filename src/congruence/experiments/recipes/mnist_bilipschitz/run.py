@@ -93,6 +93,38 @@ class AutoencoderPair:
 
 
 @dataclass(frozen=True, eq=False)
+class LeakExperiment:
+    """Pairs of one experiment, those kept by the filter, and how their errors depend on constants."""
+
+    leaks: tuple[float, ...]
+    pairs: tuple[AutoencoderPair, ...]
+    kept: tuple[AutoencoderPair, ...]
+    limit: float  # of the reconstruction error, the largest over digits
+    relations: Mapping[str, ErrorByConstant]  # by "mean" and "max" constant
+    nonlinear: ErrorByConstant  # samplewise, over the pairs with a leak below 1
+    spread: float = field(repr=False)  # the variance per pixel of the images that were measured on
+
+    def at(self, leak: float) -> list[AutoencoderPair]:
+        """The kept pairs of a leak."""
+        return [pair for pair in self.kept if pair.leak == leak]
+
+    def error(self, leak: float) -> float:
+        """The median error of a leak; NaN if all its pairs were dropped."""
+        errors = [pair.error for pair in self.at(leak)]
+        return float(np.median(errors)) if errors else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        return {
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "kept": [pair in self.kept for pair in self.pairs],
+            "limit": self.limit,
+            "relations": {how: relation.to_dict() for how, relation in self.relations.items()},
+            "not linear": self.nonlinear.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
 class PairTrainings:
     """The trainings of an experiment: their images, their digits (None: all of them), and the number of seeds."""
 
@@ -107,6 +139,36 @@ class PairTrainings:
     def members(self) -> list[tuple[int, int, int]]:
         """For each training, in order: the index of its digit, its seed, and its place in the pair."""
         return [(d, s, place) for d in range(len(self.digits)) for s in range(self.seeds) for place in (0, 1)]
+
+
+def run(job: RecipeJob) -> RecipeResult:
+    """Train, measure and judge all pairs, and those of a model per digit if the scale has them."""
+    images = load_images(job)
+    trainings = all_digits(job, *images)
+    whole = _experiment(job, trainings, "all")
+    experiments = {"all digits": whole}
+    findings = claims.judge(whole, len(job.parameters["hidden"]))
+    best = _best_linear_error(job, trainings)
+    drawn = [figures.draw_errors(whole), figures.draw_constants(whole), figures.draw_reconstruction(whole, best)]
+    tables = [claims.leak_table(whole, "All digits, by leak")]
+    if job.parameters["digit_seeds"]:
+        per_digit = _experiment(job, each_digit(job, *images), "digits")
+        experiments["a model per digit"] = per_digit
+        findings += (claims.judge_digits(per_digit),)
+        drawn.append(figures.draw_digits(per_digit, whole))
+        tables.append(claims.leak_table(per_digit, "A model per digit, by leak"))
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=claims.headline(whole, findings),
+        paper=claims.PAPER,
+        ours={name: one.to_dict() for name, one in experiments.items()},
+        findings=findings,
+        tables=(*tables, claims.curve_table(experiments)),
+        figures=tuple(drawn),
+        notes=claims.make_notes(job.parameters, trainings.x.shape[1]),
+        terms=claims.TERMS,
+    )
 
 
 def train_and_measure(
@@ -198,68 +260,6 @@ def keep_converged(
         limits[digit] = float(np.quantile(errors, quantile))
     kept = [pair for pair in pairs if max(pair.reconstruction) <= limits[pair.digit]]
     return kept, max(limits.values())
-
-
-@dataclass(frozen=True, eq=False)
-class LeakExperiment:
-    """Pairs of one experiment, those kept by the filter, and how their errors depend on constants."""
-
-    leaks: tuple[float, ...]
-    pairs: tuple[AutoencoderPair, ...]
-    kept: tuple[AutoencoderPair, ...]
-    limit: float  # of the reconstruction error, the largest over digits
-    relations: Mapping[str, ErrorByConstant]  # by "mean" and "max" constant
-    nonlinear: ErrorByConstant  # samplewise, over the pairs with a leak below 1
-    spread: float = field(repr=False)  # the variance per pixel of the images that were measured on
-
-    def at(self, leak: float) -> list[AutoencoderPair]:
-        """The kept pairs of a leak."""
-        return [pair for pair in self.kept if pair.leak == leak]
-
-    def error(self, leak: float) -> float:
-        """The median error of a leak; NaN if all its pairs were dropped."""
-        errors = [pair.error for pair in self.at(leak)]
-        return float(np.median(errors)) if errors else float("nan")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers as in result.json."""
-        return {
-            "pairs": [pair.to_dict() for pair in self.pairs],
-            "kept": [pair in self.kept for pair in self.pairs],
-            "limit": self.limit,
-            "relations": {how: relation.to_dict() for how, relation in self.relations.items()},
-            "not linear": self.nonlinear.to_dict(),
-        }
-
-
-def run(job: RecipeJob) -> RecipeResult:
-    """Train, measure and judge all pairs, and those of a model per digit if the scale has them."""
-    images = load_images(job)
-    trainings = all_digits(job, *images)
-    whole = _experiment(job, trainings, "all")
-    experiments = {"all digits": whole}
-    findings = claims.judge(whole, len(job.parameters["hidden"]))
-    best = _best_linear_error(job, trainings)
-    drawn = [figures.draw_errors(whole), figures.draw_constants(whole), figures.draw_reconstruction(whole, best)]
-    tables = [claims.leak_table(whole, "All digits, by leak")]
-    if job.parameters["digit_seeds"]:
-        per_digit = _experiment(job, each_digit(job, *images), "digits")
-        experiments["a model per digit"] = per_digit
-        findings += (claims.judge_digits(per_digit),)
-        drawn.append(figures.draw_digits(per_digit, whole))
-        tables.append(claims.leak_table(per_digit, "A model per digit, by leak"))
-    return RecipeResult(
-        recipe=job.recipe,
-        settings=job.settings,
-        headlines=claims.headline(whole, findings),
-        paper=claims.PAPER,
-        ours={name: one.to_dict() for name, one in experiments.items()},
-        findings=findings,
-        tables=(*tables, claims.curve_table(experiments)),
-        figures=tuple(drawn),
-        notes=claims.make_notes(job.parameters, trainings.x.shape[1]),
-        terms=claims.TERMS,
-    )
 
 
 def load_images(job: RecipeJob) -> tuple[Array, Array, Array, Array]:
