@@ -93,18 +93,18 @@ def judge(experiment: DialExperiment) -> tuple[Finding, ...]:
     table = experiment.table
     whitening = "Whitening alone often improves AUROC on unseen plates."
     return (
-        _better(table, "whitened", "base", "whitening-improves-auroc", whitening),
-        _better(table, "ica", "whitened", "ica-improves-auroc", "ICA improves it further, consistently."),
-        _better(table, "ica", "rotated", "axes-matter", "The axes matter: a random rotation does not do as well."),
-        _sparser(table),
-        _concentrated(experiment),
-        _recovered(experiment),
-        _gain_is_lost(experiment),
-        _deconfounded(experiment),
+        _judge_auroc(table, "whitened", "base", "whitening-improves-auroc", whitening),
+        _judge_auroc(table, "ica", "whitened", "ica-improves-auroc", "ICA improves it further, consistently."),
+        _judge_auroc(table, "ica", "rotated", "axes-matter", "The axes matter: a random rotation does not do as well."),
+        _judge_sparsity(table),
+        _judge_concentration(experiment),
+        _judge_recovery(experiment),
+        _judge_gain(experiment),
+        _judge_plates(experiment),
     )
 
 
-def _better(one: ScreenScores, condition: str, reference: str, name: str, claim: str) -> Finding:
+def _judge_auroc(one: ScreenScores, condition: str, reference: str, name: str, claim: str) -> Finding:
     gain = estimate_difference(one.gain(condition, reference))
     gains = one.auroc[condition] - one.auroc[reference]
     better = sum(np.nanmean(one.of_gene(gains, gene)) > 0 for gene in GENES)
@@ -122,7 +122,7 @@ def _better(one: ScreenScores, condition: str, reference: str, name: str, claim:
     )
 
 
-def _sparser(one: ScreenScores) -> Finding:
+def _judge_sparsity(one: ScreenScores) -> Finding:
     steps = [estimate_difference(one.by_fold(one.sparsity[b] - one.sparsity[a])) for a, b in STEPS]
     return Finding(
         "sparsity-increases",
@@ -134,7 +134,7 @@ def _sparser(one: ScreenScores) -> Finding:
     )
 
 
-def _concentrated(experiment: DialExperiment) -> Finding:
+def _judge_concentration(experiment: DialExperiment) -> Finding:
     near = experiment.near
     sentences: list[str] = []
     statuses: list[Status] = []
@@ -151,7 +151,7 @@ def _concentrated(experiment: DialExperiment) -> Finding:
     )
 
 
-def _recovered(experiment: DialExperiment) -> Finding:
+def _judge_recovery(experiment: DialExperiment) -> Finding:
     first, last = (one.match["ica"] for one in (experiment.curve[0], experiment.curve[-1]))
     change, median = estimate_difference(first - last, folds=False), float(np.median(first))
     return Finding(
@@ -165,7 +165,7 @@ def _recovered(experiment: DialExperiment) -> Finding:
     )
 
 
-def _gain_is_lost(experiment: DialExperiment) -> Finding:
+def _judge_gain(experiment: DialExperiment) -> Finding:
     first, last = experiment.curve[0], experiment.curve[-1]
     sentences: list[str] = []
     statuses: list[Status] = []
@@ -184,7 +184,7 @@ def _gain_is_lost(experiment: DialExperiment) -> Finding:
     )
 
 
-def _deconfounded(experiment: DialExperiment) -> Finding:
+def _judge_plates(experiment: DialExperiment) -> Finding:
     first, last = experiment.curve[0], experiment.curve[-1]
     change = estimate_difference(last.taint["ica"] - first.taint["ica"], folds=False)
     gap = estimate_difference(first.taint["base"] - first.taint["ica"], folds=False)

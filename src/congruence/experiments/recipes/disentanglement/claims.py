@@ -77,37 +77,37 @@ def headlines(results: Sequence[DisentanglementScores]) -> tuple[str, ...]:
     for one in results:
         contest = (one.rows["AE + ICA"], one.best_other, one.best_quantised)
         first, *rest = sorted(contest, key=lambda row: -row.interval()[0])
-        after = " and ".join(f"{row.name} with {_with_interval(row)}" for row in rest)
+        after = " and ".join(f"{row.name} with {_infom_text(row)}" for row in rest)
         sentences.append(
-            f"On {one.data} {first.name} has the highest InfoM, {_with_interval(first)}, followed by {after}; a plain "
-            f"autoencoder has {_with_interval(one.rows['AE'])}."
+            f"On {one.data} {first.name} has the highest InfoM, {_infom_text(first)}, followed by {after}; a plain "
+            f"autoencoder has {_infom_text(one.rows['AE'])}."
         )
     return tuple(sentences)
 
 
 def judge(result: DisentanglementScores, seed: int) -> tuple[Finding, ...]:
-    """Judge what the paper says by the numbers of one data set."""
+    """Judge the claims of the paper by the numbers of one data set."""
     return (
-        _better_than_plain(result, "AE + ICA", "ica-raises-infom", "ICA without whitening"),
-        _better_than_plain(
+        _judge_gain(result, "AE + ICA", "ica-raises-infom", "ICA without whitening"),
+        _judge_gain(
             result, "AE + ICA, whitened", "whitened-ica-raises-infom", "ICA with whitening of the active latents"
         ),
-        _better_than(
+        _judge_against(
             result, result.best_other, "ica-beats-specialised", "AE + ICA beats the specialised models of table 2"
         ),
-        _better_than(
+        _judge_against(
             result,
             result.best_quantised,
             "ica-beats-quantised",
             "AE + ICA beats models with quantised latents (not claimed by the paper)",
         ),
-        _inactive_are_obvious(result),
-        _isometry_helps(result, seed),
-        _labels_are_not_needed(result),
+        _judge_inactive(result),
+        _judge_isometry(result, seed),
+        _judge_choice(result),
     )
 
 
-def _better_than_plain(result: DisentanglementScores, row: str, name: str, words: str) -> Finding:
+def _judge_gain(result: DisentanglementScores, row: str, name: str, words: str) -> Finding:
     plain, ica = result.rows["AE"], result.rows[row]
     gap, low, high = difference(ica, plain)
     before, after = ica.candidate.values("raw"), ica.candidate.values(ica.way)
@@ -120,14 +120,14 @@ def _better_than_plain(result: DisentanglementScores, row: str, name: str, words
         number=gap,
         interval=interval_or_none(low, high),
         null=0.0,
-        evidence=f"AE {_with_interval(plain)}, {row} {_with_interval(ica)}: {_signed(gap)} ({_signed(low)} to "
+        evidence=f"AE {_infom_text(plain)}, {row} {_infom_text(ica)}: {_signed(gap)} ({_signed(low)} to "
         f"{_signed(high)}), each at its own weight decay and step. For the trainings of the latter, seed by seed, "
         f"InfoM goes from {same}; a supervised linear map of the same codes reaches {number(read, 2)}. The claim "
         f"holds if the 95 % interval over seeds is above {MARGIN:g}, and fails if it is below.",
     )
 
 
-def _better_than(result: DisentanglementScores, other: ScoreRow, name: str, claim: str) -> Finding:
+def _judge_against(result: DisentanglementScores, other: ScoreRow, name: str, claim: str) -> Finding:
     ica = result.rows["AE + ICA"]
     gap, low, high = difference(ica, other)
     winner = ica.name if gap > 0 else other.name
@@ -140,13 +140,13 @@ def _better_than(result: DisentanglementScores, other: ScoreRow, name: str, clai
         number=gap,
         interval=interval_or_none(low, high),
         null=0.0,
-        evidence=f"The best of these is {other.name}, InfoM {_with_interval(other)}; AE + ICA has "
-        f"{_with_interval(ica)}: {_signed(gap)} ({_signed(low)} to {_signed(high)}). {winner} is better here, {clear} "
+        evidence=f"The best of these is {other.name}, InfoM {_infom_text(other)}; AE + ICA has "
+        f"{_infom_text(ica)}: {_signed(gap)} ({_signed(low)} to {_signed(high)}). {winner} is better here, {clear} "
         "the variation over seeds.",
     )
 
 
-def _inactive_are_obvious(result: DisentanglementScores) -> Finding:
+def _judge_inactive(result: DisentanglementScores) -> Finding:
     one = result.rows["AE + ICA"].candidate
     sizes = one.spectrum / one.spectrum[0]
     ratios = sizes[:-1] / np.maximum(sizes[1:], np.finfo(float).tiny)
@@ -165,7 +165,7 @@ def _inactive_are_obvious(result: DisentanglementScores) -> Finding:
     )
 
 
-def _isometry_helps(result: DisentanglementScores, seed: int) -> Finding:
+def _judge_isometry(result: DisentanglementScores, seed: int) -> Finding:
     defects = np.concatenate([one.defects for one in result.last])
     scores = np.concatenate([one.values("ica") for one in result.last])
     rank, low, high = rank_correlation_interval(defects, scores, DRAWS, [seed, 31])
@@ -182,7 +182,7 @@ def _isometry_helps(result: DisentanglementScores, seed: int) -> Finding:
     )
 
 
-def _labels_are_not_needed(result: DisentanglementScores) -> Finding:
+def _judge_choice(result: DisentanglementScores) -> Finding:
     best = result.rows["AE + ICA"].candidate.mean("ica")
     rules = {rule: one.mean("ica") for rule, one in result.without_labels.items()}
     first = next(iter(rules.values()))
@@ -200,7 +200,7 @@ def _labels_are_not_needed(result: DisentanglementScores) -> Finding:
     )
 
 
-def _with_interval(row: ScoreRow) -> str:
+def _infom_text(row: ScoreRow) -> str:
     """InfoM of a row with its interval."""
     mean, low, high = row.interval()
     return f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})"

@@ -65,27 +65,27 @@ def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...
             "In all of 50 random models the truth is the only minimiser of the negative log-likelihood.",
             combine(one.unique for one in cases),
             number=count_unique(cases, "holds") / len(cases),
-            evidence=f"Along every parameter in {count_unique(cases, 'holds')} of {len(cases)}; {_in_words(cases)}",
+            evidence=f"Along every parameter in {count_unique(cases, 'holds')} of {len(cases)}; {_margin_text(cases)}",
         ),
         Finding(
             "truth-is-unique-without-injectivity",
             "This is also true if the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
             combine(one.unique for one in folded),
             number=count_unique(folded, "holds") / len(folded) if folded else None,
-            evidence=f"In {count_unique(folded, 'holds')} of {len(folded)} such models; {_in_words(folded)}",
+            evidence=f"In {count_unique(folded, 'holds')} of {len(folded)} such models; {_margin_text(folded)}",
         ),
         Finding(
             "truth-is-unique-if-misspecified",
             "This is also true if the number of components is misspecified.",
             combine(one.unique for one in wrong),
             number=count_unique(wrong, "holds") / len(wrong) if wrong else None,
-            evidence="; ".join(_of_kind(wrong, kind) for kind in ("one too many", "one too few")) + ".",
+            evidence="; ".join(_kind_text(wrong, kind) for kind in ("one too many", "one too few")) + ".",
         ),
         Finding(
             "minimisers-have-the-true-prior",
             "Over all parameters at once, every minimiser has the true prior up to an affine map (Theorem 3.9a).",
             combine(one.search_status for one in right if one.search_status is not None),
-            evidence=_searched(right),
+            evidence=_search_text(right),
         ),
         Finding(
             "likelihood-is-not-convex",
@@ -111,7 +111,7 @@ def count_unique(cases: Sequence[LikelihoodCase], verdict: str) -> int:
     return sum(one.unique == verdict for one in cases)
 
 
-def _in_words(cases: Sequence[LikelihoodCase]) -> str:
+def _margin_text(cases: Sequence[LikelihoodCase]) -> str:
     """The models whose minimum is not clearly the only one."""
     if not cases:
         return "there was none."
@@ -126,12 +126,12 @@ def _in_words(cases: Sequence[LikelihoodCase]) -> str:
     return text + (f"; {fails} fail." if fails else ".")
 
 
-def _of_kind(cases: Sequence[LikelihoodCase], kind: str) -> str:
+def _kind_text(cases: Sequence[LikelihoodCase], kind: str) -> str:
     some = [one for one in cases if one.kind == kind]
     return f"{kind}: in {count_unique(some, 'holds')} of {len(some)}, {count_unique(some, 'ambiguous')} ambiguous"
 
 
-def _searched(cases: Sequence[LikelihoodCase]) -> str:
+def _search_text(cases: Sequence[LikelihoodCase]) -> str:
     verdicts = [one.search_status for one in cases if one.search_status is not None]
     text = f"In {verdicts.count('holds')} of {len(verdicts)} models"
     hard = [one for one in cases if one.search_status == "ambiguous"]

@@ -63,26 +63,26 @@ def headline(experiment: LeakExperiment, findings: Sequence[Finding]) -> tuple[s
 def judge(experiment: LeakExperiment, layers: int) -> tuple[Finding, ...]:
     """Judge the experiment on all digits; `layers` is the number of layers of the decoder."""
     return (
-        _bounded(experiment, layers),
-        _constant_shrinks(experiment),
-        _error_falls(experiment),
-        _correlated(
+        _judge_bound(experiment, layers),
+        _judge_constant(experiment),
+        _judge_error(experiment),
+        _judge_correlation(
             experiment,
             "error-grows-with-constant",
             "The worse the constant of the decoders, the larger the difference between the codes of two trainings.",
         ),
-        _curve(experiment),
-        _imperfect(experiment),
+        _judge_curve(experiment),
+        _judge_reconstruction(experiment),
     )
 
 
 def judge_digits(experiment: LeakExperiment) -> Finding:
     """Judge the experiment with a model per digit."""
     claim = "With a model per digit the results are consistent: the worse the constant, the larger the difference."
-    return _correlated(experiment, "error-grows-with-constant-per-digit", claim)
+    return _judge_correlation(experiment, "error-grows-with-constant-per-digit", claim)
 
 
-def _bounded(experiment: LeakExperiment, layers: int) -> Finding:
+def _judge_bound(experiment: LeakExperiment, layers: int) -> Finding:
     worst = max(float(pair.exact.max()) * pair.leak ** (layers - 1) for pair in experiment.pairs)
     return Finding(
         "constant-is-bounded",
@@ -94,7 +94,7 @@ def _bounded(experiment: LeakExperiment, layers: int) -> Finding:
     )
 
 
-def _constant_shrinks(experiment: LeakExperiment) -> Finding:
+def _judge_constant(experiment: LeakExperiment) -> Finding:
     means = [_mean([pair.constant("mean") for pair in experiment.at(leak)]) for leak in experiment.leaks]
     last = _mean([pair.constant("max") for pair in experiment.at(experiment.leaks[-1])])
     falls = means[0] > means[-1] and experiment.leaks[-1] == 1
@@ -109,7 +109,7 @@ def _constant_shrinks(experiment: LeakExperiment) -> Finding:
     )
 
 
-def _error_falls(experiment: LeakExperiment) -> Finding:
+def _judge_error(experiment: LeakExperiment) -> Finding:
     medians = [experiment.error(leak) for leak in experiment.leaks]
     first, last = ([pair.error for pair in experiment.at(leak)] for leak in (experiment.leaks[0], experiment.leaks[-1]))
     null = _mean([pair.nearness.null for pair in experiment.kept])
@@ -126,7 +126,7 @@ def _error_falls(experiment: LeakExperiment) -> Finding:
     )
 
 
-def _correlated(experiment: LeakExperiment, name: str, claim: str) -> Finding:
+def _judge_correlation(experiment: LeakExperiment, name: str, claim: str) -> Finding:
     mean, largest = experiment.relations["mean"], experiment.relations["max"]
     dropped = len(experiment.pairs) - len(experiment.kept)
     return Finding(
@@ -137,13 +137,13 @@ def _correlated(experiment: LeakExperiment, name: str, claim: str) -> Finding:
         interval=interval_or_none(mean.rank_low, mean.rank_high),
         null=0.0,
         evidence=f"Rank correlation of the samplewise constant and the error over "
-        f"{count(len(experiment.kept), 'pair')}: {_interval(mean)}; of the largest constant {_interval(largest)}; "
-        f"samplewise without the linear pairs, whose constant is 1, {_interval(experiment.nonlinear)}. {dropped} of "
+        f"{count(len(experiment.kept), 'pair')}: {_rank_text(mean)}; of the largest constant {_rank_text(largest)}; "
+        f"samplewise without the linear pairs, whose constant is 1, {_rank_text(experiment.nonlinear)}. {dropped} of "
         f"{count(len(experiment.pairs), 'pair')} were dropped because of a poor reconstruction.",
     )
 
 
-def _curve(experiment: LeakExperiment) -> Finding:
+def _judge_curve(experiment: LeakExperiment) -> Finding:
     mean = experiment.relations["mean"]
     prefer = {
         "root": "The pairs prefer the root.",
@@ -162,7 +162,7 @@ def _curve(experiment: LeakExperiment) -> Finding:
     )
 
 
-def _imperfect(experiment: LeakExperiment) -> Finding:
+def _judge_reconstruction(experiment: LeakExperiment) -> Finding:
     left = [min(pair.reconstruction) / experiment.spread for pair in experiment.kept]
     rank = experiment.relations["mean"]
     return Finding(
@@ -214,7 +214,7 @@ def curve_table(experiments: Mapping[str, LeakExperiment]) -> Table:
             *one.root,
             *one.line,
             one.preferred,
-            Cell(_interval(one), one.rank if one.rank == one.rank else ""),
+            Cell(_rank_text(one), one.rank if one.rank == one.rank else ""),
         )
         for name, experiment in experiments.items()
         for how, one in experiment.relations.items()
@@ -251,7 +251,7 @@ def make_notes(parameters: Mapping[str, Any], p: int) -> tuple[str, ...]:
     )
 
 
-def _interval(relation: ErrorByConstant) -> str:
+def _rank_text(relation: ErrorByConstant) -> str:
     low, high = number(relation.rank_low, 2), number(relation.rank_high, 2)
     return f"{number(relation.rank, 2)} ({low} to {high})"
 

@@ -46,11 +46,11 @@ TERMS = (
     ("outputs apart", "the mean distance of the outputs of both models, and its ratio to that of unrelated rows."),
 )
 
-Scores = Mapping[str, Mapping[str, Any]]  # of each family
+FamilyScores = Mapping[str, Mapping[str, Any]]  # of each family
 PairScores = Mapping[str, Mapping[str, Any]]  # of each pair, by the names of its models
 
 
-def pairs_by_kind(scores: Scores) -> dict[str, PairScores]:
+def pairs_by_kind(scores: FamilyScores) -> dict[str, PairScores]:
     """The pairs of each row of the table; those of two widths of the language model are a kind of their own."""
     kinds: dict[str, dict[str, Any]] = {}
     for family, own in scores.items():
@@ -69,7 +69,7 @@ def in_sample(pairs: PairScores, column: str) -> float:
 def held_out(pairs: PairScores, column: str) -> float:
     """The mean over pairs of a held-out error, or of the held-out efficiency."""
     if column == "efficiency":
-        return float(np.mean([_defined(one["efficiency"]) for one in pairs.values()]))
+        return float(np.mean([_nan_if_none(one["efficiency"]) for one in pairs.values()]))
     return float(np.mean([one["held_out"][column]["held_out"]["mean"] for one in pairs.values()]))
 
 
@@ -79,34 +79,34 @@ def rigid_share(permutation: float, rigid: float, linear: float) -> float:
     return (permutation - rigid) / gain if gain > 0 else float("nan")
 
 
-def headline(scores: Scores) -> tuple[str, ...]:
+def headline(scores: FamilyScores) -> tuple[str, ...]:
     """The share of the gain of a linear map that a rigid one reaches, for each kind of pair."""
-    shares = [f"{percent(_rigid_share(pairs))} for {SHORT[kind]}" for kind, pairs in pairs_by_kind(scores).items()]
+    shares = [f"{percent(_mean_rigid_share(pairs))} for {SHORT[kind]}" for kind, pairs in pairs_by_kind(scores).items()]
     return (
         "Of the gain of a linear map over a permutation on held-out rows, a rigid map reaches "
         f"{', '.join(shares[:-1])} and {shares[-1]}.",
     )
 
 
-def judge(scores: Scores) -> tuple[Finding, ...]:
-    """Judge what the paper says of its pairs, and our own questions."""
+def judge(scores: FamilyScores) -> tuple[Finding, ...]:
+    """Judge the claims about pairs of models, and our own questions."""
     kinds = pairs_by_kind(scores)
     return (
-        _order(kinds),
-        _unmixed(kinds),
-        _language(kinds),
-        _rigid({kind: kinds[kind] for kind in ("mae", "resnet")}),
-        _alike(kinds),
-        _across(kinds["wide"]),
-        _heads(kinds["gpt"]),
-        _training(scores),
+        _judge_order(kinds),
+        _judge_ica(kinds),
+        _judge_language_models(kinds),
+        _judge_image_models({kind: kinds[kind] for kind in ("mae", "resnet")}),
+        _judge_autoencoders(kinds),
+        _judge_widths(kinds["wide"]),
+        _judge_heads(kinds["gpt"]),
+        _judge_training(scores),
     )
 
 
-def _order(kinds: Mapping[str, PairScores]) -> Finding:
+def _judge_order(kinds: Mapping[str, PairScores]) -> Finding:
     everything = [one for pairs in kinds.values() for one in pairs.values()]
-    falls = [_falls([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
-    outside = [_falls([one["held_out"][c]["held_out"]["mean"] for c in COLUMNS[2::-1]]) for one in everything]
+    falls = [_is_ordered([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
+    outside = [_is_ordered([one["held_out"][c]["held_out"]["mean"] for c in COLUMNS[2::-1]]) for one in everything]
     return Finding(
         "larger-groups-have-smaller-errors",
         "The error up to a linear map is below that up to a rigid map, which is below that up to a permutation.",
@@ -116,7 +116,7 @@ def _order(kinds: Mapping[str, PairScores]) -> Finding:
     )
 
 
-def _unmixed(kinds: Mapping[str, PairScores]) -> Finding:
+def _judge_ica(kinds: Mapping[str, PairScores]) -> Finding:
     shares = {kind: in_sample(pairs, "efficiency") for kind, pairs in kinds.items()}
     outside = {kind: held_out(pairs, "efficiency") for kind, pairs in kinds.items()}
     parts = [f"{KINDS[k]} {percent(shares[k])} in sample, {percent(outside[k])} held out" for k in kinds]
@@ -130,12 +130,12 @@ def _unmixed(kinds: Mapping[str, PairScores]) -> Finding:
     )
 
 
-def _language(kinds: Mapping[str, PairScores]) -> Finding:
+def _judge_language_models(kinds: Mapping[str, PairScores]) -> Finding:
     clear = []
     for one in (*kinds["gpt"].values(), *kinds["wide"].values()):
         linear, rigid = (one["held_out"][column]["held_out"] for column in ("linear", "similarity"))
         clear.append(linear["high"] < rigid["low"])
-    ours, printed = _rigid_share(kinds["gpt"]), rigid_share(*PRINTED["gpt"][1:4])
+    ours, printed = _mean_rigid_share(kinds["gpt"]), rigid_share(*PRINTED["gpt"][1:4])
     return Finding(
         "language-models-align-linearly",
         "Language models align up to a linear map, and clearly less up to a rigid map.",
@@ -148,8 +148,8 @@ def _language(kinds: Mapping[str, PairScores]) -> Finding:
     )
 
 
-def _rigid(kinds: Mapping[str, PairScores]) -> Finding:
-    shares = {kind: _rigid_share(pairs) for kind, pairs in kinds.items()}
+def _judge_image_models(kinds: Mapping[str, PairScores]) -> Finding:
+    shares = {kind: _mean_rigid_share(pairs) for kind, pairs in kinds.items()}
     parts = [
         f"{KINDS[kind]} {percent(value)}, {percent(rigid_share(*PRINTED[kind][1:4]))} in the paper"
         for kind, value in shares.items()
@@ -164,7 +164,7 @@ def _rigid(kinds: Mapping[str, PairScores]) -> Finding:
     )
 
 
-def _alike(kinds: Mapping[str, PairScores]) -> Finding:
+def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
     rigid, linear = held_out(kinds["mae"], "similarity"), held_out(kinds["gpt"], "linear")
     return Finding(
         "rigid-autoencoders-match-linear-language-models",
@@ -176,7 +176,7 @@ def _alike(kinds: Mapping[str, PairScores]) -> Finding:
     )
 
 
-def _across(pairs: PairScores) -> Finding:
+def _judge_widths(pairs: PairScores) -> Finding:
     beaten = [
         one["held_out"][column]["held_out"]["high"] < one["held_out"][column]["null"]
         for one in pairs.values()
@@ -193,7 +193,7 @@ def _across(pairs: PairScores) -> Finding:
     )
 
 
-def _heads(pairs: PairScores) -> Finding:
+def _judge_heads(pairs: PairScores) -> Finding:
     """Whether the map from heads is closer to the fitted one than to chance; twice an error can be chance already."""
     heads_of = [one["heads"] for one in pairs.values()]
     heads, fitted = float(np.mean([one["heads"] for one in heads_of])), held_out(pairs, "linear")
@@ -214,7 +214,7 @@ def _heads(pairs: PairScores) -> Finding:
     )
 
 
-def _training(scores: Scores) -> Finding:
+def _judge_training(scores: FamilyScores) -> Finding:
     """Ours: whether pairs become more similar during training."""
     parts, ratios, better = [], [], []
     for family, own in scores.items():
@@ -235,7 +235,7 @@ def _training(scores: Scores) -> Finding:
     )
 
 
-def make_notes(parameters: Mapping[str, Any], about: Mapping[str, str], scores: Scores) -> tuple[str, ...]:
+def make_notes(parameters: Mapping[str, Any], about: Mapping[str, str], scores: FamilyScores) -> tuple[str, ...]:
     """Where the experiment differs from the paper's."""
     widths = ", ".join(f"{name} {width}" for name, width in scores["gpt"]["widths"].items())
     notes = [
@@ -263,25 +263,25 @@ def make_notes(parameters: Mapping[str, Any], about: Mapping[str, str], scores: 
     return tuple(notes)
 
 
-def _falls(errors: Sequence[float]) -> bool:
+def _is_ordered(errors: Sequence[float]) -> bool:
     """Whether linear, rigid and permutation come in this order, from the smallest."""
     return errors[0] < errors[1] < errors[2]
 
 
-def _rigid_share(pairs: PairScores) -> float:
+def _mean_rigid_share(pairs: PairScores) -> float:
     return rigid_share(*(held_out(pairs, column) for column in COLUMNS[:3]))
 
 
 def mean_null(pairs: PairScores, column: str) -> float:
     """The mean over pairs of a null."""
-    return float(np.mean([_defined(one["held_out"][column]["null"]) for one in pairs.values()]))
+    return float(np.mean([_nan_if_none(one["held_out"][column]["null"]) for one in pairs.values()]))
 
 
-def _defined(value: float | None) -> float:
+def _nan_if_none(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def make_tables(scores: Scores) -> tuple[Table, ...]:
+def make_tables(scores: FamilyScores) -> tuple[Table, ...]:
     """All tables: Table 1 with our numbers, held out, outputs and heads, by layer, by step."""
     kinds = pairs_by_kind(scores)
     tables = [_table_1(kinds), _held_out_table(kinds), _output_table(kinds)]
@@ -312,9 +312,9 @@ def _held_out_table(kinds: Mapping[str, PairScores]) -> Table:
             cells = []
             for column in COLUMNS:
                 error = one["held_out"][column]["held_out"]
-                mean, low, high = (number(_defined(error[name])) for name in ("mean", "low", "high"))
+                mean, low, high = (number(_nan_if_none(error[name])) for name in ("mean", "low", "high"))
                 cells.append(_sortable(f"{mean} ({low}–{high})", error["mean"]))
-            rows.append((names.replace(" ", " → "), *cells, share(_defined(one["efficiency"]))))
+            rows.append((names.replace(" ", " → "), *cells, share(_nan_if_none(one["efficiency"]))))
         shown = [held_out(pairs, column) for column in COLUMNS]
         rows.append((f"{KINDS[kind]}, mean", *shown, share(held_out(pairs, "efficiency"))))
         rows.append((f"{KINDS[kind]}, null", *(mean_null(pairs, column) for column in COLUMNS), None))
@@ -350,7 +350,7 @@ def _layer_table(family: str, scores: Mapping[str, Any]) -> Table:
     for k, layer in enumerate(scores["layers"]):
         near = []
         for column in COLUMNS[:3]:
-            mean, null = layer[column]["held_out"]["mean"], _defined(layer[column]["null"])
+            mean, null = layer[column]["held_out"]["mean"], _nan_if_none(layer[column]["null"])
             near.append(_sortable(f"{number(mean)} ({number(null)})", mean))
         rows.append((layer_name(k, len(scores["layers"])), *near, *_map_cells(scores["maps"].get(str(k)))))
     if "decoder" in scores["maps"]:

@@ -12,8 +12,8 @@ from congruence.align.layer_comparison import LayerComparison
 from congruence.experiments.recipes.model_pairs.claims import (
     KINDS,
     PRINTED,
+    FamilyScores,
     PairScores,
-    Scores,
     held_out,
     in_sample,
     mean_null,
@@ -31,7 +31,7 @@ CALLED = {"permutation": "permutation", "similarity": "rigid", "linear": "linear
 TRAINED = ("gpt", "mae", "resnet")
 
 
-def draw_figures(scores: Scores) -> tuple[RecipeFigure, ...]:
+def draw_figures(scores: FamilyScores) -> tuple[RecipeFigure, ...]:
     """All figures."""
     maps = [_layer_figure(family, scores[family]["map"]) for family in TRAINED]
     return (draw_table(pairs_by_kind(scores)), draw_layers(scores), draw_steps(scores), *maps)
@@ -80,7 +80,7 @@ def _column(axes: Any, kind: str, pairs: PairScores) -> None:
     axes.grid(axis="y")
 
 
-def draw_layers(scores: Scores) -> RecipeFigure:
+def draw_layers(scores: FamilyScores) -> RecipeFigure:
     """The held-out error of each layer to the same layer of another seed."""
 
     def paint(figure: Any) -> None:
@@ -104,7 +104,7 @@ def draw_layers(scores: Scores) -> RecipeFigure:
     return draw_figure("by-layer", paint, (900, 380), label, caption)
 
 
-def draw_steps(scores: Scores) -> RecipeFigure:
+def draw_steps(scores: FamilyScores) -> RecipeFigure:
     """The held-out error of the penultimate layer, and the difference of outputs, by training step."""
 
     def paint(figure: Any) -> None:

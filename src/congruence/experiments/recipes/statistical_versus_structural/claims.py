@@ -170,7 +170,7 @@ def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
             f"{percent(worst(hidden.expected))} of the diameter in the worst run; to the factors themselves it is "
             f"{percent(rigid)} in the best run.",
         ),
-        _recovered(
+        _judge_recovery(
             by_visible[6],
             "Example 2, control: with nothing masked, reconstruction is perfect and the factors are recovered.",
         ),
@@ -180,11 +180,11 @@ def judge_masking(levels: Sequence[MaskingLevel]) -> tuple[Finding, ...]:
             "Example 2, control: any three patches determine the factors, and masked training that shows three "
             "recovers them: the cause is imperfect reconstruction, not the mask."
         )
-        findings.append(_recovered(by_visible[3], claim))
+        findings.append(_judge_recovery(by_visible[3], claim))
     return tuple(findings)
 
 
-def _recovered(level: MaskingLevel, claim: str) -> Finding:
+def _judge_recovery(level: MaskingLevel, claim: str) -> Finding:
     lost, rigid = max(level.unexplained), worst(level.rigid)
     null = min(one.null for one in level.rigid)
     return Finding(
