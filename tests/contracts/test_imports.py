@@ -96,6 +96,18 @@ def test_the_table_has_teeth(tmp_path):
     assert list(imported_rooms(tmp_path / "bad.py")) == ["align", "cli"]
 
 
+RECIPES = ROOT / "experiments" / "recipes"
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*/*.py")), ids=lambda p: str(p.relative_to(RECIPES)))
+def test_a_recipe_imports_no_other_recipe(path):
+    packages = {folder.name for folder in RECIPES.iterdir() if (folder / "__init__.py").exists()}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("congruence.experiments.recipes"):
+            imported = {f"{node.module}.{alias.name}".split(".")[3] for alias in node.names}
+            assert imported & packages <= {path.parent.name}, f"{path} imports another recipe"
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -25,7 +25,7 @@ from congruence.decoder.examination import DecoderExamination
 from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
 from congruence.experiments.recipes.recipe import Recipe
-from congruence.experiments.recipes.result import Figure, RecipeResult, number_table
+from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
 from congruence.ica.agreement import chance_agreement
 from congruence.ica.components import Components
 from congruence.ica.estimator import ICA
@@ -357,7 +357,9 @@ def reproduction_by_hand(
         paper={"mean": 0.5},
         ours={"mean": 0.25},
         tables=(number_table("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),),
-        figures=(Figure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),),
+        figures=(
+            RecipeFigure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),
+        ),
         notes=notes,
         terms=(("mean", "the sum over the count"),),
         settings=made | settings,

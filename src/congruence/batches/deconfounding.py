@@ -22,7 +22,7 @@ from congruence.batches._numbers import (
 from congruence.batches.leakage import FeatureProfile
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Result, Status, status_above
 from congruence.stats.intervals import t_interval
 from congruence.tables import Table
 
@@ -66,9 +66,7 @@ class Paired:
     @property
     def status(self) -> Status:
         """Whether `condition` is better: "holds", "fails" (worse), "ambiguous", or "unknown" without an interval."""
-        if math.isnan(self.low):
-            return "unknown"
-        return "holds" if self.low > 0 else "fails" if self.high < 0 else "ambiguous"
+        return status_above(self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
