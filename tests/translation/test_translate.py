@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
-from congruence._load import load
+from congruence._saved import load
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import fit_map
 from congruence.translation import load_translator, translate
@@ -316,4 +316,4 @@ def test_a_shaky_base_is_said(rng, monkeypatch):
     found = translate(*models(rng, n=600), cluster=np.arange(600) % 3, **QUICK)
     few, between = found.notes
     assert few.startswith("There are only 3 clusters")
-    assert between.startswith("The diameter of old was not searched to the end: it lies between")
+    assert between.startswith("The search for the diameter of old stopped at its limit: it lies between")

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align.prepared import prepare
-from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, clearly_better
+from congruence.align._run_statistics import sum_run
+from congruence.align.verdict import clearly_better, diameter_notes, sampling_notes
 from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
@@ -114,7 +114,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         cluster=inputs.cluster,
         seed=options.seed,
     )
-    target, source = prepare("old", y, plan), prepare("new", x, plan)
+    target, source = sum_run("old", y, plan), sum_run("new", x, plan)
     diameter = target.diameter
     step = Steps(progress, 1 + options.nulls + 4)
     sums = pair_sums(source.sums, target.sums)
@@ -125,18 +125,13 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     translator = Translator(fit_group(sums.outside(None), chosen), options.normalize, x.d, y.d)
     certificate = _certify(sums, chosen, translator, diameter.value, plan, inputs.labels, step)
     verdict = judge_retrieval(near[chosen], certificate, options.require)
-    advice = (
-        advice_on_rows(x.n, max(x.d, y.d)),
-        advice_on_clusters(plan.unit) if plan.clustered else None,
-        advice_on_diameter("old", diameter),
-    )
     return Translation(
         translator=translator,
         n_old=y.n,
         n_new=x.n,
         finding=verdict.finding,
         headlines=verdict.headlines,
-        notes=(*verdict.notes, *inputs.notes, *(note for note in advice if note)),
+        notes=(*verdict.notes, *inputs.notes, *sampling_notes(max(x.d, y.d), plan), *diameter_notes([target])),
         settings={
             "group": options.group,
             "normalize": options.normalize,

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import as_matrix, float64_beside, like
+from congruence.arrays import as_matrix, float64_beside, library, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, read_map, write_map
-from congruence.maps.pair_bounds import library
 
 HALF = 65504  # the largest float16
 

@@ -1,4 +1,4 @@
-"""The section of a comparison on the rows that moved, and how much of the disagreement few rows carry."""
+"""The section of a comparison on the rows that differ most between runs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,23 @@ from congruence.document import (
 )
 from congruence.errors import InputError
 from congruence.formatting import count, elided, number, percent
+from congruence.maps._names import AFTER
 
 if TYPE_CHECKING:
-    from congruence.align.comparison import Comparison
-    from congruence.align.moved import MovedRows
+    from congruence.align.comparison import Comparison, MovedRows
 
-LISTED_ROWS, LISTED_RUNS, LISTED_COLUMNS = 20, 8, 5  # of rows that moved
-TOP = (0.01, 0.05)  # the shares of rows whose part of the disagreement is stated
-STILL = 1e-5  # a disagreement below this share of the diameter is no movement
-SPREAD = {0.5: "A few rows make most of the disagreement", 0.2: "Some rows disagree much more than others"}  # top 5 %
-AFTER = {
-    "identity": "without any map",
-    "permutation": "after the best permutation",
-    "rigid": "after the best rotation",
-    "similarity": "after the best rotation and scale",
-    "linear": "after the best linear map",
-    "ica": "after unmixing",
+LISTED_ROWS, LISTED_RUNS, LISTED_COLUMNS = 20, 8, 5
+TOP = (0.01, 0.05)  # shares of rows whose part of the total is stated
+ROUNDING = 1e-5  # a disagreement below this share of the diameter is no difference
+CONCENTRATION = {  # by the part of the total that the top 5 % of rows hold
+    0.5: "A few rows cause most of the disagreement",
+    0.2: "Some rows differ much more than others",
+    0.0: "The disagreement is spread evenly",
 }
 
 
-def moved_section(comparison: Comparison) -> Section | None:
-    """Which rows moved; None where no group was compared that could say."""
+def rows_section(comparison: Comparison) -> Section | None:
+    """The rows that differ most; None where no group was compared that gives errors of rows."""
     try:
         moved = comparison.moved()
     except InputError:
@@ -51,62 +47,58 @@ def moved_section(comparison: Comparison) -> Section | None:
     if not len(falling):
         return None
     over = f", averaged over {len(comparison.pairs)} pairs" if len(comparison.pairs) > 1 else ""
-    note = (
-        f"The disagreement about a row is its held-out error {AFTER[moved.group]}{over}, in % of the target’s diameter."
-    )
-    if falling[0] < STILL:
-        still = f"No row moved: {AFTER[moved.group]}, none is off by even 0.001 % of the diameter."
-        return Section("Which rows moved?", (Text(still), Text(note, muted=True)), id="moved")
+    note = f"The disagreement of a row is its held-out error {AFTER[moved.group]}{over}, in % of the target’s diameter."
+    if falling[0] < ROUNDING:
+        equal = f"No row differs: {AFTER[moved.group]}, every error is below 0.001 % of the diameter."
+        return Section("Which rows differ most?", (Text(equal), Text(note, muted=True)), id="moved")
     if moved.ids is None:
         note += " Rows are counted from 0."
     if len(moved.metadata) > LISTED_COLUMNS:
         note += f" {LISTED_COLUMNS} of {len(moved.metadata)} metadata columns are shown."
     curve = Figure("moved_curve", (falling, moved.null, [run.name for run in comparison.runs]))
     columns = (Column("", "text"), Column(""))
-    numbers = Table("How far rows moved", columns, _moved_facts(falling, moved.null), sortable=False, header=False)
-    table = _moved_table(moved)
+    numbers = Table("Disagreement of rows", columns, _quantiles(falling, moved.null), sortable=False, header=False)
+    table = _table(moved)
     blocks: tuple[Block, ...] = (
-        Text(_moved_sentence(falling, moved.null)),
+        Text(_concentration(falling, moved.null)),
         Text(note, muted=True),
         Grid((curve, numbers), "pictures"),
-        Heading(f"The {len(table.rows)} rows that moved most", id="moved-most"),
+        Heading(f"The {len(table.rows)} rows that differ most", id="moved-most"),
         table,
     )
-    return Section("Which rows moved?", blocks, id="moved")
+    return Section("Which rows differ most?", blocks, id="moved")
 
 
-def _moved_sentence(falling: Any, null: float) -> str:
+def _concentration(falling: Any, null: float) -> str:
     running = np.cumsum(np.square(falling))
     counts = {top: round(top * len(falling)) for top in TOP}
-    carried = {top: float(running[k - 1] / running[-1]) for top, k in counts.items() if k}
+    parts_held = {top: float(running[k - 1] / running[-1]) for top, k in counts.items() if k}
     parts = []
-    if TOP[-1] in carried:
-        how = next(
-            (text for part, text in SPREAD.items() if carried[TOP[-1]] >= part), "The disagreement is spread evenly"
-        )
+    if TOP[-1] in parts_held:
+        how = next(text for part, text in CONCENTRATION.items() if parts_held[TOP[-1]] >= part)
         each = ", ".join(
-            f"the top {100 * top:.0f} % of rows carry {percent(part)} of it" for top, part in carried.items()
+            f"the top {100 * top:.0f} % of rows hold {percent(part)} of it" for top, part in parts_held.items()
         )
         parts.append(f"{how}: {each} (in squared distance).")
     if math.isfinite(null):
         beyond = int((falling > null).sum())
         who = f"{beyond} of {count(len(falling), 'row')} {'is' if beyond == 1 else 'are'}" if beyond else "No row is"
-        parts.append(f"{who} farther off than unrelated runs would be on average (the null, {percent(null)}).")
+        parts.append(f"{who} above the mean error of unrelated runs (the null, {percent(null)}).")
     return " ".join(parts)
 
 
-def _moved_facts(falling: Any, null: float) -> list[tuple[str, Cell]]:
+def _quantiles(falling: Any, null: float) -> list[tuple[str, Cell]]:
     quantiles = [top for top in TOP if round(top * len(falling))]
     return [
-        ("the row that moved most", share(float(falling[0]))),
-        *((f"{100 * q:.0f} % of rows moved more than", share(float(np.quantile(falling, 1 - q)))) for q in quantiles),
-        ("the median row", share(float(np.median(falling)))),
-        ("null: unrelated runs", share(null)),
+        ("largest", share(float(falling[0]))),
+        *((f"{100 * q:.0f} % of rows are above", share(float(np.quantile(falling, 1 - q)))) for q in quantiles),
+        ("median", share(float(np.median(falling)))),
+        ("null (unrelated runs)", share(null)),
     ]
 
 
-def _moved_table(moved: MovedRows) -> Table:
-    """The rows that moved most, with their ids, numbers and metadata."""
+def _table(moved: MovedRows) -> Table:
+    """The rows that differ most, with their ids, numbers and metadata."""
     order = moved.order[:LISTED_ROWS]
     median = float(np.nanmedian(moved.disagreement))
     times = [number(float(x / median) if median > 0 else math.inf) for x in moved.disagreement[order]]
@@ -124,4 +116,4 @@ def _moved_table(moved: MovedRows) -> Table:
         for name, values in zip(elided(list(moved.by_run), 18), moved.by_run.values(), strict=True):
             columns.append((Column(name), [share(float(x)) for x in values[order]]))
     rows = list(zip(*(cells for _, cells in columns), strict=True))
-    return Table("The rows that moved most", [column for column, _ in columns], rows)
+    return Table("The rows that differ most", [column for column, _ in columns], rows)
