@@ -88,7 +88,7 @@ def test_a_pipeline_can_stop_unless_it_is_a_go(folder, capsys):
         (["fit", "absent.parquet", "new.parquet"], "absent.parquet"),
         ([*FIT, "--labels", "colour"], "old has no metadata column 'colour' to take labels from; it has topic"),
         ([*FIT, "--json", "o.json", "--csv", "./o.json"], "--csv o.json must end in .csv"),
-        ([*FIT, "--group", "affine"], "group must be one of auto"),
+        ([*FIT, "--group", "affine"], "group must be one of 'auto'"),
         ([*FIT, "--keep", "all"], "keep can be used with unpaired only"),
         (["apply", "absent.safetensors", "new.parquet", "--out", "o.parquet"], "cannot read a translator"),
         (["apply", "new.parquet", "new.parquet", "--out", "o.parquet"], "cannot read a translator"),

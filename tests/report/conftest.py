@@ -218,14 +218,14 @@ def unpaired_by_hand(confidences=(0.99, 0.95, 0.4, -0.2)):
         for i, confidence in enumerate(confidences)
     )
     matching = ComponentMatching(matches, confidence=0.71, chance=0.23)
-    verdict = judge_matching(matching)
+    finding, headlines, notes = judge_matching(matching)
     return Translation(
         translator=Translator(Map("linear", np.eye(5), np.zeros(5), np.zeros(5)), None, 5, 4),
         n_old=2000,
         n_new=1800,
-        finding=verdict.finding,
-        headlines=verdict.headlines,
-        notes=verdict.notes,
+        finding=finding,
+        headlines=headlines,
+        notes=notes,
         settings={"unpaired": True, "components": 4, "trust": 0.9, "keep": "trusted", "seed": 0},
         matching=matching,
     )
