@@ -227,7 +227,7 @@ def bad_files(folder):
         (["*.nothing"], "no file matches *.nothing"),
         (["old.npy", "new.npy", "--id", "cell"], "old.npy cannot be read with --id"),
         (["old.npy", "new.npy", "--cluster", "plate"], "plate"),
-        (["old.npy", "new.npy", "--groups", "affine"], "'affine' is not"),
+        (["old.npy", "new.npy", "--groups", "affine"], "got 'affine'"),
         (["old.npy", "new.npy", "--folds", "1"], "folds must be an integer of at least 2"),
         (["old.npy", "new.npy", "--normalize", "l2"], "normalize must be one of None, 'cosine'; got 'l2'"),
         (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=SHARE such as similarity=0.02"),

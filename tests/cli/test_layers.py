@@ -43,7 +43,7 @@ BOTH = ("run_a.*.parquet", "run_b.*.parquet", "--nulls", "1")
 def test_layers_are_called_after_the_star_and_rows_joined_by_id(call):
     code, out, _ = call(*BOTH, "--measure", "rigid", "--report", "map.html", "--json", "map.json", "--csv", "map.csv")
     assert code == 0
-    assert "11 of 11 are nearest to the layer in the same position." in out
+    assert "11 of 11 are closest to the layer in the same position." in out
     with open("map.json") as file:
         result = json.load(file)
     read = result["numbers"]

@@ -46,38 +46,10 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         copied to this process once, since the null pairs any row with any other.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        The column with the row ids.
-    features : str or sequence of str, optional
-        The columns with the embedding.
-    metadata : str or sequence of str, optional
-        The columns with metadata.
-    key : str, optional
-        The array to use, of a file or AnnData object with several.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of raising an error.
-    groups : sequence of str
-        The maps to fit: any of identity, permutation, rigid, similarity, linear, and ica.
-    directions : {"forward", "both"}
-        Map earlier runs onto later ones, or also back.
-    normalize : {None, "cosine"}
-        "cosine" puts every row on the unit sphere first.
-    folds : int
-        Number of folds that are held out in turn.
-    nulls : int
-        Number of random re-pairings for the null; with 0 it is NaN.
-    bootstrap : int
-        Number of bootstrap draws for the interval; with 0 it is NaN.
-    seed : int
-        The same seed gives the same result.
-    device : str
-        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
     similarities : sequence of str, or "all"
         Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample.
-    consensus : bool
-        Also compute the consensus of all runs (`consensus` with its defaults, over the same folds).
     steps : sequence of float, optional
         For checkpoints of one training: the step of each run, increasing. Then each run is mapped onto the next and
         onto the last, instead of all pairs.
@@ -257,10 +229,7 @@ def _notes(runs: Sequence[RunStatistics], plan: Protocol) -> list[str]:
     stuck = [name for name, fits in unmixed.items() if name not in noise and not all(fit.converged for fit in fits)]
     cause = "The data may be Gaussian, or the rows too few for their width. The other groups are not affected."
     for names, problem in (
-        (
-            noise,
-            "No independent component of {} differs from Gaussian noise, so the ICA row is arbitrary.",
-        ),
+        (noise, "No independent component of {} differs from Gaussian noise, so the ICA row is arbitrary."),
         (stuck, "ICA did not converge on {} (on all rows, or without a fold), so its row depends on its start."),
     ):
         if names:

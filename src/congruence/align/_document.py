@@ -27,9 +27,7 @@ from congruence.document import (
     share,
     shares,
 )
-from congruence.document import (
-    facts as fact_table,
-)
+from congruence.document import facts as fact_table
 from congruence.formatting import number, percent, step
 from congruence.maps._names import AFTER, MEANINGS, ordered_groups
 from congruence.result import STATUSES
@@ -315,8 +313,7 @@ def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
             Cell(step(point["step"]), point["step"]),
             *(
                 share(
-                    point["to_last"].get(name, math.nan),
-                    below=f"next {percent(point['to_next'].get(name, math.nan))}",
+                    point["to_last"].get(name, math.nan), below=f"next {percent(point['to_next'].get(name, math.nan))}"
                 )
                 for name in groups
             ),

@@ -50,18 +50,8 @@ def compare_layers(
         row id where they have one. Widths may differ: the narrower layer is zero-padded.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        The column with the row ids.
-    features : str or sequence of str, optional
-        The columns with the embedding.
-    metadata : str or sequence of str, optional
-        The columns with metadata.
-    key : str, optional
-        The array to use, of a file or AnnData object with several.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (document, patient) stay together in folds.
-    drop_missing : bool
-        Leave out rows with NaN or infinity in any layer instead of raising an error.
     names : (str, str), optional
         Names of the two runs; otherwise those of the patterns, or "a" and "b".
     measure : str
@@ -69,16 +59,8 @@ def compare_layers(
         nearness is the held-out error of the best map of the group from the layer of a to that of b, over the diameter
         of the layer of b. Or a measure of `congruence.align.similarities.MEASURES` such as cka: then nearness is its
         value in sample. Either has the invariances of the group or the measure.
-    normalize : {None, "cosine"}
-        "cosine" puts every row on the unit sphere first.
-    folds : int
-        Number of folds that are held out in turn.
     nulls : int
         Number of random re-pairings for the null, each scored on one fold, in turn; with 0 there is no null.
-    seed : int
-        The same seed gives the same result.
-    device : str
-        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
 
     Returns
     -------

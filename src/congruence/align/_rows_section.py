@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.document import (
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Grid,
-    Heading,
-    Section,
-    Table,
-    Text,
-    label_cell,
-    share,
-)
+from congruence.document import Block, Cell, Column, Figure, Grid, Heading, Section, Table, Text, label_cell, share
 from congruence.errors import InputError
 from congruence.formatting import count, elided, number, percent
 from congruence.maps._names import AFTER

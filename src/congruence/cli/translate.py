@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from congruence.translation.translator import Translator
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Map a new model's embeddings into the space of the old one, and measure what is lost.",
+    no_args_is_help=True, help="Map a new model's embeddings into the space of the old one, and measure what is lost."
 )
 
 

@@ -93,13 +93,7 @@ def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: in
 
 
 def protocol(
-    n: int,
-    *,
-    folds: int = 5,
-    nulls: int = 20,
-    bootstrap: int = 200,
-    cluster: Array | None = None,
-    seed: int = 0,
+    n: int, *, folds: int = 5, nulls: int = 20, bootstrap: int = 200, cluster: Array | None = None, seed: int = 0
 ) -> Protocol:
     """Split n rows (or clusters of rows) into folds of similar size and draw the re-pairings of the null."""
     unit = np.arange(n) if cluster is None else np.unique(cluster, return_inverse=True)[1]

@@ -58,46 +58,18 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         ``unpaired=True`` their rows are not paired, and ids are ignored.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        The column with the row ids.
-    features : str or sequence of str, optional
-        The columns with the embedding.
-    metadata : str or sequence of str, optional
-        The columns with metadata.
-    key : str, optional
-        The array to use, of a file or AnnData object with several.
     labels : (n,) or (n, m), or the name of a metadata column, optional
         The target of a linear probe trained on old vectors: text and integers are classes, floats are regressed.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of raising an error.
     group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}
         The kind of map. "auto" takes the smallest of rigid, similarity and linear that no larger one clearly beats on
         held-out rows.
-    normalize : {None, "cosine"}
-        "cosine" for embeddings compared by their angle: rows are scaled to the unit sphere before and after.
-    require : float
-        The share of the true 10 nearest neighbours that translated vectors must find for a go.
-    folds : int
-        Number of folds that are held out in turn.
-    nulls : int
-        Number of random re-pairings for the null; with 0 it is NaN.
-    bootstrap : int
-        Number of bootstrap draws for the interval; with 0 it is NaN.
-    seed : int
-        The same seed gives the same result.
-    device : str
-        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
     unpaired : bool
-        Match the components of models that share no rows. The remaining options are for this case only.
+        Match the components of models that share no rows; components, splits, trust and keep are for this case only.
     components : int
         Number of principal directions of each model to unmix (fewer where a model is narrower). Only few can be
         distinguished by their shapes, so more is seldom better.
-    splits : int
-        Number of random splits of the rows into halves; whitening, ICA and matching are repeated on each half.
-    trust : float
-        The confidence, from 0 to 1, from which on a component is trusted.
     keep : {"trusted", "all"}
         The components that the translator maps: the trusted ones, with the others at their mean, or all.
 
