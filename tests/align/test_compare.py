@@ -29,7 +29,7 @@ def held(pair):
 
 def test_two_trainings_of_a_graph_network_agree_with_the_reference_figures(model_pair):
     with pytest.warns(FewRowsWarning, match="2784 rows for 300 dimensions"):
-        result = compare({"a": model_pair[0], "b": model_pair[1]}, groups=LADDER)
+        result = compare({"a": model_pair[0], "b": model_pair[1]}, groups=LADDER, nulls=4, bootstrap=50)
     pair = result["a", "b"]
     assert_allclose(pair.diameter, 43.592, atol=1e-3)
     assert pair.diameter_exact
@@ -47,7 +47,7 @@ def test_two_trainings_of_a_graph_network_agree_with_the_reference_figures(model
     assert_allclose(pair.groups["similarity"].null, 0.053, atol=5e-4)
     assert_allclose(pair.groups["rigid"].null, 0.076, atol=1.5e-3)
     assert pair.verdict.status == "fails"
-    assert "5.3" in result.verdict
+    assert "the runs differ by 35 % of chance: the held-out error is 1.8" in result.verdict
     assert "a linear map reduces it by 41 %." in result.verdict
     assert any("dead units" in note for note in result.notes)
 
@@ -86,9 +86,9 @@ def test_a_run_compared_with_itself_is_at_distance_zero(rng):
 
 
 def test_wide_unrelated_gaussians_never_look_similar(rng):
-    x, y = rng.normal(size=(2, 1000, 512))
+    x, y = rng.normal(size=(2, 500, 256))
     with pytest.warns(FewRowsWarning):
-        pair = compare([x, y], groups=["similarity", "linear"], nulls=3).pairs[0]
+        pair = compare([x, y], groups=["similarity", "linear"], **QUICK).pairs[0]
     similarity = pair.groups["similarity"]
     assert_allclose(similarity.held_out.mean, similarity.null, rtol=0.01)
     assert pair.groups["linear"].mean < 0.75 * pair.groups["linear"].null  # in sample it flatters

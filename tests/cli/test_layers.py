@@ -69,7 +69,7 @@ def test_one_run_against_itself_by_another_measure(call):
     ("arguments", "message"),
     [
         (("run_a.*.parquet",), "takes two patterns, in quotes"),
-        (("a", "b", "c"), "but 3 names were given"),
+        (("a", "b", "c"), "got 3 names"),
         (("run_a.*.parquet", "run_c.*.parquet"), "no file matches run_c.*.parquet"),
         ((*BOTH, "--measure", "cca"), "measure must be one of"),
         ((*BOTH, "--csv", "run_a.layers.0.parquet"), "must end in .csv"),

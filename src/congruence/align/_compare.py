@@ -11,23 +11,22 @@ from typing import Any
 import numpy as np
 
 from congruence.align._options import ROUTES, CompareOptions
-from congruence.align._run_statistics import PairStatistics, RunStatistics, sum_run
+from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.comparison import MCC, Comparison, Pair, Plane, Run
 from congruence.align.similarities import MEASURES
 from congruence.align.verdict import diameter_notes, judge, sampling_notes, summarise
-from congruence.arrays import resolve_device, to_numpy
+from congruence.arrays import to_numpy
 from congruence.checks import check_choice, check_names
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps.algebra import eigh
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
-from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
+from congruence.maps.nearness import Fit, Nearness, Protocol, measure
 from congruence.maps.sums import Paired, PairSums, pair_sums
-from congruence.options import reading, takes
+from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.stats.matching import signed_permutation
-from congruence.tables import gather
 
 ROWS_FOR_CCA = 10  # in every fold; a held-out correlation over fewer rows has no meaning
 PLANE_ROWS = 300
@@ -64,30 +63,15 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
     measures = check_names("similarities", options.similarities, MEASURES, shortcuts={"all": MEASURES}, least=0)
-    groups, nulls = check_names("groups", options.groups, ROUTES), options.nulls
+    groups = check_names("groups", options.groups, ROUTES)
     check_choice("directions", options.directions, ("forward", "both"))
-    check_method(options.normalize, folds=options.folds, nulls=nulls, bootstrap=options.bootstrap, seed=options.seed)
-    inputs = gather(
-        runs[0] if len(runs) == 1 else list(runs),
-        **reading(options),
-        cluster=options.cluster,
-        drop_missing=options.drop_missing,
-    )
-    engine = resolve_device(options.device, *inputs.values)
-    plan = protocol(
-        len(inputs.values[0]),
-        folds=options.folds,
-        nulls=nulls,
-        bootstrap=options.bootstrap,
-        cluster=inputs.cluster,
-        seed=options.seed,
-    )
+    inputs, rows, plan, settings = read_paired(runs[0] if len(runs) == 1 else list(runs), options)
     among = _choose_pairs(inputs.names, options)
     unmixed = (None, *range(len(plan.folds))) if "ica" in groups else ()
-    step = Steps(progress, len(inputs.names) * (1 + len(unmixed)) + len(among) * (1 + nulls))
+    step = Steps(progress, len(inputs.names) * (1 + len(unmixed)) + len(among) * (1 + options.nulls))
     summed = []
-    for name, rows in zip(inputs.names, inputs.rows(engine, options.normalize), strict=True):
-        summed.append(sum_run(name, rows, plan))
+    for name, one in zip(inputs.names, rows, strict=True):
+        summed.append(sum_run(name, one, plan))
         step(f"preparing {name}")
         for fold in unmixed:
             summed[-1].unmixing(fold)
@@ -104,18 +88,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         pairs=pairs,
         headlines=summarise(pairs),
         notes=(*inputs.notes, *_notes(summed, plan)),
-        settings={
-            "groups": list(groups),
-            "directions": options.directions,
-            "normalize": options.normalize,
-            "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
-            "paired": "by id" if inputs.by_id else "by position",
-            "folds": len(plan.folds),
-            "nulls": nulls,
-            "bootstrap": options.bootstrap,
-            "seed": options.seed,
-            "device": engine,
-        }
+        settings={"groups": list(groups), "directions": options.directions, **settings}
         | ({"similarities": list(measures)} if measures else {})
         | recorded(inputs.files),
         ids=inputs.ids,

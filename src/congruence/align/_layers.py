@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from congruence.align._options import CompareLayersOptions
-from congruence.align._run_statistics import PairStatistics, RunStatistics, sum_run
+from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.similarities import LOWER, MEASURES, Measure
 from congruence.align.verdict import diameter_notes, sampling_notes
-from congruence.arrays import Float, Rows, resolve_device
+from congruence.arrays import Float, Rows
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
-from congruence.maps.nearness import Protocol, check_method, protocol, row_errors
+from congruence.maps.nearness import Protocol, row_errors
 from congruence.maps.sums import PairSums, pair_sums
-from congruence.options import reading, takes
+from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
-from congruence.tables import expanded, gather, unique_names
+from congruence.tables import expanded, unique_names
 
 Score = tuple[float, float, float]  # the nearness of two layers, its null, and the standard error of their gap
 
@@ -74,23 +74,17 @@ def compare_layers(
     """
     measure, nulls = options.measure, options.nulls
     check_choice("measure", measure, (*GROUPS, *MEASURES))
-    check_method(options.normalize, folds=options.folds, nulls=nulls, bootstrap=0, seed=options.seed)
     (name_a, a), (name_b, b) = (named_layers(x, called) for called, x in (("a", a), ("b", b)))
     names = _name_runs(options.names, name_a, name_b)
     runs = {f"{layer} of {run}": x for run, layers in zip(names, (a, b), strict=True) for layer, x in layers.items()}
-    inputs = gather(runs, **reading(options), cluster=options.cluster, drop_missing=options.drop_missing)
-    engine = resolve_device(options.device, *inputs.values)
-    plan = protocol(
-        len(inputs.values[0]), folds=options.folds, nulls=nulls, bootstrap=0, cluster=inputs.cluster, seed=options.seed
-    )
-    rows = inputs.rows(engine, options.normalize)
+    inputs, rows, plan, settings = read_paired(runs, options)
     notes = inputs.notes + sampling_notes(max(x.d for x in rows), plan, warn=True)
     if nulls == 1 and measure in MEASURES:
         notes.append("One re-pairing does not show how much the null varies; set nulls to at least 2.")
     step = Steps(progress, len(a) + len(b) * (1 + len(a)))
     skipped: list[str] = []
     nearness, null, error = (np.full((len(a), len(b)), np.nan) for _ in range(3))
-    with decomposing_on(engine):
+    with decomposing_on(settings["device"]):
         layers = (_sum_layer(step, name, x, plan, skipped) for name, x in zip(inputs.names, rows, strict=True))
         sources = list(islice(layers, len(a)))
         _check_any(a, skipped)
@@ -121,17 +115,7 @@ def compare_layers(
         standard_error=error,
         n=rows[0].n,
         notes=(*notes, *(f"A layer is left out: {reason}." for reason in skipped)),
-        settings={
-            "measure": measure,
-            "normalize": options.normalize,
-            "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
-            "paired": "by id" if inputs.by_id else "by position",
-            "folds": len(plan.folds),
-            "nulls": nulls,
-            "seed": options.seed,
-            "device": engine,
-            **recorded(inputs.files),
-        },
+        settings={"measure": measure, **settings, **recorded(inputs.files)},
     )
 
 

@@ -12,13 +12,15 @@ import numpy as np
 from congruence.arrays import Array, Float, Rows, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
+from congruence.maps.nearness import Protocol, check_method, protocol
 from congruence.maps.sums import Paired, RunSums, Spread, pair_sums, run_sums
-from congruence.tables import as_paired
+from congruence.options import reading
+from congruence.tables import as_paired, gather
+from congruence.tables.inputs import Inputs
 from congruence.tables.spill import room_for
 
 if TYPE_CHECKING:
     from congruence.ica.unmix import Unmixing
-    from congruence.maps.nearness import Protocol
 
 T = TypeVar("T")
 
@@ -100,6 +102,28 @@ class PairStatistics:
     def vary(self) -> bool:
         """Whether each run has a dimension that varies by more than rounding."""
         return self.source.dead < self.source.rows.d and self.target.dead < self.target.rows.d
+
+
+def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[Inputs, list[Rows], Protocol, dict[str, Any]]:
+    """Read and pair runs as the options say: inputs, rows, the protocol of held-out scores, and settings to record."""
+    bootstrap = getattr(options, "bootstrap", 0)
+    counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}
+    check_method(options.normalize, **counts)
+    common = {"cluster": options.cluster, "labels": labels, "drop_missing": options.drop_missing}
+    inputs = gather(runs, **reading(options), **common)
+    device = resolve_device(options.device, *inputs.values)
+    plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, **counts)
+    settings = {
+        "normalize": options.normalize,
+        "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
+        "paired": "by id" if inputs.by_id else "by position",
+        "folds": len(plan.folds),
+        "nulls": options.nulls,
+        **({"bootstrap": bootstrap} if hasattr(options, "bootstrap") else {}),
+        "seed": options.seed,
+        "device": device,
+    }
+    return inputs, inputs.rows(device, options.normalize), plan, settings
 
 
 def sum_run(name: str, rows: Rows, plan: Protocol) -> RunStatistics:

@@ -13,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._run_statistics import sum_run
+from congruence.align._run_statistics import read_paired, sum_run
 from congruence.align.verdict import clearly_better, diameter_notes, sampling_notes
-from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
 from congruence.checks import check_choice, check_number
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
-from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
+from congruence.maps.nearness import Nearness, Protocol, measure
 from congruence.maps.sums import Paired, PairSums, pair_sums
-from congruence.options import reading, takes
+from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
-from congruence.tables import gather
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval
@@ -81,25 +80,9 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     _check_options(options)
     if options.unpaired:
         return translate_unpaired(old, new, options, progress)
-    inputs = gather(
-        {"old": old, "new": new},
-        **reading(options),
-        cluster=options.cluster,
-        labels=options.labels,
-        drop_missing=options.drop_missing,
-    )
+    inputs, (y, x), plan, settings = read_paired({"old": old, "new": new}, options, options.labels)
     if inputs.labels is not None:
         check_labels(inputs.labels)
-    engine = resolve_device(options.device, *inputs.values)
-    y, x = inputs.rows(engine, options.normalize)
-    plan = protocol(
-        y.n,
-        folds=options.folds,
-        nulls=options.nulls,
-        bootstrap=options.bootstrap,
-        cluster=inputs.cluster,
-        seed=options.seed,
-    )
     target, source = sum_run("old", y, plan), sum_run("new", x, plan)
     diameter = target.diameter
     step = Steps(progress, 1 + options.nulls + 4)
@@ -118,19 +101,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         finding=finding,
         headlines=headlines,
         notes=(*notes, *inputs.notes, *sampling_notes(max(x.d, y.d), plan), *diameter_notes([target])),
-        settings={
-            "group": options.group,
-            "normalize": options.normalize,
-            "require": options.require,
-            "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
-            "paired": "by id" if inputs.by_id else "by position",
-            "folds": len(plan.folds),
-            "nulls": options.nulls,
-            "bootstrap": options.bootstrap,
-            "seed": options.seed,
-            "device": engine,
-            **recorded(inputs.files),
-        },
+        settings={"group": options.group, "require": options.require, **settings, **recorded(inputs.files)},
         diameter=diameter.value,
         candidates=near,
         certificate=certificate,
@@ -147,9 +118,6 @@ def _check_options(options: TranslateOptions) -> None:
                 raise InputError(f"{name} needs rows that both models embedded, so it cannot be used with unpaired")
             raise InputError(f"{name} can be used with unpaired only")
     check_choice("group", options.group, GROUPS)
-    check_method(
-        options.normalize, folds=options.folds, nulls=options.nulls, bootstrap=options.bootstrap, seed=options.seed
-    )
     check_number("require", options.require, 0, 1, open_low=True)
 
 

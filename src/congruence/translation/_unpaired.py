@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, finite_rows, to_numpy
-from congruence.checks import check_choice, check_integers, check_number
+from congruence.checks import check_choice, check_integers, check_number, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.ica.components import independent_components
@@ -39,6 +39,8 @@ FITS = 2.25  # times the sampling error: shapes that differ by more are not thos
 
 def translate_unpaired(old: Any, new: Any, options: TranslateOptions, progress: Progress | None) -> Translation:
     """Map a new model's vectors into the old space although no row was embedded by both; see `translate`."""
+    check_choice("normalize", options.normalize, (None, "cosine"))
+    check_seed(options.seed)
     check_integers(1, components=options.components, splits=options.splits)
     check_number("trust", options.trust, 0, 1, open_low=True)
     check_choice("keep", options.keep, ("trusted", "all"))
