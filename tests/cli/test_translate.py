@@ -194,7 +194,7 @@ def test_unpaired_files_are_matched_by_shape_and_said_to_be_experimental(apart, 
 
 
 def test_what_cannot_be_trusted_is_not_written(apart, capsys, tmp_path):
-    alike = ["fit", "alike.npy", "alike.npy", "--unpaired", "--components", "3"]
+    alike = ["fit", "alike.npy", "alike.npy", "--unpaired", "--components", "3", "--splits", "4"]
     code, out, err = run(capsys, *alike, "--map", "map.safetensors")
     assert (code, "unknown" in out) == (2, True)
     assert "no component is trusted" in err

@@ -46,8 +46,16 @@ REMARKS = {
     "holds": "at most a rotation and a scale",
 }
 ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has
+PICTURES = {  # of a pair: caption and explanation
+    "ladder": (
+        "Which group explains the difference?",
+        "The error after the best map of each group, from the smallest group to the largest.",
+    ),
+    "error_histogram": ("Is the error spread over all rows?", "The distribution of the error of single rows."),
+    "planes": ("What the map does", "Grey lines link rows of the source with the same rows of the target."),
+}
 CAPTION = (
-    "Held-out error (mean over rows the map was not fitted on) left after the best map of each group, "
+    "Held-out error (mean over rows the map was not fitted on) after the best map of each group, "
     "in per cent of the diameter of the target. In parentheses the null: the same score for randomly re-paired rows."
 )
 _LATEX = {
@@ -216,26 +224,10 @@ def _arrow(pair: Pair) -> str:
 def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Details:
     verdict = pair.verdict
     bound = "" if pair.diameter_exact else "at least "
-    ladder = Figure(
-        "ladder",
-        (pair,),
-        caption="Which group explains the difference?",
-        detail="The error after the best map of each group, from the smallest group to the largest.",
-        brief=single,
-    )
-    histogram = Figure(
-        "error_histogram",
-        (pair,),
-        caption="Is the error spread over all rows?",
-        detail="The distribution of the error of single rows.",
-    )
-    planes = Figure(
-        "planes",
-        (pair,),
-        caption="What the map does",
-        detail="Grey lines link rows of the source with the same rows of the target.",
-        wide=True,
-    )
+    pictures = [
+        Figure(name, (pair,), caption=caption, detail=detail, brief=single and name == "ladder", wide=name == "planes")
+        for name, (caption, detail) in PICTURES.items()
+    ]
     columns = (
         Column("group", "text"),
         *map(Column, ("held out", "95 % interval", "null", "in sample")),
@@ -253,7 +245,7 @@ def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Detail
     title = f"{_arrow(pair)}, errors in % of the diameter {bound}{number(pair.diameter, 4)}"
     blocks: tuple[Block, ...] = (
         Text(verdict.finding.evidence, strong=verdict.headline),
-        Grid((ladder, histogram, planes), "pictures"),
+        Grid(pictures, "pictures"),
         Heading("Errors, in % of the target’s diameter"),
         Table(title, columns, rows, sortable=False, brief=single),
         Text("The last three columns are in sample, as in published tables.", muted=True),

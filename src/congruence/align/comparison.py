@@ -310,11 +310,7 @@ class Comparison(Result):
                     "held_out": near.held_out.mean,
                     "low": near.held_out.low,
                     "high": near.held_out.high,
-                    "null": near.null,
-                    "mean": near.mean,
-                    "rms": near.rms,
-                    "q95": near.q95,
-                    "sup": near.sup,
+                    **{field: getattr(near, field) for field in ("null", "mean", "rms", "q95", "sup")},
                     "n": pair.n,
                     "diameter": pair.diameter,
                 }

@@ -1,4 +1,4 @@
-"""Nearness (epsilon): the error left after the best map of a group, over the diameter of the target.
+"""Nearness (epsilon): the error after the best map of a group, over the diameter of the target.
 
 Each error is computed in sample (as the paper prints it), held out (fitted on some rows, scored on others), and under
 the permutation null (held out, after the pairing of the rows was destroyed).
@@ -22,7 +22,7 @@ from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
 from congruence.tables.blocks import Partition, compute
 
-Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and which fold they leave out
+Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
 
 BLOCK_BYTES = 2 * 2**20  # of float64 rows that are mapped and measured at a time

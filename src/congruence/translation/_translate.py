@@ -158,7 +158,7 @@ def _certify(
     curve = learning_curve(x, y, partial(_fit, group), diameter, plan)
     step("learning curve")
     drift = measure_drift(x, y, plan)
-    step("looking for drift")
+    step("measuring drift")
     return Certificate(retrieval=retrieval, probe=probe, curve=curve, drift=drift)
 
 

@@ -56,7 +56,7 @@ def rsa(x: Any, y: Any, *, rows: int = RSA_ROWS, seed: int = 0) -> float:
 
     References
     ----------
-    Kriegeskorte et al. 2008, who take 1 - correlation for distance; Euclidean distance is what a rotation leaves alone.
+    Kriegeskorte et al. 2008, who take 1 - correlation for distance; Euclidean distance is invariant to rotation.
     """
     check_integer("rows", rows, 3)
     return _cosine(*(_centred_ranks(r, rows, seed) for r in paired_rows(x, y)))
