@@ -12,7 +12,7 @@ from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, row_errors
 from congruence.maps.sums import Paired, sums_of
-from congruence.stats.intervals import bootstrap_mean
+from congruence.stats.intervals import bootstrap_mean, rank_correlation
 
 RANKED_QUERIES = 500  # whole rankings are compared for this many rows
 CURVE_POINTS, CURVE_DRAWS = 8, 3
@@ -142,14 +142,10 @@ def _recall(truth: Float, found: Float, k: int, squares: Float) -> Float:
 
 
 def _rank_agreement(old: Float, translated: Float, seed: int) -> float:
-    from scipy.stats import rankdata
-
     queries = np.random.default_rng(seed).permutation(len(old))[:RANKED_QUERIES]
     squares = (old * old).sum(1)
-    ranks = [rankdata(squares - 2 * z[queries] @ old.T, axis=1) for z in (old, translated)]
-    centred = [r - r.mean(1, keepdims=True) for r in ranks]
-    norms = [np.sqrt((r * r).sum(1)) for r in centred]
-    return float(np.mean((centred[0] * centred[1]).sum(1) / np.maximum(norms[0] * norms[1], 1e-300)))
+    distances = [squares - 2 * z[queries] @ old.T for z in (old, translated)]
+    return float(np.nan_to_num(rank_correlation(*distances)).mean())  # 0 where all distances are equal
 
 
 def check_labels(labels: Array) -> None:
