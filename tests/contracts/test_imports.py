@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "activations": BELOW,
     "report": BASE | {"maps"},  # the names of groups
 }
-FREE = {"cli", "experiments", "schema", "_load", "__main__", "__init__"}
+FREE = {"cli", "experiments", "schema", "__main__", "__init__"}
 
 
 def room(path):

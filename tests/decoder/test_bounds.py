@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from congruence import decoder, diameter
 from congruence.decoder.bounds import dynamical_isometry, isometric_constant, isometry_factor, theorem1, theorem3
 from congruence.errors import InputError
-from congruence.maps.statistical import statistical_from_structural
+from congruence.maps.nearness import statistical_from_structural
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "theory.json").read_text())
 

@@ -134,7 +134,7 @@ def test_clusters_widen_the_interval_of_correlated_rows(rng):
 
 
 def test_too_few_rows_or_clusters_are_refused():
-    with pytest.raises(InputError, match="at least 4 paired rows, but there are only 3"):
+    with pytest.raises(InputError, match="at least 4 paired rows; got 3"):
         protocol(3)
     with pytest.raises(InputError, match="all rows belong to one cluster"):
         protocol(10, cluster=np.zeros(10))

@@ -10,7 +10,7 @@ from congruence.report.figures import layer_picture
 
 def test_the_page_says_the_answer_first_and_lists_the_nearest(make_layers, render):
     page = render(make_layers())
-    assert '<p class="lead">All 3 layers of old &amp; &lt;new&gt; are nearer' in page
+    assert '<p class="lead">All 3 layers of old &amp; &lt;new&gt; are closer' in page
     assert "<new>" not in page
     assert page.count("1.00\u00a0%") + page.count("1.00 %") >= 3
     assert "after the best rotation and scale" in page

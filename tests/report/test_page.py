@@ -26,10 +26,10 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
         "The difference is only a rotation and a scale.",
         "Only a rotation and a scale?",
         "All pairs",
-        "How near is every run to every other?",
+        "How close is every run to every other?",
         "Pair by pair",
         "Further numbers",
-        "Which rows moved?</h2>",
+        "Which rows differ most?</h2>",
         '<h2 id="reading">How to read this</h2>',
         "How this was made",
     ]
@@ -95,8 +95,8 @@ def test_a_missing_group_leaves_an_empty_cell(make_pair, make_nearness, make_com
 
 
 def test_two_runs_need_no_heat_map(comparison, page, render):
-    assert "How near is every run" not in render(comparison)
-    assert "How near is every run" in page
+    assert "How close is every run" not in render(comparison)
+    assert "How close is every run" in page
 
 
 def test_190_pairs_stay_below_2_mb_and_say_how_many_are_shown(twenty_page):
@@ -139,22 +139,22 @@ def test_a_page_that_is_too_large_loses_details_and_says_so(monkeypatch, make_co
 
 def test_a_consensus_is_shown_run_by_run_with_its_null(make_rich, outline, render):
     text = " ".join(outline(render(make_rich())).text.split())
-    assert "What the runs have in common" in text
-    assert "All runs were rotated and scaled towards one common configuration" in text
+    assert "Consensus of the runs" in text
+    assert "All runs were rotated and scaled onto one common configuration" in text
     assert "seed 10 3.00 % 2.70 to 3.30 % 21.0 %" in text
     assert "did not converge" not in text
 
 
 def test_a_consensus_of_rotations_is_not_said_to_be_scaled(make_rich, render):
-    assert "All runs were rotated towards" in render(make_rich(group="rigid"))
+    assert "All runs were rotated onto" in render(make_rich(group="rigid"))
 
 
 def test_a_consensus_that_did_not_converge_says_so(make_rich, render):
-    assert "The search did not converge" in render(make_rich(converged=False))
+    assert "The fit did not converge" in render(make_rich(converged=False))
 
 
 def test_without_a_consensus_there_is_no_section_on_it(page):
-    assert "have in common" not in page
+    assert "Consensus of the runs" not in page
 
 
 @pytest.mark.parametrize("groups", [["rigid"], ["permutation"], ["ica"]])

@@ -37,4 +37,4 @@ def test_checkpoints_and_moved_rows_are_reported(render_figures):
     comparison = compare(runs, groups=("rigid", "similarity"), nulls=2, bootstrap=20, steps=[1, 10, 1000])
     page = render_figures(comparison)
     assert "after the best rotation and scale, falls from" in page
-    assert "The 20 rows that moved most" in page
+    assert "The 20 rows that differ most" in page

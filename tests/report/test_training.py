@@ -45,7 +45,7 @@ def test_a_training_takes_the_place_of_the_heat_map(make_training, render):
     parts = ["All pairs</h2>", "Checkpoints of the training</h2>", "Pair by pair</h2>"]
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
-    assert "How near is every run" not in page
+    assert "How close is every run" not in page
 
 
 def test_the_sentence_tells_how_the_error_onto_the_last_checkpoint_changes(make_training):

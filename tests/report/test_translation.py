@@ -31,10 +31,10 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
         "New vectors can be translated into the old space.",
         "translated vectors find 95",
         'class="badge holds"',
-        "What do translated vectors find?</h2>",
+        "Which neighbours do translated vectors find?</h2>",
         "What does a probe trained on old vectors score?</h2>",
         "How many paired rows are needed?</h2>",
-        "Which kind of map is needed?</h2>",
+        "Which group of maps is needed?</h2>",
         "How to read this</h2>",
         "How this was made</h2>",
     ]

@@ -248,11 +248,11 @@ def check_outputs(
 
 def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
     """Every input, and the files of a run folder."""
-    from congruence.experiments.runs import FILES
-
     for path in map(Path, inputs):
         yield path
         if path.is_dir():
+            from congruence.experiments.runs import FILES
+
             yield from (path / name for name in FILES)
 
 

@@ -14,4 +14,4 @@ from congruence.decoder.regions import linear_regions as linear_regions
 from congruence.decoder.stretch import BiLipschitz as BiLipschitz
 from congruence.decoder.stretch import bilipschitz as bilipschitz
 from congruence.ica.bound import theorem2 as theorem2
-from congruence.maps.statistical import statistical_from_structural as statistical_from_structural
+from congruence.maps.nearness import statistical_from_structural as statistical_from_structural

@@ -15,7 +15,7 @@ from congruence.errors import InputError
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import Map
 from congruence.maps.nearness import Nearness, check_method, measure, protocol
-from congruence.maps.statistical import statistical_from_structural as statistical_from_structural
+from congruence.maps.nearness import statistical_from_structural as statistical_from_structural
 from congruence.maps.sums import pair_sums, run_sums
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
