@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import pdist
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps import _diameter as module
 from congruence.maps import pair_bounds
 from congruence.maps._diameter import diameter, rows_diameter
 from congruence.maps.pair_bounds import PairBounds, centre_rows, choose_axes
+from congruence.rows.engine import Rows
 
 CLOUDS = {
     "gaussian": lambda rng, n, d: rng.normal(size=(n, d)),

@@ -23,10 +23,10 @@ from congruence.maps.algebra import eigh
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, check_method, measure, protocol
-from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.stats.matching import signed_permutation
 from congruence.tables import gather
 

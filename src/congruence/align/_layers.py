@@ -17,15 +17,16 @@ from congruence.align.prepared import PreparedRun, prepare
 from congruence.align.similarities.registry import LOWER, MEASURES, Measure
 from congruence.align.similarities.sides import Both, Side
 from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows
-from congruence.arrays import Float, Rows, resolve_device
+from congruence.arrays import Float, resolve_device
 from congruence.errors import FewRowsWarning, InputError
 from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, check_method, protocol, row_errors
-from congruence.maps.sums import PairSums, RunSums, pair_sums
 from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.engine import Rows
+from congruence.rows.sums import PairSums, RunSums, pair_sums
 from congruence.tables import expanded, gather, unique_names
 
 Cell = tuple[float, float, float]  # the nearness of a pair of layers, its null, and the standard error of their gap

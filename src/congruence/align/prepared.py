@@ -8,12 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from congruence.align.similarities.sides import Side
-from congruence.arrays import Array, Rows, listing, row_chunks, to_numpy
+from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.ica.unmix import Unmixing, unmix
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
-from congruence.maps.sums import RunSums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import RunSums, run_sums
 from congruence.tables.spill import room_for
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from congruence.arrays import finite_rows, is_dask, listing
 from congruence.errors import InputError
 from congruence.ica.estimator import ICA
-from congruence.ica.opening import affine
 from congruence.progress import Progress
+from congruence.rows.engine import map_rows
 from congruence.tables import Stream, Table, check_table_path, finite_table, slices, write_stream
 from congruence.tables.blocks import computed_blocks
 
@@ -100,9 +100,9 @@ def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Table]
                 f"{chunk.path} has NaN or infinite values (row {listing(bad)}); leave such rows out with --drop-missing"
             )
         if inverse:
-            values = affine(chunk.values, np.zeros(k), ica.mixing_.T, ica.mean_)
+            values = map_rows(chunk.values, np.zeros(k), ica.mixing_.T, ica.mean_)
         else:
-            values = affine(_in_order(chunk, known), ica.mean_, ica.components_.T, np.zeros(k))
+            values = map_rows(_in_order(chunk, known), ica.mean_, ica.components_.T, np.zeros(k))
         yield replace(chunk, values=values, features=_written(ica, inverse))
         done += chunk.n
 

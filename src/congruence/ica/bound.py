@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Rows, to_numpy
+from congruence.arrays import to_numpy
 from congruence.errors import InputError
 from congruence.formatting import number
 from congruence.ica.contrasts import contrast_named
@@ -22,8 +22,9 @@ from congruence.ica.solver import solve
 from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map
-from congruence.maps.sums import run_sums
 from congruence.result import Finding, conclude
+from congruence.rows.engine import Rows
+from congruence.rows.sums import run_sums
 from congruence.tables import as_paired
 
 

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from congruence.errors import InputError
 from congruence.files import replacing
 from congruence.ica.components import Components, independent_components
-from congruence.ica.opening import affine, as_components, describe_estimator, open_rows
+from congruence.ica.opening import as_components, describe_estimator, open_rows
 from congruence.ica.unmix import MAX_ITER, TOLERANCE, warn_unless_converged
 from congruence.result import SCHEMA_VERSION
+from congruence.rows.engine import map_rows
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
@@ -179,12 +180,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Return the components of X, (n, d) to (n, k), with its dtype and device; dask arrays stay lazy."""
         check_is_fitted(self)
         X = open_rows(self, X, reset=False)
-        return affine(X, self.mean_, self.components_.T, np.zeros(len(self.components_)))
+        return map_rows(X, self.mean_, self.components_.T, np.zeros(len(self.components_)))
 
     def inverse_transform(self, X: Any) -> Any:
         """Map components, shape (n, k), back to embeddings, shape (n, d)."""
         check_is_fitted(self)
-        return affine(
+        return map_rows(
             as_components(X, len(self.components_)), np.zeros(len(self.components_)), self.mixing_.T, self.mean_
         )
 

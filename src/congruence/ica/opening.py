@@ -9,13 +9,9 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from congruence.arrays import (
-    Float,
     as_matrix,
-    check_finite,
-    float64_beside,
     is_dask,
     is_tensor,
-    like,
     listing,
     row_chunks,
     to_numpy,
@@ -125,31 +121,3 @@ def as_components(X: Any, k: int) -> Any:
     if X.shape[1] != k:
         raise InputError(f"X has {X.shape[1]} columns, but there are {k} components")
     return X
-
-
-def affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
-    """(x - before) @ matrix + after, computed in float64 chunk by chunk; the kind, device and dtype of x are kept."""
-    if is_dask(x):
-        return _lazily_affine(x, before, matrix, after)
-    if is_tensor(x):
-        before, matrix, after = (float64_beside(part, x) for part in (before, matrix, after))
-        return like((float64_beside(x, x) - before) @ matrix + after, x)
-    floating = x.dtype if np.issubdtype(x.dtype, np.floating) else np.float64
-    out = np.empty((len(x), matrix.shape[1]), floating)
-    for part in row_chunks(len(x), max(matrix.shape)):
-        out[part] = (x[part].astype(np.float64) - before) @ matrix + after
-    return out
-
-
-def _lazily_affine(x: Any, before: Float, matrix: Float, after: Float) -> Any:
-    floating = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(np.float64)
-    chunks = (x.chunks[0], (matrix.shape[1],))
-    return x.map_blocks(
-        _affine_block, before, matrix, after, chunks=chunks, dtype=floating, meta=np.empty((0, 0), floating)
-    )
-
-
-def _affine_block(rows: Any, before: Float, matrix: Float, after: Float, block_info: Any = None) -> Any:
-    first = block_info[0]["array-location"][0][0] if block_info else 0
-    check_finite(rows, "X", first=None if np.isnan(first) else int(first))
-    return affine(rows, before, matrix, after)

@@ -11,7 +11,7 @@ import numpy as np
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica.components import Components, first_components
 from congruence.ica.unmix import Unmixing
-from congruence.ica.whiten import mapped
+from congruence.rows.engine import map_chunk
 from congruence.tables import Table
 from congruence.tables.blocks import DaskRows, Partition, merged
 
@@ -130,7 +130,7 @@ def _seen_in(data: Any, mean: Float, unmixing: Float, rows: int, first: int) -> 
     k = len(unmixing)
     seen = _Seen(np.zeros((k, len(EDGES) - 1), dtype=np.int64), _Extremes(k, rows), _Extremes(k, rows))
     for part in row_chunks(*data.shape):
-        s = to_numpy(mapped(data[part], mean, unmixing.T)).T  # (k, m)
+        s = to_numpy(map_chunk(data[part], mean, unmixing.T)).T  # (k, m)
         seen.counts += _histograms(s)
         seen.high.take_in(-s, first + part.start)
         seen.low.take_in(s, first + part.start)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, is_tensor, resolve_device, to_numpy
 from congruence.errors import InputError
 from congruence.ica.contrasts import Contrast, contrast_named
 from congruence.ica.distributed import DaskPasses
-from congruence.ica.moments import Moments, moments_of
 from congruence.ica.passes import Passes
 from congruence.ica.point import random_gradient
 from congruence.ica.rotations import polar, random_rotation
 from congruence.ica.solver import solve
 from congruence.ica.torch_passes import TorchPasses
 from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, unmix_rows
-from congruence.ica.whiten import Again, Whitening, mapped, whitening
+from congruence.ica.whiten import Again, Whitening, whitening
 from congruence.maps.algebra import decomposing_on, eigh
-from congruence.tables.blocks import DaskRows, Partition, merged
+from congruence.rows.engine import Moments, row_moments
+from congruence.tables.blocks import DaskRows
 
-CHUNK_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
-DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks
 COARSE_TOLERANCE = 0.01  # radians that a rough answer may still turn
 SAME = 0.99  # correlation from which on two rough answers are taken to be one
 GATHERED = 2**28  # bytes of chosen rows up to which they are brought here from where dask has them
@@ -136,13 +134,13 @@ class PreparedRows:
         Fewer components than those of all rows where the rows drawn do not vary in as many directions.
         """
         here, at = self._here(index)
-        again = partial(moments_over, here.data, self.device, at)
+        again = partial(row_moments, here.data, self.device, at)
         own, covariance = whitening_of(again(), self.whitening.retained, self.whiten, again)
         return here._sample(own, covariance, at)
 
     def retaining(self, n_components: int | float | None) -> PreparedRows:
         """The same rows with another number of directions retained."""
-        again = partial(moments_over, self.data, self.device, None)
+        again = partial(row_moments, self.data, self.device, None)
         white, covariance = whitening_of(self.moments, n_components, self.whiten, again)
         return replace(self, whitening=white, covariance=covariance)
 
@@ -168,7 +166,7 @@ class PreparedRows:
 
     def _rewhitened(self, white: Whitening, index: Array) -> Whitening:
         """The whitening of a subset of rows in the directions that were retained of all."""
-        moments = moments_over(self.data, self.device, index, white.mean, white.matrix.T)
+        moments = row_moments(self.data, self.device, index, white.mean, white.matrix.T)
         values, vectors = eigh(moments.finish())
         values = np.maximum(values, 1e-12 * values[-1])  # fewer rows than components
         to_own = (vectors / np.sqrt(values)) @ vectors.T
@@ -187,7 +185,7 @@ def prepare_rows(
         raise InputError(
             f"device {device!r} cannot be used for a dask array, whose workers compute on the CPU; use 'cpu'"
         )
-    again = partial(moments_over, data, device, None)
+    again = partial(row_moments, data, device, None)
     moments = again()
     with decomposing_on(device):
         white, covariance = whitening_of(moments, n_components, whiten, again)
@@ -221,50 +219,3 @@ def passes_over(
         rows = to_numpy(data) if is_tensor(data) else data
         return Passes(rows, white.mean, white.matrix, contrast, index=index, precision=precision)
     return TorchPasses(data, white.mean, white.matrix, contrast, index=index, device=device)
-
-
-def moments_over(
-    data: Any,
-    device: str = "cpu",
-    index: Array | None = None,
-    mean: Float | None = None,
-    matrix: Float | None = None,
-    *,
-    before: int = 0,
-) -> Moments:
-    """Read rows once for their moments, or those of (x - mean) @ matrix; messages count rows from `before` on."""
-    if isinstance(data, DaskRows):
-        found = merged(data.each(_block_moments, mean, matrix, index=index), _merge_moments)
-        if isinstance(found, InputError):
-            raise found
-        total: Moments = found
-        return total
-    chunks = _chunks(data, device, index)
-    if mean is not None and matrix is not None:
-        chunks = (mapped(chunk, mean, matrix) for chunk in chunks)
-    return moments_of(chunks, before=before)
-
-
-def _block_moments(rows: Any, part: Partition, mean: Float | None, matrix: Float | None) -> Moments | InputError:
-    """The moments of one block; an error is returned, so that of several blocks with NaN the first is reported."""
-    try:
-        return moments_over(to_numpy(rows), "cpu", part.index, mean, matrix, before=part.first)
-    except InputError as error:
-        return error
-
-
-def _merge_moments(parts: list[Moments | InputError]) -> Moments | InputError:
-    return reduce(
-        lambda a, b: a if isinstance(a, InputError) else b if isinstance(b, InputError) else a.merge(b), parts
-    )
-
-
-def _chunks(data: Any, device: str, index: Array | None = None) -> Iterator[Any]:
-    n = len(data) if index is None else len(index)
-    for part in row_chunks(n, data.shape[1], CHUNK_BYTES if device == "cpu" else DEVICE_BYTES):
-        chunk = data[part if index is None else index[part]]
-        if device != "cpu" and not is_tensor(chunk):
-            import torch
-
-            chunk = torch.from_numpy(np.array(chunk)).to(device)
-        yield chunk

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float, float64_beside, library, to_numpy
+from congruence.arrays import Float, as_float64_like, library, to_numpy
 from congruence.ica.point import Averaging, Point, point_at
 from congruence.ica.rotations import cayley, polar
 from congruence.maps.algebra import one_thread
@@ -247,7 +247,7 @@ def _learned(gradient: Any, plain: Any, curvature: Any, memory: Memory) -> Any:
     first = linalg.solve_triangular(rising, seen[:, -2])
     second = (np.diag(np.diag(rising)) + seen[:, m : 2 * m]) @ first - seen[:, -1]
     second = linalg.solve_triangular(rising, second, trans="T")
-    there = float64_beside(np.stack([second, first]), gradient)
+    there = as_float64_like(np.stack([second, first]), gradient)
     return (there[0] @ steps - there[1] @ eased).reshape(plain.shape)
 
 

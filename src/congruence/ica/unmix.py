@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, to_numpy
+from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import NotConvergedWarning
 from congruence.ica.contrasts import contrast_named
 from congruence.ica.distributed import DaskPasses
@@ -21,7 +21,8 @@ from congruence.ica.rotations import random_rotation
 from congruence.ica.solver import Solution, solve
 from congruence.ica.torch_passes import TorchPasses
 from congruence.maps.algebra import one_thread
-from congruence.maps.sums import Spread
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Spread
 from congruence.stats.matching import matched_correlations
 
 AGREES = 0.98  # correlation with the same component of another start, from which on both count as one

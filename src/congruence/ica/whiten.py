@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float, float64_beside
+from congruence.arrays import Float
 from congruence.errors import InputError
-from congruence.ica.moments import Moments
 from congruence.maps.algebra import eigh
 from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.rows.engine import Moments
 
 METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
 # A whitening from sums is exact to about the rounding of float64 over this ratio of eigenvalues. Where the rows have
@@ -140,11 +139,6 @@ def _refined(moments: Moments, scatter: Float, columns: Float, again: Again) -> 
     values, turned = eigh(again(moments.mean, to_round).scatter)
     root: Float = np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
     return root
-
-
-def mapped(chunk: Any, mean: Float, matrix: Float) -> Any:
-    """(chunk - mean) @ matrix in float64, in the library and on the device of the chunk."""
-    return (float64_beside(chunk, chunk) - float64_beside(mean, chunk)) @ float64_beside(matrix, chunk)
 
 
 def _amount(covariance: Float, n: int, shrinkage: float | str) -> float:

@@ -11,10 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from congruence.arrays import is_dask
 from congruence.errors import InputError
-from congruence.ica.moments import Moments
-from congruence.ica.opening import affine, as_components, describe_estimator, open_rows
-from congruence.ica.samples import moments_over
+from congruence.ica.opening import as_components, describe_estimator, open_rows
 from congruence.ica.whiten import whitening
+from congruence.rows.engine import Moments, map_rows, row_moments
 
 
 class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -73,7 +72,7 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def fit(self, X: Any, y: Any = None) -> Whitener:
         """Fit to the rows of X, shape (n, d): anything that `as_table` takes, or an iterator of chunks."""
         data = open_rows(self, X, reset=True)
-        again = partial(moments_over, data, "cpu", None)
+        again = partial(row_moments, data, "cpu", None)
         self._moments = again()
         return self._finish(again)
 
@@ -100,12 +99,12 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """Whiten the rows of X, shape (n, d), to shape (n, k); tensors stay on their device, dask arrays lazy."""
         check_is_fitted(self)
         X = open_rows(self, X, reset=False)
-        return affine(X, self.mean_, self.whitening_.T, np.zeros(len(self.whitening_)))
+        return map_rows(X, self.mean_, self.whitening_.T, np.zeros(len(self.whitening_)))
 
     def inverse_transform(self, X: Any) -> Any:
         """Map whitened rows, shape (n, k), back to shape (n, d); directions that were not kept are at their mean."""
         check_is_fitted(self)
-        return affine(
+        return map_rows(
             as_components(X, len(self.whitening_)), np.zeros(len(self.whitening_)), self.inverse_.T, self.mean_
         )
 

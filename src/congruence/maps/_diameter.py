@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
 from congruence.maps.pair_bounds import Cloud, PairBounds, centre_rows, choose_axes, library
+from congruence.rows.engine import Rows
 from congruence.tables import as_rows
 
 CPU_PAIRS = 3 * 10**10  # any 245,000 rows; 768 wide and with no bound that bites, ten minutes of one core

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
+from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
+from congruence.rows.engine import Rows
 
 CPU_TILE, GPU_TILE = 2048, 16384  # rows per side of a tile of pairs
 KEPT_BYTES = 256 * 2**20  # of float32 rows; more are made again whenever they are needed (a GPU keeps all)
@@ -160,7 +161,7 @@ class PairBounds:
 
     def _fill(self, side: Side, x: Any) -> None:
         x /= self.scale
-        u = x if self.axes is None else x @ float64_beside(self.axes, x)
+        u = x if self.axes is None else x @ as_float64_like(self.axes, x)
         left = (x * x).sum(1)
         side.rows[:, 1], side.rows[:, 2], side.rows[:, 3:] = left / 2, 1, -u
         for at, (before, k) in enumerate(pairwise([0, *self.widths])):

@@ -15,14 +15,15 @@ import numpy as np
 
 from congruence.align.prepared import prepare
 from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, clearly_better
-from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
 from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
-from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.tables import gather
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired

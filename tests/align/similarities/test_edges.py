@@ -22,9 +22,9 @@ from congruence.align.similarities import (
     svcca,
 )
 from congruence.align.similarities.sides import Both, Side, both_of
-from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 
 ALL = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 

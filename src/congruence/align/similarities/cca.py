@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from congruence.align.similarities.sides import Both, both_of
-from congruence.arrays import Float, float64_beside, row_chunks, to_numpy
+from congruence.arrays import Float, as_float64_like, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps.algebra import svd
-from congruence.maps.sums import Paired, Spread
+from congruence.rows.sums import Paired, Spread
 
 VARIANCE = 0.99
 CONDITION = 1e6  # beyond this the sums no longer resolve the correlation of the weakest directions
@@ -121,7 +121,7 @@ def _cross_of_rows(paired: Paired, white_x: Float, white_y: Float) -> Float:
     for part in row_chunks(source.n, paired.width):
         x = source.rows.take(source.index[part])
         y = target.rows.take(target.index[part])
-        x = (x - float64_beside(source.mean, x)) @ float64_beside(white_x, x)
-        y = (y - float64_beside(target.mean, y)) @ float64_beside(white_y, y)
+        x = (x - as_float64_like(source.mean, x)) @ as_float64_like(white_x, x)
+        y = (y - as_float64_like(target.mean, y)) @ as_float64_like(white_y, y)
         total += to_numpy(x.T @ y)
     return total

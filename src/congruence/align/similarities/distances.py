@@ -8,8 +8,9 @@ import numpy as np
 
 from congruence.align.similarities.kernels import ROUNDING
 from congruence.align.similarities.sides import Both, Side, both_of, paired_rows, sampled, squared_norms
-from congruence.arrays import Float, Rows, to_numpy
+from congruence.arrays import Float, to_numpy
 from congruence.errors import InputError
+from congruence.rows.engine import Rows
 
 RSA_ROWS = 2000  # there are n (n - 1) / 2 distances to rank: 2 million, 16 MB and a third of a second per run
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from congruence.align.similarities.sides import Both, Side, paired_rows, sampled
-from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
+from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.errors import InputError
+from congruence.rows.engine import Rows
 
 NEIGHBOURS = 10
 NEIGHBOUR_ROWS = 10_000  # distances are quadratic in rows: more than this many are sampled

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from congruence.align.similarities.sides import Both, both_of
-from congruence.arrays import float64_beside, row_chunks
+from congruence.arrays import as_float64_like, row_chunks
 
 RESOLVED = 1e-3  # a squared distance below this share of the squared sizes loses digits as a difference of sums
 
@@ -118,7 +118,7 @@ def _squared_rows(both: Both, scale_x: float, scale_y: float) -> float:
     u, v = both.sums.svd[0], both.sums.svd[2].T  # (width, k)
     for part in row_chunks(both.source.rows.n, width):
         x, y = scale_x * both.source.rows.take(part, width), scale_y * both.target.rows.take(part, width)
-        to_u, to_v = float64_beside(u, x), float64_beside(v, y)
+        to_u, to_v = as_float64_like(u, x), as_float64_like(v, y)
         shared_x, shared_y = x @ to_u, y @ to_v
         for left in (shared_x - shared_y, x - shared_x @ to_u.T, y - shared_y @ to_v.T):
             total += float((left * left).sum())

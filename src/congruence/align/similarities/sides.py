@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
-from congruence.maps.sums import Paired, RunSums, Spread, pair_sums, run_sums
+from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
 from congruence.tables import as_paired
 
 T = TypeVar("T")

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.experiments.training.ensemble import Ensemble, Member, train_ensemble
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import fit_group
 from congruence.maps.nearness import Nearness, measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import one_thread
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 
 DIRECTIONS = 10  # random ones, in the estimate of the paper
 Arrays = dict[str, Array]
