@@ -12,7 +12,7 @@ from scipy.stats import ortho_group
 from congruence.align._compare import compare
 from congruence.align._consensus import consensus
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
-from congruence.ica.unmix import unmix
+from congruence.ica.components import unmix
 
 LADDER = ("identity", "permutation", "rigid", "similarity", "linear")
 QUICK = {"nulls": 3, "bootstrap": 20}

@@ -10,7 +10,7 @@ import numpy as np
 from congruence.align.similarities.sides import Side
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError
-from congruence.ica.unmix import Unmixing, unmix
+from congruence.ica.components import Unmixing, unmix
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
 from congruence.rows.engine import Rows

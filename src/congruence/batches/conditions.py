@@ -17,9 +17,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError, MissingDependencyError
-from congruence.ica.components import independent_components
-from congruence.ica.rotations import random_rotation
-from congruence.ica.unmix import advice
+from congruence.ica._solver import random_rotation
+from congruence.ica.components import advice, independent_components
 from congruence.ica.whitener import Whitener
 from congruence.rows.engine import map_rows
 

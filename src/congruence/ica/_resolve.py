@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, finite_rows, is_dask
+from congruence.checks import check_integer, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
-from congruence.ica._resampling import cluster_labels
 from congruence.ica.estimator import ICA
-from congruence.ica.profile import first_profiles
-from congruence.ica.resolution import Resolution
-from congruence.ica.stability import component_stability
+from congruence.ica.profiles import first_profiles
+from congruence.ica.results import Resolution
+from congruence.ica.stability import cluster_labels, component_stability
 from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.result import recorded
@@ -116,20 +116,19 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
 
 
 def _check(options: ResolveOptions) -> int:
-    """Refuse options that cannot be meant, before any work; return the number of resamples."""
+    """Check the options before any work, and return the number of resamples."""
     components, curve, runs = options.components, options.curve, options.stability
     if components is not None and not _is_number_or_share(components):
-        raise InputError(
-            f"components must be a number such as 64, or a share of the variance such as 0.95, not {components!r}"
-        )
-    if runs is not None and runs != 0 and runs < 2:
-        raise InputError(f"stability must be a number of resamples of at least 2, or 0 for none, not {runs}")
-    if not isinstance(curve, Sequence) or any(not isinstance(k, int | np.integer) or k < 1 for k in curve):
-        raise InputError(f"curve must hold numbers of components such as 8, 16, 32, not {curve!r}")
+        raise InputError(f"components must be an integer or a share of the variance below 1; got {components!r}")
+    if runs is not None and (runs < 0 or runs == 1):
+        raise InputError(f"stability must be 0 or an integer of at least 2; got {runs}")
+    if not isinstance(curve, Sequence):
+        raise InputError(f"curve must be a sequence of numbers of components; got {curve!r}")
+    for i, k in enumerate(curve):
+        check_integer(f"curve[{i}]", k)
     if curve and runs == 0:
         raise InputError("curve needs resamples to refit on, but stability is 0")
-    if not 0 <= options.seed < 2**32:
-        raise InputError(f"seed must be between 0 and {2**32 - 1}, not {options.seed}")
+    check_seed(options.seed)
     resamples = (RESAMPLES if curve else 0) if runs is None else runs
     if options.cluster is not None and not resamples:
         raise InputError("cluster keeps rows together in resamples, but there are none; set stability, such as 20")

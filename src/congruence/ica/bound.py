@@ -15,10 +15,8 @@ import numpy as np
 from congruence.arrays import to_numpy
 from congruence.errors import InputError
 from congruence.formatting import number
-from congruence.ica.contrasts import contrast_named
-from congruence.ica.passes import Passes
-from congruence.ica.rotations import random_rotation
-from congruence.ica.solver import solve
+from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._solver import random_rotation, solve
 from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map

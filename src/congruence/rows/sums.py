@@ -186,9 +186,9 @@ def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
 
 def pair_sums(source: RunSums, target: RunSums) -> PairSums:
     """Sum the cross products of two runs over their folds: one pass, by dask workers where they hold both."""
-    pair, folds = [source.rows, target.rows], source.folds
-    here = any(rows.blocks is None for rows in pair)
-    (products,) = _fold_products(*pair, folds) if here else _block_sums(pair, folds)
+    x, y, folds = source.rows, target.rows, source.folds
+    here = x.blocks is None or y.blocks is None
+    (products,) = _fold_products(x, y, folds) if here else _block_sums([x, y], folds)
     return PairSums(source, target, products)
 
 
@@ -231,10 +231,9 @@ def _block_sums(runs: list[Rows], folds: list[Array]) -> Any:
 
 def _sum_block(block: Any, part: Partition, *arguments: Any) -> Any:
     *others, fold_of, count, runs = arguments
-    blocks = [block, *map(to_numpy, others)]
-    rows = [run.with_data(data) for run, data in zip(runs, blocks, strict=True)]
     folds = [np.flatnonzero(fold_of == k) for k in range(count)]
-    return _fold_sums(*rows, folds) if len(rows) == 1 else _fold_products(*rows, folds)
+    x, *y = (run.with_data(to_numpy(data)) for run, data in zip(runs, (block, *others), strict=True))
+    return _fold_products(x, y[0], folds) if y else _fold_sums(x, folds)
 
 
 def _add(a: tuple[Float, ...], b: tuple[Float, ...]) -> tuple[Float, ...]:

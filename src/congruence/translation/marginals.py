@@ -12,7 +12,7 @@ import numpy as np
 from scipy import optimize
 
 from congruence.arrays import Float
-from congruence.ica.unmix import Unmixing
+from congruence.ica.components import Unmixing
 
 LEVELS = (np.arange(200) + 0.5) / 200  # at which quantile functions are read
 
