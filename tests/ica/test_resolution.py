@@ -223,7 +223,7 @@ def test_rows_that_are_left_out_are_noted(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"components": 2.5}, "components must be an integer or a share of the variance below 1; got 2.5"),
+        ({"components": 2.5}, "components must be a positive integer or a share of the variance below 1; got 2.5"),
         ({"components": True}, "got True"),
         ({"stability": 1}, "stability must be 0 or an integer of at least 2; got 1"),
         ({"curve": (0,)}, r"curve\[0\] must be an integer of at least 1; got 0"),

@@ -155,7 +155,7 @@ def test_tensors_come_back_as_tensors():
         ({"method": "lda"}, "method must be one of 'pca', .*; got 'lda'"),
         ({"n_components": 0}, "n_components"),
         ({"n_components": -2}, "n_components"),
-        ({"n_components": 2.5}, "n_components must be a positive integer, a share below 1 or None; got 2.5"),
+        ({"n_components": 2.5}, "n_components must be a positive integer or a share of the variance below 1; got 2.5"),
         ({"n_components": "all"}, "n_components"),
         ({"shrinkage": 2.0}, "shrinkage must be a number from 0 to 1"),
         ({"shrinkage": "lw"}, "from 0 to 1 or 'auto'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from congruence.ica.estimator import ICA
 from congruence.ica.profiles import first_profiles
 from congruence.ica.results import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
+from congruence.ica.whitening import check_share
 from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.result import recorded
@@ -41,16 +41,32 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         ``export/*.parquet`` or a folder; the files of these, and those of a list, are read as one table.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id, features, metadata, key : str, optional
-        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
+    id : str, optional
+        Column of the row ids.
+    features : str or sequence of str, optional
+        Columns of the embedding.
+    metadata : str or sequence of str, optional
+        Columns of metadata.
+    key : str, optional
+        Which array of a file or AnnData.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) are resampled together.
     drop_missing : bool
         Leave out rows with NaN or infinity instead of refusing them.
     components : int, float or None
         Number of components, or the share (below 1) of the variance to keep; by default all directions that vary.
-    contrast, whiten, starts, rows, tol, max_iter
-        As of `ICA`.
+    contrast : {"logcosh", "exp", "cube"}
+        Measure of the distance from Gaussian.
+    whiten : bool
+        Whiten the rows first; otherwise only rotate them.
+    starts : int
+        Number of random starts, 3 by default.
+    rows : int, "all" or "auto"
+        Number of rows used to fit the rotation, as of `ICA`.
+    tol : float
+        Converged when components turn by less, in radians.
+    max_iter : int
+        Maximum number of passes over the rows.
     stability : int, optional
         Number of bootstrap resamples to refit on, or 0 for none. By default 20 if there is a `curve`, else none.
     curve : sequence of int
@@ -117,9 +133,9 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
 
 def _check(options: ResolveOptions) -> int:
     """Check the options before any work, and return the number of resamples."""
-    components, curve, runs = options.components, options.curve, options.stability
-    if components is not None and not _is_number_or_share(components):
-        raise InputError(f"components must be an integer or a share of the variance below 1; got {components!r}")
+    curve, runs = options.curve, options.stability
+    if options.components is not None:
+        check_share("components", options.components)
     if runs is not None and (runs < 0 or runs == 1):
         raise InputError(f"stability must be 0 or an integer of at least 2; got {runs}")
     if not isinstance(curve, Sequence):
@@ -133,12 +149,6 @@ def _check(options: ResolveOptions) -> int:
     if options.cluster is not None and not resamples:
         raise InputError("cluster keeps rows together in resamples, but there are none; set stability, such as 20")
     return resamples
-
-
-def _is_number_or_share(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        return False
-    return bool(0 < value < 1 or (value >= 1 and value == int(value)))
 
 
 def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[str, ...]]:

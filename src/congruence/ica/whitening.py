@@ -6,8 +6,10 @@ differ by a rotation (Kessy, Lewin & Strimmer 2018). Directions that vary by no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -99,6 +101,13 @@ def fit_whitening(
     return Whitening(moments.mean, matrix, inverse, len(deviations), deviations**2, k, shrunk)
 
 
+def check_share(name: str, value: Any) -> None:
+    """Check that a value is a positive integer or a share below 1."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not (0 < value < 1 or (value >= 1 and value == int(value))):
+        raise InputError(f"{name} must be a positive integer or a share of the variance below 1; got {value!r}")
+
+
 def largest_positive(columns: Float) -> Float:
     """Return the signs (k,) that make the largest entry of every column of a (d, k) matrix positive."""
     largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], 0)[0]
@@ -158,9 +167,7 @@ def _retained(variances: Float, n_components: int | float | None) -> int:
     rank = len(variances)
     if n_components is None:
         return rank
-    wrong = isinstance(n_components, (bool, str)) or not n_components > 0
-    if wrong or (n_components >= 1 and not float(n_components).is_integer()):
-        raise InputError(f"n_components must be a positive integer, a share below 1 or None; got {n_components!r}")
+    check_share("n_components", n_components)
     if n_components < 1:
         share = np.cumsum(variances) / variances.sum()
         return min(int(np.searchsorted(share, n_components * (1 - 1e-12)) + 1), rank)
