@@ -159,14 +159,14 @@ def test_it_is_no_worse_than_scikit_learn_and_picard(mixtures):
 
 def test_wide_float32_rows_separate(mixtures):
     """Where scikit-learn often returns a random rotation: benchmarks/ica.py counts how often."""
-    x, mixing = mixtures.mixed(mixtures.sources(20_000, 256))
+    x, mixing = mixtures.mixed(mixtures.sources(16_000, 192))
     ours = ICA(starts=1, random_state=0).fit(x.astype(np.float32))
     assert ours.converged_
     assert mixtures.amari(ours.components_ @ mixing) < 0.01
 
 
 def test_rows_that_are_no_mixture_converge_where_fastica_reaches_its_cap(mixtures):
-    x = mixtures.network_features(20_000, 64).astype(np.float32)
+    x = mixtures.network_features(10_000, 48).astype(np.float32)
     with pytest.warns(ConvergenceWarning):
         FastICA(whiten="unit-variance", random_state=0).fit(x)
     ica = ICA(random_state=0).fit(x)
@@ -196,12 +196,6 @@ def test_a_few_of_many_rows_are_enough_and_it_says_so(mixtures):
     assert np.quantile(angle, 0.9) < 3 * ica.error_left_
     assert ICA(rows=3000, random_state=0).fit(x).n_rows_ == 3000
     assert ICA(random_state=0).fit(x).error_left_ is None
-
-
-def test_rows_never_agree_on_noise(rng):
-    ica = ICA(rows="auto", random_state=0).fit(rng.normal(size=(9000, 4)))
-    assert ica.n_rows_ == 9000
-    assert ica.error_left_ == np.inf
 
 
 def test_many_rows_and_a_few_to_begin_with_give_the_same_components(mixtures, monkeypatch):
@@ -456,16 +450,16 @@ print(most - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="private memory is read from /proc")
 def test_a_map_larger_than_the_memory_used_is_resolved(tmp_path):
-    """160 MB of rows need a fraction of that: a copy of them would be seen."""
+    """77 MB of rows need a fraction of that: a copy of them would be seen."""
     rng = np.random.default_rng(0)
-    x = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(1_250_000, 32))
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(600_000, 32))
     mixing = rng.normal(size=(32, 32)).astype(np.float32)
     for start in range(0, len(x), 50_000):
         x[start : start + 50_000] = rng.laplace(size=(50_000, 32)).astype(np.float32) @ mixing
     x.flush()
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "x.npy")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
-    assert float(done.stdout) < 60
+    assert float(done.stdout) < 28
 
 
 def test_tables_are_transformed_by_the_names_of_their_columns(mixture):

@@ -6,7 +6,7 @@ such as `Moments` has three methods: `update` includes a chunk, `merge` joins tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -208,17 +208,14 @@ def row_moments(
 
 
 def _block_moments(data: Any, part: Partition, device: str, mean: Float | None, matrix: Float | None) -> Moments:
-    chunks = row_values(data, device, part.index, CACHE_BYTES if device == "cpu" else DEVICE_BYTES)
+    n, size = len(data) if part.index is None else len(part.index), CACHE_BYTES if device == "cpu" else DEVICE_BYTES
+    slices = row_chunks(n, data.shape[1], size)
+    chunks = (data[some if part.index is None else part.index[some]] for some in slices)
+    if device != "cpu":
+        chunks = (to_tensor(chunk, device) for chunk in chunks)
     if mean is not None and matrix is not None:
         chunks = (map_chunk(chunk, mean, matrix) for chunk in chunks)
     return moments_of(chunks, before=part.first)
-
-
-def row_values(data: Any, device: str = "cpu", index: Array | None = None, size: int | None = None) -> Iterator[Any]:
-    """Yield chunks of rows, or of those at `index`; as tensors on any device but "cpu", else as they are stored."""
-    for part in row_chunks(len(data) if index is None else len(index), data.shape[1], size):
-        chunk = data[part if index is None else index[part]]
-        yield chunk if device == "cpu" else to_tensor(chunk, device)
 
 
 def reduce_rows(
