@@ -184,10 +184,10 @@ def _is_real(x: Any) -> bool:
 def epsilon(x: Any) -> float:
     """Return the relative rounding of the dtype; integers are exact, so float64's."""
     if is_tensor(x):
-        import torch
-
-        return float(torch.finfo(x.dtype).eps) if x.dtype.is_floating_point else float(np.finfo(np.float64).eps)
-    return float(np.finfo(x.dtype).eps) if np.issubdtype(x.dtype, np.floating) else float(np.finfo(np.float64).eps)
+        info, floating = library(x).finfo, x.dtype.is_floating_point
+    else:
+        info, floating = np.finfo, np.issubdtype(x.dtype, np.floating)
+    return float(info(x.dtype).eps if floating else np.finfo(np.float64).eps)
 
 
 def single_threaded() -> AbstractContextManager[Any]:

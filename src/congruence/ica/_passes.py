@@ -135,7 +135,7 @@ class Passes:
 
     Parameters
     ----------
-    data : (n, d) array, memory map or tensor
+    data : (n, d) array, memory map, tensor or Rows
     mean : (d,)
     whitening : (k, d)
     contrast : Contrast

@@ -118,11 +118,22 @@ def theorem2(
 
 
 def theorem2_for(x: Any, y: Any, *, group: str = "rigid", contrast: str = "logcosh", seed: int = 0) -> Theorem2:
-    """Evaluate Theorem 2 for two runs with paired rows, shape (n, d) each.
+    """Evaluate Theorem 2 for two runs.
 
     The supremum, the diameter and the eigenvalues are those of the sample, and the curvature is that at the solution of
     y for independent components. The theorem is about the whole support and the whole path between the solutions, so
     this is an estimate of the bound, not a certificate.
+
+    Parameters
+    ----------
+    x, y : (n, d)
+        Paired rows.
+    group : str
+        The group of maps that x is carried to y with, see `congruence.maps.groups`.
+    contrast : {"logcosh", "exp"}
+        As of `theorem2`.
+    seed : int
+        Of the rotation that the solver starts from.
     """
     x, y = as_paired(x, y)
     if x.shape[1] != y.shape[1]:

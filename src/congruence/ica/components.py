@@ -21,7 +21,7 @@ from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, cont
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
 from congruence.ica.whitening import Reread, Whitening, fit_whitening, largest_positive
 from congruence.maps.algebra import decomposing_on, eigh, one_thread
-from congruence.rows.engine import Moments, Rows, row_moments
+from congruence.rows.engine import Moments, row_moments
 from congruence.rows.sums import Spread
 from congruence.stats.matching import matched_correlations
 from congruence.tables.blocks import DaskRows
@@ -450,25 +450,9 @@ def unmix(spread: Spread, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Un
     axes, singular = spread.axes  # (d, k), (k,)
     axes = axes * largest_positive(axes)  # else rounding decides their signs, and with them the start
     deviation = singular / np.sqrt(spread.n)
-    rows: Any = _CentredRows(spread.rows)
-    source = Passes(rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
+    source = Passes(spread.rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
     begin = random_rotation(source.k, np.random.default_rng(seed))
     return unmix_rows(source, axes * deviation, [begin], noise="free", max_iter=max_iter)
-
-
-class _CentredRows:
-    """The rows of a run, centred, as something that can be indexed."""
-
-    dtype = np.dtype(np.float64)
-
-    def __init__(self, rows: Rows):
-        self.rows, self.shape = rows, (rows.n, rows.d)
-
-    def __len__(self) -> int:
-        return self.rows.n
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.rows.take(index)
 
 
 def advice(found: Unmixing) -> str:

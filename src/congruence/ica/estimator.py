@@ -328,7 +328,13 @@ class ICA(LinearEstimator):
 
 
 def load_ica(path: str | Path) -> ICA:
-    """Read components written by `ICA.save`, also by version 0.1.0; nothing in the file is executed."""
+    """Read components written by `ICA.save`, also by version 0.1.0; nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        A safetensors file.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:

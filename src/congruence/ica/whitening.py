@@ -120,8 +120,6 @@ def _axes(
     """Principal axes (d, r) and standard deviations (r,), falling, of the rows divided by `columns`; the shrinkage."""
     live = np.where(columns > 0, columns, 1.0)
     scatter = moments.scatter / np.outer(live, live)
-    if not scatter.any():
-        raise InputError("all rows are equal, so there is nothing to whiten")
     scatter[columns == 0] = scatter[:, columns == 0] = 0
     amount = _shrinkage_of(scatter / moments.n, moments.n, shrinkage)
     if amount > 0:

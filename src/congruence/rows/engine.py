@@ -48,6 +48,8 @@ class Rows:
     order: Array | None = None  # (n,) row i is data[order[i]]: the rows in another pairing
     blocks: Any = None  # the same rows, unordered, as `DaskRows`, which are then summed by their workers
 
+    dtype = np.dtype(np.float64)
+
     @property
     def n(self) -> int:
         """The number of rows."""
@@ -88,6 +90,9 @@ class Rows:
         rows = replace(self, blocks=None, **changes)
         rows.__dict__["_moments"] = self._moments
         return rows
+
+    def __getitem__(self, index: slice | Array) -> Any:
+        return self.take(index)
 
     def take(self, index: slice | Array, width: int | None = None) -> Any:
         """Return the chosen rows minus the mean, float64, zero-padded to `width` columns."""
