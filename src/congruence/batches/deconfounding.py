@@ -159,7 +159,7 @@ class Deconfounding(Result):
     profiles: Mapping[str, FeatureProfile]
     notes: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    embedding: Embedding | None = None  # under the condition that was asked for
+    embedding: Embedding | None = None  # under the requested condition
 
     @property
     def main_condition(self) -> str:
