@@ -27,10 +27,10 @@ MAY_IMPORT = {
     "document": {"formatting", "result"},
     "progress": set(),
     "parts": {"arrays", "files"},  # finished parts of long computations
-    "arrays": {"errors"},
+    "arrays": {"errors", "checks"},
     "checks": {"errors"},
     "stats": {"errors", "checks", "arrays"},
-    "rows": {"errors", "checks", "arrays", "tables"},  # `tables` for blocks that do not fit in memory
+    "rows": {"errors", "checks", "arrays", "tables", "maps"},  # blocks of dask arrays; decompositions of d x d sums
     "_saved": {"errors", "files", "arrays", "result"},
     "tables": BASE,
     "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory

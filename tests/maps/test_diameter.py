@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import pdist
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps import _diameter as module
 from congruence.maps._diameter import _centre_rows, _choose_axes, _PairBounds, diameter, rows_diameter
+from congruence.rows.engine import Rows
 
 CLOUDS = {
     "gaussian": lambda rng, n, d: rng.normal(size=(n, d)),

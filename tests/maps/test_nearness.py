@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps.groups import fit_group, fit_map
 from congruence.maps.nearness import measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 from congruence.stats.intervals import bootstrap_mean
 
 

@@ -3,11 +3,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps.sums import sums_of
 from congruence.metrics.narrowing import fit_onto
 from congruence.metrics.structural import statistical_from_structural, structural_nearness
+from congruence.rows.engine import Rows
+from congruence.rows.sums import sums_of
 
 QUICK = {"nulls": 3, "bootstrap": 50}
 

@@ -26,15 +26,13 @@ from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
 from congruence.experiments.recipes.recipe import Recipe
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
-from congruence.ica.agreement import chance_agreement
-from congruence.ica.components import Components
+from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
-from congruence.ica.profile import EDGES, ComponentProfile, ComponentProfiles, Loading
-from congruence.ica.resolution import Resolution
-from congruence.ica.stabilities import Agreement, ComponentStability
-from congruence.ica.stabilities import CurvePoint as StabilityPoint
-from congruence.ica.unmix import Unmixing
-from congruence.ica.whiten import Whitening
+from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, Loading
+from congruence.ica.results import Agreement, ComponentStability, Resolution
+from congruence.ica.results import CurvePoint as StabilityPoint
+from congruence.ica.stability import chance_agreement
+from congruence.ica.whitening import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.mechanism.block_check import BlockCheck, criterion_of

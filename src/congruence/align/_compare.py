@@ -22,10 +22,10 @@ from congruence.maps.algebra import eigh
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, measure
-from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.stats.matching import signed_permutation
 
 ROWS_FOR_CCA = 10  # in every fold; a held-out correlation over fewer rows has no meaning

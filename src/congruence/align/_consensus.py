@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from congruence.align._run_statistics import sum_run
-from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol, repairing
-from congruence.maps.sums import PairSums, RunSums, pair_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import PairSums, RunSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
 from congruence.tables import gather
 

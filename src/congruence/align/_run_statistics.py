@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, listing, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol, check_method, protocol
-from congruence.maps.sums import Paired, RunSums, Spread, pair_sums, run_sums
 from congruence.options import reading
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
 from congruence.tables import as_paired, gather
 from congruence.tables.inputs import Inputs
 from congruence.tables.spill import room_for
 
 if TYPE_CHECKING:
-    from congruence.ica.unmix import Unmixing
+    from congruence.ica.components import Unmixing
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class RunStatistics:
 
     def unmixing(self, fold: int | None) -> Unmixing:
         """The independent components of all rows but those of one fold."""
-        from congruence.ica.unmix import unmix
+        from congruence.ica.components import unmix
 
         if fold not in self.unmixings:
             self.unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed)

@@ -19,17 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import (
-    Array,
-    Float,
-    Rows,
-    float64_beside,
-    is_tensor,
-    library,
-    resolve_device,
-    row_chunks,
-    to_numpy,
-)
+from congruence.arrays import Array, Float, as_float64_like, is_tensor, library, resolve_device, row_chunks, to_numpy
+from congruence.rows.engine import Rows
 from congruence.tables import as_rows
 
 CPU_PAIRS = 3 * 10**10  # any 245,000 rows; 768 wide and without a useful bound, ten minutes of one core
@@ -336,7 +327,7 @@ class _PairBounds:
 
     def _fill(self, side: _Tile, x: Any) -> None:
         x /= self.scale
-        u = x if self.axes is None else x @ float64_beside(self.axes, x)
+        u = x if self.axes is None else x @ as_float64_like(self.axes, x)
         left = (x * x).sum(1)
         side.rows[:, 1], side.rows[:, 2], side.rows[:, 3:] = left / 2, 1, -u
         for at, (before, k) in enumerate(pairwise([0, *self.widths])):

@@ -16,12 +16,13 @@ import numpy as np
 from scipy import linalg
 
 from congruence._saved import read_saved, write_saved
-from congruence.arrays import Float, Rows, as_matrix, float64_beside, like
+from congruence.arrays import Float, as_float64_like, as_matrix, like
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
-from congruence.maps.sums import Paired, sums_of
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, sums_of
 from congruence.stats.matching import signed_permutation
 from congruence.tables import as_paired
 
@@ -58,8 +59,8 @@ class Map:
         if d > self.width:
             raise InputError(f"x must have at most {self.width} columns, the width of this map; got {d}")
         shift = self.target_mean - self.source_mean[d:] @ self.matrix[d:]  # padded columns are zeros minus the mean
-        matrix, mean, shift = (float64_beside(a, x) for a in (self.matrix[:d], self.source_mean[:d], shift))
-        return like((float64_beside(x, x) - mean) @ matrix + shift, x)
+        matrix, mean, shift = (as_float64_like(a, x) for a in (self.matrix[:d], self.source_mean[:d], shift))
+        return like((as_float64_like(x, x) - mean) @ matrix + shift, x)
 
     def inverse(self) -> Map:
         """The inverse map. A linear map of low rank or a similarity of scale 0 has none."""

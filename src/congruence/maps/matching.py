@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.maps.algebra import svd
-from congruence.maps.sums import Paired, Spread, sums_of
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, Spread, sums_of
 from congruence.stats.matching import match
 from congruence.tables import as_paired
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
+from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
 from congruence.checks import check_choice, check_integer, check_integers, check_number, check_seed
 from congruence.errors import InputError
 from congruence.maps.algebra import one_thread
 from congruence.maps.groups import Map
-from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
 from congruence.tables.blocks import Partition, compute
 
@@ -179,12 +180,12 @@ def _errors(maps: Mapping[str, Map], sums: PairSums, index: Array | None) -> Flo
     x, y = sums.source.rows, sums.target.rows
     if x.blocks is None or y.blocks is None or not x.blocks.kept:  # computing rows again costs more
         return _stacked(maps, x, y, index)
-    tasks = x.blocks.each(_block_errors, dict(maps), x.hollow(), y.hollow(), index=index, beside=[y.blocks])
+    tasks = x.blocks.each(_block_errors, dict(maps), x.with_data(), y.with_data(), index=index, beside=[y.blocks])
     return np.concatenate(compute(tasks), axis=1)
 
 
 def _block_errors(block: Any, part: Partition, other: Any, maps: Mapping[str, Map], x: Rows, y: Rows) -> Float:
-    return _stacked(maps, x.holding(to_numpy(block)), y.holding(to_numpy(other)), part.index)
+    return _stacked(maps, x.with_data(to_numpy(block)), y.with_data(to_numpy(other)), part.index)
 
 
 def _stacked(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array | None) -> Float:
@@ -205,7 +206,7 @@ def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[
         for name, apply in products.items():
             residual = apply(chunk)
             residual -= target
-            residual += float64_beside(offsets[name], chunk)
+            residual += as_float64_like(offsets[name], chunk)
             errors[name][part] = to_numpy((residual * residual).sum(1) ** 0.5)
     return errors
 
@@ -213,12 +214,12 @@ def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[
 def _multiplication(h: Map, d: int) -> Callable[[Any], Any]:
     """The function chunk -> chunk @ matrix; a permutation of full width only picks columns, which is far cheaper."""
     if d < h.width or h.group not in ("identity", "permutation"):
-        return lambda chunk: chunk @ float64_beside(h.matrix[:d], chunk)
+        return lambda chunk: chunk @ as_float64_like(h.matrix[:d], chunk)
     source = np.abs(h.matrix).argmax(0)  # column j of the result is column source[j] of the chunk
     signs = h.matrix[source, np.arange(d)]
     # numpy takes columns several times faster than it indexes them
     return lambda chunk: (
-        (chunk[:, source] if is_tensor(chunk) else chunk.take(source, axis=1)) * float64_beside(signs, chunk)
+        (chunk[:, source] if is_tensor(chunk) else chunk.take(source, axis=1)) * as_float64_like(signs, chunk)
     )
 
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.maps.matching import fit_cca, matched_correlation
-from congruence.maps.sums import sums_of
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import HIGHER, Metric
 from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, standardised, varying
+from congruence.rows.engine import Rows
+from congruence.rows.sums import sums_of
 
 ENOUGH = 10  # rows for each code and factor, below which canonical correlations of noise are far from 0
 

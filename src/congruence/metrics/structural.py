@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import Map
 from congruence.maps.nearness import Nearness, check_method, measure, protocol
 from congruence.maps.nearness import statistical_from_structural as statistical_from_structural
-from congruence.maps.sums import pair_sums, run_sums
 from congruence.metrics.columns import columns_of
 from congruence.metrics.factors import paired
 from congruence.metrics.metric import LOWER, Metric
 from congruence.metrics.narrowing import fit_onto
 from congruence.metrics.notes import Note, note_if
 from congruence.metrics.varying import NO_FACTORS, constant_codes, standardised, varying
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 
 GROUPS = ("permutation", "rigid", "similarity", "linear")
 

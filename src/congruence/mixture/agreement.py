@@ -13,13 +13,14 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, as_matrix, to_numpy
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import fit_map
 from congruence.maps.matching import fit_cca, matched_correlation
-from congruence.maps.sums import sums_of
 from congruence.mixture.distances import AffineDistance, affine_distance
 from congruence.mixture.priors import GaussianMixture
+from congruence.rows.engine import Rows
+from congruence.rows.sums import sums_of
 
 _MOST_COMPONENTS = 16  # of priors between which an affine map is fitted
 _FEWEST = 20  # rows of a half on which a canonical map is fitted

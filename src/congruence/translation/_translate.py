@@ -15,15 +15,16 @@ import numpy as np
 
 from congruence.align._run_statistics import read_paired, sum_run
 from congruence.align.verdict import clearly_better, diameter_notes, sampling_notes
-from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
+from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.checks import check_choice, check_number
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
 from congruence.maps.nearness import Nearness, Protocol, measure
-from congruence.maps.sums import Paired, PairSums, pair_sums
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval

@@ -17,8 +17,7 @@ from congruence.arrays import Array, Float, as_matrix, finite_rows, to_numpy
 from congruence.checks import check_choice, check_integers, check_number, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
-from congruence.ica.components import independent_components
-from congruence.ica.unmix import Unmixing
+from congruence.ica.components import Unmixing, independent_components
 from congruence.maps.groups import Map
 from congruence.options import reading
 from congruence.progress import Progress, Steps

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, listing, to_numpy
+from congruence.arrays import Array, Float, listing, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, row_errors
-from congruence.maps.sums import Paired, sums_of
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, sums_of
 from congruence.stats.intervals import bootstrap_mean, rank_correlation
 
 RANKED_QUERIES = 500  # whole rankings are compared for this many rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import as_matrix, float64_beside, library, like
+from congruence.arrays import as_float64_like, as_matrix, library, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, read_map, write_map
 
@@ -51,8 +51,8 @@ class Translator:
         # Rows minus the rounded mean are exact enough in float32; the rounding of the mean is added at the end.
         rounded = before.astype(np.float32).astype(np.float64) if single else before
         shift = h.target_mean[:out] - (before - rounded) @ matrix - h.source_mean[width:] @ h.matrix[width:, :out]
-        rows = x if single else float64_beside(x, x)
-        parts = (like(part, x) if single else float64_beside(part, x) for part in (rounded, matrix, shift))
+        rows = x if single else as_float64_like(x, x)
+        parts = (like(part, x) if single else as_float64_like(part, x) for part in (rounded, matrix, shift))
         mean, matrix, shift = parts
         mapped = ((on_sphere(rows) if self.normalize else rows) - mean) @ matrix + shift
         mapped = on_sphere(mapped) if self.normalize else mapped

@@ -21,9 +21,9 @@ from congruence.align.similarities import (
     size_and_shape,
     svcca,
 )
-from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 
 ALL = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 

@@ -17,7 +17,7 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: 
 )
 from congruence.mechanism.losses import compositional_contrast, decoder_jacobian  # noqa: E402
 from congruence.mechanism.overlap import overlap_generator  # noqa: E402
-from congruence.rows.threads import one_thread  # noqa: E402
+from congruence.rows.devices import one_thread  # noqa: E402
 
 BLOCKS = [[0, 1, 2], [3, 4, 5]]
 MEMBERS = [SlotMember(0, 0.01, 1), SlotMember(1, 0.1, 2), SlotMember(1, 1.0, 3)]

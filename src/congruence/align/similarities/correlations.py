@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from congruence.align._run_statistics import PairStatistics, RunStatistics, squared_norms, sum_pair
-from congruence.arrays import Float, float64_beside, row_chunks, to_numpy
+from congruence.arrays import Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_number
 from congruence.maps.algebra import svd
-from congruence.maps.sums import Paired, Spread
+from congruence.rows.sums import Paired, Spread
 
 VARIANCE = 0.99
 CONDITION = 1e6  # beyond this the sums no longer resolve the correlation of the weakest directions
@@ -209,7 +209,7 @@ def _cross_of_rows(paired: Paired, white_x: Float, white_y: Float) -> Float:
     for part in row_chunks(source.n, paired.width):
         x = source.rows.take(source.index[part])
         y = target.rows.take(target.index[part])
-        x = (x - float64_beside(source.mean, x)) @ float64_beside(white_x, x)
-        y = (y - float64_beside(target.mean, y)) @ float64_beside(white_y, y)
+        x = (x - as_float64_like(source.mean, x)) @ as_float64_like(white_x, x)
+        y = (y - as_float64_like(target.mean, y)) @ as_float64_like(white_y, y)
         total += to_numpy(x.T @ y)
     return total

@@ -23,8 +23,9 @@ from congruence.align._run_statistics import (
     sum_pair,
 )
 from congruence.align.similarities.correlations import ROUNDING
-from congruence.arrays import Array, Float, Rows, float64_beside, row_chunks, to_numpy
+from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_integer
+from congruence.rows.engine import Rows
 
 RSA_ROWS = 2000  # there are n (n - 1) / 2 distances to rank: 2 million, 16 MB and a third of a second per run
 NEIGHBOURS = 10
@@ -332,7 +333,7 @@ def _squared_rows(pair: PairStatistics, scale_x: float, scale_y: float) -> float
     u, v = pair.sums.svd[0], pair.sums.svd[2].T  # (width, k)
     for part in row_chunks(pair.source.rows.n, width):
         x, y = scale_x * pair.source.rows.take(part, width), scale_y * pair.target.rows.take(part, width)
-        to_u, to_v = float64_beside(u, x), float64_beside(v, y)
+        to_u, to_v = as_float64_like(u, x), as_float64_like(v, y)
         shared_x, shared_y = x @ to_u, y @ to_v
         for left in (shared_x - shared_y, x - shared_x @ to_u.T, y - shared_y @ to_v.T):
             total += float((left * left).sum())

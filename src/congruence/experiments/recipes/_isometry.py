@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import fit_group
 from congruence.maps.nearness import Nearness, measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
 from congruence.result import Status, status_above
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 from congruence.stats.intervals import percentile_interval, rank_correlation
 
 DRAWS = 1000  # of the bootstrap over pairs

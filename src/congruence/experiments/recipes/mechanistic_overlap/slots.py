@@ -25,8 +25,7 @@ from congruence.arrays import Array, Float
 from congruence.experiments.training.loop import row_order
 from congruence.experiments.training.optimisers import set_rate
 from congruence.mechanism.losses import lengths, pair_products
-from congruence.rows.devices import can_compile, short_products
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import can_compile, one_thread, short_products
 
 LEAK = 0.2  # of the LeakyReLU in both networks
 TINY = 1e-8  # added to the variance of a latent

@@ -27,7 +27,7 @@ from congruence.experiments.recipes.result import RecipeResult
 from congruence.experiments.training.ensemble import Member, train_ensemble
 from congruence.maps.nearness import Nearness
 from congruence.parts import Arrays
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import one_thread
 
 EDITION = 2
 DATA = ("mnist", "digits")

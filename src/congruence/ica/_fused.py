@@ -1,7 +1,7 @@
-"""What a pass does to single numbers, as one kernel of a GPU: components are read and written once.
+"""The tanh of components and the sums of its squares as one GPU kernel: components are read and written once.
 
-torch alone would run through them five times (tanh, square, sum). The kernel needs triton, which comes with torch where
-that is built for CUDA; without it `TorchPasses` does the same in several steps.
+torch alone reads them five times (tanh, square, sum). The kernel needs triton, which comes with torch built for CUDA;
+without it `Passes` does the same in several steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 ROWS, COLUMNS = 64, 64  # of a tile
-TILES = 4  # that one program goes through, one below the other
+TILES = 4  # that one program processes, one below the other
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -31,10 +31,9 @@ def _tanh_kernel(s, power, n, k, tiles: tl.constexpr, rows: tl.constexpr, column
 
 
 def tanh_and_power(s: Any) -> Any:
-    """Turn components s (n, k), contiguous float32 on a GPU, into tanh(s), and return the sums of its squares (k,).
+    """Replace components s (n, k), contiguous float32 on a GPU, by tanh(s), and return the sums of its squares (k,).
 
-    Each program sums its own rows, and those sums are added in float64, always in the same order: the result does not
-    change from call to call.
+    Each program sums its own rows, and these sums are added in float64 in a fixed order: the result is deterministic.
     """
     import torch
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from congruence.errors import InputError
-from congruence.ica.moments import Moments, moments_of
+from congruence.rows.engine import Moments, moments_of
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.sampled_from([0.0, 1e3, 1e7]))

@@ -24,7 +24,7 @@ class Clusters:
     """The clusters of the components of several fits, as seen from the components of the first.
 
     Every component of the first fit lies in exactly one cluster. A cluster that holds several of them is reported for
-    each of these, and `shared` says so; clusters that hold none of them are counted as `strays`.
+    each of these, with `shared`; clusters that hold none of them are counted as `strays`.
     """
 
     quality: Float  # (k,) mean similarity inside its cluster minus mean similarity to all outside, -1 to 1, 1 is ideal
@@ -42,34 +42,34 @@ def cluster_components(runs: Sequence[Float], largest: int = LARGEST) -> Cluster
     Parameters
     ----------
     runs : sequence of (k, r)
-        The components of each fit as unit vectors whose products are correlations (see `agreement.directions`).
+        The components of each fit as unit vectors whose products are correlations (see `stability.directions`).
     largest : int
-        Components to cluster at most, since memory grows with their square. Where there are more, the first fit is
-        clustered with as many of the others as fit, evenly chosen.
+        Maximum number of components to cluster, since memory grows with its square. Where there are more, the first fit
+        is clustered with as many of the others as fit, evenly chosen.
 
     Returns
     -------
     Clusters or None
         None where not even the first fit and two others can be clustered.
     """
-    chosen = _that_fit(runs, largest)
-    if not chosen:
+    others = len(runs) - 1
+    used = min(largest // max(1, *(len(run) for run in runs)) - 1, others)
+    if used < 2:
         return None
-    every = np.concatenate(chosen).astype(np.float32)  # (m, r)
+    chosen = np.unique(np.linspace(1, others, used).round().astype(int))
+    every = np.concatenate([runs[0], *(runs[i] for i in chosen)]).astype(np.float32)  # (m, r)
     k = len(runs[0])
     label = _labels(every, k)
     quality, size = quality_index(every, label)
-    held = np.bincount(label[:k], minlength=len(size))
-    own = label[:k]
-    return Clusters(quality[own], size[own], held[own] > 1, int((held == 0).sum()), len(chosen))
+    held, own = np.bincount(label[:k], minlength=len(size)), label[:k]
+    return Clusters(quality[own], size[own], held[own] > 1, int((held == 0).sum()), 1 + len(chosen))
 
 
 def quality_index(every: Array, label: Array) -> tuple[Float, Array]:
-    """The quality index and the size of every cluster, each of shape (clusters,).
+    """Return the quality index and the size of every cluster, each of shape (clusters,).
 
-    Iq(C) = mean |r_ij| over i != j in C, minus mean |r_ij| over i in C and j outside. A single component is similar to
-    no other of its cluster: its first term is 0, not the similarity to itself, which would flatter it. The second term
-    is 0 where there is only one cluster.
+    Iq(C) = mean |r_ij| over i != j in C, minus mean |r_ij| over i in C and j outside. The first term is 0 for a single
+    component, and not its similarity to itself. The second term is 0 where there is only one cluster.
     """
     size = np.bincount(label)
     among = np.zeros((len(size), len(size)))  # sums of |r| between clusters
@@ -80,16 +80,6 @@ def quality_index(every: Array, label: Array) -> tuple[Float, Array]:
     inside = (np.diag(among) - own) / np.maximum(size * (size - 1), 1)
     outside = (among.sum(1) - np.diag(among)) / np.maximum(size * (len(label) - size), 1)
     return inside - outside, size
-
-
-def _that_fit(runs: Sequence[Float], largest: int) -> list[Float]:
-    """The first fit and as many of the others as there is room for; none where there is room for fewer than two."""
-    room = largest // max(1, *(len(run) for run in runs)) - 1
-    others = len(runs) - 1
-    if min(room, others) < 2:
-        return []
-    picked = np.unique(np.linspace(1, others, min(room, others)).round().astype(int))
-    return [runs[0], *(runs[i] for i in picked)]
 
 
 def _labels(every: Array, k: int) -> Array:

@@ -6,6 +6,7 @@ differ by a rotation (Kessy, Lewin & Strimmer 2018). Directions that vary by no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Float, float64_beside
+from congruence.arrays import Float
+from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.ica.moments import Moments
 from congruence.maps.algebra import eigh
 from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.rows.engine import Moments
 
 METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
 # A whitening from sums is exact to about the rounding of float64 over this ratio of eigenvalues. Where the rows have
@@ -26,12 +28,12 @@ BLURRED = 1e-8
 RESOLVED = np.finfo(np.float64).eps / np.sqrt(BLURRED)  # times the width: what reading them twice resolves
 SMALLEST = 1e-250  # of squares, below which smaller ones underflow
 
-Again = Callable[[Float, Float], Moments]  # reads the rows once more: the moments of (x - mean) @ matrix
+Reread = Callable[[Float, Float], Moments]  # reads the rows once more: the moments of (x - mean) @ matrix
 
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """The map z = (x - mean) @ matrix.T, and the way back x = z @ inverse.T + mean."""
+    """The map z = (x - mean) @ matrix.T, and its inverse x = z @ inverse.T + mean."""
 
     mean: Float  # (d,)
     matrix: Float  # (k, d)
@@ -42,92 +44,96 @@ class Whitening:
     shrinkage: float = 0.0
 
 
-def whitening(
+def fit_whitening(
     moments: Moments,
     method: str = "pca",
     n_components: int | float | None = None,
     shrinkage: float | str = 0.0,
-    again: Again | None = None,
+    reread: Reread | None = None,
 ) -> Whitening:
-    """Whiten rows with the given moments.
+    """Return the whitening of rows with the given moments.
 
     Parameters
     ----------
     moments : Moments
         Of the rows.
     method : {"pca", "zca", "cholesky", "pca-cor", "zca-cor"}
-        Which of the whitenings: principal axes; closest to the rows themselves; each column without what earlier ones
-        predict; and the first two with columns of unit variance to start from.
+        Principal axes; closest to the rows themselves; each column without what earlier ones predict; and the first two
+        after scaling columns to unit variance.
     n_components : int, float or None
         Directions to retain: a number, the smallest number that holds this share (0 to 1) of the variance, or all that
-        are more than rounding. For "cholesky", the first so many columns that earlier ones do not predict.
+        are above rounding. For "cholesky", the first so many columns that earlier ones do not predict.
     shrinkage : float or "auto"
-        Between 0 (the sample's covariance) and 1 (a ball of the same total variance); "auto" is the value of Chen et
-        al. 2010 (OAS). Rows are then white only up to what was shrunk.
-    again : callable, optional
-        Called as again(mean, matrix), where the sums cannot resolve the smallest directions of the rows x: reads them
+        Between 0 (the sample's covariance) and 1 (a multiple of the identity with the same total variance); "auto" is
+        the value of Chen et al. 2010 (OAS). Rows are then white only up to the shrinkage.
+    reread : callable, optional
+        Called as reread(mean, matrix) where the sums cannot resolve the smallest directions of the rows x: reads them
         once more, and returns the moments of (x - mean) @ matrix.
     """
-    if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+    check_choice("method", method, METHODS)
     if moments.n < 2:
-        raise InputError(f"whitening needs at least 2 rows, but there is {moments.n}")
+        raise InputError(f"whitening needs at least 2 rows; got {moments.n}")
     if 0 < moments.scatter.max() < SMALLEST:
         raise InputError("the values vary too little to be squared; rescale them")
-    if not _deviations(moments).any():
+    columns = np.sqrt(np.diag(moments.finish()))
+    columns = np.where(columns > moments.rounding, columns, 0.0)  # standard deviations, 0 where it is rounding
+    if not columns.any():
         raise InputError("all rows are equal, so there is nothing to whiten")
-    columns = _deviations(moments) if method.endswith("-cor") else np.ones(moments.d)
-    axes, deviations, shrunk = _axes(moments, columns, shrinkage, again)
+    columns = columns if method.endswith("-cor") else np.ones(moments.d)
+    axes, deviations, shrunk = _axes(moments, columns, shrinkage, reread)
     if not len(deviations):
         raise InputError("all rows are equal but for rounding, so there is nothing to whiten")
     k = _retained(deviations**2, n_components)
     if method == "cholesky":
         if isinstance(n_components, float) and n_components < 1:
-            raise InputError(
-                "cholesky whitening goes column by column and knows no share of the variance; give a number"
-            )
+            raise InputError(f"n_components of cholesky whitening must be an integer or None; got {n_components!r}")
         matrix, inverse = _triangular(axes, deviations, moments.rounding)
         matrix, inverse = matrix[:k], inverse[:, :k]
         k = len(matrix)
     else:
-        axes = axes[:, :k] * _signs(axes[:, :k])
+        axes = axes[:, :k] * largest_positive(axes[:, :k])  # so that a fit can be repeated
         matrix, inverse = axes.T / deviations[:k, None], axes * deviations[:k]  # (k, d), (d, k)
-    live = np.where(columns > 0, columns, 1.0)
-    matrix, inverse = matrix / live, inverse * columns[:, None]
-    if again is not None and not shrunk and deviations[k - 1] ** 2 < BLURRED * deviations[0] ** 2:
-        matrix, inverse = _corrected(matrix, inverse, moments.mean, again, lower=method == "cholesky")
+    matrix, inverse = matrix / np.where(columns > 0, columns, 1.0), inverse * columns[:, None]
+    if reread is not None and not shrunk and deviations[k - 1] ** 2 < BLURRED * deviations[0] ** 2:
+        matrix, inverse = _corrected(matrix, inverse, moments.mean, reread, lower=method == "cholesky")
     if method.startswith("zca"):
         matrix, inverse = axes @ matrix, inverse @ axes.T
     return Whitening(moments.mean, matrix, inverse, len(deviations), deviations**2, k, shrunk)
 
 
-def _deviations(moments: Moments) -> Float:
-    """The standard deviation of every column, 0 where it is no more than rounding, shape (d,)."""
-    deviations = np.sqrt(np.diag(moments.finish()))
-    return np.where(deviations > moments.rounding, deviations, 0.0)
+def check_share(name: str, value: Any) -> None:
+    """Check that a value is a positive integer or a share below 1."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not (0 < value < 1 or (value >= 1 and value == int(value))):
+        raise InputError(f"{name} must be a positive integer or a share of the variance below 1; got {value!r}")
 
 
-def _axes(moments: Moments, columns: Float, shrinkage: float | str, again: Again | None) -> tuple[Float, Float, float]:
+def largest_positive(columns: Float) -> Float:
+    """Return the signs (k,) that make the largest entry of every column of a (d, k) matrix positive."""
+    largest = np.take_along_axis(columns, np.abs(columns).argmax(0)[None], 0)[0]
+    return np.where(largest < 0, -1.0, 1.0)
+
+
+def _axes(
+    moments: Moments, columns: Float, shrinkage: float | str, reread: Reread | None
+) -> tuple[Float, Float, float]:
     """Principal axes (d, r) and standard deviations (r,), falling, of the rows divided by `columns`; the shrinkage."""
     live = np.where(columns > 0, columns, 1.0)
     scatter = moments.scatter / np.outer(live, live)
-    if not scatter.any():
-        raise InputError("all rows are equal, so there is nothing to whiten")
     scatter[columns == 0] = scatter[:, columns == 0] = 0
-    amount = _amount(scatter / moments.n, moments.n, shrinkage)
+    amount = _shrinkage_of(scatter / moments.n, moments.n, shrinkage)
     if amount > 0:
         values, vectors = eigh(scatter / moments.n)
         values = (1 - amount) * np.maximum(values, 0) + amount * np.trace(scatter) / moments.n / moments.d
         return vectors[:, ::-1], np.sqrt(values[::-1]), amount
-    refine = None if again is None else lambda: _refined(moments, scatter, columns, again)
-    axes, singular = principal_axes(
-        *scaled_axes(scatter, moments.n, moments.rounding / live * (columns > 0), refine, RESOLVED * moments.d)
-    )
+    refine = None if reread is None else lambda: _refined(moments, scatter, columns, reread)
+    rounding = moments.rounding / live * (columns > 0)
+    axes, singular = principal_axes(*scaled_axes(scatter, moments.n, rounding, refine, RESOLVED * moments.d))
     return axes, singular / np.sqrt(moments.n), amount
 
 
-def _refined(moments: Moments, scatter: Float, columns: Float, again: Again) -> Float:
-    """A matrix R with R^T R the scatter, which resolves what the scatter itself has lost, shape (d, d).
+def _refined(moments: Moments, scatter: Float, columns: Float, reread: Reread) -> Float:
+    """A matrix R with R^T R the scatter, which resolves directions that the scatter itself has lost, shape (d, d).
 
     The rows are read once more in coordinates in which they are nearly round, so that their sums resolve them.
     """
@@ -137,17 +143,12 @@ def _refined(moments: Moments, scatter: Float, columns: Float, again: Again) -> 
     values, vectors = eigh(scatter / np.outer(unit, unit))
     size = np.sqrt(np.maximum(values, BLURRED * values[-1]))  # (d,)
     to_round = (vectors / size) / (live * unit)[:, None] * (columns > 0)[:, None]  # (d, d)
-    values, turned = eigh(again(moments.mean, to_round).scatter)
+    values, turned = eigh(reread(moments.mean, to_round).scatter)
     root: Float = np.sqrt(np.maximum(values, 0))[:, None] * (turned.T * size) @ vectors.T * unit
     return root
 
 
-def mapped(chunk: Any, mean: Float, matrix: Float) -> Any:
-    """(chunk - mean) @ matrix in float64, in the library and on the device of the chunk."""
-    return (float64_beside(chunk, chunk) - float64_beside(mean, chunk)) @ float64_beside(matrix, chunk)
-
-
-def _amount(covariance: Float, n: int, shrinkage: float | str) -> float:
+def _shrinkage_of(covariance: Float, n: int, shrinkage: float | str) -> float:
     """The shrinkage as a number (Chen, Wiesel, Eldar & Hero 2010, eq. 23, for "auto")."""
     if shrinkage == "auto":
         d = len(covariance)
@@ -155,37 +156,28 @@ def _amount(covariance: Float, n: int, shrinkage: float | str) -> float:
         wander = (n + 1) * (square - size**2 / d)
         return float(min(1.0, (square + size**2) / wander)) if wander > 0 else 1.0
     if isinstance(shrinkage, str) or not 0 <= shrinkage <= 1:
-        raise InputError(f"shrinkage must be a number between 0 and 1 or 'auto', not {shrinkage!r}")
+        raise InputError(f"shrinkage must be a number from 0 to 1 or 'auto'; got {shrinkage!r}")
     return float(shrinkage)
 
 
 def _retained(variances: Float, n_components: int | float | None) -> int:
-    """How many directions to keep, given the variances of all that are more than rounding."""
+    """How many directions to keep, given the variances of all that are above rounding."""
     rank = len(variances)
     if n_components is None:
         return rank
-    if isinstance(n_components, (bool, str)) or not n_components > 0:
-        raise InputError(f"n_components must be a positive number, a share below 1 or None, not {n_components!r}")
+    check_share("n_components", n_components)
     if n_components < 1:
         share = np.cumsum(variances) / variances.sum()
         return min(int(np.searchsorted(share, n_components * (1 - 1e-12)) + 1), rank)
-    if not float(n_components).is_integer():
-        raise InputError(f"n_components must be a whole number, or a share below 1, not {n_components!r}")
     return min(int(n_components), rank)
 
 
-def _signs(axes: Float) -> Float:
-    """Signs (k,) that make the largest entry of every axis (d, k) positive, so that a fit can be repeated."""
-    largest = np.take_along_axis(axes, np.abs(axes).argmax(0)[None], 0)[0]
-    return np.where(largest < 0, -1.0, 1.0)
-
-
-def _corrected(matrix: Float, inverse: Float, mean: Float, again: Again, *, lower: bool) -> tuple[Float, Float]:
-    """The same whitening without what rounding left of correlation, which one more pass over the rows measures.
+def _corrected(matrix: Float, inverse: Float, mean: Float, reread: Reread, *, lower: bool) -> tuple[Float, Float]:
+    """The same whitening without the correlation that rounding left, which one more pass over the rows measures.
 
     A triangular matrix stays triangular; any other is changed as little as possible.
     """
-    left = again(mean, matrix.T).finish()
+    left = reread(mean, matrix.T).finish()
     if lower:
         root = linalg.cholesky(left, lower=True)
         return linalg.solve_triangular(root, matrix, lower=True), inverse @ root
@@ -196,7 +188,7 @@ def _corrected(matrix: Float, inverse: Float, mean: Float, again: Again, *, lowe
 def _triangular(axes: Float, deviations: Float, rounding: Float) -> tuple[Float, Float]:
     """Whitening matrix (r, d) and inverse (d, r) in which every column is freed of what earlier columns predict.
 
-    A column that earlier ones predict wholly has no output of its own.
+    A column that earlier ones predict entirely has no output of its own.
     """
     root = (axes * deviations).T  # (r, d): root.T @ root is the covariance
     sizes = np.linalg.norm(root, axis=0)
@@ -207,7 +199,7 @@ def _triangular(axes: Float, deviations: Float, rounding: Float) -> tuple[Float,
         size = np.linalg.norm(left[:, j])
         if len(chosen) < len(root) and size > max(1e-10 * sizes[j], 10 * rounding[j]):
             direction = left[:, j] / size
-            for earlier in basis:  # once more, or rounding leaves the directions not quite orthogonal
+            for earlier in basis:  # once more, since rounding leaves the directions not quite orthogonal
                 direction -= (earlier @ direction) * earlier
             direction /= np.linalg.norm(direction)
             basis.append(direction)

@@ -1,28 +1,28 @@
-"""The d x d sums from which every map is fitted, kept per fold so that leaving a fold out is a subtraction.
+"""The d x d sums from which every map is fitted, kept per fold so that leaving one out is a subtraction.
 
-A pass over the rows is the only work that grows with n. `RunSums` holds what one run contributes and is made
-once per run; `pair_sums` adds the cross products of two runs; both hand out the sums of all rows, of one fold,
-or of all rows but one fold. Rows are centred at the run's mean before they are summed (see `arrays.Rows`).
+A pass over the rows is the only work that grows with n. `RunSums` holds what one run contributes; `PairSums` adds the
+cross products of two runs. Both give the sums of all rows, of one fold, or of all rows but one fold.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from congruence.arrays import Array, Float, Rows, row_chunks, to_numpy
+from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.maps.algebra import complete_rotation, svd
 from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.rows.engine import Rows, reduce_rows
 from congruence.tables.blocks import Partition
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Where some rows of one run lie: how many, their mean, and their scatter sum (x - mean)(x - mean)^T."""
+    """Mean and scatter sum (x - mean)(x - mean)^T of some rows of one run."""
 
     rows: Rows
     index: Array  # (n,) which rows
@@ -36,10 +36,7 @@ class Spread:
 
     @cached_property
     def _scaled(self) -> tuple[Float, Float, Float]:
-        """Units (d,), and in these units the singular values (r,) and axes (r, d) that are more than rounding.
-
-        Every dimension is measured in units of its own rounding, so that one large dimension does not drown the others.
-        """
+        """Units (d,), and in these units the singular values (r,) and axes (r, d) above rounding."""
         return scaled_axes(self.scatter, self.n, self.rows.rounding, self._triangle)
 
     @property
@@ -49,17 +46,17 @@ class Spread:
 
     @property
     def size(self) -> float:
-        """The sum of squares of the centred rows, without what is rounding."""
+        """The sum of squares of the centred rows, in directions above rounding."""
         return float(np.trace(self.scatter) if self.full else np.square(self.axes[1]).sum())
 
     @cached_property
     def axes(self) -> tuple[Float, Float]:
-        """Principal axes (d, r) and singular values (r,) of the centred rows, without those that are rounding."""
+        """Principal axes (d, r) and singular values (r,) of the centred rows, those above rounding."""
         return principal_axes(*self._scaled)
 
     def solve(self, cross: Float) -> Float:
         """Least squares of minimum norm: the pseudo-inverse of the scatter times `cross`, shape (d, d_y)."""
-        # In this order of products nothing large is subtracted. At full rank the units do not matter for the answer.
+        # In this order of products nothing large is subtracted. At full rank the units do not affect the result.
         if self.full:
             unit, singular, vectors_t = self._scaled
             return (vectors_t.T @ (vectors_t @ (cross / unit[:, None]) / singular[:, None] ** 2)) / unit[:, None]
@@ -94,7 +91,7 @@ class RunSums:
 
     @cached_property
     def _outside(self) -> list[Spread]:
-        # Kept, because each spread remembers its axes: they are worked out once, for every pair and re-pairing.
+        # Kept, because each spread caches its axes, for every pair and re-pairing.
         total, product = self.totals.sum(0), self.products.sum(0)
         spreads = []
         for fold in range(len(self.folds)):
@@ -104,10 +101,10 @@ class RunSums:
 
     def shuffled(self, order: Array, *, inside_folds: bool) -> RunSums:
         """The sums of the same rows in another order; an order that stays inside the folds changes none of them."""
-        rows = self.rows.shuffled(order)
+        rows = self.rows.with_order(order)
         if not inside_folds:
             return run_sums(rows, self.folds)
-        again = RunSums(rows, self.folds, self.totals, self.products)
+        again = replace(self, rows=rows)
         again.__dict__["_outside"] = self._outside
         return again
 
@@ -118,7 +115,7 @@ class RunSums:
 
 @dataclass(frozen=True, eq=False)
 class Paired:
-    """What a fit knows of paired rows: the two spreads and the centred cross product, shape (d_x, d_y)."""
+    """The sums of paired rows: the two spreads and the centred cross product, shape (d_x, d_y)."""
 
     source: Spread
     target: Spread
@@ -137,10 +134,9 @@ class Paired:
 
     @cached_property
     def svd(self) -> tuple[Float, Float, Float]:
-        """The singular value decomposition of the cross product on directions that are more than rounding.
+        """The singular value decomposition of the cross product, in directions above rounding.
 
-        Shapes (width, k), (k,) and (k, width): k is the number of directions in which the two runs have anything to
-        do with each other.
+        Shapes (width, k), (k,) and (k, width), k the number of directions in which the two runs are correlated.
         """
         if self.source.full and self.target.full:
             left, s, right = svd(self.cross, full_matrices=False)
@@ -150,13 +146,12 @@ class Paired:
             u, s, vt = svd(axes_x.T @ self.cross @ axes_y, full_matrices=False)
             left, right = axes_x @ u, axes_y @ vt.T
         keep = s > s.max(initial=0) * self.width * np.finfo(np.float64).eps
-        left, right = left[:, keep], right[:, keep]
-        pad = [((0, self.width - len(side)), (0, 0)) for side in (left, right)]
-        return np.pad(left, pad[0]), s[keep], np.pad(right, pad[1]).T
+        left, right = (np.pad(side[:, keep], ((0, self.width - len(side)), (0, 0))) for side in (left, right))
+        return left, s[keep], right.T
 
     @cached_property
     def rotation(self) -> Float:
-        """The rotation that brings the source nearest to the target (Schönemann 1966), shape (width, width)."""
+        """The rotation that carries the source closest to the target (Schönemann 1966), shape (width, width)."""
         u, _, vt = self.svd
         return complete_rotation(u, vt.T)
 
@@ -171,30 +166,41 @@ class PairSums:
 
     def inside(self, fold: int) -> Paired:
         """The rows of one fold."""
-        x, y = self.source.inside(fold), self.target.inside(fold)
-        return Paired(x, y, self.products[fold] - x.n * np.outer(x.mean, y.mean))
+        return _centred(self.source.inside(fold), self.target.inside(fold), self.products[fold])
 
     def outside(self, fold: int | None) -> Paired:
         """All rows but those of one fold; all rows when `fold` is None."""
-        x, y = self.source.outside(fold), self.target.outside(fold)
         product = self.products.sum(0) - (self.products[fold] if fold is not None else 0.0)
-        return Paired(x, y, product - x.n * np.outer(x.mean, y.mean))
+        return _centred(self.source.outside(fold), self.target.outside(fold), product)
+
+
+def _centred(x: Spread, y: Spread, product: Float) -> Paired:
+    return Paired(x, y, product - x.n * np.outer(x.mean, y.mean))
 
 
 def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
-    """Sum one run over its folds: one pass over the rows, by workers where they have them."""
-    if rows.blocks is None:
-        totals, products = _sums(rows, folds)
-    else:
-        beside, shared = [_fold_of(folds, rows.n)], (len(folds), rows.hollow())
-        totals, products = rows.blocks.merged(_block_sums, _added, *shared, beside=beside)
+    """Sum one run over its folds: one pass over the rows, by dask workers where they hold them."""
+    totals, products = _fold_sums(rows, folds) if rows.blocks is None else _block_sums([rows], folds)
     return RunSums(rows, folds, totals, products)
 
 
-def _sums(rows: Rows, folds: list[Array]) -> tuple[Float, Float]:
+def pair_sums(source: RunSums, target: RunSums) -> PairSums:
+    """Sum the cross products of two runs over their folds: one pass, by dask workers where they hold both."""
+    x, y, folds = source.rows, target.rows, source.folds
+    here = x.blocks is None or y.blocks is None
+    (products,) = _fold_products(x, y, folds) if here else _block_sums([x, y], folds)
+    return PairSums(source, target, products)
+
+
+def sums_of(x: Rows, y: Rows) -> Paired:
+    """The sums of all rows of two runs, for a fit in sample."""
+    everything = [np.arange(x.n)]
+    return pair_sums(run_sums(x, everything), run_sums(y, everything)).outside(None)
+
+
+def _fold_sums(rows: Rows, folds: list[Array]) -> tuple[Float, Float]:
     """The totals (folds, d) and products (folds, d, d) of rows."""
-    totals = np.zeros((len(folds), rows.d))
-    products = np.zeros((len(folds), rows.d, rows.d))
+    totals, products = np.zeros((len(folds), rows.d)), np.zeros((len(folds), rows.d, rows.d))
     for k, fold in enumerate(folds):
         for part in row_chunks(len(fold), rows.d):
             chunk = rows.take(fold[part])
@@ -203,52 +209,32 @@ def _sums(rows: Rows, folds: list[Array]) -> tuple[Float, Float]:
     return totals, products
 
 
-def _block_sums(block: Any, part: Partition, fold_of: Array, folds: int, rows: Rows) -> tuple[Float, Float]:
-    return _sums(rows.holding(to_numpy(block)), _folds(fold_of, folds))
-
-
-def pair_sums(source: RunSums, target: RunSums) -> PairSums:
-    """Sum the cross products of two runs over their folds: one pass over the rows, by workers where they have both."""
-    x, y, folds = source.rows, target.rows, source.folds
-    if x.blocks is None or y.blocks is None:
-        products = _cross(x, y, folds)
-    else:
-        beside, shared = [y.blocks, _fold_of(folds, x.n)], (len(folds), x.hollow(), y.hollow())
-        (products,) = x.blocks.merged(_block_cross, _added, *shared, beside=beside)
-    return PairSums(source, target, products)
-
-
-def _cross(x: Rows, y: Rows, folds: list[Array]) -> Float:
+def _fold_products(x: Rows, y: Rows, folds: list[Array]) -> tuple[Float]:
     """The cross products of paired rows, shape (folds, d_x, d_y)."""
     products = np.zeros((len(folds), x.d, y.d))
     for k, fold in enumerate(folds):
         for part in row_chunks(len(fold), max(x.d, y.d)):
             index = fold[part]
             products[k] += to_numpy(x.take(index).T @ y.take(index))
-    return products
+    return (products,)
 
 
-def _block_cross(block: Any, part: Partition, other: Any, fold_of: Array, folds: int, x: Rows, y: Rows) -> tuple[Float]:
-    return (_cross(x.holding(to_numpy(block)), y.holding(to_numpy(other)), _folds(fold_of, folds)),)
-
-
-def _fold_of(folds: list[Array], n: int) -> Array:
-    """The number of the fold that holds each row, shape (n,), in few bytes, since they travel."""
-    number = np.full(n, -1, dtype=np.min_scalar_type(-len(folds)))
+def _block_sums(runs: list[Rows], folds: list[Array]) -> Any:
+    """The sums of one run or of two over their blocks, which are centred at the mean of all rows."""
+    fold_of = np.full(runs[0].n, -1, dtype=np.min_scalar_type(-len(folds)))  # few bytes, since they are sent
     for k, fold in enumerate(folds):
-        number[fold] = k
-    return number
+        fold_of[fold] = k
+    beside = [*(rows.blocks for rows in runs[1:]), fold_of]
+    empty = [rows.with_data() for rows in runs]
+    return reduce_rows(runs[0].blocks, _sum_block, _add, len(folds), empty, beside=beside)
 
 
-def _folds(fold_of: Array, folds: int) -> list[Array]:
-    return [np.flatnonzero(fold_of == k) for k in range(folds)]
+def _sum_block(block: Any, part: Partition, *arguments: Any) -> Any:
+    *others, fold_of, count, runs = arguments
+    folds = [np.flatnonzero(fold_of == k) for k in range(count)]
+    x, *y = (run.with_data(to_numpy(data)) for run, data in zip(runs, (block, *others), strict=True))
+    return _fold_products(x, y[0], folds) if y else _fold_sums(x, folds)
 
 
-def _added(parts: list[tuple[Float, ...]]) -> tuple[Float, ...]:
-    return tuple(reduce(np.add, each) for each in zip(*parts, strict=True))
-
-
-def sums_of(x: Rows, y: Rows) -> Paired:
-    """The sums of all rows of two runs, for a fit in sample."""
-    everything = [np.arange(x.n)]
-    return pair_sums(run_sums(x, everything), run_sums(y, everything)).outside(None)
+def _add(a: tuple[Float, ...], b: tuple[Float, ...]) -> tuple[Float, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
