@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.linalg import subspace_angles
 
 from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
-from congruence.mechanism.additive_parts import finest_additive
-from congruence.mechanism.disjoint_parts import finest_disjoint
+from congruence.mechanism.parts import finest_additive, finest_disjoint
 
 torch = pytest.importorskip("torch")
 
@@ -174,7 +173,7 @@ def test_directions_along_which_nothing_bends_are_idle(rng):
 def test_few_curvatures_are_told_to_be_too_few(rng):
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
     found = discover(net, rng.normal(size=(3, 3)), types=("H2",))["H2"]
-    assert "independent curvatures" in found.notes[0]
+    assert "independent curvature" in found.notes[0]
 
 
 @pytest.mark.parametrize("generator", [f"A{k}" for k in range(1, 15)])
@@ -263,12 +262,12 @@ def test_words_and_json(generators, rng):
     assert found.to_dict()["found"][0]["partition"] == [[0], [1], [2, 3]]
     with pytest.raises(UnknownKeyError, match="there is no type 'H2'; there are D"):
         found["H2"]
-    with pytest.raises(InputError, match="types must be some of D, S, H2, not M"):
+    with pytest.raises(InputError, match="types must be some of D, S, H2; got M"):
         discover(generators["A10"], rng.normal(size=(3, 4)), types=("M",))
     for wrong in ({"rtol": 2.0}, {"rtol": float("nan")}, {"budget": -1}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
             discover(generators["A10"], rng.normal(size=(3, 4)), **wrong)
     with pytest.raises(InputError, match=r"hessian must have shape \(3, 2, 2\)"):
         finest_additive(np.ones((3, 2)), np.ones((3, 2)))
-    with pytest.raises(InputError, match="up to 20 latents, not 21"):
+    with pytest.raises(InputError, match="at most 20 latents for H_2 parts; got 21"):
         finest_additive(np.ones((30, 21)), np.ones((30, 21, 21)))

@@ -6,22 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congruence.errors import InputError
-from congruence.mechanism.disjoint_parts import finest_disjoint
-from congruence.mechanism.graphs import action_graph, component_gap, connected, join_partitions
+from congruence.mechanism.blocks import connected_blocks, merge_groups
+from congruence.mechanism.parts import finest_disjoint
+from congruence.mechanism.profile import action_graph, component_gap
 
 DISJOINT = np.array([[1.0, 0, 0], [2, 0, 0], [0, 1, 1], [0, 2, -1], [0, 1, 3]])  # blocks {0} and {1, 2}
 
 
 def test_an_edge_is_an_output_in_common():
     assert action_graph(DISJOINT).tolist() == [[True, False, False], [False, True, True], [False, True, True]]
-    assert connected(action_graph(DISJOINT)) == ((0,), (1, 2))
+    assert connected_blocks(action_graph(DISJOINT)) == ((0,), (1, 2))
 
 
 def test_an_edge_at_any_point_is_an_edge():
     stack = np.stack([DISJOINT, DISJOINT])
     stack[1, 0, 2] = 1e-3
-    assert connected(action_graph(stack)) == ((0, 1, 2),)
-    assert connected(action_graph(stack, rtol=1e-2)) == ((0,), (1, 2))
+    assert connected_blocks(action_graph(stack)) == ((0, 1, 2),)
+    assert connected_blocks(action_graph(stack, rtol=1e-2)) == ((0,), (1, 2))
 
 
 def test_units_of_latents_do_not_matter():
@@ -34,11 +35,11 @@ def test_a_latent_that_does_nothing_has_no_edge_to_itself():
 
 def test_a_rotated_basis_joins_what_was_apart():
     turn = np.array([[1, 1, 0], [1, -1, 0], [0, 0, 1]]) / np.sqrt([2, 2, 1])
-    assert connected(action_graph(DISJOINT, turn)) == ((0, 1, 2),)
+    assert connected_blocks(action_graph(DISJOINT, turn)) == ((0, 1, 2),)
 
 
 def test_partitions_are_joined_to_the_finest_coarser_one():
-    assert join_partitions([[[0], [1, 2], [3], [4]], [[0], [1], [2, 3], [4]]], 5) == ((0,), (1, 2, 3), (4,))
+    assert merge_groups(5, [[0], [1, 2], [3], [4], [0], [1], [2, 3], [4]]) == ((0,), (1, 2, 3), (4,))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_no_basis_has_more_components_than_the_gap_says(seed):
     reached = {True: 0, False: 0}
     for basis in candidates:
         inside = all(any(set(np.flatnonzero(np.abs(v) > 1e-9)) <= set(b) for b in blocks) for v in basis.T)
-        reached[inside] = max(reached[inside], len(connected(action_graph(matrix, basis))))
+        reached[inside] = max(reached[inside], len(connected_blocks(action_graph(matrix, basis))))
     assert reached[True] <= gap.aligned
     assert reached[False] <= gap.misaligned
     assert max(reached.values()) == max(gap.aligned, gap.misaligned)
@@ -86,5 +87,5 @@ def test_what_cannot_be_used_is_refused():
         action_graph(np.zeros(3))
     with pytest.raises(InputError, match="NaN"):
         action_graph(np.full((2, 2), np.nan))
-    with pytest.raises(InputError, match="has rank 1 of 2"):
+    with pytest.raises(InputError, match="full column rank 2; got rank 1"):
         component_gap(np.array([[1.0, 1], [2, 2]]), [[0], [1]])

@@ -23,7 +23,7 @@ def mechanism(name: DecoderName, latents: LatentsFile, options: MechanismOptions
         congruence mechanism model:decoder latents.parquet --features 'z_*' --json -
     """
     from congruence.decoder.probed import import_torch
-    from congruence.mechanism._examine import examine_mechanism
+    from congruence.mechanism.examination import examine_mechanism
 
     cli.check_outputs(outputs, [latents, *([] if options.codes is None else [options.codes])])
     import_torch()

@@ -32,12 +32,11 @@ from congruence.mechanism.discovery import TYPES
 from congruence.mechanism.theorems import IDENTIFIED, strongest
 
 if TYPE_CHECKING:
-    from congruence.mechanism.block_check import Criterion
-    from congruence.mechanism.decomposable import Disentanglement
-    from congruence.mechanism.discovery import Discovery, Found
+    from congruence.mechanism.discovery import Discovery, FinestParts
+    from congruence.mechanism.disentanglement import Disentanglement
     from congruence.mechanism.examination import MechanismExamination
     from congruence.mechanism.profile import BlockProfile
-    from congruence.mechanism.theorems import Theorem
+    from congruence.mechanism.theorems import Criterion, Theorem
 
 SHOWN_BLOCKS = 24  # with a picture each
 SHOWN_LATENTS = 40  # in the graph
@@ -141,7 +140,7 @@ def _discovery(discovery: Discovery) -> Iterator[Block]:
             yield Text(note, muted=True)
 
 
-def _steps(found: Found) -> list[tuple[str, str, str]]:
+def _steps(found: FinestParts) -> list[tuple[str, str, str]]:
     """How the parts change with the tolerance: intervals of it with the same dimensions."""
     steps: list[tuple[str, str, str]] = []
     for rtol, dims in found.sweep:
@@ -152,7 +151,7 @@ def _steps(found: Found) -> list[tuple[str, str, str]]:
     return steps
 
 
-def _followed(found: Found) -> str:
+def _followed(found: FinestParts) -> str:
     if found.followed is None or found.dims is None or len(found.dims) < 2:
         return ""
     seen = found.followed.overlap[np.isfinite(found.followed.overlap)]

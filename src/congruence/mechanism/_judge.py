@@ -1,0 +1,385 @@
+"""From Jacobians at points to the status of the criteria.
+
+Jacobians are computed a few at a time and not kept, except those of the few points at which the sparsity gap is
+computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import comb, nan
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.decoder.probed import Probed
+from congruence.formatting import count
+from congruence.mechanism._matroid import count_sets, unit_rows
+from congruence.mechanism.blocks import Blocks
+from congruence.mechanism.criteria import (
+    SWEEP,
+    SizeHistogram,
+    Tolerance,
+    block_orthogonality,
+    block_overlap,
+    containment_margin,
+    disjoint_margin,
+    disjoint_parts,
+    disjoint_tolerance,
+    lost_directions,
+    nested_parts,
+    relative_sizes,
+)
+from congruence.mechanism.derivatives import jacobian_chunks
+from congruence.mechanism.interactions import (
+    Interactions,
+    Separability,
+    curved_parts,
+    derivative_tensors,
+    measure_separability,
+)
+from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
+from congruence.mechanism.theorems import Criterion, Irreducibility, make_criterion
+from congruence.result import Status, combine
+
+_KEPT_NUMBERS = 2**24  # of Jacobians that are kept for the sparsity gap
+_BOUNDED_POINTS = 4  # examined if there are only bounds
+_FULL_POINTS = 10  # budgets spent on all points together
+_RANKED_POINTS = 8  # at most, at which separability is examined
+_RANKED_NUMBERS = 2**22  # of the derivatives at these points; if one point has more, it is not examined
+
+
+class PointNumbers(NamedTuple):
+    """Numbers of the Jacobian at one point, or arrays of them with a row for each point."""
+
+    disjoint: Any  # margin of D
+    disjoint_from: Any  # tolerance from which on D holds
+    contained: Any  # (g + 1,) margins of M in the given coordinates, at rtol and then at each tolerance of the sweep
+    contrast: Any  # of independent mechanism analysis
+    cosine: Any  # largest between blocks
+    lost: Any  # directions that are lost
+    disjoint_parts: Any  # (K,) parts of each block by D
+    nested_parts: Any  # (K,) parts of each block by M, in the given coordinates
+    nonzeros: Any  # entries in the support
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """Numbers of the Jacobians at r points."""
+
+    at: PointNumbers  # arrays with r rows
+    overlap: Float  # (K, K) mean over points
+    sizes: Float  # (m, d) mean size of the entries over points
+    tolerance: Tolerance
+    kept: tuple[Float, ...]  # Jacobians of the first points
+
+
+def survey_points(
+    probed: Probed, blocks: Blocks, *, rtol: float, atol: float, scale: str, chunk: int | None, tolerance: float
+) -> Survey:
+    """Measure the Jacobian at every point; `tolerance` is that of ranks, the others those of supports."""
+    d, m, r = probed.dimension, probed.outputs, len(probed.z)
+    points: list[PointNumbers] = []
+    kept: list[Float] = []
+    overlap, sizes, histogram = np.zeros((len(blocks),) * 2), np.zeros((m, d)), SizeHistogram()
+    for part in jacobian_chunks(probed, chunk=chunk):
+        for j in part:
+            shares = np.where(np.abs(j) > atol, relative_sizes(j, scale), 0.0)
+            support = shares > rtol
+            exact = np.where(support, j, 0.0)
+            contrast, cosine = block_orthogonality(j, blocks, tolerance)
+            points.append(
+                PointNumbers(
+                    disjoint=disjoint_margin(j, blocks),
+                    disjoint_from=disjoint_tolerance(shares, blocks),
+                    contained=[containment_margin(shares > t, blocks) for t in (rtol, *SWEEP)],
+                    contrast=contrast,
+                    cosine=cosine,
+                    lost=lost_directions(j, tolerance),
+                    disjoint_parts=[disjoint_parts(exact, block, tolerance) for block in blocks],
+                    nested_parts=[nested_parts(support, block) for block in blocks],
+                    nonzeros=int(support.sum()),
+                )
+            )
+            histogram.add(shares)
+            overlap += block_overlap(support, blocks) / r
+            sizes += np.abs(j) / r
+            if (len(kept) + 1) * m * d <= _KEPT_NUMBERS or not kept:
+                kept.append(j)
+    arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
+    return Survey(arrays, overlap, sizes, Tolerance(rtol, atol, scale, *histogram.widest_gap()), tuple(kept))
+
+
+@dataclass(frozen=True, eq=False)
+class SparsitySurvey:
+    """Numbers of p points for S, and for M in the sparsest aligned basis, at t tolerances, rtol first."""
+
+    gaps: tuple[SparsityGap, ...]  # at rtol
+    statuses: Array  # (p, t) of S
+    contained: Float  # (p, t) margins of M in the sparsest aligned basis; NaN if that is not known
+    nested_parts: Array  # (p, K) parts of each block by M in that basis; -1 if not known
+    sparse_parts: Array  # (p, K) parts of each block by S; -1 if not known
+
+
+def survey_sparsity(
+    jacobians: Sequence[Float], blocks: Blocks, at: Tolerance, *, budget: float, tolerance: float, seed: int
+) -> SparsitySurvey:
+    """Compute the sparsity gap at as many of the points as the budget allows."""
+    points: list[list[tuple[SparsityGap, float, list[int]]]] = []  # by tolerance
+    parts: list[list[int]] = []
+    spent = 0.0
+    for j in jacobians:
+        exact = at.truncate(j, at.rtol)
+        cost = float(count_sets(unit_rows(exact)[0], tolerance))
+        spent += min(cost, budget)
+        if parts and (spent > _FULL_POINTS * budget or (cost > budget and len(parts) >= _BOUNDED_POINTS)):
+            break
+        known: dict[bytes, tuple[SparsityGap, float, list[int]]] = {}  # most tolerances give the same support
+        points.append([])
+        for t in at.nearby:
+            cut = at.truncate(j, t)
+            key = np.packbits(cut != 0).tobytes()
+            if key not in known:
+                gap = sparsity_gap(cut, blocks, budget=budget, tolerance=tolerance, seed=seed)
+                known[key] = (gap, *_sparsest_containment(cut, gap, len(blocks), tolerance))
+            points[-1].append(known[key])
+        inside = (sparse_decomposition(exact[:, list(b)], budget=budget, tolerance=tolerance) for b in blocks)
+        parts.append([-1 if one is None else len(one) for one in inside])
+    return SparsitySurvey(
+        gaps=tuple(row[0][0] for row in points),
+        statuses=np.array([[gap.status for gap, _, _ in row] for row in points]),
+        contained=np.array([[margin for _, margin, _ in row] for row in points]),
+        nested_parts=np.array([row[0][2] for row in points]),
+        sparse_parts=np.array(parts),
+    )
+
+
+def _sparsest_containment(j: Float, gap: SparsityGap, blocks: int, tolerance: float) -> tuple[float, list[int]]:
+    """The margin of M and the parts of each block in the sparsest aligned basis; NaN and -1 if that is not known."""
+    if not gap.aligned_exact:
+        return nan, [-1] * blocks
+    rows, lengths = unit_rows(j)
+    basis = gap.basis * lengths[:, None]
+    support = np.abs(rows @ basis) > tolerance * np.linalg.norm(basis, axis=0)  # (m, d)
+    own = tuple(tuple(np.flatnonzero(np.array(gap.basis_blocks) == k).tolist()) for k in range(blocks))
+    return containment_margin(support, own), [nested_parts(support, block) for block in own]
+
+
+def judge_criteria(
+    survey: Survey, sparsity: SparsitySurvey, mixed: Sequence[Interactions], blocks: Blocks, reach: Array | None
+) -> tuple[Criterion, ...]:
+    """Judge D, M in the given coordinates and in a sparsest basis, S, H_n for each order, and IMA.
+
+    D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) keeps the blocks apart.
+    """
+    at, points = survey.tolerance, survey.at
+    apart = reach is not None and not block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
+
+    def contained_at(t: float) -> Array:
+        """At the nearest tolerance of the sweep; rtol has a column of its own."""
+        column = 0 if t == at.rtol else 1 + int(np.abs(np.log10(SWEEP) - np.log10(max(t, 1e-300))).argmin())
+        return np.asarray(points.contained[:, column] > 0)
+
+    def judge_contained(name: str) -> Criterion:
+        return _judge(name, contained_at, at, points.contained[:, 0], "smallest share of own outputs")
+
+    disjoint = _judge(
+        "D",
+        _from(points.disjoint_from),
+        at,
+        points.disjoint,
+        "largest product of two blocks in an output",
+        largest=True,
+    )
+    if disjoint.status == "holds" and apart:
+        finding = replace(disjoint.finding, basis="certified")
+        disjoint = replace(disjoint, finding=finding, remarks=("zero weights keep the blocks apart everywhere",))
+    singles = all(len(block) == 1 for block in blocks)  # with one basis only, up to lengths, all points are known
+    return (
+        disjoint,
+        judge_contained("M_coord"),
+        judge_contained("M_sparsest") if singles else _judge_sparsest_contained(sparsity.contained),
+        _judge_sparse(sparsity),
+        *(_judge_interactions(one, at) for one in mixed),
+        _judge_orthogonal(points, at),
+    )
+
+
+def _from(thresholds: Array) -> Callable[[float], Array]:
+    """A criterion that holds at each point from its own tolerance on."""
+    return lambda t: np.asarray(thresholds <= t)
+
+
+def _judge(
+    name: str,
+    holds_at: Callable[[float], Array],
+    at: Tolerance,
+    margins: Array,
+    measures: str,
+    *,
+    largest: bool = False,
+    on_supports: bool = True,
+    **more: Any,
+) -> Criterion:
+    """Judge a criterion that holds at each point or not, depending on the tolerance.
+
+    It is ambiguous if it changes within a decade around the tolerance. A criterion on supports is also ambiguous if it
+    differs from its value in the widest interval of constant supports or, without such an interval, at either end of
+    the sweep.
+    """
+    worst = int(margins.argmax() if largest else margins.argmin())
+    here = holds_at(at.rtol)
+    nearby = {bool(holds_at(t).all()) for t in (at.nearby if on_supports else at.decade)}
+    status: Status = "ambiguous" if len(nearby) > 1 else "holds" if here.all() else "fails"
+    more["sweep"] = tuple(float(holds_at(t).mean()) for t in SWEEP)
+    fraction = float(here.mean())
+    return make_criterion(name, status, float(margins[worst]), measures, worst, fraction, len(here), **more)
+
+
+def _judge_sparsest_contained(margins: Float) -> Criterion:
+    """Type M in a sparsest basis of each block, from margins (points, tolerances)."""
+    statuses = np.where(np.isnan(margins), "unknown", np.where(margins > 0, "holds", "fails"))
+    here = margins[:, 0]
+    known = here[np.isfinite(here)]
+    remarks = ["in a sparsest basis of each block, the first found if several tie"]
+    if len(known) < len(here):
+        remarks.append(f"past the budget at {len(here) - len(known)} points")
+    return make_criterion(
+        "M_sparsest",
+        _combine_tolerances(statuses),
+        float(known.min()) if known.size else nan,
+        "smallest share of own outputs",
+        int(np.nanargmin(here)) if known.size else None,
+        float((known > 0).mean()) if known.size else nan,
+        len(here),
+        remarks=tuple(remarks),
+    )
+
+
+def _judge_sparse(sparsity: SparsitySurvey) -> Criterion:
+    """Type S: the sparsest basis respects the blocks."""
+    gaps = np.array([gap.rho_minus_high - gap.rho_plus for gap in sparsity.gaps])
+    worst = int(gaps.argmin())
+    one, here = sparsity.gaps[worst], sparsity.statuses[:, 0]
+    known = here[here != "unknown"]
+    low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
+    return make_criterion(
+        "S",
+        _combine_tolerances(sparsity.statuses),
+        float(gaps[worst]),
+        "sparsity gap" if all(gap.exact for gap in sparsity.gaps) else "sparsity gap at most",
+        worst,
+        float((known == "holds").mean()) if known.size else nan,
+        len(sparsity.gaps),
+        remarks=(f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}",),
+    )
+
+
+def _combine_tolerances(statuses: Array) -> Status:
+    """The status over points, from statuses (points, tolerances), and ambiguous if the tolerance changes it."""
+    over_points = [combine(cast(list[Status], column.tolist())) for column in statuses.T]
+    return over_points[0] if len(set(over_points)) == 1 else "ambiguous"
+
+
+def _judge_interactions(mixed: Interactions, at: Tolerance) -> Criterion:
+    """Type H_n: derivatives that mix blocks vanish."""
+    empty = bool(mixed.degenerate.all())
+    remarks = {
+        "all derivatives of this order vanish, so it holds trivially": empty,
+        "along random directions": not mixed.complete,
+        "by differences over finite steps, since the derivatives vanish": mixed.differences,
+    }
+    return _judge(
+        f"H{mixed.order}",
+        _from(mixed.cross),
+        at,
+        mixed.cross,
+        "mixed share of derivatives of this order",
+        largest=True,
+        on_supports=False,
+        degenerate=empty,
+        remarks=tuple(remark for remark, applies in remarks.items() if applies),
+    )
+
+
+def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
+    """Independent mechanism analysis: blocks are orthogonal to each other."""
+    measures = "largest cosine between blocks"
+    known = np.isfinite(points.cosine)
+    values = np.where(known, points.cosine, 0.0)
+    judged = _judge("IMA", _from(values), at, values, measures, largest=True, on_supports=False)
+    if known.all() or judged.status == "fails":
+        return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
+    remark = f"a block loses a direction at {int((~known).sum())} points"
+    return make_criterion("IMA", "unknown", nan, measures, None, nan, len(known), remarks=(remark,))
+
+
+def judge_irreducibility(survey: Survey, sparsity: SparsitySurvey, blocks: Blocks) -> tuple[Irreducibility, ...]:
+    """Judge the irreducibility of the blocks by D, M and S."""
+    nested = survey.at.nested_parts
+    singles = all(len(block) == 1 for block in blocks)
+    return (
+        _irreducibility("D", survey.at.disjoint_parts),
+        _irreducibility("M_coord", nested),
+        _irreducibility("M_sparsest", nested if singles else sparsity.nested_parts),
+        _irreducibility("S", sparsity.sparse_parts),
+    )
+
+
+def _irreducibility(criterion: str, parts: Array) -> Irreducibility:
+    """Statuses from parts (points, K): one part at every point is irreducible; 0 means that a block moves nothing."""
+    most = np.where((parts < 0).any(axis=0), -1, parts.max(axis=0))
+    statuses: tuple[Status, ...] = tuple(
+        "fails" if (column > 1).any() or (column == 0).any() else "unknown" if (column < 0).any() else "holds"
+        for column in parts.T
+    )
+    return Irreducibility(criterion, combine(statuses), statuses, tuple(most.tolist()))
+
+
+def judge_separability(
+    probed: Probed, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
+) -> tuple[tuple[Separability, ...], tuple[Irreducibility, ...]]:
+    """Judge order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
+    reasons = {n: _reason_not_ranked(probed, n, finite) for n in orders}
+    ranked = [n for n, why in reasons.items() if not why]
+    ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
+    parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
+    flat = dict.fromkeys(ranked, 0)
+    top = max(ranked, default=1)
+    rows = min(_RANKED_POINTS, len(probed.z), max(1, _RANKED_NUMBERS // (probed.outputs * probed.dimension**top)))
+    for derivatives in derivative_tensors(probed, rows, top) if ranked else ():
+        for n in ranked:
+            ranks[n].append(measure_separability(derivatives, blocks, n, tolerance))
+            split = [curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
+            parts[n].append([max(number, 1) for number, _ in split])
+            flat[n] = max(flat[n], sum(lost for _, lost in split))
+    unknown = np.array([[1 if len(block) == 1 else -1 for block in blocks]])
+    return (
+        tuple(
+            Separability(n, "unknown", 0, 0, nan, False, why) if why else _worst_separability(ranks[n], flat[n])
+            for n, why in reasons.items()
+        ),
+        tuple(_irreducibility(f"H{n}", unknown if why else np.array(parts[n])) for n, why in reasons.items()),
+    )
+
+
+def _reason_not_ranked(probed: Probed, order: int, finite: bool) -> str:
+    """Why separability is not examined; empty if it is."""
+    if finite:
+        return "the higher derivatives of a piecewise linear decoder vanish"
+    if probed.outputs * max(probed.dimension**order, comb(probed.dimension + order - 1, order)) > _RANKED_NUMBERS:
+        return f"there are too many derivatives of order {order}"
+    return ""
+
+
+def _worst_separability(ranks: list[Separability], flat: int) -> Separability:
+    """The point at which most dimensions are shared; flat directions count against separability."""
+    worst = max(ranks, key=lambda one: (one.expected - one.rank, -one.gap))
+    return replace(
+        worst,
+        status="fails" if flat else worst.status,
+        degenerate=all(one.degenerate for one in ranks),
+        remark=f"{count(flat, 'direction')} without curvature beyond lower orders, so not identified" if flat else "",
+    )
