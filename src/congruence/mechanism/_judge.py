@@ -49,6 +49,7 @@ _BOUNDED_POINTS = 4  # examined if there are only bounds
 _FULL_POINTS = 10  # budgets spent on all points together
 _RANKED_POINTS = 8  # at most, at which separability is examined
 _RANKED_NUMBERS = 2**22  # of the derivatives at these points; if one point has more, it is not examined
+_OWN = "smallest share of own outputs"
 
 
 class PointNumbers(NamedTuple):
@@ -114,20 +115,17 @@ def survey_points(
 
 @dataclass(frozen=True, eq=False)
 class SparsitySurvey:
-    """Numbers of p points for S, and for M in the sparsest aligned basis, at t tolerances, rtol first."""
+    """Sparsity gaps at p points, as many as the budget allows."""
 
-    gaps: tuple[SparsityGap, ...]  # at rtol
-    statuses: Array  # (p, t) of S
-    contained: Float  # (p, t) margins of M in the sparsest aligned basis; NaN if that is not known
-    nested_parts: Array  # (p, K) parts of each block by M in that basis; -1 if not known
-    sparse_parts: Array  # (p, K) parts of each block by S; -1 if not known
+    gaps: tuple[tuple[SparsityGap, ...], ...]  # (p, t) at t tolerances, rtol first
+    parts: Array  # (p, K) parts of each block by S, at rtol; -1 if not known
 
 
 def survey_sparsity(
     jacobians: Sequence[Float], blocks: Blocks, at: Tolerance, *, budget: float, tolerance: float, seed: int
 ) -> SparsitySurvey:
     """Compute the sparsity gap at as many of the points as the budget allows."""
-    points: list[list[tuple[SparsityGap, float, list[int]]]] = []  # by tolerance
+    points: list[tuple[SparsityGap, ...]] = []
     parts: list[list[int]] = []
     spent = 0.0
     for j in jacobians:
@@ -136,75 +134,54 @@ def survey_sparsity(
         spent += min(cost, budget)
         if parts and (spent > _FULL_POINTS * budget or (cost > budget and len(parts) >= _BOUNDED_POINTS)):
             break
-        known: dict[bytes, tuple[SparsityGap, float, list[int]]] = {}  # most tolerances give the same support
-        points.append([])
-        for t in at.nearby:
-            cut = at.truncate(j, t)
-            key = np.packbits(cut != 0).tobytes()
-            if key not in known:
-                gap = sparsity_gap(cut, blocks, budget=budget, tolerance=tolerance, seed=seed)
-                known[key] = (gap, *_sparsest_containment(cut, gap, len(blocks), tolerance))
-            points[-1].append(known[key])
+        cuts = [at.truncate(j, t) for t in at.nearby]
+        keys = [np.packbits(cut != 0).tobytes() for cut in cuts]
+        gaps = {  # most tolerances give the same support
+            key: sparsity_gap(cut, blocks, budget=budget, tolerance=tolerance, seed=seed)
+            for key, cut in dict(zip(keys, cuts, strict=True)).items()
+        }
+        points.append(tuple(gaps[key] for key in keys))
         inside = (sparse_decomposition(exact[:, list(b)], budget=budget, tolerance=tolerance) for b in blocks)
         parts.append([-1 if one is None else len(one) for one in inside])
-    return SparsitySurvey(
-        gaps=tuple(row[0][0] for row in points),
-        statuses=np.array([[gap.status for gap, _, _ in row] for row in points]),
-        contained=np.array([[margin for _, margin, _ in row] for row in points]),
-        nested_parts=np.array([row[0][2] for row in points]),
-        sparse_parts=np.array(parts),
-    )
-
-
-def _sparsest_containment(j: Float, gap: SparsityGap, blocks: int, tolerance: float) -> tuple[float, list[int]]:
-    """The margin of M and the parts of each block in the sparsest aligned basis; NaN and -1 if that is not known."""
-    if not gap.aligned_exact:
-        return nan, [-1] * blocks
-    rows, lengths = unit_rows(j)
-    basis = gap.basis * lengths[:, None]
-    support = np.abs(rows @ basis) > tolerance * np.linalg.norm(basis, axis=0)  # (m, d)
-    own = tuple(tuple(np.flatnonzero(np.array(gap.basis_blocks) == k).tolist()) for k in range(blocks))
-    return containment_margin(support, own), [nested_parts(support, block) for block in own]
+    return SparsitySurvey(tuple(points), np.array(parts))
 
 
 def judge_criteria(
     survey: Survey, sparsity: SparsitySurvey, mixed: Sequence[Interactions], blocks: Blocks, reach: Array | None
-) -> tuple[Criterion, ...]:
+) -> tuple[tuple[Criterion, ...], tuple[Irreducibility, ...]]:
     """Judge D, M in the given coordinates and in a sparsest basis, S, H_n for each order, and IMA.
 
-    D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) keeps the blocks apart.
+    D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) keeps the blocks apart. The
+    irreducibility of the blocks by D, M and S comes second.
     """
     at, points = survey.tolerance, survey.at
-    apart = reach is not None and not block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
 
     def contained_at(t: float) -> Array:
         """At the nearest tolerance of the sweep; rtol has a column of its own."""
         column = 0 if t == at.rtol else 1 + int(np.abs(np.log10(SWEEP) - np.log10(max(t, 1e-300))).argmin())
         return np.asarray(points.contained[:, column] > 0)
 
-    def judge_contained(name: str) -> Criterion:
-        return _judge(name, contained_at, at, points.contained[:, 0], "smallest share of own outputs")
-
-    disjoint = _judge(
-        "D",
-        _from(points.disjoint_from),
-        at,
-        points.disjoint,
-        "largest product of two blocks in an output",
-        largest=True,
-    )
+    margin = "largest product of two blocks in an output"
+    disjoint = _judge("D", _from(points.disjoint_from), at, points.disjoint, margin, largest=True)
+    apart = reach is not None and not block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
         finding = replace(disjoint.finding, basis="certified")
         disjoint = replace(disjoint, finding=finding, remarks=("zero weights keep the blocks apart everywhere",))
-    singles = all(len(block) == 1 for block in blocks)  # with one basis only, up to lengths, all points are known
+    contained = _judge("M_coord", contained_at, at, points.contained[:, 0], _OWN)
+    if all(len(block) == 1 for block in blocks):  # with one basis only, up to lengths, all points are known
+        sparsest, nested = _judge("M_sparsest", contained_at, at, points.contained[:, 0], _OWN), points.nested_parts
+    else:
+        sparsest = _judge_sparsest_contained(np.array([[gap.contained for gap in row] for row in sparsity.gaps]))
+        nested = np.array([row[0].nested for row in sparsity.gaps])
+    parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparsity.parts}
     return (
         disjoint,
-        judge_contained("M_coord"),
-        judge_contained("M_sparsest") if singles else _judge_sparsest_contained(sparsity.contained),
-        _judge_sparse(sparsity),
+        contained,
+        sparsest,
+        _judge_sparse(sparsity.gaps),
         *(_judge_interactions(one, at) for one in mixed),
         _judge_orthogonal(points, at),
-    )
+    ), tuple(_irreducibility(name, values) for name, values in parts.items())
 
 
 def _from(thresholds: Array) -> Callable[[float], Array]:
@@ -250,7 +227,7 @@ def _judge_sparsest_contained(margins: Float) -> Criterion:
         "M_sparsest",
         _combine_tolerances(statuses),
         float(known.min()) if known.size else nan,
-        "smallest share of own outputs",
+        _OWN,
         int(np.nanargmin(here)) if known.size else None,
         float((known > 0).mean()) if known.size else nan,
         len(here),
@@ -258,21 +235,21 @@ def _judge_sparsest_contained(margins: Float) -> Criterion:
     )
 
 
-def _judge_sparse(sparsity: SparsitySurvey) -> Criterion:
-    """Type S: the sparsest basis respects the blocks."""
-    gaps = np.array([gap.rho_minus_high - gap.rho_plus for gap in sparsity.gaps])
-    worst = int(gaps.argmin())
-    one, here = sparsity.gaps[worst], sparsity.statuses[:, 0]
-    known = here[here != "unknown"]
+def _judge_sparse(gaps: Sequence[Sequence[SparsityGap]]) -> Criterion:
+    """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
+    statuses = np.array([[gap.status for gap in row] for row in gaps])
+    here = [row[0] for row in gaps]
+    worst = int(np.argmin([gap.rho_minus_high - gap.rho_plus for gap in here]))
+    one, known = here[worst], statuses[:, 0][statuses[:, 0] != "unknown"]
     low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
     return make_criterion(
         "S",
-        _combine_tolerances(sparsity.statuses),
-        float(gaps[worst]),
-        "sparsity gap" if all(gap.exact for gap in sparsity.gaps) else "sparsity gap at most",
+        _combine_tolerances(statuses),
+        float(one.rho_minus_high - one.rho_plus),
+        "sparsity gap" if all(gap.exact for gap in here) else "sparsity gap at most",
         worst,
         float((known == "holds").mean()) if known.size else nan,
-        len(sparsity.gaps),
+        len(here),
         remarks=(f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}",),
     )
 
@@ -314,18 +291,6 @@ def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
         return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
     remark = f"a block loses a direction at {int((~known).sum())} points"
     return make_criterion("IMA", "unknown", nan, measures, None, nan, len(known), remarks=(remark,))
-
-
-def judge_irreducibility(survey: Survey, sparsity: SparsitySurvey, blocks: Blocks) -> tuple[Irreducibility, ...]:
-    """Judge the irreducibility of the blocks by D, M and S."""
-    nested = survey.at.nested_parts
-    singles = all(len(block) == 1 for block in blocks)
-    return (
-        _irreducibility("D", survey.at.disjoint_parts),
-        _irreducibility("M_coord", nested),
-        _irreducibility("M_sparsest", nested if singles else sparsity.nested_parts),
-        _irreducibility("S", sparsity.sparse_parts),
-    )
 
 
 def _irreducibility(criterion: str, parts: Array) -> Irreducibility:

@@ -14,7 +14,6 @@ from congruence.mechanism._judge import (
     SparsitySurvey,
     Survey,
     judge_criteria,
-    judge_irreducibility,
     judge_separability,
     survey_points,
     survey_sparsity,
@@ -177,14 +176,14 @@ def check_blocks(
     bending = classify_curvature(probed, seed)
     finite = bending == "piecewise linear"
     mixed = [measure_interactions(probed, parts, n, differences=finite, tolerance=small, seed=seed) for n in orders]
-    criteria = judge_criteria(survey, sparsity, mixed, parts, reachable_outputs(decoder))
+    criteria, irreducible = judge_criteria(survey, sparsity, mixed, parts, reachable_outputs(decoder))
     separable, curved = judge_separability(probed, parts, orders, finite, small, seed)
-    irreducible = (*judge_irreducibility(survey, sparsity, parts), *curved)
     points = survey.at
     injective: Status = "fails" if points.lost.any() else "holds"
     nonzeros = int(points.nonzeros.min()), int(points.nonzeros.max())
+    irreducible = (*irreducible, *curved)
     separable_by = {one.order: one.status for one in separable}
-    worst = sparsity.gaps[next(one.worst for one in criteria if one.name == "S") or 0]
+    worst = sparsity.gaps[next(one.worst for one in criteria if one.name == "S") or 0][0]
     return BlockCheck(
         blocks=parts,
         points=len(probed.z),

@@ -15,7 +15,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice
-from congruence.decoder.certificates import is_hooked
+from congruence.decoder.certificates import kind_of, layers_of
 from congruence.decoder.probed import import_torch
 from congruence.mechanism._matroid import TOLERANCE, row_components, unit_columns, unit_rows
 from congruence.mechanism.blocks import Blocks, label_members, merge_groups
@@ -239,22 +239,12 @@ def reachable_outputs(decoder: Any) -> Array | None:
     a latent does not depend on it anywhere.
     """
     torch = import_torch()
-    layers = _chain(decoder) if isinstance(decoder, torch.nn.Module) else None
+    layers = [part for _, part in layers_of(decoder)] if isinstance(decoder, torch.nn.Module) else []
     reach: Array | None = None
-    for layer in layers or ():
-        if isinstance(layer, torch.nn.Linear):
+    for layer in layers:
+        if kind_of(layer) == "Linear":
             weights = to_numpy(layer.weight) != 0
             reach = weights if reach is None else (weights.astype(np.float32) @ reach.astype(np.float32)) > 0
+        elif kind_of(layer) not in _ELEMENTWISE:
+            return None
     return reach
-
-
-def _chain(module: Any) -> list[Any] | None:
-    """The layers of nested sequences in their order; None if anything else is among them."""
-    torch = import_torch()
-    if is_hooked(module):
-        return None
-    if type(module) is torch.nn.Sequential:
-        parts = [_chain(part) for part in module]
-        return None if any(part is None for part in parts) else [layer for part in parts for layer in part or []]
-    own = type(module).__module__.startswith("torch.nn.") and type(module).__name__ in _ELEMENTWISE
-    return [module] if own or type(module) is torch.nn.Linear else None

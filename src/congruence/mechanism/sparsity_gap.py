@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from congruence.arrays import Array, Float
 from congruence.formatting import count
 from congruence.mechanism._matroid import TOLERANCE, ElementaryVectors, elementary_vectors, null_space, unit_rows
 from congruence.mechanism.blocks import Blocks, label_members, merge_groups
+from congruence.mechanism.criteria import containment_margin, nested_parts
 from congruence.result import Status
 
 BUDGET = 200_000  # sets of rows tried at a point
@@ -43,9 +44,9 @@ class SparsityGap:
     witness: Float | None = field(repr=False)  # (d,) a misaligned vector that a basis of weight rho_minus_high has
     reason: str
     rho_plus: int  # smallest weight of aligned bases; an upper bound unless `aligned_exact`
-    basis: Float = field(repr=False)  # (d, d) the lightest aligned basis that was found, in its columns
-    basis_blocks: tuple[int, ...]  # the block of each of its vectors
-    aligned_exact: bool  # whether the basis is certainly the lightest of the aligned ones
+    aligned_exact: bool  # whether rho_plus is certainly the smallest
+    contained: float  # margin of Type M in the lightest aligned basis; NaN unless `aligned_exact`
+    nested: tuple[int, ...]  # parts of each block by Type M in that basis; -1 unless `aligned_exact`
 
     @property
     def exact(self) -> bool:
@@ -93,6 +94,9 @@ def sparsity_gap(
     rows, lengths = unit_rows(j)
     owner = label_members(blocks)
     vectors, weights, exact = _aligned_basis(rows, blocks, budget, tolerance)
+    support = np.abs(rows @ vectors) > tolerance * np.linalg.norm(vectors, axis=0)  # (m, d)
+    ends = np.cumsum([0, *map(len, blocks)])
+    own = tuple(tuple(range(first, last)) for first, last in pairwise(ends.tolist()))  # the vectors of each block
     kernel = null_space(rows, rows.shape[1], tolerance)
     bounds: _Bounds
     if len(blocks) == 1:
@@ -115,9 +119,9 @@ def sparsity_gap(
         witness=None if witness is None else witness / lengths,
         reason=reason,
         rho_plus=int(weights.sum()),
-        basis=vectors / lengths[:, None],
-        basis_blocks=tuple(k for k, block in enumerate(blocks) for _ in block),
         aligned_exact=exact,
+        contained=containment_margin(support, own) if exact else math.nan,
+        nested=tuple(nested_parts(support, block) if exact else -1 for block in own),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, TypedDict, cast
 
 from congruence.formatting import number, percent
@@ -87,20 +87,10 @@ class Criterion:
 
     def to_dict(self) -> CriterionNumbers:
         """The fields, as in the JSON contract."""
-        return {
-            "criterion": self.name,
-            "claim": self.finding.claim,
-            "status": self.status,
-            "basis": self.basis,
-            "margin": self.finding.number,
-            "measures": self.measures,
-            "worst": self.worst,
-            "fraction": self.fraction,
-            "points": self.points,
-            "degenerate": self.degenerate,
-            "sweep": list(self.sweep),
-            "remarks": list(self.remarks),
-        }
+        about = {"criterion": self.name, "claim": self.finding.claim, "status": self.status, "basis": self.basis}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "finding"}
+        lists = {"sweep": list(self.sweep), "remarks": list(self.remarks)}
+        return cast(CriterionNumbers, about | {"margin": self.finding.number} | own | lists)
 
 
 def make_criterion(
