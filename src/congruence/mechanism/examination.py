@@ -169,8 +169,6 @@ def examine_mechanism(
         The points, (n, d). Their distribution does not matter.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id, features, metadata, key, drop_missing
-        How a file, frame or table is read.
     blocks : as in `read_blocks`, optional
         Found by `discover` by default: the first type of `types` with more than one block along the coordinates.
     model : torch module or function, optional
@@ -181,10 +179,6 @@ def examine_mechanism(
         otherwise row by row.
     points : int, optional
         How many rows to examine, drawn with `seed`; None for all.
-    types
-        As in `discover`; used if no blocks are given.
-    rtol, atol, scale, orders, budget, chunk, device, seed
-        As in `check_blocks`. Blocks are found by `rtol` alone.
 
     Returns
     -------
