@@ -16,22 +16,10 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.decoder.probed import Probed
 from congruence.formatting import count
+from congruence.mechanism import criteria
 from congruence.mechanism._matroid import count_sets, unit_rows
 from congruence.mechanism.blocks import Blocks
-from congruence.mechanism.criteria import (
-    SWEEP,
-    SizeHistogram,
-    Tolerance,
-    block_orthogonality,
-    block_overlap,
-    containment_margin,
-    disjoint_margin,
-    disjoint_parts,
-    disjoint_tolerance,
-    lost_directions,
-    nested_parts,
-    relative_sizes,
-)
+from congruence.mechanism.criteria import SWEEP, SizeHistogram, Tolerance
 from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.interactions import (
     Interactions,
@@ -87,25 +75,25 @@ def survey_points(
     overlap, sizes, histogram = np.zeros((len(blocks),) * 2), np.zeros((m, d)), SizeHistogram()
     for part in jacobian_chunks(probed, chunk=chunk):
         for j in part:
-            shares = np.where(np.abs(j) > atol, relative_sizes(j, scale), 0.0)
+            shares = np.where(np.abs(j) > atol, criteria.relative_sizes(j, scale), 0.0)
             support = shares > rtol
             exact = np.where(support, j, 0.0)
-            contrast, cosine = block_orthogonality(j, blocks, tolerance)
+            contrast, cosine = criteria.block_orthogonality(j, blocks, tolerance)
             points.append(
                 PointNumbers(
-                    disjoint=disjoint_margin(j, blocks),
-                    disjoint_from=disjoint_tolerance(shares, blocks),
-                    contained=[containment_margin(shares > t, blocks) for t in (rtol, *SWEEP)],
+                    disjoint=criteria.disjoint_margin(j, blocks),
+                    disjoint_from=criteria.disjoint_tolerance(shares, blocks),
+                    contained=[criteria.containment_margin(shares > t, blocks) for t in (rtol, *SWEEP)],
                     contrast=contrast,
                     cosine=cosine,
-                    lost=lost_directions(j, tolerance),
-                    disjoint_parts=[disjoint_parts(exact, block, tolerance) for block in blocks],
-                    nested_parts=[nested_parts(support, block) for block in blocks],
+                    lost=criteria.lost_directions(j, tolerance),
+                    disjoint_parts=[criteria.disjoint_parts(exact, block, tolerance) for block in blocks],
+                    nested_parts=[criteria.nested_parts(support, block) for block in blocks],
                     nonzeros=int(support.sum()),
                 )
             )
             histogram.add(shares)
-            overlap += block_overlap(support, blocks) / r
+            overlap += criteria.block_overlap(support, blocks) / r
             sizes += np.abs(j) / r
             if (len(kept) + 1) * m * d <= _KEPT_NUMBERS or not kept:
                 kept.append(j)
@@ -163,7 +151,7 @@ def judge_criteria(
 
     margin = "largest product of two blocks in an output"
     disjoint = _judge("D", _from(points.disjoint_from), at, points.disjoint, margin, largest=True)
-    apart = reach is not None and not block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
+    apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
         finding = replace(disjoint.finding, basis="certified")
         disjoint = replace(disjoint, finding=finding, remarks=("zero weights keep the blocks apart everywhere",))

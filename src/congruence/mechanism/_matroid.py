@@ -26,24 +26,19 @@ _SETS_CHUNK = 8192  # sets of rows at a time
 _MOST_BITS = 2**28  # of supports, elementary vectors times rows
 
 
-def unit_columns(j: Float) -> Float:
-    """Scale columns to length 1; zeros stay zeros."""
-    lengths = np.linalg.norm(j, axis=0)
-    return j / np.where(lengths > 0, lengths, 1.0)
+def scale_to_unit(values: Float, axis: int) -> Float:
+    """Scale to length 1 along an axis; zeros stay zeros."""
+    lengths = np.linalg.norm(values, axis=axis, keepdims=True)
+    return np.asarray(values / np.where(lengths > 0, lengths, 1.0))
 
 
 def unit_rows(j: Float) -> tuple[Float, Float]:
     """Scale columns, then rows, of a Jacobian (m, d) to length 1; return it with the lengths of its columns, (d,).
 
-    This changes no support and makes one tolerance right for all entries. Zeros stay zeros.
+    This changes no support and makes one tolerance right for all entries.
     """
     lengths = np.linalg.norm(j, axis=0)
-    return _scale_rows(unit_columns(j)), np.where(lengths > 0, lengths, 1.0)
-
-
-def _scale_rows(rows: Float) -> Float:
-    size = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(size > 0, size, 1.0)
+    return scale_to_unit(scale_to_unit(j, 0), 1), np.where(lengths > 0, lengths, 1.0)
 
 
 def row_components(rows: Float, tolerance: float = TOLERANCE) -> tuple[Array, int]:
@@ -120,8 +115,7 @@ def elementary_vectors(rows: Float, budget: float, tolerance: float) -> Elementa
     every = np.concatenate([sizes for _, _, sizes in parts])
     vectors, supports, first = [], [], 0
     for inside, within, sizes in parts:
-        size = np.linalg.norm(within, axis=1, keepdims=True)
-        own, changed = _connected_vectors(within / size, tolerance)
+        own, changed = _connected_vectors(scale_to_unit(within, 1), tolerance)
         wide = np.zeros((len(own), len(every)), dtype=bool)
         wide[:, first : first + len(sizes)] = changed
         first += len(sizes)

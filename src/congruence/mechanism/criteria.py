@@ -17,7 +17,7 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice
 from congruence.decoder.certificates import kind_of, layers_of
 from congruence.decoder.probed import import_torch
-from congruence.mechanism._matroid import TOLERANCE, row_components, unit_columns, unit_rows
+from congruence.mechanism._matroid import TOLERANCE, row_components, scale_to_unit, unit_rows
 from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 
 RTOL = 1e-6
@@ -204,7 +204,7 @@ def block_orthogonality(j: Float, blocks: Blocks, tolerance: float = TOLERANCE) 
     For single latents and as many outputs it is that of Gresele et al. 2021. It does not change with the basis inside a
     block. It is infinite if the Jacobian loses a direction between blocks; both are NaN if a block loses one.
     """
-    scaled, frames, total = unit_columns(j), np.empty_like(j), 0.0
+    scaled, frames, total = scale_to_unit(j, 0), np.empty_like(j), 0.0
     for block in map(list, blocks):
         frame, upper = np.linalg.qr(scaled[:, block])
         sizes = np.linalg.svd(upper, compute_uv=False)
@@ -223,7 +223,7 @@ def block_orthogonality(j: Float, blocks: Blocks, tolerance: float = TOLERANCE) 
 
 def lost_directions(j: Float, tolerance: float = TOLERANCE) -> int:
     """Return how many directions of the latents a Jacobian sends to zero; 0 is locally injective."""
-    sizes = _singular_values(unit_columns(j))
+    sizes = _singular_values(scale_to_unit(j, 0))
     return int(j.shape[1] - (sizes > tolerance * max(float(sizes[0]), 1e-300)).sum())
 
 

@@ -22,20 +22,20 @@ from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.formatting import count
 from congruence.mechanism.block_check import check_budget
 from congruence.mechanism.blocks import Blocks, merge_groups, write_blocks
-from congruence.mechanism.criteria import RTOL, SINGLE
+from congruence.mechanism.criteria import RTOL, SINGLE, SWEEP
 from congruence.mechanism.derivatives import (
     classify_curvature,
     jacobian_chunks,
     open_decoder,
     second_derivative_chunks,
 )
+from congruence.mechanism.domains import standardise
 from congruence.mechanism.parts import MOST_LATENTS, Splitting, finest_additive, global_components, hat_tree, split
 from congruence.mechanism.profile import action_graph
 from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.stats.matching import match
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
-SWEEP = tuple(10.0 ** (k / 2) for k in range(-16, -1))  # tolerances from 1e-8 to 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,7 @@ def _most_common(dims: Any) -> tuple[int, ...]:
 
 def _find_disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
     trees = [hat_tree(jacobian) for jacobian in _each(jacobian_chunks(probed, chunk=chunk))]
-    sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP)
+    sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
     splittings = [tree.splitting(rtol) for tree in trees]
     return _combine("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
 
@@ -294,9 +294,7 @@ def track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
     Points are visited along the shortest tree that joins them, from the one in the middle; only points with the same
     dimensions can be matched. This does not decide whether the parts are tangent to coordinates of a global chart.
     """
-    z = np.asarray(z, dtype=np.float64)
-    spread = z.std(0)
-    scaled = (z - z.mean(0)) / np.where(spread > 0, spread, 1.0)
+    scaled = standardise(np.asarray(z, dtype=np.float64))
     dims = [one.dims for one in splittings]
     common = max(set(dims), key=lambda one: (dims.count(one), one))
     left = np.array([one == common for one in dims])
@@ -304,7 +302,7 @@ def track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
     order, overlap = np.full((len(dims), len(common)), -1), np.full(len(dims), np.nan)
     order[start] = np.arange(len(common))
     left[start] = False
-    away, source = np.linalg.norm(scaled - scaled[start], axis=1), np.full(len(z), start)
+    away, source = np.linalg.norm(scaled - scaled[start], axis=1), np.full(len(scaled), start)
     while left.any():
         there = int(np.argmin(np.where(left, away, np.inf)))
         here = source[there]

@@ -261,7 +261,7 @@ def _judge_sample(z: Float) -> Finding:
 
 def _judge_sample_slices(rows: Float, partition: Blocks) -> Finding:
     """Whether rows with nearly the same value of one factor are connected, for several values of each factor."""
-    z = _standardise(rows)
+    z = standardise(rows)
     examined = 0
     for block in partition:
         inside, outside = list(block), [a for a in range(z.shape[1]) if a not in block]
@@ -311,9 +311,10 @@ def _find_gap(z: Float) -> tuple[int, int, float] | None:
 def _thin(rows: Float) -> Float:
     """At most `_ROWS` different rows, always the same ones, standardised; copies would count as neighbours."""
     different = np.unique(rows, axis=0)
-    return _standardise(different[np.random.default_rng(0).permutation(len(different))[:_ROWS]])
+    return standardise(different[np.random.default_rng(0).permutation(len(different))[:_ROWS]])
 
 
-def _standardise(rows: Float) -> Float:
+def standardise(rows: Float) -> Float:
+    """Scale columns to mean 0 and standard deviation 1; constant columns become 0."""
     spread = rows.std(0)
     return np.asarray((rows - rows.mean(0)) / np.where(spread > 0, spread, 1.0))

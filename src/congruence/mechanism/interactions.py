@@ -24,6 +24,7 @@ from congruence.decoder.probed import Probed
 from congruence.mechanism._matroid import TOLERANCE
 from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 from congruence.mechanism.derivatives import difference_chunks, directional_chunks, step_lengths
+from congruence.mechanism.parts import symmetric_algebra
 from congruence.result import Status
 
 MOST_TUPLES = 400  # of latents, whose derivatives are all computed
@@ -204,15 +205,8 @@ def _count_parts(forms: Float, seed: int) -> int:
     k = forms.shape[1]
     if k == 1:
         return 1
-    equations = np.empty((forms.size, k, k))
-    for a, b in np.ndindex(k, k):
-        x = np.zeros((k, k))
-        x[a, b] = 1.0
-        first, second = (np.moveaxis(np.tensordot(forms, x, axes=(axis, 0)), -1, axis) for axis in (1, 2))
-        equations[:, a, b] = (first - second).ravel()
-    _, sizes, right = np.linalg.svd(np.asarray(np.linalg.qr(equations.reshape(-1, k * k), mode="r")))
-    rank = int((sizes > _SMALL * max(float(sizes[0]), 1e-300)).sum())
-    algebra = right[rank:].reshape(-1, k, k)
+    slices = np.moveaxis(forms.reshape(len(forms), k, k, -1), -1, 1).reshape(-1, k, k)  # the last directions fixed
+    algebra = symmetric_algebra(slices, _SMALL)
     generic = np.tensordot(np.random.default_rng(seed).standard_normal(len(algebra)), algebra, axes=1)
     values = np.linalg.eigvals(generic)
     values = values.real + 1j * np.abs(values.imag)  # a complex pair is one real part

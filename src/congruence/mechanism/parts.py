@@ -18,6 +18,7 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.mechanism._matroid import scale_to_unit
 from congruence.mechanism.blocks import Blocks, group_labels, merge_groups
 from congruence.mechanism.criteria import RTOL
 
@@ -171,8 +172,7 @@ def hat_tree(jacobian: Float) -> HatTree:
 
 def _strongest_tree(rows: Float) -> tuple[Array, Float]:
     """The maximum spanning tree of the links between outputs (Prim), a row of the hat matrix at a time."""
-    size = np.linalg.norm(rows, axis=1)
-    unit = rows / np.where(size > 0, size, 1.0)[:, None]
+    size, unit = np.linalg.norm(rows, axis=1), scale_to_unit(rows, 1)
     size = size / max(float(size.max(initial=0.0)), np.finfo(float).tiny)
     m = len(rows)
     name, best, source = np.arange(m), np.zeros(m), np.zeros(m, dtype=int)
@@ -280,7 +280,7 @@ def _decompose(forms: Float, rtol: float, rng: np.random.Generator) -> list[Floa
     The X with F X = X^T F for every form are an algebra; a splitting is a projection in it, and the generalised
     eigenspaces of a random element are as fine as possible.
     """
-    algebra = _algebra(forms, rtol)
+    algebra = symmetric_algebra(forms, rtol)
     best: list[Float] = [np.eye(forms.shape[1])]
     for _ in range(_TRIES):
         element = np.tensordot(rng.standard_normal(len(algebra)), algebra, axes=1)
@@ -289,8 +289,8 @@ def _decompose(forms: Float, rtol: float, rng: np.random.Generator) -> list[Floa
     return best
 
 
-def _algebra(forms: Float, rtol: float) -> Float:
-    """A basis (b, k, k) of the matrices X for which every F X is symmetric."""
+def symmetric_algebra(forms: Float, rtol: float) -> Float:
+    """Return a basis (b, k, k) of the matrices X for which F X is symmetric for all forms F, (f, k, k)."""
     k = forms.shape[1]
     i, j = np.triu_indices(k, 1)
     equations = np.zeros((len(forms), len(i), k, k))

@@ -9,6 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
+from congruence.mechanism._matroid import scale_to_unit
 from congruence.mechanism.blocks import Blocks, connected_blocks, read_blocks, write_blocks
 from congruence.mechanism.criteria import RTOL
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
@@ -176,6 +177,5 @@ def profile_blocks(
 
 def _cosines(lengths: Float) -> Float:
     """Cosines between non-negative rows of (., K, m); 0 for rows of zeros."""
-    size = np.linalg.norm(lengths, axis=2, keepdims=True)
-    unit = lengths / np.where(size > 0, size, 1.0)
+    unit = scale_to_unit(lengths, 2)
     return unit @ unit.transpose(0, 2, 1)

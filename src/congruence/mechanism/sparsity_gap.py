@@ -18,7 +18,14 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.formatting import count
-from congruence.mechanism._matroid import TOLERANCE, ElementaryVectors, elementary_vectors, null_space, unit_rows
+from congruence.mechanism._matroid import (
+    TOLERANCE,
+    ElementaryVectors,
+    elementary_vectors,
+    null_space,
+    scale_to_unit,
+    unit_rows,
+)
 from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 from congruence.mechanism.criteria import containment_margin, nested_parts
 from congruence.result import Status
@@ -156,8 +163,7 @@ def _aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float)
     vectors, weights, exact = [], [], True
     for block in blocks:
         part = rows[:, list(block)]
-        size = np.linalg.norm(part, axis=1, keepdims=True)
-        basis = _lightest_basis(part / np.where(size > 0, size, 1.0), budget, tolerance)
+        basis = _lightest_basis(scale_to_unit(part, 1), budget, tolerance)
         exact = exact and basis is not None
         inside, own = basis or (np.eye(len(block)), (part != 0).sum(axis=0))
         wide = np.zeros((rows.shape[1], len(block)))
@@ -177,9 +183,7 @@ def _lightest_basis(rows: Float, budget: float, tolerance: float) -> tuple[Float
     if lost == d:
         return kernel, np.zeros(d, dtype=int)
     across = np.eye(d) if not lost else null_space(kernel.T, d, tolerance)
-    within = rows @ across
-    size = np.linalg.norm(within, axis=1, keepdims=True)
-    every = elementary_vectors(within / np.where(size > 0, size, 1.0), budget, tolerance)
+    every = elementary_vectors(scale_to_unit(rows @ across, 1), budget, tolerance)
     if every is None:
         return None
     light = _greedy(every.vectors, every.weights, tolerance)
