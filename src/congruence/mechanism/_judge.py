@@ -22,10 +22,10 @@ from congruence.mechanism.blocks import Blocks
 from congruence.mechanism.criteria import SWEEP, SizeHistogram, Tolerance
 from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.interactions import (
-    Interactions,
     Separability,
     curved_parts,
     derivative_tensors,
+    measure_interactions,
     measure_separability,
 )
 from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
@@ -38,6 +38,8 @@ _FULL_POINTS = 10  # budgets spent on all points together
 _RANKED_POINTS = 8  # at most, at which separability is examined
 _RANKED_NUMBERS = 2**22  # of the derivatives at these points; if one point has more, it is not examined
 _OWN = "smallest share of own outputs"
+
+Gaps = Sequence[Sequence[SparsityGap]]
 
 
 class PointNumbers(NamedTuple):
@@ -101,18 +103,13 @@ def survey_points(
     return Survey(arrays, overlap, sizes, Tolerance(rtol, atol, scale, *histogram.widest_gap()), tuple(kept))
 
 
-@dataclass(frozen=True, eq=False)
-class SparsitySurvey:
-    """Sparsity gaps at p points, as many as the budget allows."""
-
-    gaps: tuple[tuple[SparsityGap, ...], ...]  # (p, t) at t tolerances, rtol first
-    parts: Array  # (p, K) parts of each block by S, at rtol; -1 if not known
-
-
 def survey_sparsity(
     jacobians: Sequence[Float], blocks: Blocks, at: Tolerance, *, budget: float, tolerance: float, seed: int
-) -> SparsitySurvey:
-    """Compute the sparsity gap at as many of the points as the budget allows."""
+) -> tuple[Gaps, Array]:
+    """Compute sparsity gaps at as many of the points as the budget allows, (p, t) at t tolerances, rtol first.
+
+    Second come the parts of each block by S at rtol, (p, K); -1 if not known.
+    """
     points: list[tuple[SparsityGap, ...]] = []
     parts: list[list[int]] = []
     spent = 0.0
@@ -131,18 +128,18 @@ def survey_sparsity(
         points.append(tuple(gaps[key] for key in keys))
         inside = (sparse_decomposition(exact[:, list(b)], budget=budget, tolerance=tolerance) for b in blocks)
         parts.append([-1 if one is None else len(one) for one in inside])
-    return SparsitySurvey(tuple(points), np.array(parts))
+    return points, np.array(parts)
 
 
 def judge_criteria(
-    survey: Survey, sparsity: SparsitySurvey, mixed: Sequence[Interactions], blocks: Blocks, reach: Array | None
+    survey: Survey, sparsity: tuple[Gaps, Array], blocks: Blocks, reach: Array | None
 ) -> tuple[tuple[Criterion, ...], tuple[Irreducibility, ...]]:
-    """Judge D, M in the given coordinates and in a sparsest basis, S, H_n for each order, and IMA.
+    """Judge D, M in the given coordinates and in a sparsest basis, S and IMA.
 
     D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) keeps the blocks apart. The
     irreducibility of the blocks by D, M and S comes second.
     """
-    at, points = survey.tolerance, survey.at
+    at, points, (gaps, sparse_parts) = survey.tolerance, survey.at, sparsity
 
     def contained_at(t: float) -> Array:
         """At the nearest tolerance of the sweep; rtol has a column of its own."""
@@ -159,15 +156,14 @@ def judge_criteria(
     if all(len(block) == 1 for block in blocks):  # with one basis only, up to lengths, all points are known
         sparsest, nested = _judge("M_sparsest", contained_at, at, points.contained[:, 0], _OWN), points.nested_parts
     else:
-        sparsest = _judge_sparsest_contained(np.array([[gap.contained for gap in row] for row in sparsity.gaps]))
-        nested = np.array([row[0].nested for row in sparsity.gaps])
-    parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparsity.parts}
+        sparsest = _judge_sparsest_contained(np.array([[gap.contained for gap in row] for row in gaps]))
+        nested = np.array([row[0].nested for row in gaps])
+    parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparse_parts}
     return (
         disjoint,
         contained,
         sparsest,
-        _judge_sparse(sparsity.gaps),
-        *(_judge_interactions(one, at) for one in mixed),
+        _judge_sparse(gaps),
         _judge_orthogonal(points, at),
     ), tuple(_irreducibility(name, values) for name, values in parts.items())
 
@@ -223,7 +219,7 @@ def _judge_sparsest_contained(margins: Float) -> Criterion:
     )
 
 
-def _judge_sparse(gaps: Sequence[Sequence[SparsityGap]]) -> Criterion:
+def _judge_sparse(gaps: Gaps) -> Criterion:
     """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
     statuses = np.array([[gap.status for gap in row] for row in gaps])
     here = [row[0] for row in gaps]
@@ -248,25 +244,23 @@ def _combine_tolerances(statuses: Array) -> Status:
     return over_points[0] if len(set(over_points)) == 1 else "ambiguous"
 
 
-def _judge_interactions(mixed: Interactions, at: Tolerance) -> Criterion:
-    """Type H_n: derivatives that mix blocks vanish."""
-    empty = bool(mixed.degenerate.all())
+def judge_interactions(
+    probed: Probed, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
+) -> Criterion:
+    """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
+    cross, degenerate, complete = measure_interactions(
+        probed, blocks, order, differences=finite, tolerance=tolerance, seed=seed
+    )
+    empty = bool(degenerate.all())
     remarks = {
         "all derivatives of this order vanish, so it holds trivially": empty,
-        "along random directions": not mixed.complete,
-        "by differences over finite steps, since the derivatives vanish": mixed.differences,
+        "along random directions": not complete,
+        "by differences over finite steps, since the derivatives vanish": finite,
     }
-    return _judge(
-        f"H{mixed.order}",
-        _from(mixed.cross),
-        at,
-        mixed.cross,
-        "mixed share of derivatives of this order",
-        largest=True,
-        on_supports=False,
-        degenerate=empty,
-        remarks=tuple(remark for remark, applies in remarks.items() if applies),
-    )
+    shown = tuple(remark for remark, applies in remarks.items() if applies)
+    margin = "mixed share of derivatives of this order"
+    more: dict[str, Any] = {"on_supports": False, "degenerate": empty, "remarks": shown}
+    return _judge(f"H{order}", _from(cross), at, cross, margin, largest=True, **more)
 
 
 def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:

@@ -11,9 +11,9 @@ from congruence.checks import check_choice, check_integer, check_number
 from congruence.decoder.probed import Probed
 from congruence.errors import InputError, UnknownKeyError
 from congruence.mechanism._judge import (
-    SparsitySurvey,
     Survey,
     judge_criteria,
+    judge_interactions,
     judge_separability,
     survey_points,
     survey_sparsity,
@@ -22,7 +22,7 @@ from congruence.mechanism._matroid import TOLERANCE
 from congruence.mechanism.blocks import Blocks, read_blocks
 from congruence.mechanism.criteria import RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
 from congruence.mechanism.derivatives import classify_curvature, is_double, open_decoder
-from congruence.mechanism.interactions import Separability, measure_interactions
+from congruence.mechanism.interactions import Separability
 from congruence.mechanism.sparsity_gap import BUDGET
 from congruence.mechanism.theorems import (
     Criterion,
@@ -175,15 +175,18 @@ def check_blocks(
     sparsity = survey_sparsity(survey.kept, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
     bending = classify_curvature(probed, seed)
     finite = bending == "piecewise linear"
-    mixed = [measure_interactions(probed, parts, n, differences=finite, tolerance=small, seed=seed) for n in orders]
-    criteria, irreducible = judge_criteria(survey, sparsity, mixed, parts, reachable_outputs(decoder))
+    (*criteria, orthogonal), irreducible = judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
+    for n in dict.fromkeys(orders):
+        one = judge_interactions(probed, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
+        criteria.append(one)
+    criteria.append(orthogonal)
     separable, curved = judge_separability(probed, parts, orders, finite, small, seed)
     points = survey.at
     injective: Status = "fails" if points.lost.any() else "holds"
     nonzeros = int(points.nonzeros.min()), int(points.nonzeros.max())
     irreducible = (*irreducible, *curved)
     separable_by = {one.order: one.status for one in separable}
-    worst = sparsity.gaps[next(one.worst for one in criteria if one.name == "S") or 0][0]
+    worst = sparsity[0][criteria[3].worst or 0][0]  # of Type S
     return BlockCheck(
         blocks=parts,
         points=len(probed.z),
@@ -191,7 +194,7 @@ def check_blocks(
         outputs=probed.outputs,
         output_shape=probed.output_shape,
         bending=bending,
-        criteria=criteria,
+        criteria=tuple(criteria),
         irreducible=irreducible,
         separable=separable,
         theorems=apply_theorems(criteria, irreducible, separable_by, injective, nonzeros[0]),
@@ -202,7 +205,7 @@ def check_blocks(
         rho=(worst.rho_plus, worst.rho_minus),
         overlap=survey.overlap,
         sizes=survey.sizes,
-        notes=tuple(_notes(probed, finite, survey, sparsity, wide)),
+        notes=tuple(_notes(probed, finite, survey, len(sparsity[0]), wide)),
     )
 
 
@@ -214,8 +217,8 @@ def check_budget(rtol: float | None, budget: float) -> None:
         raise InputError(f"budget must be a number of at least 0; got {budget!r}")
 
 
-def _notes(probed: Probed, finite: bool, survey: Survey, sparsity: SparsitySurvey, wide: bool) -> list[str]:
-    points, gaps, lost = len(probed.z), len(sparsity.gaps), int((survey.at.lost > 0).sum())
+def _notes(probed: Probed, finite: bool, survey: Survey, gaps: int, wide: bool) -> list[str]:
+    points, lost = len(probed.z), int((survey.at.lost > 0).sum())
     notes = {
         "The decoder works in float32 only, so small numbers are less certain.": not wide,
         "The decoder is piecewise linear: differences over one standard deviation replace derivatives.": finite,

@@ -35,17 +35,6 @@ _CHUNK = 2**22  # numbers of derivatives at a time
 _SMALL = 1e-7  # relative: forms and eigenvalues this close to each other are the same
 
 
-@dataclass(frozen=True, eq=False)
-class Interactions:
-    """Mixed derivatives of order n at r points, relative to all of that order; 0 if H_n holds."""
-
-    order: int
-    cross: Float  # (r,) largest mixed one over the largest of all; 0 if there is nothing of this order
-    degenerate: Array  # (r,) whether there is nothing of this order at all, so that H_n holds trivially
-    complete: bool  # whether all derivatives were computed, and not random directions
-    differences: bool  # whether finite differences replaced them
-
-
 def measure_interactions(
     probed: Probed,
     blocks: Blocks,
@@ -54,10 +43,17 @@ def measure_interactions(
     differences: bool = False,
     tolerance: float = TOLERANCE,
     seed: int = 0,
-) -> Interactions:
-    """Measure mixed derivatives of an order of at least 2 at all points of a decoder.
+) -> tuple[Float, Array, bool]:
+    """Measure mixed derivatives of an order of at least 2, or differences, at all points of a decoder.
 
-    Derivatives below `tolerance`, relative to the first derivatives, count as zero.
+    Returns
+    -------
+    cross : (r,) array
+        The largest mixed derivative over the largest of that order; 0 if there is nothing of this order.
+    degenerate : (r,) array of bool
+        Whether all derivatives of this order, relative to the first, are below `tolerance`: then H_n holds trivially.
+    complete : bool
+        Whether all derivatives were computed, and not those along random directions.
     """
     directions, mixed, complete = _directions(probed, blocks, order, seed)
     lengths = step_lengths(probed)
@@ -71,7 +67,7 @@ def measure_interactions(
     few = replace(probed, z=probed.z[:_SLOPE_POINTS])
     slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
     empty = every <= tolerance * slope
-    return Interactions(order, np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete, differences)
+    return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
 
 
 def _directions(probed: Probed, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
