@@ -199,11 +199,12 @@ def test_results_are_plain_data(generators, points):
 
 def test_a_theorem_is_never_better_than_its_premises(generators, points):
     for name in ("A1", "A3", "A5", "A7"):
-        for theorem in check_blocks(generators[name], points).theorems:
+        found = check_blocks(generators[name], points[:5])
+        for theorem in found.theorems:
             premises = [one.status for one in theorem.conclusion.premises]
             assert (theorem.status == "holds") == (set(premises) == {"holds"})
             assert (theorem.conclusion.basis == "premise fails") == ("fails" in premises)
-            assert theorem.conclusion.premises[0] == check_blocks(generators[name], points)[theorem.criterion].finding
+            assert theorem.conclusion.premises[0] == found[theorem.criterion].finding
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from congruence.mechanism.interactions import (
     measure_separability,
 )
 from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
-from congruence.mechanism.theorems import Criterion, Irreducibility, make_criterion
+from congruence.mechanism.theorems import CLAIMS, Criterion, Irreducibility, make_criterion
 from congruence.result import Status, combine
 
 _KEPT_NUMBERS = 2**24  # of Jacobians that are kept for the sparsity gap
@@ -37,7 +37,6 @@ _BOUNDED_POINTS = 4  # examined if there are only bounds
 _FULL_POINTS = 10  # budgets spent on all points together
 _RANKED_POINTS = 8  # at most, at which separability is examined
 _RANKED_NUMBERS = 2**22  # of the derivatives at these points; if one point has more, it is not examined
-_OWN = "smallest share of own outputs"
 
 Gaps = Sequence[Sequence[SparsityGap]]
 
@@ -146,26 +145,28 @@ def judge_criteria(
         column = 0 if t == at.rtol else 1 + int(np.abs(np.log10(SWEEP) - np.log10(max(t, 1e-300))).argmin())
         return np.asarray(points.contained[:, column] > 0)
 
-    margin = "largest product of two blocks in an output"
-    disjoint = _judge("D", _from(points.disjoint_from), at, points.disjoint, margin, largest=True)
+    measures = "largest product of two blocks in an output"
+    disjoint = _judge_at("D", _from(points.disjoint_from), at.nearby, points.disjoint, measures, largest=True)
     apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
         finding = replace(disjoint.finding, basis="certified")
         disjoint = replace(disjoint, finding=finding, remarks=("zero weights keep the blocks apart everywhere",))
-    contained = _judge("M_coord", contained_at, at, points.contained[:, 0], _OWN)
+    measures = "smallest share of own outputs"
+    contained = _judge_at("M_coord", contained_at, at.nearby, points.contained[:, 0], measures)
+    nested = points.nested_parts
     if all(len(block) == 1 for block in blocks):  # with one basis only, up to lengths, all points are known
-        sparsest, nested = _judge("M_sparsest", contained_at, at, points.contained[:, 0], _OWN), points.nested_parts
+        sparsest = replace(contained, finding=replace(contained.finding, name="M_sparsest", claim=CLAIMS["M_sparsest"]))
     else:
-        sparsest = _judge_sparsest_contained(np.array([[gap.contained for gap in row] for row in gaps]))
+        margins = np.array([[gap.contained for gap in row] for row in gaps])
+        statuses = np.where(np.isnan(margins), "unknown", np.where(margins > 0, "holds", "fails"))
+        remarks = ["in a sparsest basis of each block, the first found if several tie"]
+        unknown = int(np.isnan(margins[:, 0]).sum())
+        remarks += [f"past the budget at {unknown} points"] if unknown else []
+        sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, remarks=tuple(remarks))
         nested = np.array([row[0].nested for row in gaps])
     parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparse_parts}
-    return (
-        disjoint,
-        contained,
-        sparsest,
-        _judge_sparse(gaps),
-        _judge_orthogonal(points, at),
-    ), tuple(_irreducibility(name, values) for name, values in parts.items())
+    judged = disjoint, contained, sparsest, _judge_sparse(gaps), _judge_orthogonal(points, at)
+    return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
 
 
 def _from(thresholds: Array) -> Callable[[float], Array]:
@@ -173,75 +174,51 @@ def _from(thresholds: Array) -> Callable[[float], Array]:
     return lambda t: np.asarray(thresholds <= t)
 
 
-def _judge(
+def _judge_at(
     name: str,
     holds_at: Callable[[float], Array],
-    at: Tolerance,
+    tolerances: Sequence[float],
     margins: Array,
     measures: str,
-    *,
-    largest: bool = False,
-    on_supports: bool = True,
     **more: Any,
 ) -> Criterion:
     """Judge a criterion that holds at each point or not, depending on the tolerance.
 
-    It is ambiguous if it changes within a decade around the tolerance. A criterion on supports is also ambiguous if it
-    differs from its value in the widest interval of constant supports or, without such an interval, at either end of
-    the sweep.
+    A criterion on supports is judged at `Tolerance.nearby`: it is also ambiguous if it differs from its value in the
+    widest interval of constant supports or, without such an interval, at either end of the sweep.
     """
-    worst = int(margins.argmax() if largest else margins.argmin())
-    here = holds_at(at.rtol)
-    nearby = {bool(holds_at(t).all()) for t in (at.nearby if on_supports else at.decade)}
-    status: Status = "ambiguous" if len(nearby) > 1 else "holds" if here.all() else "fails"
-    more["sweep"] = tuple(float(holds_at(t).mean()) for t in SWEEP)
-    fraction = float(here.mean())
-    return make_criterion(name, status, float(margins[worst]), measures, worst, fraction, len(here), **more)
+    statuses = np.stack([np.where(holds_at(t), "holds", "fails") for t in tolerances], axis=1)
+    sweep = tuple(float(holds_at(t).mean()) for t in SWEEP)
+    return _judge(name, statuses, margins, measures, sweep=sweep, **more)
 
 
-def _judge_sparsest_contained(margins: Float) -> Criterion:
-    """Type M in a sparsest basis of each block, from margins (points, tolerances)."""
-    statuses = np.where(np.isnan(margins), "unknown", np.where(margins > 0, "holds", "fails"))
-    here = margins[:, 0]
-    known = here[np.isfinite(here)]
-    remarks = ["in a sparsest basis of each block, the first found if several tie"]
-    if len(known) < len(here):
-        remarks.append(f"past the budget at {len(here) - len(known)} points")
-    return make_criterion(
-        "M_sparsest",
-        _combine_tolerances(statuses),
-        float(known.min()) if known.size else nan,
-        _OWN,
-        int(np.nanargmin(here)) if known.size else None,
-        float((known > 0).mean()) if known.size else nan,
-        len(here),
-        remarks=tuple(remarks),
-    )
+def _judge(
+    name: str, statuses: Array, margins: Array, measures: str, *, largest: bool = False, **more: Any
+) -> Criterion:
+    """Judge a criterion by its statuses (points, tolerances), rtol first; it is ambiguous if the tolerance matters.
+
+    Margins, (points,), are NaN at points where they are not known.
+    """
+    over_points = {combine(cast(list[Status], column.tolist())) for column in statuses.T}
+    status: Status = over_points.pop() if len(over_points) == 1 else "ambiguous"
+    known = statuses[:, 0][statuses[:, 0] != "unknown"]
+    fraction = float((known == "holds").mean()) if known.size else nan
+    worst, margin = None, nan
+    if not np.isnan(margins).all():
+        worst = int(np.nanargmax(margins) if largest else np.nanargmin(margins))
+        margin = float(margins[worst])
+    return make_criterion(name, status, margin, measures, worst, fraction, len(statuses), **more)
 
 
 def _judge_sparse(gaps: Gaps) -> Criterion:
     """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
     statuses = np.array([[gap.status for gap in row] for row in gaps])
-    here = [row[0] for row in gaps]
-    worst = int(np.argmin([gap.rho_minus_high - gap.rho_plus for gap in here]))
-    one, known = here[worst], statuses[:, 0][statuses[:, 0] != "unknown"]
+    margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
+    one = gaps[int(margins.argmin())][0]
     low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
-    return make_criterion(
-        "S",
-        _combine_tolerances(statuses),
-        float(one.rho_minus_high - one.rho_plus),
-        "sparsity gap" if all(gap.exact for gap in here) else "sparsity gap at most",
-        worst,
-        float((known == "holds").mean()) if known.size else nan,
-        len(here),
-        remarks=(f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}",),
-    )
-
-
-def _combine_tolerances(statuses: Array) -> Status:
-    """The status over points, from statuses (points, tolerances), and ambiguous if the tolerance changes it."""
-    over_points = [combine(cast(list[Status], column.tolist())) for column in statuses.T]
-    return over_points[0] if len(set(over_points)) == 1 else "ambiguous"
+    remark = f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}"
+    measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
+    return _judge("S", statuses, margins, measures, remarks=(remark,))
 
 
 def judge_interactions(
@@ -258,9 +235,9 @@ def judge_interactions(
         "by differences over finite steps, since the derivatives vanish": finite,
     }
     shown = tuple(remark for remark, applies in remarks.items() if applies)
-    margin = "mixed share of derivatives of this order"
-    more: dict[str, Any] = {"on_supports": False, "degenerate": empty, "remarks": shown}
-    return _judge(f"H{order}", _from(cross), at, cross, margin, largest=True, **more)
+    measures = "mixed share of derivatives of this order"
+    more: dict[str, Any] = {"largest": True, "degenerate": empty, "remarks": shown}
+    return _judge_at(f"H{order}", _from(cross), at.decade, cross, measures, **more)
 
 
 def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
@@ -268,7 +245,7 @@ def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
     measures = "largest cosine between blocks"
     known = np.isfinite(points.cosine)
     values = np.where(known, points.cosine, 0.0)
-    judged = _judge("IMA", _from(values), at, values, measures, largest=True, on_supports=False)
+    judged = _judge_at("IMA", _from(values), at.decade, values, measures, largest=True)
     if known.all() or judged.status == "fails":
         return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
     remark = f"a block loses a direction at {int((~known).sum())} points"
