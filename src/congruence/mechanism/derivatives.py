@@ -109,7 +109,7 @@ def directional_chunks(
 ) -> Iterator[Float]:
     """Yield the derivatives D^n g(v_1, ..., v_n) along directions (q, n, d) at a few points at a time, (some, q, m)."""
     torch = import_torch()
-    keep = np.arange(probed.outputs) if outputs is None else _check_outputs(outputs, probed.outputs)
+    keep = _check_outputs(outputs, probed.outputs)
     order = directions.shape[1]
     together = max(1, _memory(probed) // (8 * probed.outputs * 2**order))  # directions of one point that fit
     for rows in _slices(probed, chunk, min(len(directions), together) * 2**order):
@@ -215,7 +215,7 @@ def _push_forward(probed: Probed, z: Any, along: Any) -> Any:
 
 
 def _check_outputs(outputs: Any, m: int) -> Array:
-    keep = np.atleast_1d(np.asarray(outputs))
+    keep = np.atleast_1d(np.arange(m) if outputs is None else np.asarray(outputs))
     if keep.ndim != 1 or keep.dtype.kind not in "iu" or keep.size == 0 or keep.min() < 0 or keep.max() >= m:
         raise InputError(f"outputs must be integers from 0 to {m - 1}; got {outputs!r}")
     return keep

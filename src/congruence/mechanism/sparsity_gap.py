@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -102,8 +102,6 @@ def sparsity_gap(
     owner = label_members(blocks)
     vectors, weights, exact = _aligned_basis(rows, blocks, budget, tolerance)
     support = np.abs(rows @ vectors) > tolerance * np.linalg.norm(vectors, axis=0)  # (m, d)
-    ends = np.cumsum([0, *map(len, blocks)])
-    own = tuple(tuple(range(first, last)) for first, last in pairwise(ends.tolist()))  # the vectors of each block
     kernel = null_space(rows, rows.shape[1], tolerance)
     bounds: _Bounds
     if len(blocks) == 1:
@@ -127,8 +125,8 @@ def sparsity_gap(
         reason=reason,
         rho_plus=int(weights.sum()),
         aligned_exact=exact,
-        contained=containment_margin(support, own) if exact else math.nan,
-        nested=tuple(nested_parts(support, block) if exact else -1 for block in own),
+        contained=containment_margin(support, blocks) if exact else math.nan,
+        nested=tuple(nested_parts(support, block) if exact else -1 for block in blocks),
     )
 
 
@@ -148,29 +146,26 @@ def sparse_decomposition(j: Float, *, budget: float = BUDGET, tolerance: float =
     if every is None:
         return None
     light = _greedy(every.vectors, every.weights, tolerance)
-    used = _used(every.vectors, every.vectors[light], tolerance)  # (N, d)
-    tied = every.weights == _heaviest(used, every.weights[light])
-    parts = merge_groups(d, (np.flatnonzero(row) for row in np.unique(used[tied], axis=0)))
+    used, tau = _replaceable(every, light, tolerance)
+    tied = np.unique(used[every.weights == tau], axis=0)
+    parts = merge_groups(d, (np.flatnonzero(row) for row in tied))
     basis = every.vectors[light].T / lengths[:, None]
     return tuple(basis[:, list(part)] for part in parts)
 
 
 def _aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float) -> tuple[Float, Array, bool]:
-    """The lightest basis of each block in columns, block by block, its weights, and whether it is certainly lightest.
+    """The lightest basis of each block, in its columns, the weights, and whether it is certainly the lightest.
 
     A block that is past the budget keeps its coordinates.
     """
-    vectors, weights, exact = [], [], True
+    d, exact = rows.shape[1], True
+    vectors, weights = np.zeros((d, d)), np.zeros(d, dtype=int)
     for block in blocks:
         part = rows[:, list(block)]
         basis = _lightest_basis(scale_to_unit(part, 1), budget, tolerance)
         exact = exact and basis is not None
-        inside, own = basis or (np.eye(len(block)), (part != 0).sum(axis=0))
-        wide = np.zeros((rows.shape[1], len(block)))
-        wide[list(block)] = inside
-        vectors.append(wide)
-        weights.append(own)
-    return np.hstack(vectors), np.concatenate(weights), exact
+        vectors[np.ix_(block, block)], weights[list(block)] = basis or (np.eye(len(block)), (part != 0).sum(axis=0))
+    return vectors, weights, exact
 
 
 def _lightest_basis(rows: Float, budget: float, tolerance: float) -> tuple[Float, Array] | None:
@@ -206,15 +201,11 @@ def _greedy(vectors: Float, weights: Array, tolerance: float) -> Array:
     return np.array(chosen)
 
 
-def _used(vectors: Float, basis: Float, tolerance: float) -> Array:
-    """Which vectors of a basis (rows) each vector needs, (N, d)."""
-    coefficients = np.abs(vectors @ np.linalg.inv(basis))
-    return np.asarray(coefficients > tolerance * coefficients.max(axis=1, keepdims=True))
-
-
-def _heaviest(used: Array, weights: Array) -> Array:
-    """tau: the weight of the heaviest vector of the lightest basis that each vector could replace."""
-    return np.asarray(np.where(used, weights, 0).max(axis=1))
+def _replaceable(every: ElementaryVectors, light: Array, tolerance: float) -> tuple[Array, Array]:
+    """Which vectors of the lightest basis each vector could replace, (N, d), and the weight tau of the heaviest."""
+    coefficients = np.abs(every.vectors @ np.linalg.inv(every.vectors[light]))
+    used = coefficients > tolerance * coefficients.max(axis=1, keepdims=True)
+    return used, np.where(used, every.weights[light], 0).max(axis=1)
 
 
 def _least_excess(every: ElementaryVectors, light: Array, owner: Array, tolerance: float) -> tuple[int, Float]:
@@ -223,7 +214,7 @@ def _least_excess(every: ElementaryVectors, light: Array, owner: Array, toleranc
     It is the smallest of w(e) - tau(e) over misaligned elementary vectors and of |supp e + supp e'| - max(tau, tau')
     over pairs that lie in no common block. A pair is never better than w(e) - tau(e) of the one with the larger tau.
     """
-    tau = _heaviest(_used(every.vectors, every.vectors[light], tolerance), every.weights[light])
+    _, tau = _replaceable(every, light, tolerance)
     home = _home_blocks(every.vectors, owner, tolerance)
     excess = every.weights - tau
     best, witness = math.inf, every.vectors[0]
@@ -283,8 +274,7 @@ def _bound(
     """
     high, witness, total = math.inf, None, int(weights.sum())
     inverse, owner = np.linalg.inv(vectors), label_members(blocks)
-    own = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-    for vector in _light_vectors(rows, vectors, own, tolerance, seed):
+    for vector in _light_vectors(rows, vectors, owner, tolerance, seed):
         if _home_blocks(vector[None], owner, tolerance)[0] >= 0:
             continue
         weight = int((np.abs(rows @ vector) > tolerance * np.linalg.norm(vector)).sum())
