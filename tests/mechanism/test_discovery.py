@@ -19,14 +19,6 @@ from congruence.mechanism.discovery import discover  # noqa: E402
 ORACLE = Path(__file__).parents[1] / "oracles" / "mechanistic" / "analytic.json"
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def planted(rng, sizes, rows=4):
     """A Jacobian whose blocks act on disjoint outputs and cannot be split further, and its blocks."""
     d, blocks, first = sum(sizes), [], 0
@@ -152,16 +144,7 @@ def test_outputs_show_disjoint_parts_over_all_points_whatever_the_latents_are(rn
     assert "the outputs form 3 groups" in found.sentence
 
 
-def test_raw_second_derivatives_would_not_show_them(rng):
-    decode, warp = additive((1, 1, 2), 12, seed=0)
-    at = torch.as_tensor(rng.normal(size=4) / 2)
-    second = torch.func.hessian(lambda t: decode(warp(t)[None] if t.ndim > 1 else warp(t[None]))[0])(at)
-    mixed = second.abs().amax(0)
-    assert mixed[0, 1] > 1e-3
-    assert mixed[0, 2] > 1e-3
-
-
-def test_directions_along_which_nothing_bends_are_idle(rng):
+def test_flat_directions_are_idle(rng):
     decode, _ = additive((1, 2), 12, seed=1)
     out = torch.randn(1, 12, generator=torch.Generator().manual_seed(2)).double()
     found = discover(lambda s: decode(s[:, 1:]) + s[:, :1] @ out, rng.normal(size=(3, 4)), types=("H2",))["H2"]
@@ -170,7 +153,7 @@ def test_directions_along_which_nothing_bends_are_idle(rng):
     assert found.partition == ((0,), (1,), (2, 3))
 
 
-def test_few_curvatures_are_told_to_be_too_few(rng):
+def test_few_curvatures_are_noted(rng):
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
     found = discover(net, rng.normal(size=(3, 3)), types=("H2",))["H2"]
     assert "independent curvature" in found.notes[0]

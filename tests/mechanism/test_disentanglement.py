@@ -14,14 +14,6 @@ BLOCKS = [[0, 1], [2]]
 CUBE = LatentDomain.box([-1, -1, -1], [1, 1, 1])
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def z(rng):
     return rng.uniform(-1, 1, size=(40, 3))

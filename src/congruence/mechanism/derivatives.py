@@ -86,7 +86,20 @@ def second_derivatives(
 ) -> Float:
     """Compute second derivatives at every point, (r, m, d, d), symmetric in the last two axes.
 
-    The parameters are those of `jacobians`. It takes d (d + 1) / 2 passes, and d^2 numbers for each output.
+    It takes d (d + 1) / 2 passes, and d^2 numbers for each output.
+
+    Parameters
+    ----------
+    decoder : torch module or function
+        As in `jacobians`.
+    z : (r, d)
+        Points.
+    outputs : (q,) integers, optional
+        Which of the m flattened outputs to keep; all by default.
+    chunk : int, optional
+        Points at a time; chosen by memory by default.
+    device : str
+        "auto" stays on the device of the weights.
     """
     probed = open_decoder(decoder, z, device)
     return _gather(probed, second_derivative_chunks(probed, outputs=outputs, chunk=chunk))

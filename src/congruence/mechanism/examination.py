@@ -177,7 +177,7 @@ def examine_mechanism(
     codes : as `latents`, optional
         The model's codes of the same rows; searched for by default. Tables are paired by row id if both have ids,
         otherwise row by row.
-    points : int, optional
+    points : int or None, default 64
         How many rows to examine, drawn with `seed`; None for all.
 
     Returns

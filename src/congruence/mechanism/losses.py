@@ -74,7 +74,18 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
     """Measure how far the blocks of columns of J are from orthogonal; at least 0, and 0 if they are.
 
     The sum over blocks of log det(J_k^T J_k) / 2, minus log det(J^T J) / 2; infinite if J loses rank. Unchanged by any
-    linear map inside a block. By default each latent is a block. Parameters as in `compositional_contrast`.
+    linear map inside a block.
+
+    Parameters
+    ----------
+    jacobian : (..., m, d) tensor, or a decoder
+        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+    blocks : list of lists of columns, or text
+        See `congruence.mechanism.blocks.read_blocks`; by default each latent is a block.
+    z : (n, d) tensor, optional
+        The points, if a decoder is given.
+    reduction : {"mean", "none"}
+        The mean over all points, or one value for each, shape (...).
 
     References
     ----------
@@ -93,7 +104,14 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
 def jacobian_l1(jacobian: Any, *, z: Any = None, reduction: str = "mean") -> Any:
     """Sum |J|, which favours latents that act on few outputs each; depends on the basis inside a block.
 
-    Parameters as in `compositional_contrast`.
+    Parameters
+    ----------
+    jacobian : (..., m, d) tensor, or a decoder
+        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+    z : (n, d) tensor, optional
+        The points, if a decoder is given.
+    reduction : {"mean", "none"}
+        The mean over all points, or one value for each, shape (...).
 
     References
     ----------
@@ -157,7 +175,17 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
 
     The share of a block in an output is its sum of |J| over that of all blocks; the largest share is averaged over the
     outputs that depend on anything, and mapped from [1/K, 1] to [0, 1]. Higher is better: as a loss, take its negative.
-    Parameters as in `compositional_contrast`, with at least two blocks.
+
+    Parameters
+    ----------
+    jacobian : (..., m, d) tensor, or a decoder
+        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+    blocks : list of lists of columns, or text
+        See `congruence.mechanism.blocks.read_blocks`; at least two.
+    z : (n, d) tensor, optional
+        The points, if a decoder is given.
+    reduction : {"mean", "none"}
+        The mean over all points, or one value for each, shape (...).
 
     References
     ----------
@@ -205,6 +233,13 @@ def decoder_jacobian(decoder: Any, z: Any) -> Any:
 
     For a `torch.nn.Sequential` of linear layers and pointwise functions the columns of J go through the layers
     together with the values, which takes one product for each layer; anything else goes through `torch.func.jacfwd`.
+
+    Parameters
+    ----------
+    decoder : torch module or function
+        Maps (n, d) to (n, ...).
+    z : (n, d) tensor
+        Points.
     """
     torch = import_torch()
     layers = _read_stack(decoder)
