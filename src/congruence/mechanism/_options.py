@@ -21,9 +21,7 @@ class MechanismOptions(ReadOptions):
         panel=DATA,
         metavar="MODULE:FUNCTION",
     )
-    codes: Any = option(
-        None, "Codes of the same rows by the model; searched for by default.", panel=DATA, metavar="CODES"
-    )
+    codes: Any = option(None, "The model's codes of the same rows; found by default.", panel=DATA, metavar="CODES")
     points: int | None = option(64, "Number of rows to examine, drawn with the seed.", panel=DATA)
     blocks: Any = option(None, "Latents that form a factor, e.g. '0-1,2,3-4' or '0+2,1'; found by default.")
     types: Sequence[str] = option(("D", "S", "H2"), "Types of parts to find if no blocks are given.")

@@ -15,10 +15,10 @@ from congruence.decoder.probed import Probed, import_torch, probe
 from congruence.decoder.spectra import plain_attention
 from congruence.errors import InputError
 
-CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives at a time
-FLAT, FLAT_SINGLE = 1e-9, 1e-4  # relative to the first derivatives, in float64 and float32: rounding error
-PAIRS = 4  # of directions along which second derivatives are tested for being zero ...
-PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved at the first
+CPU_BYTES, _GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives at a time
+_FLAT, _FLAT_SINGLE = 1e-9, 1e-4  # relative to the first derivatives, in float64 and float32: rounding error
+_PAIRS = 4  # of directions along which second derivatives are tested for being zero ...
+_PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved at the first
 
 
 def open_decoder(decoder: Any, z: Any, device: str = "auto") -> Probed:
@@ -166,15 +166,15 @@ def classify_curvature(probed: Probed, seed: int = 0) -> str:
     "piecewise linear": second derivatives vanish at every point and along every direction tried, while differences
     over finite steps do not. Networks of rectifiers are like that, and their derivatives of order 2 and more are zero.
     """
-    steps = np.random.default_rng(seed).standard_normal((PAIRS, 2, probed.dimension)) * step_lengths(probed)
-    small = FLAT if is_double(probed) else FLAT_SINGLE
+    steps = np.random.default_rng(seed).standard_normal((_PAIRS, 2, probed.dimension)) * step_lengths(probed)
+    small = _FLAT if is_double(probed) else _FLAT_SINGLE
     slope = 0.0
-    first, second = (directional_chunks(probed, part, chunk=PAIRS_CHUNK) for part in (steps[:, :1], steps))
+    first, second = (directional_chunks(probed, part, chunk=_PAIRS_CHUNK) for part in (steps[:, :1], steps))
     for one, two in zip(first, second, strict=True):
         slope = max(slope, float(np.abs(one).max()))
         if float(np.abs(two).max()) > small * slope:
             return "smooth"
-    change = max(float(np.abs(part).max()) for part in difference_chunks(probed, steps, chunk=PAIRS_CHUNK))
+    change = max(float(np.abs(part).max()) for part in difference_chunks(probed, steps, chunk=_PAIRS_CHUNK))
     return "piecewise linear" if change > small * slope else "affine"
 
 
@@ -235,7 +235,7 @@ def _check_outputs(outputs: Any, m: int) -> Array:
 
 
 def _memory(probed: Probed) -> int:
-    return GPU_BYTES if probed.z.is_cuda else CPU_BYTES
+    return _GPU_BYTES if probed.z.is_cuda else CPU_BYTES
 
 
 def _slices(probed: Probed, chunk: int | None, columns: int) -> Iterator[slice]:

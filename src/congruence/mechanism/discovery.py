@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -236,19 +237,13 @@ def discover(
     return Discovery(found, len(rows), probed.dimension, probed.outputs, graph, tuple(notes))
 
 
-def _each(chunks: Iterator[Float]) -> Iterator[Float]:
-    """Derivatives point by point."""
-    for some in chunks:
-        yield from some
-
-
 def _most_common(dims: Any) -> tuple[int, ...]:
     counts: Counter[tuple[int, ...]] = Counter(dims)
     return counts.most_common(1)[0][0]
 
 
 def _find_disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
-    trees = [hat_tree(jacobian) for jacobian in _each(jacobian_chunks(probed, chunk=chunk))]
+    trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk))]
     sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
     splittings = [tree.splitting(rtol) for tree in trees]
     return _combine("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
@@ -256,7 +251,7 @@ def _find_disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) 
 
 def _find_sparse(probed: Probed, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
     splittings = []
-    for jacobian in _each(jacobian_chunks(probed, chunk=chunk)):
+    for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk)):
         size = np.abs(jacobian).max(axis=1, keepdims=True)
         moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that hardly move
         parts = sparse_decomposition(moving, budget=budget)
@@ -276,7 +271,9 @@ def _find_additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, 
     if note:
         return FinestParts("H2", (), None, None, notes=(note,))
     both = zip(
-        _each(jacobian_chunks(probed, chunk=1)), _each(second_derivative_chunks(probed, chunk=chunk)), strict=True
+        chain.from_iterable(jacobian_chunks(probed, chunk=1)),
+        chain.from_iterable(second_derivative_chunks(probed, chunk=chunk)),
+        strict=True,
     )
     return _combine("H2", [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both], rows, rtol)
 
@@ -285,10 +282,10 @@ def _combine(type: str, splittings: list[Splitting], rows: Float, rtol: float, *
     """The parts of all points together."""
     partition = merge_groups(rows.shape[1], (block for one in splittings for block in one.partition(rtol)))
     notes = tuple(dict.fromkeys(note for one in splittings for note in one.notes))
-    return FinestParts(type, tuple(splittings), partition, track_parts(splittings, rows), notes=notes, **more)
+    return FinestParts(type, tuple(splittings), partition, _track_parts(splittings, rows), notes=notes, **more)
 
 
-def track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
+def _track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
     """Match the parts of neighbouring points by the angles between them.
 
     Points are visited along the shortest tree that joins them, from the one in the middle; only points with the same

@@ -185,7 +185,7 @@ def _differentiate_codes(
     if probed.outputs != targets.shape[1]:
         raise InputError(f"the decoder must have the generator's {targets.shape[1]} outputs; got {probed.outputs}")
     if codes is None:
-        reached, misses = invert_decoder(probed, targets, starts)
+        reached, misses = _invert_decoder(probed, targets, starts)
     else:
         reached, misses = starts[0], _distances(decode_rows(probed, starts[0]) - targets, targets)
     theirs = jacobians(decoder, reached, device=device)  # (r, m, k)
@@ -211,7 +211,7 @@ def _starts(
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(_STARTS))]
 
 
-def invert_decoder(probed: Probed, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
+def _invert_decoder(probed: Probed, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
     """Find codes (r, k) whose outputs are nearest to `targets`, (r, m), and how far they miss them, (r,).
 
     Damped Gauss-Newton steps lead from each start (r, k) to a local minimum; the best of them counts. Distances are

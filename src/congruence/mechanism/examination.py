@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from congruence.document import Document
 
 BlocksFrom = Literal["given", "D", "S", "H2", "none"]
-ORIGINS: Mapping[BlocksFrom, str] = {
+_ORIGINS: Mapping[BlocksFrom, str] = {
     "given": "The blocks were given.",
     "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
     "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
     "H2": "The blocks were found: the finest along the coordinates whose curvatures do not mix (Type H2).",
     "none": "No blocks were given and none lie along the coordinates, so each latent is a block.",
 }
-REASONS = {  # why a theorem identifies the blocks
+_REASONS = {  # why a theorem identifies the blocks
     "D": "they act on disjoint outputs",
     "M_coord": "no latent moves all outputs of a latent of another block",
     "M_sparsest": "no direction of one moves all outputs of a direction of another",
@@ -104,12 +104,12 @@ class MechanismExamination(Result):
         names = [one.name for one in self.check.criteria if one.status == "holds"]
         criteria = f"Criteria that hold at {count(self.check.points, 'point')}: {', '.join(names) or 'none'}."
         model = () if self.disentanglement is None else self.disentanglement.headlines
-        return (self._answer, criteria, ORIGINS[self.blocks_from], *model)
+        return (self._answer, criteria, _ORIGINS[self.blocks_from], *model)
 
     @property
     def _answer(self) -> str:
         best = self.strongest
-        why = REASONS.get(best.criterion, f"no derivative of order {best.criterion[1:]} mixes them")
+        why = _REASONS.get(best.criterion, f"no derivative of order {best.criterion[1:]} mixes them")
         if best.strength == "holds":
             return f"Theorem {best.number} identifies the blocks {self.blocks_text}: {why}."
         if best.strength == "conditional":

@@ -16,7 +16,7 @@ from congruence.arrays import Array, Float
 from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 
-LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
+_LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
 _DRAWS, _KEPT = 400, 0.25  # matrices drawn for each layer, and the share of them, the best conditioned, to choose from
 _CURVE = 0.5  # of a sum t, which becomes t + _CURVE sin(t)
 
@@ -64,7 +64,7 @@ class OverlapGenerator:
         _, inner, slope = self._evaluate(latents)
         jacobian = np.zeros((len(inner), self.outputs, self.dimension))
         for i, block in enumerate(self.blocks):
-            sloped = np.where(inner[:, i, :, None] > 0, 1.0, LEAK) * self.first[i]  # (n, hidden, q)
+            sloped = np.where(inner[:, i, :, None] > 0, 1.0, _LEAK) * self.first[i]  # (n, hidden, q)
             jacobian[:, self.rows[i], block[0] : block[-1] + 1] = self.second[i] @ sloped
         return jacobian * slope[:, :, None]
 
@@ -72,7 +72,7 @@ class OverlapGenerator:
         """Observations (n, m), inputs of the LeakyReLU (n, K, hidden), and the slope of the last step (n, m)."""
         parts = np.asarray(latents, dtype=np.float64).reshape(len(latents), self.slots, -1)
         inner = np.einsum("nkq,khq->nkh", parts, self.first)
-        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, LEAK * inner), self.second)
+        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, _LEAK * inner), self.second)
         x = np.zeros((len(parts), self.outputs))
         for i in range(self.slots):
             x[:, self.rows[i]] += written[:, i]
@@ -88,7 +88,7 @@ class OverlapGenerator:
 
         def decode(z: Any) -> Any:
             inner = torch.einsum("nkq,khq->nkh", z.reshape(len(z), self.slots, -1), first.to(z))
-            written = torch.einsum("nkh,kwh->nkw", torch.nn.functional.leaky_relu(inner, LEAK), second.to(z))
+            written = torch.einsum("nkh,kwh->nkw", torch.nn.functional.leaky_relu(inner, _LEAK), second.to(z))
             x = torch.zeros(len(z), self.outputs, dtype=z.dtype, device=z.device)
             x = x.index_add(1, rows.reshape(-1).to(z.device), written.reshape(len(z), -1))
             return x if self.combine == "sum" else x + _CURVE * torch.sin(x)

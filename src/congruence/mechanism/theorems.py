@@ -27,7 +27,7 @@ CLAIMS = {
     "H2": "The blocks are additive: no second derivative mixes them.",
     "IMA": "The derivatives by different blocks are orthogonal.",
 }
-STRENGTH = ("holds", "conditional", "ambiguous", "unknown", "premise fails")  # from the strongest
+_STRENGTH = ("holds", "conditional", "ambiguous", "unknown", "premise fails")  # from the strongest
 _THEOREMS = {"D": 2, "M_coord": 3, "M_sparsest": 3, "S": 4}  # H_n has Theorem 5, IMA none
 
 
@@ -183,7 +183,7 @@ class Theorem:
 
 def strongest(theorems: Sequence[Theorem]) -> Theorem:
     """Return the theorem that says most, the first if several do."""
-    return min(theorems, key=lambda one: STRENGTH.index(one.strength))
+    return min(theorems, key=lambda one: _STRENGTH.index(one.strength))
 
 
 def apply_theorems(
