@@ -109,7 +109,7 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
             "my_extracted:load --text corpus.txt --layer 0 --out a.parquet",
             "texts must be tokenized, but the model has no",
         ),
-        ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, which is no torch module"),
+        ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, not a torch module"),
         ("my_extracted:odd --array x.npy --layer 0 --out a.parquet", "callable prepare; got a int"),
         ("my_extracted:no --array x.npy --layer 0 --out a.parquet", "my_extracted has no 'no'; name a model as"),
         (
