@@ -141,13 +141,13 @@ def test_outputs_that_are_images_are_shown_as_images(folder):
     ("arguments", "message"),
     [
         (("--blocks", "0,1"), "latent 2 is in none of"),
-        (("--blocks", "a"), "blocks must read like '0-1,2,3-4'"),
+        (("--blocks", "a"), "blocks must be written like '0-1,2,3-4'"),
         (("--codes", "latents.npy"), "codes are those of a model"),
-        (("--orders", "1"), "orders must be whole numbers of at least 2"),
-        (("--orders", "two"), "orders must be whole numbers of at least 2, such as 2,3, not 'two'"),
-        (("--types", "M"), "types must be some of D, S, H2, not M"),
+        (("--orders", "1"), "orders must be an integer of at least 2; got 1"),
+        (("--orders", "two"), "orders must be an integer of at least 2; got 'two'"),
+        (("--types", "M"), "types must be some of D, S, H2; got M"),
         (("--scale", "rows", "--blocks", "0-3"), "scale must be one of"),
-        (("--points", "0"), "points must be a number of rows of at least 1"),
+        (("--points", "0"), "points must be an integer of at least 1"),
         (("--json", "latents.npy"), "--json latents.npy must end in .json"),
     ],
 )

@@ -35,12 +35,11 @@ from congruence.ica.stability import chance_agreement
 from congruence.ica.whitening import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.mechanism.block_check import BlockCheck, criterion_of
+from congruence.mechanism.block_check import BlockCheck
+from congruence.mechanism.criteria import Tolerance
 from congruence.mechanism.examination import MechanismExamination
-from congruence.mechanism.graphs import action_graph
-from congruence.mechanism.profile import BlockProfile
-from congruence.mechanism.supports import Tolerance
-from congruence.mechanism.theorems import Theorem
+from congruence.mechanism.profile import BlockProfile, action_graph
+from congruence.mechanism.theorems import Theorem, make_criterion
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.metrics.structural import StructuralNearness
 from congruence.mixture import GaussianMixture
@@ -505,7 +504,7 @@ def mechanism_by_hand(*, shape=(6,), theorems=None, discovery=None, effects=None
         output_shape=shape,
         bending="smooth",
         criteria=tuple(
-            criterion_of(name, status, margin, "a share", 3, 0.5, 8, remarks=("a remark",))
+            make_criterion(name, status, margin, "a share", 3, 0.5, 8, remarks=("a remark",))
             for name, status, margin in (("D", "ambiguous", 0.25), ("M_coord", "holds", 0.0), ("H4", "unknown", 0.25))
         ),
         irreducible=(),

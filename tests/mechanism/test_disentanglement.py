@@ -8,18 +8,10 @@ from congruence.mechanism.domains import LatentDomain
 
 torch = pytest.importorskip("torch")
 
-from congruence.mechanism.decomposable import measure_disentanglement  # noqa: E402
+from congruence.mechanism.disentanglement import measure_disentanglement  # noqa: E402
 
 BLOCKS = [[0, 1], [2]]
 CUBE = LatentDomain.box([-1, -1, -1], [1, 1, 1])
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -136,7 +128,7 @@ def test_theorem_1_is_not_used_where_its_premises_fail(rng):
     found = measure_disentanglement(lambda s: s, None, z, inverse=shifted, domain=shape)
     assert found.local.status == "holds"
     assert (found.everywhere.status, found.everywhere.basis) == ("unknown", "premise fails")
-    assert "With z1 = 1.5 fixed, 2 pieces are left" in found.headlines[1]
+    assert "With z1 = 1.5 fixed, 2 pieces remain" in found.headlines[1]
     low, high = shifted(torch.tensor([[0.5, 1.8], [2.5, 1.8]]).double())[:, 1]
     assert abs(float(low - high)) > 0.1  # the same factor, two codes
 
@@ -163,13 +155,13 @@ def test_points_that_the_model_misses_are_left_out(z):
 
 
 def test_what_cannot_be_used_is_refused(z):
-    with pytest.raises(InputError, match="pass the model's decoder, or inverse="):
+    with pytest.raises(InputError, match="needs decoder, or inverse="):
         measure_disentanglement(generator, None, z)
-    with pytest.raises(InputError, match="domain has 2 latents, but z has 3"):
+    with pytest.raises(InputError, match="domain must have the 3 latents of z; got 2"):
         measure_disentanglement(generator, model, z, domain=LatentDomain.box([0, 0], [1, 1]))
     with pytest.raises(InputError, match="a row for each of 40 rows"):
         measure_disentanglement(generator, model, z, codes=z[:3])
     with pytest.raises(InputError, match="codes have NaN or infinite values"):
         measure_disentanglement(generator, model, z, codes=z * np.nan)
-    with pytest.raises(InputError, match="the decoder has 3 outputs, but the generator has 7"):
+    with pytest.raises(InputError, match="the decoder must have the generator's 7 outputs; got 3"):
         measure_disentanglement(generator, lambda c: c, z)

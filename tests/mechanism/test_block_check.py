@@ -47,7 +47,7 @@ def test_the_verdicts_on_analytic_generators_are_those_by_hand(generators, known
 def test_contrasts_and_finest_parts_of_analytic_generators_are_those_by_hand(generators, known):
     blocks = tuple(map(tuple, blocks_of(known)))
     points = jacobians(generators[known["id"]], np.array(known["sample_points"]))
-    contrasts = [block_orthogonality(j, blocks).contrast for j in points]
+    contrasts = [block_orthogonality(j, blocks)[0] for j in points]
     assert_allclose(contrasts, known["ima_block_contrast"], atol=1e-9)
     for j in points:
         exact = np.where(np.abs(j) > 1e-9 * np.abs(j).max(), j, 0.0)
@@ -90,7 +90,7 @@ def test_theorems_need_irreducible_blocks_and_something_that_bends(generators, p
 
 def test_density_does_not_matter_where_the_points_lie_on_the_same_ground(generators):
     rng = np.random.default_rng(0)
-    free = rng.uniform(0.2, 2, size=(30, 2))
+    free = rng.uniform(0.2, 2, size=(15, 2))
     tied = free[np.abs(free[:, 0] - free[:, 1]) < 0.5]  # strongly dependent
     for name in ("A1", "A5", "A7"):
         one, two = (check_blocks(generators[name], z) for z in (free, tied))
@@ -199,21 +199,22 @@ def test_results_are_plain_data(generators, points):
 
 def test_a_theorem_is_never_better_than_its_premises(generators, points):
     for name in ("A1", "A3", "A5", "A7"):
-        for theorem in check_blocks(generators[name], points).theorems:
+        found = check_blocks(generators[name], points[:5])
+        for theorem in found.theorems:
             premises = [one.status for one in theorem.conclusion.premises]
             assert (theorem.status == "holds") == (set(premises) == {"holds"})
             assert (theorem.conclusion.basis == "premise fails") == ("fails" in premises)
-            assert theorem.conclusion.premises[0] == check_blocks(generators[name], points)[theorem.criterion].finding
+            assert theorem.conclusion.premises[0] == found[theorem.criterion].finding
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rtol": 1.0}, "rtol must be at least 0 and below 1, not 1.0"),
-        ({"atol": -1.0}, "atol must be a number of at least 0, not -1.0"),
-        ({"scale": "row"}, "scale must be one of global, column, not 'row'"),
-        ({"orders": (1,)}, "orders must be whole numbers of at least 2, not 1"),
-        ({"budget": -1}, "budget must be a number of at least 0, not -1"),
+        ({"rtol": 1.0}, "rtol must be at least 0 and below 1; got 1.0"),
+        ({"atol": -1.0}, "atol must be a finite number at least 0; got -1.0"),
+        ({"scale": "row"}, "scale must be one of 'global', 'column'; got 'row'"),
+        ({"orders": (1,)}, "orders must be an integer of at least 2; got 1"),
+        ({"budget": -1}, "budget must be a number of at least 0; got -1"),
         ({"blocks": "0"}, "latent 1 is in none of '0'"),
     ],
 )
