@@ -175,7 +175,7 @@ def test_a_pt_of_objects_is_refused_and_not_run(tmp_path):
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, suffix, module, extra):
     path = make(tmp_path / f"x{suffix}")
     monkeypatch.setitem(sys.modules, module, None)
-    message = f"x{suffix}: {suffix} files need {module}: pip install 'congruence[{extra}]'"
+    message = f"x{suffix} needs {module}: pip install 'congruence[{extra}]'"
     with pytest.raises(MissingDependencyError, match=re.escape(message)):
         read_table(path)
     if suffix != ".pt":

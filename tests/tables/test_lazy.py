@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import TableError
-from congruence.tables import lazy, parquet_groups, read_table, write_table
+from congruence.tables import lazy, read_table, write_table
 from congruence.tables.lazy import lazy_table
 from congruence.tables.table import Table
 
@@ -65,10 +65,8 @@ def test_a_block_is_made_of_the_row_groups_it_needs(monkeypatch):
     found = lazy_table("t.parquet", id="doc").values
     assert found.chunks == ((20, 20, 10), (3,))
     asked = []
-    read = parquet_groups.GroupedRows._read
-    monkeypatch.setattr(
-        parquet_groups.GroupedRows, "_read", lambda self, *given: asked.append(given) or read(self, *given)
-    )
+    read = lazy.GroupedRows._read
+    monkeypatch.setattr(lazy.GroupedRows, "_read", lambda self, *given: asked.append(given) or read(self, *given))
     assert_array_equal(found[37:42, 1:].compute(scheduler="synchronous"), np.arange(150).reshape(50, 3)[37:42, 1:])
     assert sorted(asked, key=lambda given: given[1]) == [(range(3, 4), 30, 40), (range(4, 5), 40, 50)]
 

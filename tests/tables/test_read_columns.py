@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import TableError
-from congruence.tables import read_columns, read_table
+from congruence.tables import _arrow, read_table
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
 COLUMNS = {f"emb_{i}": X[:, i] for i in range(3)}
@@ -42,7 +42,7 @@ def test_float32_columns_become_a_contiguous_float32_matrix(path):
 
 
 def test_rows_keep_their_order_across_blocks(path, monkeypatch):
-    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(_arrow, "BLOCK_BYTES", 1)
     x = np.arange(3000.0).reshape(1000, 3)
     columns = {f"x{i}": x[:, i] for i in range(3)} | {"id": np.arange(1000)}
     table = read_table(save(path, columns))
@@ -219,7 +219,7 @@ def test_a_plain_pandas_frame_has_no_ids(tmp_path):
 def test_a_file_with_fewer_rows_than_it_says_is_refused(tmp_path, monkeypatch):
     save(tmp_path / "run.parquet", COLUMNS)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **kwargs: iter([]))
-    with pytest.raises(TableError, match="could not be read whole, it may be damaged: 0 of 4 rows are there"):
+    with pytest.raises(TableError, match="could not be read completely, it may be damaged: 0 of 4 rows"):
         read_table(tmp_path / "run.parquet")
 
 

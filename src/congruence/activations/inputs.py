@@ -18,9 +18,8 @@ from congruence.activations.image_files import IMAGES, read_images
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.tables import as_table, is_table, read_row_columns, read_table
-from congruence.tables.access import check_readable, reading, suffix_of
+from congruence.tables.access import check_readable, npy_header, reading, suffix_of
 from congruence.tables.memory import check_fits
-from congruence.tables.read_arrays import npy_header
 
 COLOURS = ("size", "mean", "std")
 OF = {"array": "an array", "text": "text", "images": "images", "texts": "a list of texts"}

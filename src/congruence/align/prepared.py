@@ -14,7 +14,7 @@ from congruence.ica.unmix import Unmixing, unmix
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol
 from congruence.maps.sums import RunSums, run_sums
-from congruence.tables.spill import room_for
+from congruence.tables.memory import room_for
 
 
 @dataclass(frozen=True, eq=False)

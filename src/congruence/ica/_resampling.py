@@ -9,7 +9,7 @@ import numpy as np
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.tables import Table
-from congruence.tables.labels import as_labels, missing_labels
+from congruence.tables.table import as_labels, missing_labels
 
 
 def cluster_labels(cluster: Any, table: Table | None, n: int) -> Array | None:

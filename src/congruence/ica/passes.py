@@ -21,7 +21,7 @@ from congruence.arrays import Array, Float, single_threaded, to_numpy
 from congruence.errors import TableError
 from congruence.ica.contrasts import Contrast
 from congruence.maps.algebra import blas_threads, one_thread
-from congruence.tables.spill import room_for
+from congruence.tables.memory import room_for
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32
 SMALL = 2**27  # n k^2 below which float64 costs nothing worth saving

@@ -22,7 +22,7 @@ from congruence.progress import Progress
 from congruence.result import recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
-from congruence.tables.labels import as_labels
+from congruence.tables.table import as_labels
 
 LOGITS = "the decoder is examined up to the logits of the pixels, without their noise, which the theorems do not cover"
 
