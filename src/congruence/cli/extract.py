@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from congruence.activations._options import ExtractOptions
+from congruence.checks import require
 from congruence.cli import _command as cli
 from congruence.errors import InputError
 from congruence.options import DATA, METHOD, OUTPUT
@@ -67,11 +68,10 @@ def extract(
     """
     from congruence.activations import extract as extract_layers
     from congruence.activations import list_layers
-    from congruence.activations.extraction import make_job
+    from congruence.activations._extract import make_job
     from congruence.activations.pretrained import as_pretrained
-    from congruence.rows.devices import load_torch
 
-    load_torch("extraction")
+    require("torch", "extraction", "torch")
     source, kind = _source({"array": array, "images": images, "text": text})
     options = replace(options, kind=kind)
     if not layers:
@@ -111,7 +111,7 @@ def _check(source: Path | None, layer: list[str] | None, out: Path | None) -> No
         raise InputError("name a layer with --layer; --layers lists them")
     if out is None:
         raise InputError("give the table to write with --out, such as run.parquet")
-    from congruence.activations.extraction import output_paths
+    from congruence.activations._extract import output_paths
 
     cli.check_outputs(cli.Outputs(), [source], {"out": out})
     for path in output_paths(out, layer):  # {layer} may turn it into the name of the input
