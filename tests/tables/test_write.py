@@ -85,9 +85,7 @@ def test_npy_holds_bare_values(table):
 
 @pytest.mark.parametrize("parts", [{"ids": [1, 2, 3, 4]}, {"metadata": {"p": X[:, 0]}}, {"features": ["x", "y", "z"]}])
 def test_npy_refuses_what_it_would_lose(tmp_path, parts):
-    with pytest.raises(
-        TableError, match=r"x.npy .*: .npy would lose the (ids or metadata|feature names); use"
-    ):
+    with pytest.raises(TableError, match=r"x.npy .*: .npy would lose the (ids or metadata|feature names); use"):
         write_table(Table(X, "a", **parts), tmp_path / "x.npy")
     assert list(tmp_path.iterdir()) == []
 

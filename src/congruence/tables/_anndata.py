@@ -109,10 +109,8 @@ def _build(
 
 def _fetch(path: Path, store: Any, *keys: str) -> Any:
     """Read the element of the store under `keys`."""
-    try:
-        from anndata.io import read_elem
-    except ImportError:  # anndata 0.10
-        from anndata.experimental import read_elem
+    from anndata.io import read_elem
+
     with reading(path):
         for key in keys:
             store = store[key]

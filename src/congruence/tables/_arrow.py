@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from congruence.tables.columns import (
 from congruence.tables.memory import check_fits, room_for
 from congruence.tables.table import Table
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
+COLUMNAR = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 ID_RECORD = b"congruence.id"  # the entry of the schema where write_table records the id column; empty without ids
 BLOCK_BYTES = 2**26  # of rows transposed from columns at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
@@ -86,48 +85,23 @@ class ColumnarFile:
 
     def table(self, select: Selection, columns: Columns, *, mapped: bool = False) -> Table:
         """Read the whole table."""
-        names = [*columns.values, *columns.labels]
         # A column of lists in one piece is already a matrix, and is used where it is.
-        batches = self.batches(names, None if mapped and columns.lists else block_rows(columns), None)
-        return self._build(select, columns, self.n, batches, mapped=mapped)
+        rows = None if mapped and columns.lists else block_rows(columns)
+        builder = TableBuilder(self.path, columns, self.schema, self.n, mapped=mapped)
+        for batch in guarded(self.path, self.batches([*columns.values, *columns.labels], rows, None)):
+            builder.put(batch)
+        return Table(name=select.name, path=self.path, **builder.fields())
 
     def chunks(self, select: Selection, columns: Columns) -> Iterator[Table]:
         """Read the table a batch of rows at a time."""
         start = 0
         batches = self.batches([*columns.values, *columns.labels], block_rows(columns), None)
         for batch in guarded(self.path, batches):
-            yield self._build(select, columns, batch.num_rows, [batch], first=start)
+            builder = TableBuilder(self.path, columns, self.schema, batch.num_rows, first=start)
+            builder.put(batch)
+            yield Table(name=select.name, path=self.path, **builder.fields())
             start += batch.num_rows
-        self._check_count(start, self.n)
-
-    def _build(
-        self,
-        select: Selection,
-        columns: Columns,
-        n: int,
-        batches: Iterable[Any],
-        *,
-        mapped: bool = False,
-        first: int = 0,
-    ) -> Table:
-        """Fill the matrix batch by batch, so that the file and the matrix are never in memory together."""
-        labels = LabelColumns(self.path, columns, n, first)
-        matrix = matrix_for(self.path, columns, self.schema, n, mapped=mapped)
-        start = 0
-        for batch in guarded(self.path, batches):
-            end = start + batch.num_rows
-            self._check_count(min(n, end), end)
-            matrix.put(batch, start)
-            owned = matrix.values.nbytes if matrix.values.flags.owndata else 0  # nothing if it is in a file
-            labels.put(batch, owned)
-            start = end
-        self._check_count(start, n)
-        matrix.check()
-        return Table(matrix.values, select.name, features=matrix.features, path=self.path, **labels.fields())
-
-    def _check_count(self, rows: int, declared: int) -> None:
-        if rows != declared:
-            raise TableError(f"{self.path} could not be read completely, it may be damaged: {rows} of {declared} rows")
+        _check_count(self.path, start, self.n)
 
 
 @contextlib.contextmanager
@@ -164,13 +138,7 @@ def read_columnar(path: Path, select: Selection) -> Table:
     return table
 
 
-def settle_columns(path: Path, select: Selection) -> Selection:
-    """Choose the columns of a file, so that they can be used for other files with the same columns."""
-    with open_columnar(path, select) as file:
-        return replace(select, like=choose_columns(file.source, select))
-
-
-def column_names(path: Path) -> list[str]:
+def names_of_columns(path: Path) -> list[str]:
     """Return the names of all columns of a columnar file."""
     if suffix_of(path).startswith(".csv"):
         names = header_of_csv(path)
@@ -322,28 +290,98 @@ def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
         yield from batches
 
 
-class LabelColumns:
-    """The ids and metadata of a columnar file, collected batch by batch."""
+class TableBuilder:
+    """The values, ids and metadata of n rows of a columnar file, filled batch by batch.
 
-    def __init__(self, path: Path, columns: Columns, n: int, first: int = 0) -> None:
-        self.path, self.columns, self.n, self.first = path, columns, n, first
+    The values are plain columns, or one column of lists of equal length; a column of lists in one piece that is
+    `mapped` into memory is used where it is. `first` is the number of the first row in the file.
+    """
+
+    def __init__(
+        self, path: Path | str, columns: Columns, schema: Any, n: int, *, first: int = 0, mapped: bool = False
+    ) -> None:
+        self.path, self.columns, self.n, self.first, self.mapped = path, columns, n, first, mapped
+        self.rows = 0
         self.needed = 8 * n * (len(columns.labels) + columns.lists)  # the length of every list is kept as well
         check_fits(path, self.needed)
-        self.parts: dict[str, list[Any]] = {name: [] for name in columns.labels}
+        self.labels: dict[str, list[Any]] = {name: [] for name in columns.labels}
+        self.values: Array = np.empty((0, 0))  # (n, d), of lists once the first is read
+        self.lengths: list[Array] = []  # of the lists
+        self.alike = True  # whether they are all equal
+        if columns.values and not columns.lists:
+            dtype = common_dtype(schema, columns.values)
+            self.values = room_for((n, len(columns.values)), dtype, path)
 
-    def put(self, batch: Any, owned: int = 0) -> None:
-        """Add the columns of a batch; together with the `owned` bytes of values they must fit in memory."""
-        for name, parts in self.parts.items():
+    def put(self, batch: Any) -> None:
+        """Add the rows of a batch; all that is in memory together must fit."""
+        start, end = self.rows, self.rows + batch.num_rows
+        _check_count(self.path, min(self.n, end), end)
+        if self.columns.lists:
+            for part in _chunks(batch.column(self.columns.values[0])):
+                self._put_lists(part, start)
+                start += len(part)
+        else:
+            for j, name in enumerate(self.columns.values):
+                self.values[start:end, j] = _numbers(batch.column(name))
+        for name, parts in self.labels.items():
             parts.extend(_chunks(batch.column(name)))
-        self.needed += sum(_held_bytes(batch.column(name)) for name in self.parts)
-        check_fits(self.path, self.needed + owned)
+            self.needed += _held_bytes(batch.column(name))
+        check_fits(self.path, self.needed + (self.values.nbytes if self.values.flags.owndata else 0))
+        self.rows = end
+
+    def _put_lists(self, part: Any, start: int) -> None:
+        import pyarrow.compute as pc
+
+        lengths = pc.list_value_length(part).fill_null(-1).to_numpy()
+        if not len(lengths):
+            return
+        self.lengths.append(lengths)
+        width = int(self.lengths[0][0])
+        self.alike = self.alike and width >= 0 and bool((lengths == width).all())
+        if not self.alike:  # `fields` refuses them, once all lengths are known
+            return
+        flat = _numbers(part.flatten())
+        if self.mapped and len(part) == self.n and flat.dtype.kind == "f":
+            self.values = flat.reshape(self.n, width)
+            return
+        if start == 0:
+            self.values = room_for((self.n, width), _float_dtype(part.type.value_type), self.path)
+        self.values[start : start + len(part)] = flat.reshape(len(part), width)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a `Table` other than the values."""
-        with reading(self.path):  # text that is not UTF-8
-            ids = self.columns.read(lambda name: plain_column(self.path, self.parts[name]), self.n, self.first)
-            metadata = {name: plain_column(self.path, self.parts[name]) for name in self.columns.metadata}
-        return {"ids": ids, "metadata": metadata, "notes": self.columns.notes, "indexed": self.columns.indexed}
+        """Return the fields of a `Table`, after checking that all rows are there and lists have equal lengths."""
+        _check_count(self.path, self.rows, self.n)
+        if not self.alike:
+            self._refuse_lists()
+        names = self.columns.values
+        with reading(Path(self.path)):  # text that is not UTF-8
+            ids = self.columns.read(lambda name: plain_column(self.path, self.labels[name]), self.n, self.first)
+            metadata = {name: plain_column(self.path, self.labels[name]) for name in self.columns.metadata}
+        return {
+            "values": self.values,
+            "features": tuple(f"{names[0]}_{i}" for i in range(self.values.shape[1])) if self.columns.lists else names,
+            "ids": ids,
+            "metadata": metadata,
+            "notes": self.columns.notes,
+            "indexed": self.columns.indexed,
+        }
+
+    def _refuse_lists(self) -> None:
+        """Name the rows without a list, or the lists that are shorter or longer than most."""
+        lengths = np.concatenate(self.lengths)  # (n,)
+        where = f"{self.path}: column {self.columns.values[0]}"
+        nulls = np.flatnonzero(lengths < 0)
+        if nulls.size:
+            raise TableError(f"{where} has no vector in {nulls.size} rows (row {listing(nulls)})")
+        different, counts = np.unique(lengths, return_counts=True)
+        usual = int(different[counts.argmax()])
+        odd = listing([f"row {row} has {lengths[row]}" for row in np.flatnonzero(lengths != usual)])
+        raise TableError(f"{where} is ragged: most rows have {usual} values, but {odd}")
+
+
+def _check_count(path: Path | str, rows: int, declared: int) -> None:
+    if rows != declared:
+        raise TableError(f"{path} could not be read completely, it may be damaged: {rows} of {declared} rows")
 
 
 def _chunks(column: Any) -> list[Any]:
@@ -383,84 +421,6 @@ def _decode_words(part: Any) -> Array:
 def _viewed_bytes(part: Any) -> int:
     views = np.frombuffer(part.buffers()[1], np.int32)  # a length, and 12 bytes that refer to the text
     return int(views[4 * part.offset : 4 * (part.offset + len(part)) : 4].sum(dtype=np.int64))
-
-
-class ColumnMatrix:
-    """The values of a file with one column per feature, filled batch by batch."""
-
-    def __init__(self, path: Path, schema: Any, names: Sequence[str], n: int) -> None:
-        self.features = tuple(names)
-        self.values = room_for((n, len(names)), common_dtype(schema, names), path)  # (n, d)
-
-    def put(self, batch: Any, start: int) -> None:
-        """Write the rows of a batch from row `start` on."""
-        block = self.values[start : start + batch.num_rows]
-        for j, name in enumerate(self.features):
-            block[:, j] = _numbers(batch.column(name))
-
-    def check(self) -> None:
-        """Do nothing: columns need no further check."""
-
-
-class ListMatrix:
-    """The values of a file with one column of lists, which must all have the same length, filled batch by batch.
-
-    A column in one piece that is `mapped` into memory is used where it is.
-    """
-
-    def __init__(self, path: Path | str, name: str, n: int, *, mapped: bool) -> None:
-        self.path, self.name, self.n, self.mapped = path, name, n, mapped
-        self.values: Array = np.empty((0, 0))
-        self.lengths: list[Array] = []
-        self.alike = True
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """A name for each column."""
-        return tuple(f"{self.name}_{i}" for i in range(self.values.shape[1]))
-
-    def put(self, batch: Any, start: int) -> None:
-        """Write the rows of a batch from row `start` on; after lists of different lengths, only record the lengths."""
-        import pyarrow.compute as pc
-
-        for part in _chunks(batch.column(self.name)):
-            lengths = pc.list_value_length(part).fill_null(-1).to_numpy()
-            if len(lengths):
-                self.lengths.append(lengths)
-                self.alike = self.alike and lengths[0] >= 0 and bool((lengths == self.lengths[0][0]).all())
-                if self.alike:
-                    self._put(part, start, int(lengths[0]))
-            start += len(lengths)
-
-    def _put(self, part: Any, start: int, width: int) -> None:
-        flat = _numbers(part.flatten())
-        if self.mapped and len(part) == self.n and flat.dtype.kind == "f":
-            self.values = flat.reshape(self.n, width)
-            return
-        if start == 0:
-            self.values = room_for((self.n, width), _float_dtype(part.type.value_type), self.path)
-        self.values[start : start + len(part)] = flat.reshape(len(part), width)
-
-    def check(self) -> None:
-        """Refuse rows without a list, and lists that are shorter or longer than most."""
-        if self.alike:
-            return
-        lengths = np.concatenate(self.lengths)  # (n,)
-        nulls = np.flatnonzero(lengths < 0)
-        if nulls.size:
-            rows = f"{nulls.size} rows (row {listing(nulls)})"
-            raise TableError(f"{self.path}: column {self.name} has no vector in {rows}")
-        different, counts = np.unique(lengths, return_counts=True)
-        usual = int(different[counts.argmax()])
-        odd = listing([f"row {row} has {lengths[row]}" for row in np.flatnonzero(lengths != usual)])
-        raise TableError(f"{self.path}: column {self.name} is ragged: most rows have {usual} values, but {odd}")
-
-
-def matrix_for(path: Path, columns: Columns, schema: Any, n: int, mapped: bool = False) -> ColumnMatrix | ListMatrix:
-    """Return a matrix to be filled with n rows."""
-    if columns.lists:
-        return ListMatrix(path, columns.values[0], n, mapped=mapped)
-    return ColumnMatrix(path, schema, columns.values, n)
 
 
 def common_dtype(schema: Any, names: Sequence[str]) -> np.dtype[Any]:

@@ -102,36 +102,18 @@ class Columns(RowId):
 class Source:
     """The columns of a file or data frame, before they are chosen.
 
-    Parameters
-    ----------
-    where : Path or str
-        The file or argument, for messages.
-    kinds : mapping of column name to kind
-        "number", "list" (of numbers), "nested" (anything else with several values per row), or words that describe a
-        column of another kind, which are shown to the user.
-    index : sequence of str
-        Columns that hold the index of a pandas frame: never features.
-    recorded_id : str, optional
-        The id column as `write_table` recorded it in the file; empty if it recorded that there is none. Nothing is
-        guessed then.
-    range_index : (start, step), optional
-        The index of a pandas frame that is not stored as a column.
-    n : int
-        The number of rows.
-    text : collection of str
-        The columns that hold text.
-    take : function, optional
-        ``take(names, most)`` returns the first `most` rows of columns by name. Without it, columns are judged by name
-        and kind alone.
+    The kind of a column is "number", "list" (of numbers), "nested" (anything else with several values per row), or
+    words that describe another kind to the user. `take(names, most)` returns the first rows of columns by name; without
+    it, columns are judged by name and kind alone.
     """
 
-    where: Path | str
-    kinds: Mapping[str, str]
-    index: Sequence[str] = ()
-    recorded_id: str | None = None
-    range_index: tuple[int, int] | None = None
+    where: Path | str  # for messages
+    kinds: Mapping[str, str]  # by column name
+    index: Sequence[str] = ()  # columns that hold the index of a pandas frame, which are never features
+    recorded_id: str | None = None  # the id as `write_table` recorded it; empty if there is none, so none is guessed
+    range_index: tuple[int, int] | None = None  # start and step of a pandas index that is not stored as a column
     n: int = 0
-    text: Collection[str] = field(default_factory=frozenset)
+    text: Collection[str] = field(default_factory=frozenset)  # the columns that hold text
     take: Callable[[Sequence[str], int], Mapping[str, Array]] | None = None
 
     def head(self, names: Sequence[str]) -> Mapping[str, Array]:

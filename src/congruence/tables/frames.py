@@ -9,12 +9,13 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.errors import TableError
-from congruence.tables._arrow import ListMatrix, kind_of, plain_column, text_columns
+from congruence.tables._arrow import TableBuilder, kind_of, plain_column, text_columns
 from congruence.tables.columns import (
     INDEX_NAMES,
     LIST,
     NESTED,
     NUMBER,
+    Columns,
     Selection,
     Source,
     check_distinct,
@@ -138,9 +139,9 @@ class _Frame:
     def matrix(self, names: Sequence[str], lists: bool) -> tuple[Array, tuple[str, ...]]:
         """Return the values (n, d) and the names of their columns."""
         if lists:
-            filled = ListMatrix(self.where, names[0], self.n, mapped=True)
-            filled.put(self.arrow, 0)
-            filled.check()
-            return filled.values, filled.features
+            builder = TableBuilder(self.where, Columns(values=tuple(names), lists=True), None, self.n, mapped=True)
+            builder.put(self.arrow)
+            fields = builder.fields()
+            return fields["values"], fields["features"]
         values = np.asarray(self.frame.select(list(names)).to_numpy())
         return values.astype(np.float64) if values.dtype.kind == "O" else values, tuple(names)

@@ -15,7 +15,7 @@ import numpy as np
 from congruence.arrays import Array, is_dask, to_numpy
 from congruence.checks import require
 from congruence.errors import TableError
-from congruence.tables._arrow import LabelColumns, block_rows, common_dtype, guarded, matrix_for, open_columnar
+from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
 from congruence.tables.access import check_readable, reading, stem_of, suffix_of
 from congruence.tables.columns import Columns, Selection, choose_columns, selection
@@ -152,16 +152,14 @@ class GroupedRows:
             schema = file.schema_arrow
             if _groups(file) != self.groups or any(name not in schema.names for name in self.columns.values):
                 raise TableError(f"{self.path} is another file on a worker: its columns or row groups differ")
-            matrix = matrix_for(where, self.columns, schema, end - begin)
-            names = list(self.columns.values)
-            at = 0
-            for batch in file.iter_batches(block_rows(self.columns), row_groups=list(groups), columns=names):
-                matrix.put(batch, at)
-                at += batch.num_rows
-        matrix.check()
-        if at != end - begin or matrix.values.shape[1] != self.shape[1]:
+            columns = replace(self.columns, id=None, range=None, metadata=())
+            builder = TableBuilder(where, columns, schema, end - begin)
+            for batch in file.iter_batches(block_rows(columns), row_groups=list(groups), columns=list(columns.values)):
+                builder.put(batch)
+            values = builder.fields()["values"]
+        if values.shape[1] != self.shape[1]:
             raise TableError(f"{self.path} may be damaged: rows {begin} to {end} are not {self.shape[1]} values each")
-        return np.asarray(matrix.values, dtype=self.dtype)
+        return np.asarray(values, dtype=self.dtype)
 
 
 def _read_parquet(path: Path, select: Selection) -> Table:
@@ -171,30 +169,29 @@ def _read_parquet(path: Path, select: Selection) -> Table:
     check_readable(path)
     with open_columnar(path, select) as file:
         columns, n = choose_columns(file.source, select), file.n
-        labels = LabelColumns(path, columns, n)
-        if columns.labels:
-            for batch in guarded(path, file.batches(columns.labels, block_rows(columns), None)):
-                labels.put(batch)
+        labels = TableBuilder(path, replace(columns, values=(), lists=False), file.schema, n)
+        batches = file.batches(columns.labels, block_rows(columns), None) if columns.labels else ()
+        for batch in guarded(path, batches):
+            labels.put(batch)
+        if not columns.labels:  # nothing had to be read
+            labels.rows = n
         with reading(path), pq.ParquetFile(path, memory_map=True) as parquet:
             groups = _groups(parquet)
         if not n or sum(groups) != n:
             raise TableError(f"{path} has no rows" if not n else f"{path} may be damaged: row groups lack rows")
-        features: tuple[str, ...] = columns.values
-        if columns.lists:  # the first row tells how long they are
-            first = matrix_for(path, columns, file.schema, 1)
-            first.put(next(iter(file.batches(columns.values, 1, 1))), 0)
-            first.check()
-            features, dtype = first.features, first.values.dtype
-        else:
-            dtype = common_dtype(file.schema, columns.values)
-    rows = GroupedRows(path, columns, groups, (n, len(features)), np.dtype(dtype))
+        # Lists are as long as the first.
+        first = TableBuilder(path, replace(columns, id=None, range=None, metadata=()), file.schema, 1)
+        first.put(next(iter(file.batches(columns.values, 1, 1))))
+        known = first.fields()
+    rows = GroupedRows(path, columns, groups, (n, known["values"].shape[1]), known["values"].dtype)
     sizes: list[int] = []  # of blocks: whole row groups, merged up to BLOCK_BYTES
     for size in groups:
         if sizes and (sizes[-1] + size) * rows.shape[1] * rows.dtype.itemsize <= BLOCK_BYTES:
             sizes[-1] += size
         else:
             sizes.append(size)
-    return Table(as_dask(rows, tuple(sizes)), select.name, path=path, features=features, **labels.fields())
+    fields = {**labels.fields(), "values": as_dask(rows, tuple(sizes)), "features": known["features"]}
+    return Table(name=select.name, path=path, **fields)
 
 
 def _groups(file: Any) -> tuple[int, ...]:

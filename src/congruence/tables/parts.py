@@ -15,8 +15,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.tables import _arrow
-from congruence.tables._arrow import open_columnar, settle_columns
+from congruence.tables._arrow import COLUMNAR, open_columnar
 from congruence.tables.access import check_readable, reading, stem_of, suffix_of
 from congruence.tables.columns import Selection, choose_columns, selection
 from congruence.tables.lazy import lazy_selected
@@ -157,11 +156,11 @@ def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
 
 def _settle(path: Path, select: Selection) -> Selection:
     """Choose the columns once: the values of one part may suggest another choice than those of the next."""
-    if suffix_of(path) not in _arrow.SUFFIXES:
+    if suffix_of(path) not in COLUMNAR:
         return select
     check_readable(path)
-    with reading(path):
-        return settle_columns(path, select)
+    with reading(path), open_columnar(path, select) as file:
+        return replace(select, like=choose_columns(file.source, select))
 
 
 def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:

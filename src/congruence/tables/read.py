@@ -11,10 +11,9 @@ import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
-from congruence.tables import _arrow
 from congruence.tables._anndata import read_h5ad
 from congruence.tables._arrays import read_npy, read_npz, read_pt, read_safetensors
-from congruence.tables._arrow import open_columnar, read_columnar
+from congruence.tables._arrow import COLUMNAR, names_of_columns, open_columnar, read_columnar
 from congruence.tables._zarr import read_zarr
 from congruence.tables.access import check_readable, npy_header, reading, stem_of, suffix_of
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, choose_id, selection
@@ -115,10 +114,10 @@ def read_selected(path: Path, select: Selection) -> Table:
 def column_names(path: str | Path) -> tuple[str, ...] | None:
     """Return the names of all columns of a csv, parquet or arrow file; None for formats that store arrays."""
     path = Path(path)
-    if suffix_of(path) not in _arrow.SUFFIXES:
+    if suffix_of(path) not in COLUMNAR:
         return None
     check_readable(path)
-    return tuple(_arrow.column_names(path))
+    return tuple(names_of_columns(path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +155,7 @@ def read_row_columns(
         Names or glob patterns of columns that are not taken as ids, unless `id` names them.
     """
     path = Path(path)
-    if suffix_of(path) not in _arrow.SUFFIXES:
+    if suffix_of(path) not in COLUMNAR:
         return _columns_of_matrix(path, id, key)
     check_readable(path)
     select = Selection(id=id, features=None if features is None else tuple(features), name=path.name)

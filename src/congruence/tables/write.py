@@ -23,7 +23,7 @@ from congruence.errors import CongruenceError, TableError
 from congruence.files import check_writable, replacing
 from congruence.tables._anndata import IDS_NOTE
 from congruence.tables._arrays import FEATURES, IDS, TEXT_HEADER, VALUES
-from congruence.tables._arrow import ID_RECORD
+from congruence.tables._arrow import COLUMNAR, ID_RECORD
 from congruence.tables._hdf5 import inspection
 from congruence.tables._zarr import import_zarr
 from congruence.tables.access import first_sentence, suffix_of
@@ -88,7 +88,7 @@ def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
         _write_zarr(stream, path)
     elif suffix in COLUMNAR:
         with writing(path), replacing(path) as temporary:
-            COLUMNAR[suffix](stream.chunks, temporary, path, id)
+            _write_columns(stream.chunks, temporary, path, id)
     elif suffix == ".npy":
         with writing(path), replacing(path) as temporary:
             _write_npy(stream.chunks, stream.n, temporary, path)
@@ -132,11 +132,8 @@ def write_obsm(path: str | Path, key: str, values: Any) -> None:
     with inspection(path, ["obs"]):
         require("anndata", str(path), "h5ad")
     import h5py
+    from anndata.io import write_elem
 
-    try:
-        from anndata.io import write_elem
-    except ImportError:  # anndata 0.10
-        from anndata.experimental import write_elem
     with writing(path), replacing(path) as temporary:
         shutil.copyfile(path, temporary)
         with h5py.File(temporary, "r+") as store:
@@ -169,48 +166,37 @@ def _first(tables: Iterable[Table]) -> tuple[Table, Iterable[Table]]:
     return first, chain([first], rest)
 
 
-def _write_parquet(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
-    import pyarrow.parquet as pq
-
-    first, tables = _first(tables)
-    schema = _schema(first, path, id)
-    # Feature values rarely repeat, so a dictionary of them would only take time and space.
-    with pq.ParquetWriter(temporary, schema, use_dictionary=schema.names[: -first.d]) as writer:
-        for batch in _batches(tables, schema):
-            writer.write_batch(batch)
-
-
-def _write_arrow(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
-    """Write an uncompressed Arrow IPC file, which can be mapped into memory."""
-    import pyarrow as pa
-
-    first, tables = _first(tables)
-    schema = _schema(first, path, id)
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in _batches(tables, schema):
-            writer.write_batch(batch)
-
-
-def _write_csv(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
-    """Write a csv file with a header; floats are written so that they are read back exactly."""
+def _write_columns(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
+    """Write a columnar file: csv with a header, parquet, or uncompressed Arrow IPC, which can be mapped into memory."""
     import pyarrow as pa
     import pyarrow.csv as pv
+    import pyarrow.parquet as pq
 
-    def printable(table: Table) -> Table:
-        half = table.values.dtype == np.float16  # which arrow does not print
-        return replace(table, values=table.values.astype(np.float32)) if half else table
-
-    first, tables = _first(map(printable, tables))
+    suffix = suffix_of(path)
+    is_csv = suffix in (".csv", ".csv.gz")
+    first, tables = _first(map(_printable, tables) if is_csv else tables)
     schema = _schema(first, path, id)
-    if all(is_number(name) for name in schema.names):
+    if is_csv and all(is_number(name) for name in schema.names):
         raise TableError(f"{path} cannot be written: a csv header of numbers alone would be read as a row")
-    compression = "gzip" if suffix_of(path).endswith(".gz") else None
-    with (
-        pa.output_stream(str(temporary), compression=compression) as sink,
-        pv.CSVWriter(sink, schema) as writer,
-    ):
+    with contextlib.ExitStack() as stack:
+        if suffix == ".parquet":
+            # Feature values rarely repeat, so a dictionary of them would only take time and space.
+            writer = pq.ParquetWriter(temporary, schema, use_dictionary=schema.names[: -first.d])
+        elif is_csv:
+            compression = "gzip" if suffix == ".csv.gz" else None
+            writer = pv.CSVWriter(
+                stack.enter_context(pa.output_stream(str(temporary), compression=compression)), schema
+            )
+        else:
+            writer = pa.ipc.new_file(stack.enter_context(pa.OSFile(str(temporary), "wb")), schema)
+        stack.enter_context(writer)
         for batch in _batches(tables, schema):
             writer.write_batch(batch)
+
+
+def _printable(table: Table) -> Table:
+    half = table.values.dtype == np.float16  # which arrow does not print
+    return replace(table, values=table.values.astype(np.float32)) if half else table
 
 
 def _schema(table: Table, path: Path, id: str) -> Any:
@@ -400,13 +386,6 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-COLUMNAR: dict[str, Callable[[Iterable[Table], Path, Path, str], None]] = {
-    ".csv": _write_csv,
-    ".csv.gz": _write_csv,
-    ".parquet": _write_parquet,
-    ".arrow": _write_arrow,
-    ".feather": _write_arrow,
-}
 _WRITERS: dict[str, Callable[[Table, Path, Path], Any]] = {
     ".npz": _write_npz,
     ".safetensors": _write_safetensors,
