@@ -92,10 +92,11 @@ def _check_embedding(options: DeconfoundOptions, outputs: DeconfoundOutputs, pat
 def _write(embedding: Embedding, id: str | None, out: Path | None, back: Path | None) -> None:
     """Write the embedding as a table, and into the AnnData file it came from."""
     from congruence.tables import write_table
-    from congruence.tables.write import COLUMNAR, write_obsm
+    from congruence.tables.access import COLUMNAR
+    from congruence.tables.write import write_obsm
 
     if out is not None:
-        named = {"id": id} if id is not None and out.name.endswith(tuple(COLUMNAR)) else {}
+        named = {"id": id} if id is not None and out.name.endswith(COLUMNAR) else {}
         write_table(embedding.table, out, **named)
     if back is not None:
         write_obsm(back, f"X_{embedding.condition}", embedding.aligned())

@@ -13,7 +13,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
-from congruence.tables._csv import header_of_csv, read_csv_table
+from congruence.tables._csv import read_csv_table
 from congruence.tables.access import reading, suffix_of
 from congruence.tables.columns import (
     LIST,
@@ -28,7 +28,6 @@ from congruence.tables.columns import (
 from congruence.tables.memory import check_fits, room_for
 from congruence.tables.table import Table
 
-COLUMNAR = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")
 ID_RECORD = b"congruence.id"  # the entry of the schema where write_table records the id column; empty without ids
 BLOCK_BYTES = 2**26  # of rows transposed from columns at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
@@ -136,21 +135,6 @@ def read_columnar(path: Path, select: Selection) -> Table:
         table = file.table(select, columns, mapped=suffix_of(path) != ".parquet")
     pa.default_memory_pool().release_unused()  # arrow keeps the memory of batches for later ones, and there are none
     return table
-
-
-def names_of_columns(path: Path) -> list[str]:
-    """Return the names of all columns of a columnar file."""
-    if suffix_of(path).startswith(".csv"):
-        names = header_of_csv(path)
-    elif suffix_of(path) == ".parquet":
-        import pyarrow.parquet as pq
-
-        with reading(path):
-            names = list(pq.read_schema(path).names)
-    else:
-        names = list(_open_ipc(path).schema.names)
-    check_distinct(names, path)
-    return names
 
 
 def _open_ipc(path: Path) -> Any:

@@ -10,7 +10,6 @@ takes about 0.2 s and runs while the parent imports anndata.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import signal
@@ -42,7 +41,7 @@ _ATTRIBUTES = ("encoding-type", "encoding-version", "_index", "column-order", "c
 def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
     """Inspect a file while the block runs, and refuse it at the end of the block if it did not pass."""
     seconds = CPU_SECONDS + path.stat().st_size // _BYTES_PER_SECOND
-    child = _start({"path": str(path.absolute()), "parts": parts, "seconds": seconds})
+    child = _start([str(path.absolute()), str(seconds), *parts])
     if child is None:
         yield
         return
@@ -55,20 +54,19 @@ def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
         child.kill()
         child.communicate()
     if child.returncode < 0:
-        endless = -child.returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0))
+        endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         how = "does not finish reading it" if endless else "crashes on it"
         raise TableError(f"{path} is damaged: HDF5 {how} (signal {-child.returncode})")
-    refusal = json.loads(answer) if child.returncode == 0 else ""  # else there was no inspection
-    if refusal:
-        raise TableError(refusal.replace(str(path.absolute()), str(path)))
+    if answer:  # empty as well if there was no inspection
+        raise TableError(answer.decode().replace(str(path.absolute()), str(path)))
 
 
-def _start(task: dict[str, Any]) -> subprocess.Popen[bytes] | None:
+def _start(arguments: list[str]) -> subprocess.Popen[bytes] | None:
     """Start the child, if Python can be started; inside another program there may be no interpreter."""
     if not sys.executable or getattr(sys, "frozen", False):
         return None
     # -P keeps the current folder, which may hold any h5py.py, off the path.
-    command = [sys.executable, "-P", "-c", CHILD, json.dumps(task)]
+    command = [sys.executable, "-P", "-c", CHILD, *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         return subprocess.Popen(
@@ -79,16 +77,15 @@ def _start(task: dict[str, Any]) -> subprocess.Popen[bytes] | None:
 
 
 def main() -> None:
-    """Run as the child: print why the file is refused, as JSON; an empty text if it is not."""
-    task = json.loads(sys.argv[1])
-    _limit(task["seconds"])
-    refusal = ""
+    """Run as the child: print why the file is refused, or nothing."""
+    name, seconds, *parts = sys.argv[1:]
+    _limit(int(seconds))
     try:
-        with reading(path := Path(task["path"])):
-            inspect(path, task["parts"])
+        with reading(path := Path(name)):
+            inspect(path, parts)
     except TableError as error:
-        refusal = str(error)
-    print(json.dumps(refusal), flush=True)
+        sys.stdout.buffer.write(str(error).encode())
+        sys.stdout.flush()
     os._exit(0)  # HDF5 need not clean up after a damaged file
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from congruence.errors import CongruenceError, TableError
 from congruence.files import system_reason
 
+COLUMNAR = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")  # formats with named columns
 _NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
 
 

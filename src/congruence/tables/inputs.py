@@ -26,11 +26,11 @@ from congruence.tables._pairing import (
 )
 from congruence.tables.access import unique_names
 from congruence.tables.blocks import DaskRows, fetch_rows
-from congruence.tables.columns import selection
+from congruence.tables.columns import Selection, selection
 from congruence.tables.frames import is_anndata, is_frame, is_series, table_from_frame
 from congruence.tables.join import Joined, join_tables
 from congruence.tables.memory import check_fits, load_matrix
-from congruence.tables.parts import lazy_parts, part_files, read_parts
+from congruence.tables.parts import lazy_files, part_files, read_files
 from congruence.tables.read import honours
 from congruence.tables.table import Table
 
@@ -83,7 +83,7 @@ def as_table(
     select = selection(id, features, metadata, key, name)
     where = name or "x"
     if _is_path(x):
-        return _read(os.fspath(x), name, {"id": id, "features": features, "metadata": metadata, "key": key})
+        return _read(os.fspath(x), select)
     if isinstance(x, Table):
         return select_columns(x, select)
     if is_anndata(x):
@@ -98,11 +98,11 @@ def as_table(
     return Table(_matrix(x, where), where)
 
 
-def _read(path: str, name: str | None, options: Mapping[str, Any], *, lazily: bool = False) -> Table:
+def _read(path: str, select: Selection, *, lazily: bool = False) -> Table:
     files = part_files(path)
     folder = Path(path) if len(files) > 1 and Path(path).is_dir() else None
-    called = name or (None if folder is None else folder.name)
-    table = (lazy_parts if lazily else read_parts)(files, **options, name=called)
+    select = select if folder is None else replace(select, name=select.name or folder.name)
+    table = (lazy_files if lazily else read_files)(files, select)
     return table if folder is None else replace(table, path=folder, parts=())
 
 
@@ -200,8 +200,9 @@ def read_runs(
     tables = []
     for run, name in zip(given, names, strict=True):
         own = {option: value for option, value in given_options.items() if supports(run, option)}
-        table = _read(os.fspath(run), name, own, lazily=lazily) if _is_path(run) else as_table(run, name=name, **own)
-        tables.append(table)
+        own["name"] = name
+        is_path = _is_path(run)
+        tables.append(_read(run, selection(**own), lazily=lazily) if is_path else as_table(run, **own))
     return tables
 
 

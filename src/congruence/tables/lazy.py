@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,33 +17,20 @@ from congruence.errors import TableError
 from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
 from congruence.tables.access import check_readable, reading, stem_of, suffix_of
-from congruence.tables.columns import Columns, Selection, choose_columns, selection
+from congruence.tables.columns import Columns, Selection, choose_columns
 from congruence.tables.read import read_selected
 from congruence.tables.table import Table
 
 BLOCK_BYTES = 2**25  # of rows in a block, so that its task is long enough
 
 
-def lazy_table(
-    path: str | Path,
-    *,
-    id: str | None = None,
-    features: str | Sequence[str] | None = None,
-    metadata: str | Sequence[str] | None = None,
-    key: str | None = None,
-    name: str | None = None,
-) -> Table:
-    """Read an embedding table with a dask array for its values; the options are those of `read_table`.
+def lazy_selected(path: Path, select: Selection) -> Table:
+    """Read an embedding table with a dask array for its values.
 
     A .zarr array is read block by block, and .parquet by row groups. Other formats are opened once by every worker,
     which is cheap if they can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers must see the file at the
     same path.
     """
-    return lazy_selected(Path(path), selection(id, features, metadata, key, name))
-
-
-def lazy_selected(path: Path, select: Selection) -> Table:
-    """Read an embedding table with a dask array for its values; `lazy_table` with its options in one object."""
     require("dask.array", "reading with workers", "dask")
     select = replace(select, name=select.name or stem_of(path))
     return replace(_read(path.resolve(), select), path=path)  # workers may be in another folder

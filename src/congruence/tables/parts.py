@@ -15,8 +15,8 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.tables._arrow import COLUMNAR, open_columnar
-from congruence.tables.access import check_readable, reading, stem_of, suffix_of
+from congruence.tables._arrow import open_columnar
+from congruence.tables.access import COLUMNAR, check_readable, reading, stem_of, suffix_of
 from congruence.tables.columns import Selection, choose_columns, selection
 from congruence.tables.lazy import lazy_selected
 from congruence.tables.memory import spill_chunks
@@ -104,7 +104,12 @@ def read_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
     Files are read one after the other, parquet a batch of rows at a time; a large matrix goes to a temporary file.
     The columns are chosen in the first file.
     """
-    files, select = _check_files(paths), selection(**wishes)
+    return read_files(paths, selection(**wishes))
+
+
+def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
+    """Read files as one table; `read_parts` with its options in one object."""
+    files = _check_files(paths)
     if len(files) == 1:
         return read_selected(files[0], select)
     select = _settle(files[0], select)
@@ -135,8 +140,13 @@ def stream_parts(paths: Sequence[str | Path], **wishes: Any) -> Stream:
 
 
 def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
-    """Read files with the same columns as one table with a dask array for its values; see `lazy_table`."""
-    files, select = _check_files(paths), selection(**wishes)
+    """Read files with the same columns as one table with a dask array for its values; see `lazy_selected`."""
+    return lazy_files(paths, selection(**wishes))
+
+
+def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
+    """Read files as one table with a dask array for its values; `lazy_parts` with its options in one object."""
+    files = _check_files(paths)
     if len(files) == 1:
         return lazy_selected(files[0], select)
     select = _settle(files[0], select)

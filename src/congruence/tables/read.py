@@ -13,10 +13,11 @@ from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
 from congruence.tables._anndata import read_h5ad
 from congruence.tables._arrays import read_npy, read_npz, read_pt, read_safetensors
-from congruence.tables._arrow import COLUMNAR, names_of_columns, open_columnar, read_columnar
+from congruence.tables._arrow import open_columnar, read_columnar
+from congruence.tables._csv import header_of_csv
 from congruence.tables._zarr import read_zarr
-from congruence.tables.access import check_readable, npy_header, reading, stem_of, suffix_of
-from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, choose_id, selection
+from congruence.tables.access import COLUMNAR, check_readable, npy_header, reading, stem_of, suffix_of
+from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
 from congruence.tables.table import Table, as_column
 
 READERS: dict[str, Callable[[Path, Selection], Table]] = {
@@ -117,7 +118,12 @@ def column_names(path: str | Path) -> tuple[str, ...] | None:
     if suffix_of(path) not in COLUMNAR:
         return None
     check_readable(path)
-    return tuple(names_of_columns(path))
+    if suffix_of(path).startswith(".csv"):
+        names = header_of_csv(path)
+        check_distinct(names, path)
+        return tuple(names)
+    with open_columnar(path, Selection()) as file:
+        return tuple(file.schema.names)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,10 @@ from congruence.errors import CongruenceError, TableError
 from congruence.files import check_writable, replacing
 from congruence.tables._anndata import IDS_NOTE
 from congruence.tables._arrays import FEATURES, IDS, TEXT_HEADER, VALUES
-from congruence.tables._arrow import COLUMNAR, ID_RECORD
+from congruence.tables._arrow import ID_RECORD
 from congruence.tables._hdf5 import inspection
 from congruence.tables._zarr import import_zarr
-from congruence.tables.access import first_sentence, suffix_of
+from congruence.tables.access import COLUMNAR, first_sentence, suffix_of
 from congruence.tables.columns import NUMBER, PREFIX, Selection, Source, choose_columns, is_number
 from congruence.tables.parts import Stream
 from congruence.tables.table import Table, concatenate_labels, duplicates
