@@ -2,6 +2,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -214,6 +215,16 @@ def test_a_plain_pandas_frame_has_no_ids(tmp_path):
     pd.DataFrame(COLUMNS).to_parquet(tmp_path / "run.parquet")
     table = read_table(tmp_path / "run.parquet")
     assert (table.ids, table.metadata) == (None, {})
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_files_of_polars_with_categories_are_read(tmp_path, compression):
+    words = pl.Series(["a", None, "b", "a"], dtype=pl.Categorical)
+    frame = pl.DataFrame({"id": list("wxyz"), "Metadata_word": words, "x": [1.0, 2.0, 3.0, 4.0]})
+    pl.concat([frame, frame], rechunk=False).write_ipc(tmp_path / "run.arrow", compression=compression)
+    table = read_table(tmp_path / "run.arrow")
+    assert table.metadata["Metadata_word"].tolist() == 2 * ["a", None, "b", "a"]
+    assert_array_equal(table.values[:, 0], 2 * [1.0, 2.0, 3.0, 4.0])
 
 
 def test_a_file_with_fewer_rows_than_it_says_is_refused(tmp_path, monkeypatch):

@@ -334,7 +334,7 @@ print(private() - before, sum(v.nbytes for v in joined.values))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="private memory is counted by Linux alone")
 def test_reading_and_joining_takes_little_memory(tmp_path):
-    n, d = 120_000, 128
+    n, d = 60_000, 128
     for name, ids in {"a": np.arange(n), "b": np.arange(n)[::-1]}.items():
         columns = {f"x{j}": np.full(n, j, np.float32) for j in range(d)}
         pq.write_table(pa.table({"id": ids, **columns}), tmp_path / f"{name}.parquet", row_group_size=20_000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, memory, read_table, write, write_table
+from congruence.tables import Table, _hdf5, memory, read_table, write, write_table
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
@@ -57,6 +57,7 @@ def round_trip(table, suffix, **options):
 def test_what_is_written_is_read_back(suffix, table, spill_bytes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "SPILL_BYTES", spill_bytes)
+        patch.setattr(_hdf5, "_start", lambda arguments: _hdf5.inspect(Path(arguments[0]), arguments[2:]))  # no child
         back = round_trip(table, suffix)
     is_csv = suffix.startswith(".csv")
     if not is_csv:  # a csv holds text alone

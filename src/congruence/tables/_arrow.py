@@ -143,20 +143,28 @@ def _open_ipc(path: Path) -> Any:
 
     with reading(path):
         source = pa.memory_map(str(path))
-        start = 0
-        if source.read(6) == b"ARROW1":
-            # A file is a stream between two marks. It is read as one, so that what is read is what was checked.
-            start = 8
-            source.seek(source.size() - 6)
-            if source.read(6) != b"ARROW1":
-                raise ValueError("its end is missing")
-        source.seek(start)
-        messages = pa.ipc.MessageReader.open_stream(source)
-        check_fits(path, sum(_unpacked_bytes(message) for message in messages))
-        source.seek(start)
-        table = pa.ipc.open_stream(source).read_all()
+        is_file = source.read(6) == b"ARROW1"
+        messages = _file_messages(source) if is_file else pa.ipc.MessageReader.open_stream(pa.memory_map(str(path)))
+        check_fits(path, sum(map(_unpacked_bytes, messages)))
+        source.seek(0)
+        table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
         table.validate(full=True)  # offsets are used unchecked below, and a wrong one would crash the process
     return table
+
+
+def _file_messages(source: Any) -> Iterator[Any]:
+    """Yield the messages that the footer of an Arrow file points to, which are those that are read."""
+    import pyarrow as pa
+
+    end = source.size() - 10  # the length of the footer, and ARROW1
+    source.seek(end)
+    length = int.from_bytes(source.read(4), "little")
+    source.seek(end - length)
+    footer = _Flatbuffer(source.read(length))
+    for field in (2, 3):  # dictionaries, record batches
+        for at in footer.structs(footer.root, field, 24):
+            source.seek(footer.integer(at, 8))
+            yield pa.ipc.read_message(source)
 
 
 def _unpacked_bytes(message: Any) -> int:
@@ -165,38 +173,52 @@ def _unpacked_bytes(message: Any) -> int:
     Arrow reserves any declared size, and pyarrow does not report it. It is the first eight bytes of each buffer; where
     the buffers are is in a flatbuffer (Message.fbs: RecordBatch and DictionaryBatch).
     """
-    data = message.metadata.to_pybytes()
-
-    def integer(at: int, width: int) -> int:
-        if not 0 <= at <= len(data) - width:
-            raise ValueError("its metadata points outside of itself")
-        return int.from_bytes(data[at : at + width], "little", signed=True)
-
-    def place(table: int, number: int) -> int:
-        """Return where a field of a flatbuffer table is, or 0 if it is absent."""
-        fields, at = table - integer(table, 4), 4 + 2 * number
-        offset = integer(fields + at, 2) if at < integer(fields, 2) else 0
-        return table + offset if offset else 0
-
-    def follow(table: int, number: int) -> int:
-        at = place(table, number)
-        return at + integer(at, 4)
-
-    root = integer(0, 4)
-    if message.type not in ("dictionary", "record batch") or not place(root, 2):
+    if message.type not in ("dictionary", "record batch"):
         return 0
-    batch = follow(root, 2)
+    flat = _Flatbuffer(message.metadata.to_pybytes())
+    batch = flat.follow(flat.root, 2)
     if message.type == "dictionary":
-        batch = follow(batch, 1)
-    if not place(batch, 3) or not place(batch, 2):  # no compression, or no buffers
-        return 0
-    vector = follow(batch, 2)
+        batch = flat.follow(batch, 1)
     total = 0
-    for at in range(vector + 4, vector + 4 + 16 * integer(vector, 4), 16):
-        offset, length = integer(at, 8), integer(at + 8, 8)
+    for at in flat.structs(batch, 2, 16) if flat.place(batch, 3) else ():  # buffers, if there is compression
+        offset, length = flat.integer(at, 8), flat.integer(at + 8, 8)
         if length > 0:  # a declared size of -1 marks a buffer that is not compressed
             total += max(0, int.from_bytes(message.body.slice(offset, 8).to_pybytes(), "little", signed=True))
     return total
+
+
+class _Flatbuffer:
+    """A flatbuffer whose tables list the places of their fields, in the order of the schema."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.root = self.integer(0, 4)
+
+    def integer(self, at: int, width: int) -> int:
+        """Return the signed integer at a place."""
+        if not 0 <= at <= len(self.data) - width:
+            raise ValueError("its metadata points outside of itself")
+        return int.from_bytes(self.data[at : at + width], "little", signed=True)
+
+    def place(self, table: int, field: int) -> int:
+        """Return where a field of a table is, or 0 if it is absent."""
+        fields, at = table - self.integer(table, 4), 4 + 2 * field
+        offset = self.integer(fields + at, 2) if at < self.integer(fields, 2) else 0
+        return table + offset if offset else 0
+
+    def follow(self, table: int, field: int) -> int:
+        """Return where the table or vector is that a field points to."""
+        place = self.place(table, field)
+        if not place:
+            raise ValueError("its metadata is not complete")
+        return place + self.integer(place, 4)
+
+    def structs(self, table: int, field: int, size: int) -> range:
+        """Return where the elements of a vector of structs are."""
+        if not self.place(table, field):
+            return range(0)
+        vector = self.follow(table, field)
+        return range(vector + 4, vector + 4 + size * self.integer(vector, 4), size)
 
 
 def _parquet_batches(
@@ -399,7 +421,7 @@ def plain_column(path: Path | str, parts: list[Any]) -> Array:
 def _decode_words(part: Any) -> Array:
     """Return a dictionary-encoded column as text; each word exists once, however often it is used."""
     words = np.array([*part.dictionary.to_numpy(zero_copy_only=False), None], dtype=object)
-    return np.asarray(words[part.indices.fill_null(-1).to_numpy()])
+    return np.asarray(words[part.indices.cast("int64").fill_null(-1).to_numpy()])  # polars has unsigned indices
 
 
 def _viewed_bytes(part: Any) -> int:
