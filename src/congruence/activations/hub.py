@@ -80,7 +80,7 @@ def find_model(name: str, revision: str | None = None, *, cache: str | Path | No
 
 
 def _pinned(name: str, revision: str | None, home: Path) -> str:
-    """Return the commit that was asked for, or the only one that the cache holds."""
+    """Return the requested commit, or the only one that the cache holds."""
     if revision is not None and COMMIT.fullmatch(revision.lower()):
         return revision.lower()
     cached = sorted(path.name for path in home.glob("snapshots/*") if COMMIT.fullmatch(path.name) and path.is_dir())
