@@ -19,7 +19,7 @@ from congruence.tables.columns import (
     LIST,
     NESTED,
     NUMBER,
-    Columns,
+    ColumnChoice,
     Selection,
     Source,
     check_distinct,
@@ -82,7 +82,7 @@ class ColumnarFile:
                     break
             return {name: plain_column(self.path, found)[:most] for name, found in parts.items()}
 
-    def table(self, select: Selection, columns: Columns, *, mapped: bool = False) -> Table:
+    def table(self, select: Selection, columns: ColumnChoice, *, mapped: bool = False) -> Table:
         """Read the whole table."""
         # A column of lists in one piece is already a matrix, and is used where it is.
         rows = None if mapped and columns.lists else block_rows(columns)
@@ -91,7 +91,7 @@ class ColumnarFile:
             builder.put(batch)
         return Table(name=select.name, path=self.path, **builder.fields())
 
-    def chunks(self, select: Selection, columns: Columns) -> Iterator[Table]:
+    def chunks(self, select: Selection, columns: ColumnChoice) -> Iterator[Table]:
         """Read the table a batch of rows at a time."""
         start = 0
         batches = self.batches([*columns.values, *columns.labels], block_rows(columns), None)
@@ -284,7 +284,7 @@ def kind_of(type: Any) -> str:
     return NESTED if pt.is_nested(type) else "empty" if pt.is_null(type) else str(type)
 
 
-def block_rows(columns: Columns) -> int:
+def block_rows(columns: ColumnChoice) -> int:
     """Return how many rows to read at a time."""
     # The length of lists is known only once they are read, and a damaged file may hold enormous ones.
     return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
@@ -304,7 +304,7 @@ class TableBuilder:
     """
 
     def __init__(
-        self, path: Path | str, columns: Columns, schema: Any, n: int, *, first: int = 0, mapped: bool = False
+        self, path: Path | str, columns: ColumnChoice, schema: Any, n: int, *, first: int = 0, mapped: bool = False
     ) -> None:
         self.path, self.columns, self.n, self.first, self.mapped = path, columns, n, first, mapped
         self.rows = 0

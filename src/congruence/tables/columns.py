@@ -46,7 +46,7 @@ class Selection:
     metadata: tuple[str, ...] | None = None
     key: str | None = None
     name: str = ""
-    like: Columns | None = None  # choose the same columns as in another file, if all columns are the same
+    like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
         """Raise an error if any of `options` was given, because the format does not support it."""
@@ -84,7 +84,7 @@ class RowId:
 
 
 @dataclass(frozen=True)
-class Columns(RowId):
+class ColumnChoice(RowId):
     """The columns chosen as id, values and metadata."""
 
     values: tuple[str, ...] = ()  # the feature columns, or the one column of lists
@@ -192,7 +192,7 @@ def check_distinct(names: Sequence[str], where: Path | str) -> None:
         raise TableError(f"{where} has several columns of the same name: {repeated}")
 
 
-def choose_columns(source: Source, select: Selection) -> Columns:
+def choose_columns(source: Source, select: Selection) -> ColumnChoice:
     """Divide the columns of a file or data frame into id, features and metadata."""
     kinds, where = source.kinds, source.where
     if select.like is not None and select.like.kinds == tuple(kinds.items()):
@@ -215,7 +215,7 @@ def choose_columns(source: Source, select: Selection) -> Columns:
             chosen, notes = _without_ids(source, chosen)
     _check_features(chosen, kinds, where)
     taken = {*chosen, row_id.id}
-    return Columns(
+    return ColumnChoice(
         row_id.id,
         row_id.indexed,
         row_id.range,

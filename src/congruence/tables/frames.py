@@ -15,7 +15,7 @@ from congruence.tables.columns import (
     LIST,
     NESTED,
     NUMBER,
-    Columns,
+    ColumnChoice,
     Selection,
     Source,
     check_distinct,
@@ -56,7 +56,7 @@ def names_of(frame: Any) -> list[str]:
 
 def table_from_frame(frame: Any, select: Selection, where: str) -> Table:
     """Read a data frame or series as an embedding table."""
-    data = _Frame(frame, where)
+    data = _FrameColumns(frame, where)
     columns = choose_columns(data.source, select)
     values, features = data.matrix(columns.values, columns.lists)
     return Table(
@@ -72,7 +72,7 @@ def table_from_frame(frame: Any, select: Selection, where: str) -> Table:
 
 def columns_from_frame(frame: Any, select: Selection, where: str) -> RowColumns:
     """Read all columns of a data frame or series besides its ids; columns of lists are left out."""
-    data = _Frame(frame, where)
+    data = _FrameColumns(frame, where)
     row_id = choose_id(data.source, select)
     apart = (row_id.id, *data.source.index)
     names = [name for name, kind in data.source.kinds.items() if kind not in (LIST, NESTED) and name not in apart]
@@ -82,7 +82,7 @@ def columns_from_frame(frame: Any, select: Selection, where: str) -> RowColumns:
     return RowColumns({name: data.column(name) for name in names}, ids, row_id.notes, row_id.indexed)
 
 
-class _Frame:
+class _FrameColumns:
     """The columns of a data frame by name, including its index."""
 
     def __init__(self, frame: Any, where: str) -> None:
@@ -139,7 +139,7 @@ class _Frame:
     def matrix(self, names: Sequence[str], lists: bool) -> tuple[Array, tuple[str, ...]]:
         """Return the values (n, d) and the names of their columns."""
         if lists:
-            builder = TableBuilder(self.where, Columns(values=tuple(names), lists=True), None, self.n, mapped=True)
+            builder = TableBuilder(self.where, ColumnChoice(values=tuple(names), lists=True), None, self.n, mapped=True)
             builder.put(self.arrow)
             fields = builder.fields()
             return fields["values"], fields["features"]

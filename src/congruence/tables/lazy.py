@@ -17,7 +17,7 @@ from congruence.errors import TableError
 from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
 from congruence.tables.access import check_readable, reading, stem_of, suffix_of
-from congruence.tables.columns import Columns, Selection, choose_columns
+from congruence.tables.columns import ColumnChoice, Selection, choose_columns
 from congruence.tables.read import read_selected
 from congruence.tables.table import Table
 
@@ -115,7 +115,7 @@ class GroupedRows:
     """The values of a parquet file, of which a process reads only the row groups that it needs."""
 
     path: Path
-    columns: Columns
+    columns: ColumnChoice
     groups: tuple[int, ...]  # rows in each row group
     shape: tuple[int, int]
     dtype: np.dtype[Any]
