@@ -87,17 +87,32 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def alone_in(folder: str | Path) -> Iterator[bool]:
     """Refuse a folder in which somebody else is inside such a block, in another process or thread.
 
-    The system holds the lock and lets go of it with the process, however that ends: what was killed blocks nobody.
-    Where no lock can be had (on some disks of a network, or in a folder that may only be read), the block goes on
-    without; it is told whether there is one.
+    The system releases the lock when the process ends, however it ends. If no lock is available (on some network file
+    systems, or in a read-only folder), the block runs without one; it yields whether there is a lock.
     """
+    import filelock
+
     folder = Path(folder)
-    file = _lock(folder)
+    lock = filelock.FileLock(folder / LOCK, timeout=0)
     try:
-        yield file is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise InputError(
+            f"another process is using {folder}; wait until it is finished, or give another folder"
+        ) from error
+    except (OSError, NotImplementedError):
+        pass
+    try:
+        yield lock.is_locked
     finally:
-        if file is not None:
-            _unlock(file, folder / LOCK)
+        if lock.is_locked:
+            if not WINDOWS:  # while it is held: whoever opened the file meanwhile tries again
+                (folder / LOCK).unlink(missing_ok=True)
+            lock.release()
+            if WINDOWS:  # which removes no open file
+                with contextlib.suppress(OSError):
+                    (folder / LOCK).unlink()
 
 
 def remove_parts(folder: str | Path) -> None:
@@ -105,52 +120,6 @@ def remove_parts(folder: str | Path) -> None:
     for part in Path(folder).glob(".*.part"):
         with contextlib.suppress(OSError):
             part.unlink()
-
-
-def _lock(folder: Path) -> int | None:
-    """Open and lock the file for that in a folder; None where that cannot be done."""
-    path = folder / LOCK
-    while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except OSError:
-            return None
-        try:
-            _ask_for(file)
-            if WINDOWS or os.path.samestat(os.fstat(file), path.stat()):
-                return file
-        except FileNotFoundError:
-            pass  # whoever had it left in the meantime, and took the file along
-        except OSError as error:
-            os.close(file)
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):
-                return None
-            raise InputError(
-                f"another process is at work in {folder}; wait until it is done, or give another folder"
-            ) from error
-        os.close(file)
-
-
-def _unlock(file: int, path: Path) -> None:
-    if not WINDOWS:  # while it is held, so that nobody takes one that is about to go
-        with contextlib.suppress(OSError):
-            path.unlink()
-    os.close(file)
-    if WINDOWS:  # which removes no file that is open
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def _ask_for(file: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -30,17 +30,6 @@ def load_torch(what: str = "training") -> Any:
     return torch
 
 
-def load_transformers() -> Any:
-    """Import transformers, or say how to get it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingDependencyError(
-            "models built from configurations need transformers: pip install 'congruence[extract]'"
-        ) from error
-    return transformers
-
-
 def training_device(device: str) -> str:
     """Turn "auto" into a GPU where torch sees one, and refuse what cannot be had."""
     if device == "auto":

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 from congruence.errors import InputError  # noqa: E402
-from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
+from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken  # noqa: E402
 from congruence.experiments.recipes import model_pairs, reproduce  # noqa: E402
 from congruence.experiments.recipes.pair_claims import PRINTED, findings_of, pairs_by_kind, rigid_share  # noqa: E402
 from congruence.experiments.recipes.pair_figures import read_layers  # noqa: E402

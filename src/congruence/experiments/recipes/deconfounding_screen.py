@@ -15,7 +15,7 @@ from congruence.batches._deconfound import deconfound
 from congruence.batches.conditions import condition_named
 from congruence.batches.deconfounding import Score
 from congruence.experiments.data.screen import CONTROL, SimulatedScreen
-from congruence.experiments.recipes.processes import cores
+from congruence.experiments.processes import available_cores
 from congruence.parts import Parts
 from congruence.progress import Progress
 
@@ -185,7 +185,7 @@ def measure_screen(screen: SimulatedScreen, task: Task, parts: Prefixed, progres
         retrieval=False,
         profiles=False,
         seed=task.seed,
-        jobs=cores(),
+        jobs=available_cores(),
         device=task.device,
         progress=progress,
         parts=parts,

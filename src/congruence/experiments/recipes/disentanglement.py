@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from congruence.experiments.data.registry import find_image_set
+from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes.disentanglement_choice import (
     Candidate,
     Row,
@@ -43,7 +44,6 @@ from congruence.experiments.recipes.disentanglement_scores import (
 )
 from congruence.experiments.recipes.disentanglement_tables import tables_of
 from congruence.experiments.recipes.disentanglement_trainings import Bench, Setting, clear, is_trained, looks
-from congruence.experiments.recipes.processes import do_all
 from congruence.experiments.recipes.recipe import Job
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.parts import Parts
@@ -131,13 +131,17 @@ def _experiment(job: Job, bench: Bench) -> Experiment:
     open_ = [(bench, *one) for one in bench.trainings if not is_trained(bench, *one)]
     told_of = partial(_inner, job, bench) if at_once < 2 else None
     tasks = [(*task, told_of) for task in open_] if told_of else open_
-    do_all(looks, tasks, at_once, _progress(job, f"{bench.data}: trainings"))
+    run_tasks(looks, tasks, at_once, _progress(job, f"{bench.data}: trainings"))
     bench.factors()  # a part from now on, so that no process that scores has to load images
     everything = [(bench, *one) for one in bench.trainings]
-    do_all(scored, everything, workers, _progress(job, f"{bench.data}: scores"))
+    run_tasks(scored, everything, workers, _progress(job, f"{bench.data}: scores"))
     plain = [setting for setting in bench.settings if setting.model == "ae"]
-    do_all(readouts, [one for one in everything if one[1] in plain], workers, _progress(job, f"{bench.data}: readouts"))
-    do_all(agreement, [(bench, setting) for setting in plain], workers, _progress(job, f"{bench.data}: pairs of seeds"))
+    run_tasks(
+        readouts, [one for one in everything if one[1] in plain], workers, _progress(job, f"{bench.data}: readouts")
+    )
+    run_tasks(
+        agreement, [(bench, setting) for setting in plain], workers, _progress(job, f"{bench.data}: pairs of seeds")
+    )
 
     grids = {setting: _candidates(bench, setting) for setting in bench.settings}
     grid = [one for setting in plain for one in grids[setting]]
@@ -147,7 +151,7 @@ def _experiment(job: Job, bench: Bench) -> Experiment:
         for one, way in picked.values()
         for number in range(one.setting.seeds)
     ]
-    do_all(judged, judging, workers, _progress(job, f"{bench.data}: scores of what was chosen"))
+    run_tasks(judged, judging, workers, _progress(job, f"{bench.data}: scores of what was chosen"))
     rows = {name: _row(bench, name, *pick) for name, pick in picked.items()}
     best = picked["AE + ICA"][0]
     first = scored(bench, best.setting, 0)

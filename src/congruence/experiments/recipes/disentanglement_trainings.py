@@ -13,15 +13,14 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.decoder.stretch import bilipschitz
-from congruence.experiments.data.images import FactorImages
+from congruence.experiments.data import FactorImages
 from congruence.experiments.data.registry import find_image_set, load_images
 from congruence.experiments.models.catalogue import build_model, published_settings, published_weight_decay
-from congruence.experiments.models.pictures import look
-from congruence.experiments.models.reconstruction import evaluated_rows, mean_psnr, through
-from congruence.experiments.recipes.processes import stopping
+from congruence.experiments.models.reconstructions import apply_in_batches, evaluated_rows, mean_psnr, traverse_latents
+from congruence.experiments.processes import stop_requested
 from congruence.experiments.runs import open_run
+from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.settings import Training
-from congruence.experiments.training.training import train_model
 from congruence.ica.latents import latent_components
 from congruence.parts import Arrays, Parts
 from congruence.rows.devices import full_precision
@@ -112,8 +111,8 @@ class Bench:
 @lru_cache(maxsize=1)
 def _images(name: str, n: int | None, side: int | None, device: str) -> FactorImages:
     chosen = find_image_set(name)
-    if chosen.twin is not None and side is not None:
-        return chosen.twin.make(n, seed=0, continuous=False, side=side, device=device)
+    if chosen.renderer is not None and side is not None:
+        return chosen.renderer.make(n, seed=0, continuous=False, side=side, device=device)
     most = None if n is None else min(n, chosen.count)
     return load_images(name, most, device=device)
 
@@ -159,7 +158,7 @@ def _train(bench: Bench, setting: Setting, number: int, tell: Callable[[int, int
 
     _forget_compiled(bench.device)
     how = _how(bench, setting, number)
-    train_model(model, data, how, out=folder, device=bench.device, progress=at, stop=stopping)
+    train_model(model, data, how, out=folder, device=bench.device, progress=at, stop=stop_requested)
 
 
 def _config(bench: Bench, setting: Setting, number: int, data: FactorImages) -> dict[str, Any]:
@@ -199,7 +198,7 @@ def _look(model: Any, bench: Bench, setting: Setting, pictured: bool) -> Arrays:
     data, rows, device = bench.images(), bench.rows(), next(model.parameters()).device
     model.eval()
     with full_precision():
-        codes = through(model.evaluated, data.images[rows], device).numpy()
+        codes = apply_in_batches(model.evaluated, data.images[rows], device).numpy()
         found: Arrays = {"codes": codes.astype(np.float32)}
         found["psnr"] = np.asarray(mean_psnr(model, data.images[rows[:PICTURED]]))
         if not setting.is_discrete:
@@ -219,8 +218,8 @@ def _look(model: Any, bench: Bench, setting: Setting, pictured: bool) -> Arrays:
 
 def _pictures(model: Any, images: Any, codes: Array, ica: Any) -> Arrays:
     """What each latent changes, "before", and what each component changes, "after": (codes, pictures, *shape)."""
-    shown = {"before": look(model, images, codes, steps=SHOWN_STEPS)}
-    shown["after"] = look(model, images, codes, steps=SHOWN_STEPS, components=ica)
+    shown = {"before": traverse_latents(model, images, codes, steps=SHOWN_STEPS)}
+    shown["after"] = traverse_latents(model, images, codes, steps=SHOWN_STEPS, components=ica)
     return {when: np.stack([_shrunk(one) for one in pictures.traversals]) for when, pictures in shown.items()}
 
 

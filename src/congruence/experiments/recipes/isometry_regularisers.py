@@ -16,11 +16,11 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.document import Table, share
 from congruence.experiments.data.digits import digits
-from congruence.experiments.models.regularised import KINDS, train_regularised
 from congruence.experiments.recipes.bilipschitz_laws import Relation, relate
 from congruence.experiments.recipes.bilipschitz_pairs import nearness_up_to
 from congruence.experiments.recipes.recipe import Job
 from congruence.experiments.recipes.result import Figure, RecipeResult, interval_or_none, number_table
+from congruence.experiments.training.small_autoencoders import KINDS, train_regularised
 from congruence.formatting import number, percent
 from congruence.maps.nearness import Nearness
 from congruence.report.figures.scales import error_axis, plain_decades

@@ -13,7 +13,7 @@ import numpy as np
 from congruence.align._compare import compare
 from congruence.arrays import Array, Float
 from congruence.experiments.data.patches import FACTORS, draw_factors, draw_shown, expected_given_two, patches
-from congruence.experiments.models.masked_autoencoders import train_masked_autoencoder
+from congruence.experiments.training.small_autoencoders import train_masked_autoencoder
 from congruence.maps.nearness import Nearness
 
 

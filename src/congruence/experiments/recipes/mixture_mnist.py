@@ -9,8 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.document import Table
-from congruence.experiments.data.digits import digits
-from congruence.experiments.data.mnist import SIDE, mnist
+from congruence.experiments.data.digits import SIDE, digits, mnist
 from congruence.experiments.recipes.mixture_figures import draw_mcc
 from congruence.experiments.recipes.mixture_trainings import spread_cell, trained
 from congruence.experiments.recipes.recipe import Job

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from congruence.document import Table
-from congruence.experiments.data.pinwheels import pinwheel
-from congruence.experiments.models.reconstruction import evaluated_rows
+from congruence.experiments.data import pinwheel
+from congruence.experiments.models.reconstructions import evaluated_rows
 from congruence.experiments.recipes.mixture_figures import draw_distances, draw_spaces
 from congruence.experiments.recipes.mixture_trainings import space_of, spread_cell, trained
 from congruence.experiments.recipes.recipe import Job

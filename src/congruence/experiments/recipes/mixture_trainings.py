@@ -14,11 +14,11 @@ from congruence.arrays import Array
 from congruence.document import Cell
 from congruence.errors import CollapsedWarning
 from congruence.experiments.models.catalogue import build_model
-from congruence.experiments.models.reconstruction import mean_square, through
+from congruence.experiments.models.reconstructions import apply_in_batches, mean_squared_error
 from congruence.experiments.recipes.recipe import Job
+from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.collapse import posterior_collapse
 from congruence.experiments.training.settings import Training
-from congruence.experiments.training.training import train_model
 from congruence.formatting import UNDEFINED
 from congruence.mixture.agreement import LatentSpace, Spread
 from congruence.mixture.gmm import GaussianMixture
@@ -58,9 +58,9 @@ def _train(job: Job, name: str, config: Mapping[str, Any], data: Any, looked_at:
             model = train_model(model, data, _how(job, config), out=folder, device=job.device).model
     device = next(model.parameters()).device
     with full_precision():
-        codes = through(model.encode, looked_at[0], device, *looked_at[1:]).numpy()
+        codes = apply_in_batches(model.encode, looked_at[0], device, *looked_at[1:]).numpy()
         alive = posterior_collapse(model, *looked_at)
-        error = mean_square(model, *looked_at)
+        error = mean_squared_error(model, *looked_at)
     found: Arrays = {"codes": codes.astype(np.float32), "mse": np.asarray(error)}
     found["active"] = np.asarray(len(alive.shares) - len(alive.collapsed))
     found["states"] = np.asarray(alive.told_apart)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.experiments.data.digits import digits
-from congruence.experiments.data.mnist import mnist, shrink_images
+from congruence.experiments.data.digits import digits, mnist, shrink_images
 from congruence.experiments.recipes.bilipschitz_claims import (
     PAPER,
     TERMS,

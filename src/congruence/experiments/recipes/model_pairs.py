@@ -11,16 +11,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from congruence.checks import require
+from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes.pair_claims import PAPER, TERMS, answer, findings_of, notes_of
 from congruence.experiments.recipes.pair_figures import figures_of
 from congruence.experiments.recipes.pair_scores import ADMET, has_graphs, is_scored, score, scored, tasks_of
 from congruence.experiments.recipes.pair_tables import tables_of
 from congruence.experiments.recipes.pair_trainings import Bench, clear, is_trained, looks, told_of
-from congruence.experiments.recipes.processes import do_all
 from congruence.experiments.recipes.recipe import Job
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.parts import Parts
-from congruence.rows.devices import load_torch, load_transformers
+from congruence.rows.devices import load_torch
 
 EDITION = 3
 DATA = ("mnist", "rooms")  # what the classifier is told
@@ -81,7 +82,7 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
 def run(job: Job) -> RecipeResult:
     """Train all models, compare all pairs and judge."""
     load_torch()  # where one of them is missing, this says so before anything is done
-    load_transformers()
+    require("transformers", "this recipe", "extract")
     if not job.parts.kept:
         clear(job.parts)
     bench = Bench(job.parameters, job.seed, job.device, replace(job.parts, kept=True))
@@ -112,9 +113,9 @@ def _work(job: Job, bench: Bench) -> None:
     trainings = [one for one in bench.trainings if not _is_done(bench, *one)]
     graphs = [(task, None) for task in tasks_of(ADMET) if has_graphs() and not is_scored(bench, task)]
     tell = partial(_tell, job) if at_once < 2 else None
-    do_all(_do, [(bench, tell, *one) for one in (*graphs, *trainings)], at_once, partial(job.progress, "trainings"))
+    run_tasks(_do, [(bench, tell, *one) for one in (*graphs, *trainings)], at_once, partial(job.progress, "trainings"))
     tasks = [task for family in SCORED[:-1] for task in tasks_of(family) if not is_scored(bench, task)]
-    do_all(_do, [(bench, None, task, None) for task in tasks], workers, partial(job.progress, "comparisons"))
+    run_tasks(_do, [(bench, None, task, None) for task in tasks], workers, partial(job.progress, "comparisons"))
 
 
 def _do(bench: Bench, tell: Any, which: str, number: int | None) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from congruence.arrays import Array, Float
+from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.overlap_ensemble import Progress, SlotMember, SlotOutcome, SlotPlan, train_slots
-from congruence.experiments.recipes.processes import cores
 from congruence.mechanism.overlap import OverlapGenerator, overlap_generator
 from congruence.metrics.slots import sis
 
@@ -151,7 +151,9 @@ def scored(outcome: SlotOutcome, members: Sequence[SlotMember], latents: Sequenc
     if len(members) < WORTH_PROCESSES:
         scores = list(map(score, *tasks))
     else:
-        with ProcessPoolExecutor(cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)) as pool:
+        with ProcessPoolExecutor(
+            available_cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)
+        ) as pool:
             scores = list(pool.map(score, *tasks, chunksize=5))
     told = {name: getattr(outcome, name) for name in ("error", "contrast", "unexplained")}
     return told | {"sis": np.array(scores)}

@@ -16,7 +16,7 @@ from congruence.align.comparison import Comparison, Pair
 from congruence.arrays import Array, Float
 from congruence.decoder.heads import compare_with_fitted, roeder_map
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
-from congruence.experiments.data.paths import find_files
+from congruence.experiments.data._readers import find_files
 from congruence.experiments.recipes.pair_spectra import Spectra
 from congruence.experiments.recipes.pair_trainings import Bench, looks
 from congruence.parts import Arrays

@@ -15,11 +15,11 @@ from congruence.activations.activations import activations
 from congruence.activations.pooling import Pooling
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
+from congruence.experiments.data.digits import SIDE, mnist
 from congruence.experiments.data.library_text import library_text
-from congruence.experiments.data.mnist import SIDE, mnist
 from congruence.experiments.data.room_images import rooms
+from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes.pair_spectra import decoder_spectra, layer_spectra
-from congruence.experiments.recipes.processes import stopping
 from congruence.experiments.runs import CHECKPOINT, start_run
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training
@@ -120,7 +120,7 @@ def told_of(data: Arrays) -> str:
 
 def build(bench: Bench, family: str, number: int) -> Any:
     """A model with its first weights."""
-    from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken
+    from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken
 
     data, size, seed = bench.data(family), bench.parameters[family], _seed(bench, family, number)
     if family in ("gpt", "wide"):
@@ -177,7 +177,7 @@ def _train(bench: Bench, family: str, number: int, tell: Tell | None) -> None:
     model.to(bench.device)
     at(0, how.steps or 0, float("nan"))
     batch = [data[name] for name in ("train", "labels") if name in data]
-    optimise(model, batch, how, run=run, device=bench.device, progress=at, stop=stopping)
+    optimise(model, batch, how, run=run, device=bench.device, progress=at, stop=stop_requested)
     model.save(bench.parts.folder / MODELS / f"{family}-{number}")
     (run.folder / CHECKPOINT).unlink(missing_ok=True)
 
