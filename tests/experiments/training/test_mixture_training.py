@@ -193,6 +193,6 @@ def test_a_training_that_collapsed_says_so():
     """With so much noise in the likelihood, nothing is worth telling."""
     model = MixtureVAE(2, noise=30.0, **HIDDEN)
     how = {"steps": 300, "batch": 100, "learning_rate": 2e-2, "device": "cpu", "deterministic": True}
-    with pytest.warns(CollapsedWarning, match=r"2 of 2 latents do not depend on the data \(0, 1\); fewer latents"):
+    with pytest.warns(CollapsedWarning, match=r"2 of 2 latents do not depend on the data \(0, 1\); try fewer latents"):
         run = train_model(model, pinwheel(300), **how)
     assert [line for line in run.metrics() if "elbo" in line][-1]["active_latents"] == 0
