@@ -80,7 +80,7 @@ def test_images_and_factors_are_written_for_other_programs(folder, capsys):
     ("arguments", "message"),
     [
         (("show", "roms"), "unknown data set 'roms'; did you mean rooms?"),
-        (("show", "rooms", "--out", "x.jpg"), "a sheet of images is written as .png, .svg, .pdf, not as 'x.jpg'"),
+        (("show", "rooms", "--out", "x.jpg"), "a sheet of images is written as .png, .svg, .pdf; got 'x.jpg'"),
         (("show", "rooms", "--out", "no/x.png"), "cannot write to no/x.png: the folder no does not exist"),
         (("show", "dsprites"), "data set dsprites not found"),
         (("show", "mpi3d", "--continuous"), "continuous is an option of rooms and sprites; got mpi3d"),

@@ -268,7 +268,7 @@ def test_ids_need_not_be_unique(folder, capsys):
         (["e.npy", "--components", "0.5", "--no-whiten"], "n_components must be a positive number"),
         (["e.npy", "--device", "tpu"], "device must be"),
         (["e.npy", "--features", "x"], "--features means nothing for files like e.npy"),
-        (["e.npy", "--inverse"], "--inverse goes with --apply"),
+        (["e.npy", "--inverse"], "--inverse needs --apply"),
         (["e.npy", "--apply", "m.safetensors"], "--apply needs --out"),
         (
             ["e.npy", "--apply", "absent.safetensors", "--out", "c.npy"],

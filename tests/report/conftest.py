@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
+import os
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import filelock
 import numpy as np
 import pytest
 
@@ -529,8 +532,14 @@ def _many_ticks(figure):
 
 
 def page_of(result):
-    """The HTML page of a result."""
     return render_html(result.document())
+
+
+def page_without_figures(result):
+    """The page with empty figures: matplotlib takes nearly all of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Drawing, "svg", lambda self: f'<svg aria-label="{html.escape(self.label)}"></svg>')
+        return page_of(result)
 
 
 def assumptions_by_hand(**statuses):
@@ -581,6 +590,11 @@ def make_result(request):
     return RESULTS[request.param]
 
 
+@pytest.fixture(scope="session", params=list(RESULTS))
+def result_name(request):
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def results():
     return RESULTS
@@ -588,7 +602,29 @@ def results():
 
 @pytest.fixture(scope="session")
 def render():
+    return page_without_figures
+
+
+@pytest.fixture(scope="session")
+def render_figures():
     return page_of
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory):
+    """The page of each of `RESULTS` as a file, rendered once for all processes of the test run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pages"
+    folder.mkdir(exist_ok=True)
+
+    def find(name):
+        path = folder / f"{name}.html"
+        with filelock.FileLock(folder / "lock"):
+            if not path.exists():
+                RESULTS[name]().report(path)
+        return path
+
+    return find
 
 
 @pytest.fixture(scope="session")
@@ -597,8 +633,8 @@ def outline():
 
 
 @pytest.fixture(scope="session", params=list(RESULTS))
-def any_page(request):
-    return page_of(RESULTS[request.param]())
+def any_page(request, page_file):
+    return page_file(request.param).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

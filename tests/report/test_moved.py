@@ -153,11 +153,11 @@ def test_metadata_of_any_kind_fits_into_a_cell(section):
     assert len(first[0].hint) == 300
 
 
-def test_ids_and_metadata_cannot_inject_markup(make_comparison, make_pair, make_nearness, outline, render):
+def test_ids_and_metadata_cannot_inject_markup(make_comparison, make_pair, make_nearness, outline, render_figures):
     bad = "<script>\"'>"
     changes = {"ids": np.array([bad] * 400), "metadata": {bad: np.array([40 * bad] * 400)}}
     comparison = in_one_pair(make_comparison, make_pair, make_nearness, np.ones(400), **changes)
-    page = render(comparison)
+    page = render_figures(comparison)
     assert page.count("<script") == 1
     assert not outline(page).misplaced
     assert outline(page).text.count(bad) >= 21

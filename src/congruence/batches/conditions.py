@@ -222,7 +222,7 @@ def condition_named(name: str, components: int | float | str | None, seed: int, 
 
 
 def check_conditions(names: Any) -> tuple[str, ...]:
-    """The conditions asked for, base first; refuse unknown and uninstalled ones before any work."""
+    """The requested conditions, base first; refuse unknown and uninstalled ones before any work."""
     if not isinstance(names, Iterable):
         raise InputError(f"conditions must be some of {', '.join(NAMES)}, not {names!r}")
     wanted = tuple(dict.fromkeys(("base", *([names] if isinstance(names, str) else names))))

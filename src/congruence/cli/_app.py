@@ -105,6 +105,6 @@ def main() -> None:
 
 
 def _stop(sentence: str, code: int) -> None:
-    with contextlib.suppress(OSError):  # nobody reads standard error
+    with contextlib.suppress(OSError):  # standard error is closed
         typer.echo(f"congruence: {sentence}", err=True)
     sys.exit(code)

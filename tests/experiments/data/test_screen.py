@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kurtosis
 
-from congruence.batches.mixing import draw_mixing
 from congruence.errors import InputError
+from congruence.experiments.data.mixing import draw_mixing
 from congruence.experiments.data.screen import GENES, simulate_screen
 
 
@@ -110,8 +110,8 @@ def test_the_same_seed_gives_the_same_screen_and_another_another():
         ({"d": 8}, "d must be an integer from 24 to 4096"),
         ({"plates": 1}, "plates must be an integer of at least 2"),
         ({"plates": 600}, "n must be an integer from 600 to"),
-        ({"dial": -0.1}, "dial must be a number of at least 0, not -0.1"),
-        ({"dial": float("nan")}, "dial must be a number"),
+        ({"dial": -0.1}, "dial must be a finite number at least 0; got -0.1"),
+        ({"dial": float("nan")}, "dial must be a finite number"),
         ({"share": 0}, "share must be a number above 0 and at most 1; got 0"),
         ({"share": 0.07}, "share must be small enough for 16 guides and controls, such as 0.02; got 0.07"),
         ({"seed": -1}, "seed must be an integer from 0 to"),

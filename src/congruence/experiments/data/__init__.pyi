@@ -11,4 +11,5 @@ from congruence.experiments.data.row_sets import half_moons as half_moons
 from congruence.experiments.data.row_sets import load_rows as load_rows
 from congruence.experiments.data.row_sets import pinwheel as pinwheel
 from congruence.experiments.data.row_sets import random_relu_mixture as random_relu_mixture
+from congruence.experiments.data.screen import simulate_screen as simulate_screen
 from congruence.experiments.data.sprite_images import sprites as sprites

@@ -1,16 +1,29 @@
-"""Show what each factor changes: one image, and the same with one factor changed while all others stay."""
+"""Show what each factor changes, as a sheet: one image, and the same with one factor changed while all others stay."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.checks import check_integer, check_integers
+from congruence.errors import InputError
 from congruence.experiments.data._image_sets import ImageSet, is_circular
 from congruence.experiments.data.factor_data import LARGEST_SEED
 from congruence.experiments.data.registry import check_continuous, find_image_set
+from congruence.files import check_writable, replacing
+
+FORMATS = (".png", ".svg", ".pdf")
+INCH = 0.72  # width of one image
+LABEL = 1.15  # inches at the left for the names of rows
+BELOW = 0.22  # inches under each row for the labels of its images
+GAP = 0.06  # between images, as a share of their width
+FONT = 8.0
+DOTS = 128  # per inch
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,3 +110,44 @@ def _labels(chosen: ImageSet, j: int, values: Array) -> tuple[str, ...]:
 def _random_rows(images: Array, columns: int) -> list[Variation]:
     parts = [images[start : start + columns] for start in range(0, len(images), columns)]
     return [Variation("random", ("",) * len(part), part) for part in parts]
+
+
+def check_sheet_path(path: Path) -> None:
+    """Refuse, before any work, a path to which no sheet can be written."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"a sheet of images is written as {', '.join(FORMATS)}; got {path.name!r}")
+    check_writable(path)
+
+
+def write_sheet(rows: Sequence[Variation], path: str | Path, *, title: str) -> None:
+    """Write rows of images as .png, .svg or .pdf, each with its name at the left and a label below every image."""
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    check_sheet_path(path)
+    most = max(len(row.images) for row in rows)
+    width, height = LABEL + most * INCH * (1 + GAP) + 0.1, 0.35 + len(rows) * (INCH + BELOW)
+    with style.context(["default", {"svg.hashsalt": title, "font.size": FONT}]):
+        figure = Figure(figsize=(width, height), facecolor="white")
+        figure.text(0.1 / width, 1 - 0.2 / height, title, va="center", color="0.35")
+        for number, row in enumerate(rows):
+            bottom = height - 0.35 - number * (INCH + BELOW) - INCH
+            _paint_row(figure, row, bottom, (width, height))
+        stamp = {"Date": None} if path.suffix.lower() == ".svg" else {}
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=DOTS, metadata=stamp)
+
+
+def _paint_row(figure: Any, row: Variation, bottom: float, size: tuple[float, float]) -> None:
+    figure.text(0.1 / size[0], (bottom + INCH / 2) / size[1], row.name, va="center")
+    for place, (image, label) in enumerate(zip(row.images, row.labels, strict=True)):
+        left = LABEL + place * INCH * (1 + GAP)
+        axes = figure.add_axes((left / size[0], bottom / size[1], INCH / size[0], INCH / size[1]))
+        axes.set_axis_off()
+        pixels = np.ascontiguousarray(image.transpose(1, 2, 0))
+        if pixels.shape[-1] == 1:
+            axes.imshow(pixels[..., 0], cmap="gray", vmin=0, vmax=255)
+        else:
+            axes.imshow(pixels)
+        figure.text((left + INCH / 2) / size[0], (bottom - BELOW / 2) / size[1], label, ha="center", va="center")

@@ -13,7 +13,7 @@ from congruence.experiments.recipes.pair_claims import KINDS, PRINTED, Found, Pa
 from congruence.experiments.recipes.pair_scores import COLUMNS, layer_name
 from congruence.experiments.recipes.result import Figure
 from congruence.formatting import number
-from congruence.report.figures.layers import layer_picture
+from congruence.report.figures.heat_maps import layer_picture
 from congruence.report.figures.scales import step_axis
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.activations.activations import activations
+from congruence.activations.layers import activations
 from congruence.activations.pooling import Pooling
 from congruence.arrays import Array, Float
 from congruence.errors import InputError

@@ -1,4 +1,4 @@
-"""Activations on their way to a table: parts of some batches each, written whole, from which a run goes on."""
+"""Parts of an extraction: files of several batches each, written atomically, from which it can resume."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A folder beside the output: a file for every layer and part, called after the batches between which it lies."""
+class PartFolder:
+    """A folder next to the output with one file per layer and part, named by its first and last batch."""
 
     folder: Path
     layers: tuple[str, ...]
 
     def open(self, settings: Mapping[str, Any]) -> int:
-        """Return the batch to go on from: 0 unless parts of the very same settings are there."""
+        """Return the batch to resume from: 0 unless parts with the same settings exist."""
         text = json.dumps(settings, indent=1, sort_keys=True)
         record = self.folder / SETTINGS
         foreign = self.folder.is_dir() and any(self.folder.iterdir()) and not record.is_file()
         if self.folder.is_symlink() or foreign or (self.folder.exists() and not self.folder.is_dir()):
-            raise InputError(f"{self.folder} is where parts would go, but something else is there; move it away")
+            raise InputError(f"{self.folder} is needed for temporary parts, but holds something else; move it away")
         if not record.is_file() or record.read_text(encoding="utf-8") != text:
             self.remove()
             self.folder.mkdir()
@@ -43,8 +43,8 @@ class Parts:
         return self._ends()[-1]
 
     @contextlib.contextmanager
-    def left_only_with_rows(self) -> Iterator[None]:
-        """Where the block fails before the first part is written, leave no folder behind."""
+    def removed_if_empty(self) -> Iterator[None]:
+        """Remove the folder if the block fails before the first part is written."""
         try:
             yield
         except BaseException:
@@ -53,13 +53,13 @@ class Parts:
             raise
 
     def put(self, end: int, tables: Sequence[Table]) -> None:
-        """Write the next part, which ends before the batch `end`, a table for each layer."""
+        """Write the next part, one table per layer, which ends before the batch `end`."""
         start = self._ends()[-1]
         for place, table in enumerate(tables):
             write_table(table, self._file(start, end, place))
 
     def join(self, layer: str, out: Path) -> tuple[int, int, int]:
-        """Write the rows of a layer as one table, a chunk at a time; return its shape and how many are not finite."""
+        """Write the rows of a layer as one table, in chunks; return its shape and the number of non-finite rows."""
         place, widths, odd = self.layers.index(layer), set(), []
         stream = stream_parts([self._file(start, end, place) for start, end in pairwise(self._ends())])
 
@@ -81,9 +81,9 @@ class Parts:
         return self.folder / f"{start:09d}-{end:09d}-{place}.parquet"
 
     def _ends(self) -> list[int]:
-        """0 and the ends of the parts that follow each other from there and that all layers have.
+        """0 and the ends of the consecutive parts that are complete.
 
-        The layers of a part are written one after the other, so that the last part may lack some.
+        The layers of a part are written one after the other, so the last part may lack some.
         """
         names = (path.name.split("-") for path in self.folder.glob("[0-9]*-[0-9]*-0.parquet"))
         after = {int(start): int(end) for start, end, _ in names if start < end}
@@ -96,7 +96,7 @@ class Parts:
 
 
 def _remove_damaged(path: Path) -> None:
-    """Remove a part that cannot be opened, as one cut off when the machine went down; it is made again."""
+    """Remove a part that cannot be opened, such as one truncated by a crash; it is computed again."""
     try:
         stream_parts([path])
     except InputError:
@@ -104,7 +104,7 @@ def _remove_damaged(path: Path) -> None:
 
 
 def fingerprint(model: Any) -> str:
-    """Return a short text that tells the weights of a model from all others."""
+    """Return a digest of the weights of a model."""
     import torch
 
     digest = hashlib.sha256()

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from congruence.activations._options import ExtractOptions
-from congruence.activations.activations import Activations, activations, autocast, for_model, prepare_rows
+from congruence.activations._parts import PartFolder, fingerprint
 from congruence.activations.inputs import Inputs, as_inputs
-from congruence.activations.layers import find_layers
-from congruence.activations.parts import Parts, fingerprint
-from congruence.activations.pooling import Pooling
+from congruence.activations.layers import activations, autocast, find_layers, for_model, prepare_rows
+from congruence.activations.pooling import Pooled, Pooling
 from congruence.activations.pretrained import Pretrained, as_pretrained
 from congruence.arrays import finite_rows, listing
+from congruence.checks import check_integer, require
 from congruence.errors import CongruenceWarning, InputError
 from congruence.options import takes
 from congruence.progress import Progress
-from congruence.rows.devices import full_precision, kernels, load_torch, training_device
+from congruence.rows.devices import full_precision, kernels, training_device
 from congruence.tables import Table, check_table_path, read_table
 from congruence.tables.access import suffix_of
 
@@ -32,7 +32,7 @@ PART_BYTES = 2**26  # of activations in memory before they are written
 
 @dataclass(frozen=True)
 class Extracted:
-    """The file that holds the table of one layer."""
+    """The file with the table of one layer."""
 
     layer: str
     path: Path
@@ -71,7 +71,7 @@ def extract(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Any:
-    """Return what layers of a model give for all inputs, as embedding tables with ids.
+    """Return the outputs of layers of a model for all inputs, as embedding tables with ids.
 
     The model runs in evaluation mode, one pass for all layers. The same call on the same machine gives the same bits.
     With `out`, activations are written in parts next to the output and joined at the end, so memory does not grow with
@@ -97,45 +97,31 @@ def extract(
         Metadata columns that are the same in all rows, such as the name of the model.
     progress : callable, optional
         Called as progress(what, inputs done, inputs in all).
-    kind : {"array", "images", "text"}, optional
-        What the path of `inputs` holds; without it the suffix decides (`column` makes a table text).
-    key, column, id : str, optional
-        The array of a file with several; the columns of a table with the text and the row ids.
-    size, mean, std : int, three floats, three floats, optional
-        Crop images to squares of this side; subtract the mean of the pixels, and divide by their standard deviation.
-        By default as the settings of a transformers model say.
-    revision : str, optional
-        The commit of a model of a hub.
-    pool, skip, seed
-        Which positions (tokens, patches, pixels) are kept; see `Pooling`. With "none" each is a row of its own: its id
-        is that of the input, a colon and the position, which are metadata columns, too.
-    batch : int
-        Number of inputs per forward pass.
-    precision : {"float32", "bfloat16", "float16"}
+    pool : {"none", "mean", "cls", "last", "patch"}, default "none"
+        Which positions (tokens, patches, pixels) are kept; see `Pooling`. With "none" each is a row of its own, with
+        the id "input:position" and the metadata columns ``input`` and ``position``.
+    precision : {"float32", "bfloat16", "float16"}, default "float32"
         Other than float32 runs the model under autocast; tables are float32 (or float64 if the layer is).
-    fast : bool
+    fast : bool, default False
         On a GPU, allow kernels whose results differ between calls; otherwise a model with an operation that has no
-        deterministic kernel fails. On a CPU the same number of threads gives the same bits in any case.
-    device : str
-        "auto" is a GPU where there is one.
+        deterministic kernel fails. On a CPU the same number of threads always gives the same bits.
 
     Returns
     -------
     Table, or dict of Table by layer
         For one layer (a str), or for several. With `out`, what was written: `Extracted`, or a dict of these.
     """
-    torch = load_torch("extraction")
+    torch = require("torch", "extraction", "torch")
     names = (layers,) if isinstance(layers, str) else tuple(layers)
     pooling = Pooling(options.pool, options.skip, options.seed)
     found = as_pretrained(model, options.revision)
     if not isinstance(found.model, torch.nn.Module):
-        raise InputError(f"model must be a torch module, whose layers have names, not a {type(found.model).__name__}")
+        raise InputError(f"model must be a torch module; got a {type(found.model).__name__}")
     find_layers(found.model, names)
     paths = [] if out is None else output_paths(out, names)
-    if options.batch < 1:
-        raise InputError(f"batch must be at least 1, not {options.batch}")
+    check_integer("batch", options.batch)
     device = training_device(options.device)
-    autocast(device, options.precision)  # refuses an unknown precision
+    autocast(device, options.precision)  # check the precision before any work
     job = make_job(found, inputs, options, prepare, about)
     if job.inputs.repeated:
         warnings.warn(job.inputs.repeated, CongruenceWarning, stacklevel=3)
@@ -145,7 +131,7 @@ def extract(
     for name, one in written.items():
         odd = one.not_finite if isinstance(one, Extracted) else int((~finite_rows(one.values)).sum())
         if odd:
-            said = f"{odd} of {one.n} rows of {name} have NaN or infinity; compare refuses them"
+            said = f"{odd} of {one.n} rows of {name} contain NaN or infinity; compare refuses them"
             warnings.warn(said, CongruenceWarning, stacklevel=3)
     return written[names[0]] if isinstance(layers, str) else written
 
@@ -157,12 +143,12 @@ def make_job(
     prepare: Callable[[Any], Any] | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Job:
-    """Open the inputs, and choose the function that prepares them for the model."""
+    """Open the inputs and choose the function that prepares them for the model."""
     opened = as_inputs(inputs, options, found.images)
     if prepare is None:
         prepare = found.tokenize if opened.texts else found.prepare
     if opened.texts and prepare is None:
-        raise InputError(f"texts need tokens, but {found.without_tokenizer}")
+        raise InputError(f"texts must be tokenized, but {found.without_tokenizer}")
     said = {} if found.hub is None else {"model": found.hub.title}
     return Job(found.model, opened, prepare, said | dict(about or {}))
 
@@ -170,21 +156,23 @@ def make_job(
 def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
     """Return the file of every layer, and refuse those that cannot be written."""
     if len(layers) > 1 and "{layer}" not in Path(out).name:
-        raise InputError(f"out must hold {{layer}} for {len(layers)} layers, such as run.{{layer}}.parquet, not {out}")
+        raise InputError(
+            f"out must contain {{layer}} for {len(layers)} layers, such as run.{{layer}}.parquet; got {out}"
+        )
     slashed = [layer for layer in layers if "/" in layer and "{layer}" in Path(out).name]
     if slashed:
-        raise InputError(f"the layer {slashed[0]!r} cannot be in the name of a file; give out without {{layer}} for it")
+        raise InputError(f"the layer {slashed[0]!r} cannot be part of a file name; give out without {{layer}} for it")
     paths = [Path(out).with_name(Path(out).name.replace("{layer}", layer)) for layer in layers]
     for path in paths:
         if suffix_of(path) not in STREAMED:
-            raise InputError(f"out must end in one of {listing(STREAMED, 9)}, which hold ids, but is {path}")
+            raise InputError(f"out must end in one of {listing(STREAMED, 9)}, which store ids; got {path}")
         check_table_path(path)
     return paths
 
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """One extraction: its settings, and the loop over its batches."""
+    """One extraction: its settings and the loop over batches."""
 
     job: Job
     layers: tuple[str, ...]
@@ -199,13 +187,13 @@ class _Run:
         return {layer: _joined(tables) for layer, tables in zip(self.layers, zip(*held, strict=True), strict=True)}
 
     def write(self, paths: Sequence[Path], progress: Progress | None) -> dict[str, Extracted]:
-        """Write the tables of all layers part by part, and join the parts."""
+        """Write the tables of all layers in parts, then join the parts."""
         settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
         settings |= {"layers": self.layers, "batch": self.batch, "pooling": asdict(self.pooling)}
         settings |= {"device": self.device, "precision": self.precision, "about": dict(self.job.about)}
-        parts = Parts(paths[0].parent / f".{paths[0].name}.parts", self.layers)
+        parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
         first = parts.open(settings)
-        with parts.left_only_with_rows():
+        with parts.removed_if_empty():
             for end, tables in self._parts(first, progress):
                 parts.put(end, tables)
         found = {
@@ -216,7 +204,7 @@ class _Run:
         return found
 
     def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
-        """Yield tables of some batches each, one for every layer, and the batch at which they end."""
+        """Yield one table per layer for several batches, and the batch at which they end."""
         held: list[list[Table]] = []
         n = self.job.inputs.n
         count = -(-n // self.batch)
@@ -242,11 +230,11 @@ def _with(about: Mapping[str, str], table: Table) -> Table:
     return replace(table, metadata={**table.metadata, **{name: np.full(table.n, said) for name, said in about.items()}})
 
 
-def _table(layer: str, found: Activations, ids: Any) -> Table:
-    given = len(found.values) if found.rows is None else found.given
-    if given != len(ids):  # such as positions before rows, or windows of images
+def _table(layer: str, found: Pooled, ids: Any) -> Table:
+    given = len(found.values) if found.rows is None else found.inputs
+    if given != len(ids):  # such as windows of images, or positions as the first axis
         raise InputError(
-            f"the layer {layer!r} gives {given} rows for {len(ids)} inputs; name one that gives one for each"
+            f"the layer {layer!r} returns {given} rows for {len(ids)} inputs; name one that returns one for each"
         )
     if found.rows is None or found.positions is None:
         return Table(found.values, layer, ids)
@@ -258,7 +246,7 @@ def _table(layer: str, found: Activations, ids: Any) -> Table:
 def _joined(tables: Sequence[Table]) -> Table:
     first = tables[0]
     if len({table.d for table in tables}) > 1:
-        raise InputError(f"the layer {first.name!r} gives rows of different widths; pool them (mean, cls, last)")
+        raise InputError(f"the layer {first.name!r} returns rows of different widths; pool them (mean, cls, last)")
     return Table(
         np.concatenate([table.values for table in tables]),
         first.name,
@@ -274,7 +262,7 @@ def _ready(model: Any, device: str, precision: str, deterministic: bool) -> Iter
     model.to(device).eval()
     try:
         with contextlib.ExitStack() as stack:
-            if device != "cpu":  # there `kernels` would use one thread, which the same bits do not need
+            if device != "cpu":  # on a CPU results are reproducible without the single thread of `kernels`
                 stack.enter_context(kernels(device, deterministic=deterministic))
                 stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
             yield
