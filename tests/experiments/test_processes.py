@@ -3,7 +3,7 @@ import os
 import pytest
 
 from congruence.errors import InputError
-from congruence.experiments.processes import run_tasks
+from congruence.experiments.processes import run_tasks, send_message, stop_requested
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -26,3 +26,11 @@ def test_a_process_that_dies_is_told_of_in_a_sentence():
 
 def test_no_task_is_no_work():
     run_tasks(os.mkdir, [], 2, lambda *now: None)
+
+
+def test_results_come_in_order_with_the_messages_of_tasks():
+    received = []
+    assert run_tasks(pow, [(2, 3), (3, 2)], 2, receive=received.append) == [8, 9]
+    run_tasks(send_message, [("a",), ("b",)], 2, receive=received.append)
+    assert sorted(received) == ["a", "b"]
+    assert not stop_requested()

@@ -306,3 +306,30 @@ def test_a_checkpoint_of_another_training_is_refused(rows, tmp_path):
         write_arrays(run.folder / "checkpoint.safetensors", {"a": np.zeros(1)}, about=told)
         with pytest.raises(InputError, match="is not a checkpoint of congruence; remove it to start again"):
             optimise(Noisy(), [rows], HOW, run=run, device="cpu")
+
+
+def test_batches_can_be_drawn_at_each_step_and_a_diverged_member_need_not_stop_the_others():
+    class Lines(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.slopes = torch.nn.Parameter(torch.tensor([0.0, float("nan")]))
+
+        def loss(self, x):
+            return (self.slopes * x - 2 * x).square().mean(0).nansum()
+
+    class Tolerant(Training):
+        stops_diverged = False
+
+    asked, rng, model = [], np.random.default_rng(0), Lines()
+
+    def draw(step):
+        asked.append(step)
+        return [rng.normal(size=(8, 1)).astype(np.float32)]
+
+    how = {"steps": 60, "batch": 8, "learning_rate": 0.1, "check_every": 20}
+    outcome = optimise(model, draw, Tolerant(**how), device="cpu")
+    assert asked == list(range(60))
+    assert (outcome.ended, outcome.steps) == ("steps", 60)
+    assert float(model.slopes[0].detach()) == pytest.approx(2, abs=0.3)
+    with pytest.warns(NotConvergedWarning, match="NaN or infinite"):
+        assert optimise(Lines(), draw, Training(**how), device="cpu").ended == "diverged"

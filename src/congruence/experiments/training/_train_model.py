@@ -305,8 +305,8 @@ def _finish(
         encode = getattr(model, "evaluated", model.encode)
         codes = apply_in_batches(encode, inputs, next(model.parameters()).device, *others)
     if not any("ended" in line for line in run.metrics()[-1:]):
-        numbers = {"step": outcome.steps, "epoch": outcome.epochs, "loss": outcome.loss, "best": outcome.best}
-        run.log(ended=outcome.ended, **numbers)
+        steps, epochs = outcome.steps, outcome.epochs
+        run.log(step=steps, epoch=epochs, ended=outcome.ended, loss=outcome.loss, best=outcome.best)
     if not _are_rows(inputs):
         run.write_examples(to_numpy(inputs[:: max(1, len(rows) // EXAMPLES)][:EXAMPLES]))
     run.write_weights(model.state_dict())
