@@ -257,7 +257,9 @@ def make_optimiser(model: Any, how: Training, *, on_device: bool = False, compil
         # Only fused SGD takes a rate on the GPU without waiting for it, which a graph could not record.
         return torch.optim.SGD(groups, lr=rate, momentum=0.9, fused=True if on_device and not compiled else None)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[how.optimiser]
-    fast = {"foreach" if compiled else "fused": True, "capturable": on_device} if device.type == "cuda" else {}
+    fast = {"fused": True} if how.fused else {}
+    if device.type == "cuda":
+        fast = {"foreach" if compiled else "fused": True, "capturable": on_device}
     return kind(groups, lr=rate, **fast)
 
 
