@@ -73,18 +73,34 @@ def run_tasks(
         pending = set(futures)
         while pending:
             finished, pending = wait(pending, POLL, FIRST_COMPLETED)
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    receive(messages.get_nowait())
+            _drain(messages, receive)
             for future in finished:
                 future.result()
                 report(len(tasks) - len(pending), len(tasks))
-    except BrokenProcessPool as error:
-        raise InputError("a worker process was killed; the same call resumes") from error
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+    except BaseException as error:
+        _close(pool, stop, messages, lambda message: None)
+        if isinstance(error, BrokenProcessPool):
+            raise InputError("a worker process was killed; the same call resumes") from error
+        raise
+    _close(pool, stop, messages, receive)
     return [future.result() for future in futures]
+
+
+def _close(pool: Any, stop: Any, messages: Any, receive: Callable[[Any], None]) -> None:
+    """Stop the workers and wait for them; meanwhile read their messages, since they do not exit before."""
+    stop.set()
+    closing = threading.Thread(target=pool.shutdown, kwargs={"cancel_futures": True})
+    closing.start()
+    while closing.is_alive():
+        closing.join(POLL / 10)
+        _drain(messages, receive)
+    _drain(messages, receive)
+
+
+def _drain(messages: Any, receive: Callable[[Any], None]) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            receive(messages.get_nowait())
 
 
 def stop_requested() -> bool:
