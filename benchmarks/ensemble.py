@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from congruence.experiments.models.orthogonal import draw_orthogonal
-from congruence.experiments.training.ensemble import Member, train_ensemble
+from congruence.experiments.training.ensemble import Member, draw_orthogonal, train_ensemble
 from congruence.rows.devices import one_thread
 
 LEAKS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

@@ -28,8 +28,9 @@ from congruence.experiments.data import rooms, sprites
 from congruence.experiments.models import AutoEncoder
 from congruence.experiments.runs import start_run
 from congruence.experiments.training import Training
-from congruence.experiments.training.loop import optimise, row_order
-from congruence.experiments.training.stepping import Stepper
+from congruence.experiments.training._step import Stepper
+from congruence.experiments.training.loop import optimise
+from congruence.experiments.training.settings import row_order
 from congruence.rows.devices import kernels
 
 # engine and precision of each variant; the last is what `train` takes on a GPU

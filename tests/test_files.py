@@ -70,7 +70,7 @@ def test_one_at_a_time_works_in_a_folder_and_leaves_nothing_there(tmp_path):
     with alone_in(tmp_path / "new") as alone:
         assert alone
         with (
-            pytest.raises(InputError, match="another process is at work in .*new; wait until it is done"),
+            pytest.raises(InputError, match="another process is using .*new; wait"),
             alone_in(tmp_path / "new"),
         ):
             raise AssertionError

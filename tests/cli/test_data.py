@@ -37,10 +37,10 @@ def test_the_list_says_what_there_is_and_where_files_were_looked_for(folder, cap
     (folder / "data" / "shapes3d" / "3dshapes.h5").write_bytes(b"x")
     assert call("list") == 0
     out = capsys.readouterr().out
-    assert "rooms: a room with one object, drawn here; a twin of Shapes3D" in out
+    assert "rooms: a room with one object, generated; imitates Shapes3D" in out
     assert "480,000 images of 3 x 64 x 64; floor_hue 10, object_hue 10, orientation 15" in out
     assert f"found: {folder / 'data' / 'shapes3d' / '3dshapes.h5'}" in out
-    assert f"isaac3d was not found: it was looked for in {folder / 'data' / 'isaac3d'}" in out
+    assert f"isaac3d not found in {folder / 'data' / 'isaac3d'}" in out
     listed = {one.name: one for one in list_data()}
     assert listed["rooms"].where == "generated, no download"
     assert listed["pinwheel"].factors == {"arm": 3, "along": None, "across": None}
@@ -79,17 +79,20 @@ def test_images_and_factors_are_written_for_other_programs(folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("show", "roms"), "there is no data set 'roms'; did you mean rooms?"),
-        (("show", "rooms", "--out", "x.jpg"), "a sheet of images is written as .png, .svg, .pdf, not as 'x.jpg'"),
+        (("show", "roms"), "unknown data set 'roms'; did you mean rooms?"),
+        (("show", "rooms", "--out", "x.jpg"), "a sheet of images is written as .png, .svg, .pdf; got 'x.jpg'"),
         (("show", "rooms", "--out", "no/x.png"), "cannot write to no/x.png: the folder no does not exist"),
-        (("show", "dsprites"), "the data set dsprites was not found"),
-        (("show", "mpi3d", "--continuous"), "mpi3d has no continuous factors"),
-        (("make", "rooms", "--out", "x.zip"), "x.zip: data is written as .npz"),
-        (("make", "rooms", "--out", "x.npz", "--factors", "x.npz"), "the factors would overwrite the data in x.npz"),
-        (("make", "rooms", "--n", "0", "--out", "x.npz"), "n must be a number of images, 1 or more, not 0"),
-        (("make", "rooms", "--seed", "-1", "--out", "x.npz"), "seed must be a whole number, 0 or above"),
-        (("show", "rooms", "--seed", "-1", "--out", "x.png"), "seed must be a whole number, 0 or above"),
-        (("make", "sprites", "--continuous", "--n", "3", "--seed", "-1", "--out", "x.npz"), "below 2**63, not -1"),
+        (("show", "dsprites"), "data set dsprites not found"),
+        (("show", "mpi3d", "--continuous"), "continuous is an option of rooms and sprites; got mpi3d"),
+        (("make", "rooms", "--out", "x.zip"), "data is written as .npz; got x.zip"),
+        (
+            ("make", "rooms", "--out", "x.npz", "--factors", "x.npz"),
+            "factors must be another file than the data",
+        ),
+        (("make", "rooms", "--n", "0", "--out", "x.npz"), "n must be an integer of at least 1; got 0"),
+        (("make", "rooms", "--seed", "-1", "--out", "x.npz"), "seed must be an integer from 0 to"),
+        (("show", "rooms", "--seed", "-1", "--out", "x.png"), "seed must be an integer from 0 to"),
+        (("make", "sprites", "--continuous", "--n", "3", "--seed", "-1", "--out", "x.npz"), "got -1"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(arguments, message, folder, capsys):
@@ -107,4 +110,4 @@ def test_rows_are_listed_and_written(folder, capsys):
         assert file["rows"].shape == (40, 2)
         assert file["factors"][:, 0].max() <= 4
     assert call("show", "pinwheel") == 2
-    assert "pinwheel are rows of numbers, not images" in capsys.readouterr().err
+    assert "pinwheel is a data set of rows, not of images" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 
 from congruence.cli import main
 from congruence.experiments.data.digits import digits
-from congruence.experiments.models.dense_autoencoders import train_autoencoder
+from congruence.experiments.training.small_autoencoders import train_autoencoder
 from congruence.tables import read_table
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from congruence.cli import main
-from congruence.experiments.data.pinwheels import pinwheel
+from congruence.experiments.data import pinwheel
 from congruence.experiments.models.catalogue import build_model
+from congruence.experiments.training import train_model
 from congruence.experiments.training.settings import Training
-from congruence.experiments.training.training import train_model
 from congruence.mixture import MixtureExamination
 from congruence.schema import result_schema
 

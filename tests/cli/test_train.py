@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 import signal
 import sys
@@ -9,9 +10,10 @@ from numpy.testing import assert_array_equal
 
 from congruence.cli import main
 from congruence.errors import CollapsedWarning, InputError
+from congruence.experiments.processes import run_tasks
 from congruence.experiments.runs import open_run
 from congruence.experiments.training import train
-from congruence.experiments.training._schedule import Plan, train_here, train_in_processes, train_on_cluster
+from congruence.experiments.training._train import Plan, _train_in_process, train_here, train_on_cluster
 
 pytest.importorskip("torch")
 
@@ -55,9 +57,9 @@ def test_python_trains_as_the_command_does_and_gets_the_run_folders(call):
 
 
 def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("congruence.experiments.training.training._is_mixture", lambda model: True)
+    monkeypatch.setattr("congruence.experiments.training._train_model._is_mixture", lambda model: True)
     dead = type("Dead", (), {"sentence": "all latents are dead", "numbers": lambda self: {}})
-    monkeypatch.setattr("congruence.experiments.training.training.posterior_collapse", lambda *given: dead())
+    monkeypatch.setattr("congruence.experiments.training._train_model.posterior_collapse", lambda *given: dead())
     options = {"data": "sprites", "n": 40, "steps": 1, "batch": 16, "device": "cpu"}
     with pytest.warns(CollapsedWarning, match="^ae-0: all latents are dead"):
         train("ae", tmp_path, **options)
@@ -66,7 +68,7 @@ def test_warnings_of_a_training_name_its_run(tmp_path, monkeypatch):
 def test_a_refused_training_is_an_error_in_python(tmp_path):
     options = {"data": "sprites", "n": 40, "batch": 16, "device": "cpu"}
     train("ae", tmp_path, steps=1, **options)
-    with pytest.raises(InputError, match="holds a run with another config"):
+    with pytest.raises(InputError, match="has a run with another config"):
         train("ae", tmp_path, steps=2, **options)
 
 
@@ -99,20 +101,19 @@ def plans(folder, **settings):
 def test_seeds_can_be_trained_on_a_cluster(tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.chdir(tmp_path)
-    done, refused = [], []
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
-        train_on_cluster(plans("cluster"), done.append, client)
-        train_on_cluster(plans("cluster", steps=3), refused.append, client)
-    assert sorted((one.name, one.error) for one in done) == [("ae-0", ""), ("ae-1", "")]
+        done = train_on_cluster(plans("cluster"), client)
+        refused = train_on_cluster(plans("cluster", steps=3), client)
+    assert done == [[], []]
     assert len(refused) == 2
-    assert all("holds a run with another config" in one.error for one in refused)
-    train_here(plans("here"), lambda name, moment: None, done.append)
+    assert all("has a run with another config" in error for error in refused)
+    train_here(plans("here"), lambda name, state: None)
     for name in ("ae-0", "ae-1"):
         same(f"cluster/{name}", f"here/{name}")
 
 
 def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(call, monkeypatch):
-    from congruence.experiments.training import training
+    from congruence.experiments.training import _train_model as training
 
     measure = training.mean_psnr
 
@@ -134,16 +135,17 @@ def test_ctrl_c_keeps_a_checkpoint_and_the_same_command_goes_on(call, monkeypatc
 
 def test_ctrl_c_reaches_every_process_and_each_keeps_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    seen, done = set(), []
+    seen = set()
 
-    def press(name, moment):
-        seen.add(name)
+    def press(message):
+        seen.add(message[0])
         if len(seen) == 2:
-            raise KeyboardInterrupt
+            for process in multiprocessing.active_children():  # as a terminal does, which signals the whole group
+                os.kill(process.pid, signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        train_in_processes(plans("runs", steps=10**6), press, done.append, jobs=2)
-    assert done == []
+        run_tasks(_train_in_process, [(plan,) for plan in plans("runs", steps=10**6)], 2, receive=press)
     assert all(Path("runs", name, "checkpoint.safetensors").exists() for name in ("ae-0", "ae-1"))
 
 
@@ -151,10 +153,10 @@ def test_a_folder_of_another_training_is_refused(call):
     assert call("train", "ae", *SMALL)[0] == 0
     code, _, err = call("train", "ae", *SMALL, "--weight-decay", "0.5")
     assert code == 2
-    assert "holds a run with another config (see training: weight_decay, 0.001 there and 0.5 asked for); give" in err
+    assert "has a run with another config (training: weight_decay is 0.001, not 0.5); give" in err
     code, _, err = call("train", "ae", *SMALL, "--latents", "4")
     assert code == 2
-    assert "another config (see model: latents, 10 there and 4 asked for)" in err
+    assert "another config (model: latents is 10, not 4)" in err
     code, out, _ = call("train", "ae", *SMALL)
     assert code == 0
     assert "done" in out
@@ -183,19 +185,19 @@ def test_every_model_is_trained_with_its_own_options(model, options, found, call
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae, not 'gan'"),
-        (["ae", "--data", "room"], "there is no data set 'room'; did you mean rooms"),
-        (["ae", "--beta", "3"], "beta means nothing for ae; it has no options of its own"),
-        (["bioae", "--beta", "3"], "beta means nothing for bioae; it has nonnegativity, activity"),
-        (["ae", "--seeds", "0,a"], "seeds must be numbers such as 0,1,2 or 0-4, not 'a'"),
-        (["ae", "--seeds", "1,1"], "seeds must contain each seed once, not 1,1"),
-        (["ae", "--seeds", "0-99999"], "seeds takes at most 10000 of them, not 0-99999"),
-        (["ae", "--seeds", "0-" + "9" * 30], "seeds must be below 2**63, not 0-999"),
-        (["ae", "--seeds", "4-2"], "seeds has a range that ends before it starts, 4-2; use 2-4"),
-        (["ae", "--jobs", "2", "--dask", "local"], "jobs and dask do not go together"),
-        (["ae", "--jobs", "0"], "jobs must be at least 1, not 0"),
-        (["ae", "--precision", "half"], "precision must be one of auto, float32, bfloat16, not 'half'"),
-        (["ae", "--net", "large"], "net must be one of published, small, not 'large'"),
+        (["gan"], "model must be one of ae, vae, tcvae, bioae, vqvae, qlae, vade, mfcvae, mixvae, ivae; got 'gan'"),
+        (["ae", "--data", "room"], "unknown data set 'room'; did you mean rooms"),
+        (["ae", "--beta", "3"], "beta is not an option of ae, which has none"),
+        (["bioae", "--beta", "3"], "beta is not an option of bioae, which has nonnegativity, activity"),
+        (["ae", "--seeds", "0,a"], "seeds must be integers such as 0,1,2 or 0-4; got 'a'"),
+        (["ae", "--seeds", "1,1"], "seeds must contain each seed once; got 1,1"),
+        (["ae", "--seeds", "0-99999"], "a range of seeds must have at most 10000; got 0-99999"),
+        (["ae", "--seeds", "0-" + "9" * 30], "seeds must be below 2**63; got 0-999"),
+        (["ae", "--seeds", "4-2"], "a range of seeds must not end before it starts, use 2-4; got 4-2"),
+        (["ae", "--jobs", "2", "--dask", "local"], "jobs must be 1 with dask"),
+        (["ae", "--jobs", "0"], "jobs must be an integer of at least 1; got 0"),
+        (["ae", "--precision", "half"], "precision must be one of 'auto', 'float32', 'bfloat16'; got 'half'"),
+        (["ae", "--net", "large"], "net must be one of 'published', 'small'; got 'large'"),
     ],
 )
 def test_what_means_nothing_is_refused(arguments, message, call):
@@ -234,7 +236,7 @@ def test_run_folders_that_cannot_be_evaluated_say_why(call, tmp_path):
     code, _, err = call("evaluate", "runs/ae-0")
     assert (code, "latents.parquet; the training may not be finished" in err) == (2, True)
     code, _, err = call("evaluate", "runs")
-    assert (code, "runs holds no config.json, so it is no run folder" in err) == (2, True)
+    assert (code, "runs has no config.json, so it is not a run folder" in err) == (2, True)
 
 
 def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ def test_a_prior_and_widths_can_be_given_as_data_in_python(tmp_path):
     (run,) = train("mixvae", tmp_path, prior=prior, hidden=(7, 8), **options)
     assert run.config["model"]["prior"]["weights"] == [0.5, 0.5]
     assert run.config["model"]["hidden"] == [7, 8]
-    with pytest.raises(InputError, match="prior must hold weights, means and covariances, but has no means"):
+    with pytest.raises(InputError, match="prior must have weights, means and covariances; means is missing"):
         train("mixvae", tmp_path / "b", prior={"weights": [1.0]}, **options)
 
 
@@ -90,27 +90,27 @@ def test_what_collapsed_is_told(call):
     long = ["--n", "200", "--steps", "250", "--batch", "100", "--device", "cpu", "--learning-rate", "0.02"]
     code, _, err = call("train", "mixvae", "--data", "moons", *long, "--noise", "50", "--hidden", "8")
     assert code == 0
-    assert "note: mixvae-0: posterior collapse: 2 of 2 latents tell nothing about the data (0, 1)" in err
+    assert "note: mixvae-0: posterior collapse: 2 of 2 latents do not depend on the data (0, 1)" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["vae", "--data", "pinwheel"], "vae is a model of images, and pinwheel are rows; vade, mfcvae, mixvae, ivae"),
-        (["vade", "--data", "pinweel"], "there is no data set 'pinweel'; did you mean pinwheel"),
-        (["vade", "--data", "pinwheel", "--facets", "2"], "facets means nothing for vade; it has hidden"),
-        (["ivae", "--data", "pinwheel", "--clusters", "2"], "clusters means nothing for ivae; it has hidden"),
-        (["vade", "--data", "pinwheel", "--beta", "2"], "beta means nothing for vade"),
-        (["ae", "--data", "rooms", "--clusters", "2"], "clusters means nothing for ae; it has no options of its own"),
-        (["vade", "--data", "pinwheel", "--net", "small"], "net means nothing for vade, whose nets are dense"),
-        (["vade", "--data", "pinwheel", "--hidden", "5,x"], "hidden takes widths such as 50,50, not '5,x'"),
-        (["vade", "--data", "pinwheel", "--continuous"], "continuous goes with rooms and sprites"),
+        (["vae", "--data", "pinwheel"], "vae takes images, but pinwheel has rows; models of rows: vade, mfcvae"),
+        (["vade", "--data", "pinweel"], "unknown data set 'pinweel'; did you mean pinwheel"),
+        (["vade", "--data", "pinwheel", "--facets", "2"], "facets is not an option of vade, which has hidden"),
+        (["ivae", "--data", "pinwheel", "--clusters", "2"], "clusters is not an option of ivae, which has hidden"),
+        (["vade", "--data", "pinwheel", "--beta", "2"], "beta is not an option of vade"),
+        (["ae", "--data", "rooms", "--clusters", "2"], "clusters is not an option of ae, which has none"),
+        (["vade", "--data", "pinwheel", "--net", "small"], "net is not an option of vade, whose nets are dense"),
+        (["vade", "--data", "pinwheel", "--hidden", "5,x"], "hidden must be widths such as 50,50; got '5,x'"),
+        (["vade", "--data", "pinwheel", "--continuous"], "continuous is an option of rooms and sprites"),
         (["ivae", "--data", "pinwheel", "--auxiliary", "along"], "must be a factor of pinwheel with levels (arm)"),
         (["mixvae", "--data", "moons", "--prior", "no.npz"], "prior no.npz cannot be read as .npz or .json"),
-        (["mixvae", "--data", "moons", "--prior", "p.json"], "weights, means and covariances, but has no means"),
+        (["mixvae", "--data", "moons", "--prior", "p.json"], "weights, means and covariances; means is missing"),
         (["mixvae", "--data", "moons", "--prior", "cut.npz"], "prior cut.npz cannot be read as .npz or .json"),
-        (["mixvae", "--data", "moons", "--prior", "flat.json"], "covariances (J, latents, latents), not (1,), (2,)"),
-        (["mixvae", "--data", "moons", "--prior", "words.json"], "prior words.json must hold arrays of numbers, but"),
+        (["mixvae", "--data", "moons", "--prior", "flat.json"], "covariances (J, latents, latents); got (1,), (2,)"),
+        (["mixvae", "--data", "moons", "--prior", "words.json"], "prior words.json must have arrays of numbers:"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_is_refused(arguments, message, call, tmp_path):

@@ -82,7 +82,7 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 
 def _load(run: Run) -> MixtureModel:
     """The trained model of a run folder, with its codes and the last values of its log."""
-    from congruence.experiments.training.stored import load_model
+    from congruence.experiments.training._train_model import load_model
     from congruence.mixture._models import MixtureModel
 
     model = load_model(run)

@@ -1,11 +1,10 @@
-"""Run folders: what one training leaves behind, as plain files that any program can read.
+"""Run folders: the files of one training, in formats that any program can read.
 
-A run folder holds `config.json` (what was asked for; a folder that has it is a run), `environment.json` (the machine
-and the versions), `metrics.jsonl` (one line of numbers for each thing logged), `weights.safetensors`,
-`latents.parquet` (codes, and the true factors where they are known) and, of a model of images,
-`examples.safetensors` (a few of them, to look at). Every file is written whole or not at all, but
-for `metrics.jsonl`, which grows line by line: a last line that a crash cut short is left out when it is read, and cut
-off when the next one is written. Nothing is ever unpickled.
+A run folder has `config.json` (the settings; a folder with it is a run), `environment.json` (the machine and the
+versions), `metrics.jsonl` (the log, one line of numbers each), `weights.safetensors`, `latents.parquet` (codes, and the
+true factors if they are known) and, for a model of images, `examples.safetensors` (a few images). Every file is written
+completely or not at all, except `metrics.jsonl`, which grows by lines: a last line that was truncated by a crash is
+ignored when it is read, and removed when the next one is written. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ CONFIG, ENVIRONMENT, METRICS = "config.json", "environment.json", "metrics.jsonl
 WEIGHTS, LATENTS, CHECKPOINT = "weights.safetensors", CODES, "checkpoint.safetensors"
 EXAMPLES = "examples.safetensors"
 FILES = (CONFIG, ENVIRONMENT, METRICS, WEIGHTS, LATENTS, CHECKPOINT, EXAMPLES)
-FOLLOWING = ("checksum", "discrete_codes")  # of a config: they differ where something else does, and say less
+DERIVED = ("checksum", "discrete_codes")  # entries of a config that differ only if others do
 KIND, VERSION = "congruence run", 1
-LARGEST = 16 * 2**20  # bytes of a JSON file that are read
+LARGEST = 16 * 2**20  # bytes of a JSON file
 PACKAGES = ("congruence", "numpy", "scipy", "torch", "scikit-learn", "pyarrow", "safetensors")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder. `open_run` and `start_run` give one whose `config` was checked."""
+    """One run folder. `open_run` and `start_run` check its `config`."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -55,41 +54,41 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether weights and latents are there: they are written when a training is over."""
+        """Whether weights and latents exist: they are written at the end of a training."""
         return (self.folder / WEIGHTS).is_file() and (self.folder / LATENTS).is_file()
 
     def environment(self) -> dict[str, Any]:
-        """The machine and the versions that the run was started with."""
+        """The machine and the versions with which the run was started."""
         return _read_json(self.folder / ENVIRONMENT)
 
     def log(self, **numbers: float | int | str | None) -> None:
-        """Append one line to metrics.jsonl; NaN and infinity, which JSON has not, become null."""
+        """Append one line to metrics.jsonl; NaN and infinity become null."""
         line = json.dumps({key: _plain(value) for key, value in numbers.items()}, allow_nan=False)
         path = check_writable(self.folder / METRICS)
-        with _refused(path, "write to"), path.open("ab+") as file:
-            _cut_half_line(file)
+        with _system_errors(path, "write to"), path.open("ab+") as file:
+            _remove_truncated_line(file)
             file.write(line.encode() + b"\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All lines of metrics.jsonl; one that a crash cut short, which can only be the last, is left out."""
+        """All lines of metrics.jsonl, except a truncated last one."""
         path = self.folder / METRICS
         if not path.exists():
             return []
-        with _refused(path, "read"):
-            *lines, _half = path.read_bytes().split(b"\n")
+        with _system_errors(path, "read"):
+            *lines, _truncated = path.read_bytes().split(b"\n")
         found = []
         for number, line in enumerate(lines, start=1):
             try:
                 one = json.loads(line)
             except ValueError as error:
-                raise InputError(f"line {number} of {path} is not JSON, so the file is damaged") from error
+                raise InputError(f"line {number} of {path} is not JSON; the file is damaged") from error
             if not isinstance(one, dict):
-                raise InputError(f"line {number} of {path} holds no names, so congruence did not write it")
+                raise InputError(f"line {number} of {path} is not a JSON object; congruence did not write it")
             found.append(one)
         return found
 
     def rewind(self, key: str, last: float) -> None:
-        """Drop the lines whose `key` is above `last`: a training that goes on from a checkpoint logs them again."""
+        """Remove the lines whose `key` is above `last`: a resumed training logs them again."""
         kept = [line for line in self.metrics() if not line.get(key, last) > last]
         write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
 
@@ -106,14 +105,14 @@ class Run:
         write_arrays(self.folder / EXAMPLES, {"images": images})
 
     def examples(self) -> Array | None:
-        """The images of examples.safetensors, uint8 (n, channels, height, width); None where there are none."""
+        """The images of examples.safetensors, uint8 (n, channels, height, width); None if there are none."""
         path = self.folder / EXAMPLES
         return read_arrays(path)[0].get("images") if path.exists() else None
 
     def write_latents(self, codes: Any, factors: Mapping[str, Any] | None = None, ids: Any = None) -> None:
         """Write codes (n, d), named factors (n,) each, and ids (n,) to latents.parquet.
 
-        `congruence compare` and all else that takes an embedding table can read the file.
+        The file is an embedding table, as `congruence compare` and other commands take it.
         """
         columns = {name: to_numpy(column) for name, column in (factors or {}).items()}
         table = Table(to_numpy(codes), self.name, None if ids is None else to_numpy(ids), columns)
@@ -127,21 +126,21 @@ class Run:
 
 
 def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
-    """Make a run folder, or take up the one that is there if it has the same config.
+    """Make a run folder, or open an existing one with the same config.
 
-    Where the folder holds another config, or files but no run, it is refused: nothing of another's is written over.
-    The config is anything that JSON can hold.
+    A folder with another config, or with other files, is refused: nothing is overwritten. The config is anything that
+    JSON can represent.
     """
     folder = Path(folder)
     try:
-        wished = json.loads(json_text(dict(config)))  # as it will be read back
+        wanted = json.loads(json_text(dict(config)))  # as it will be read
     except (TypeError, ValueError) as error:
-        raise InputError(f"config must hold what JSON can hold, but {error}") from error
+        raise InputError(f"config must contain only values that JSON can represent: {error}") from error
     if (folder / CONFIG).exists():
         found = open_run(folder)
-        if found.config != wished:
-            where = _difference(found.config, wished)
-            raise InputError(f"{folder} holds a run with another config (see {where}); give another folder")
+        if found.config != wanted:
+            where = _difference(found.config, wanted)
+            raise InputError(f"{folder} has a run with another config ({where}); give another folder")
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -149,29 +148,29 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
     except OSError as error:
         raise InputError(f"cannot make the folder {folder}: {system_reason(error) or error}") from error
     if strange:
-        raise InputError(f"{folder} holds {strange[0]} but no {CONFIG}, so it is no run; give another folder")
+        raise InputError(f"{folder} has {strange[0]} but no {CONFIG}, so it is not a run; give another folder")
     write_text(folder / ENVIRONMENT, json_text(describe_environment()))
-    write_text(folder / CONFIG, json_text({"kind": KIND, "version": VERSION, "config": wished}))  # last: now it is one
-    return Run(folder, wished)
+    write_text(folder / CONFIG, json_text({"kind": KIND, "version": VERSION, "config": wanted}))  # last
+    return Run(folder, wanted)
 
 
-def _difference(found: Mapping[str, Any], wished: Mapping[str, Any]) -> str:
-    """The first setting in which two configs differ, in words; one that both have, where there is one."""
-    different = (key for key in {*found, *wished} if found.get(key) != wished.get(key))
-    name = min(different, key=lambda key: (key in FOLLOWING, key not in found or key not in wished, key))
-    old, new = found.get(name), wished.get(name)
+def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """The first setting in which two configs differ, in words; preferably one that both have."""
+    different = (key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
+    name = min(different, key=lambda key: (key in DERIVED, key not in found or key not in wanted, key))
+    old, new = found.get(name), wanted.get(name)
     if isinstance(old, dict) and isinstance(new, dict):
         return f"{name}: {_difference(old, new)}"
-    return f"{name}, {json.dumps(old)} there and {json.dumps(new)} asked for"
+    return f"{name} is {json.dumps(old)}, not {json.dumps(new)}"
 
 
 def open_run(folder: str | Path) -> Run:
-    """Open a run folder to read it or to go on with it; what is not one, or is damaged, is refused."""
+    """Open a run folder to read it or to resume it; other and damaged folders are refused."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"there is no run folder {folder}")
     if not (folder / CONFIG).is_file():
-        raise InputError(f"{folder} holds no {CONFIG}, so it is no run folder")
+        raise InputError(f"{folder} has no {CONFIG}, so it is not a run folder")
     found = _read_json(folder / CONFIG)
     if found.get("kind") != KIND or not isinstance(found.get("config"), dict):
         raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {found.get('kind')!r}")
@@ -181,7 +180,7 @@ def open_run(folder: str | Path) -> Run:
 
 
 def list_runs(folder: str | Path) -> list[Run]:
-    """All run folders directly inside `folder`, by name; other folders are passed over, broken runs with a warning."""
+    """All run folders directly inside `folder`, by name; other folders are skipped, damaged runs with a warning."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
@@ -190,7 +189,7 @@ def list_runs(folder: str | Path) -> list[Run]:
         try:
             runs.append(open_run(path))
         except InputError as error:
-            warnings.warn(f"a run was left out: {error}", CongruenceWarning, stacklevel=2)
+            warnings.warn(f"a run was skipped: {error}", CongruenceWarning, stacklevel=2)
     return runs
 
 
@@ -212,13 +211,13 @@ def read_arrays(path: str | Path) -> tuple[dict[str, Array], str]:
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118, it is not a mapping
             return arrays, (file.metadata() or {}).get("about", "")
     except FileNotFoundError as error:
-        raise InputError(f"there is no {path}; the training may not be over") from error
+        raise InputError(f"there is no {path}; the training may not be finished") from error
     except (OSError, SafetensorError) as error:
         raise InputError(f"cannot read arrays from {path}: {error}") from error
 
 
 def describe_environment() -> dict[str, Any]:
-    """The versions and the kind of machine, without names of hosts, users or folders; nothing is imported for it."""
+    """Versions and the kind of machine, without names of hosts, users or folders; nothing is imported for it."""
     versions: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
@@ -235,30 +234,30 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    with _refused(path, "read"):
+    with _system_errors(path, "read"):
         if path.stat().st_size > LARGEST:
-            raise InputError(f"{path} has more than {LARGEST} bytes, so congruence did not write it")
+            raise InputError(f"{path} has more than {LARGEST} bytes; congruence did not write it")
         text = path.read_bytes()
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON, so it is damaged or was cut short") from error
+        raise InputError(f"{path} is not JSON; it is damaged or truncated") from error
     if not isinstance(found, dict):
-        raise InputError(f"{path} holds no names, so congruence did not write it")
+        raise InputError(f"{path} is not a JSON object; congruence did not write it")
     return found
 
 
 @contextlib.contextmanager
-def _refused(path: Path, verb: str) -> Iterator[None]:
-    """Turn an error of the system inside the block into one sentence that names the file."""
+def _system_errors(path: Path, verb: str) -> Iterator[None]:
+    """Turn an OSError inside the block into an InputError that names the file."""
     try:
         yield
     except OSError as error:
         raise InputError(f"cannot {verb} {path}: {system_reason(error) or error}") from error
 
 
-def _cut_half_line(file: Any) -> None:
-    """Cut off what follows the last line break of a file, if anything does."""
+def _remove_truncated_line(file: Any) -> None:
+    """Truncate a file after its last line break."""
     end = file.seek(0, os.SEEK_END)
     start = end
     while start > 0:

@@ -70,7 +70,7 @@ def evaluate(
         `factor_columns` names columns of the codes.
     pictures : callable, optional
         ``pictures(components=...)`` returns images, reconstructions and traversals of the codes (None) or of
-        components of the codes (`experiments.models.pictures.look` with its first arguments bound).
+        components of the codes (`experiments.models.reconstructions.traverse_latents` with its first arguments bound).
     progress : callable, optional
         Called as progress(what, done, total) while working.
     factor_columns : str or sequence of str, optional

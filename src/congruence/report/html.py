@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import struct
-import zlib
+import io
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -160,12 +159,8 @@ def side_by_side(images: Any) -> Any:
 
 def png(pixels: Any) -> bytes:
     """Pixels (height, width, 4) uint8, red, green, blue and alpha, as a png file; the same pixels, the same bytes."""
-    height, width, _ = pixels.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], 1)  # 0: no filter
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in chunks)
+    from PIL import Image as Picture
 
-
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    file = io.BytesIO()
+    Picture.fromarray(np.ascontiguousarray(pixels), "RGBA").save(file, "PNG", compress_level=9)
+    return file.getvalue()

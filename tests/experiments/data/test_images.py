@@ -7,8 +7,8 @@ from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, MissingDependencyError
 from congruence.experiments.data import FactorImages, load_images
-from congruence.experiments.data.grids import Grid
-from congruence.experiments.data.images import KINDS
+from congruence.experiments.data._image_sets import Grid
+from congruence.experiments.data.factor_data import KINDS
 from congruence.experiments.data.registry import IMAGE_SETS
 from congruence.experiments.data.variations import vary_factors
 from congruence.metrics import factors as evaluated
@@ -51,14 +51,14 @@ def test_images_are_handed_out_as_floats_from_0_to_1(data):
     [
         (
             {"images": np.zeros((6, 4, 5), np.uint8)},
-            r"images must have the shape \(n, channels, height, width\), not \(6, 4, 5\)",
+            r"images must have shape \(n, channels, height, width\); got \(6, 4, 5\)",
         ),
-        ({"images": np.zeros((6, 3, 4, 5))}, "images must be uint8, from 0 to 255, but their dtype is float64"),
-        ({"factors": np.zeros((5, 2), int)}, r"one column per name, \(6, 2\), but have the shape \(5, 2\)"),
-        ({"kinds": ("ordinal",)}, "kinds must have one entry per factor, 2, not 1"),
-        ({"sizes": (2, 3, 4)}, "sizes must have one entry per factor, 2, not 3"),
-        ({"kinds": ("ordinal", "round")}, "kinds must be some of categorical, .*; 'round' is not"),
-        ({"sizes": (2, 2)}, "levels of size go from 0 to 1, but 0 to 2 came"),
+        ({"images": np.zeros((6, 3, 4, 5))}, "images must be uint8; got float64"),
+        ({"factors": np.zeros((5, 2), int)}, r"factors must have shape \(6, 2\) \(inputs, names\); got \(5, 2\)"),
+        ({"kinds": ("ordinal",)}, "kinds must have one entry for each of the 2 factors; got 1"),
+        ({"sizes": (2, 3, 4)}, "sizes must have one entry for each of the 2 factors; got 3"),
+        ({"kinds": ("ordinal", "round")}, "kinds must be among categorical, .*; got 'round'"),
+        ({"sizes": (2, 2)}, "levels of size must be from 0 to 1; got 0 to 2"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changed, message, data):
@@ -90,15 +90,15 @@ def test_every_set_counts_as_published():
     [
         ("room", "did you mean rooms"),
         ("Shapes3D", "did you mean shapes3d"),
-        ("zzz", "there are rooms, sprites, shapes3d"),
+        ("zzz", "known are rooms, sprites, shapes3d"),
     ],
 )
 def test_a_name_that_is_not_there_is_refused_with_what_is(name, hint):
-    with pytest.raises(InputError, match=f"there is no data set '{name}'; {hint}"):
+    with pytest.raises(InputError, match=f"unknown data set '{name}'; {hint}"):
         load_images(name)
 
 
-def test_twins_are_loaded_by_name():
+def test_generated_images_are_loaded_by_name():
     pytest.importorskip("torch")
     from congruence.experiments.data import sprites
 
@@ -106,7 +106,7 @@ def test_twins_are_loaded_by_name():
         load_images("sprites", 5, seed=2, device="cpu").images.numpy(), sprites(5, seed=2, device="cpu").images.numpy()
     )
     assert load_images("rooms", 3, continuous=True, device="cpu").sizes[0] is None
-    with pytest.raises(InputError, match="mnist has no continuous factors; continuous goes with rooms and sprites"):
+    with pytest.raises(InputError, match="continuous is an option of rooms and sprites; got mnist"):
         load_images("mnist", continuous=True)
 
 
@@ -119,7 +119,7 @@ def test_drawing_without_torch_says_what_to_install(monkeypatch):
 def test_labels_of_a_file_become_levels_by_their_size():
     grid = Grid(("a", "b"), ("ordinal", "ordinal"), (2, 3))
     labels = np.array([[0.5, 2], [0.5, -1], [0.5, 0], [0.1, 0], [0.1, 2], [0.1 + 1e-9, -1]])
-    assert_array_equal(grid.ranked(labels, "x"), [[1, 2], [1, 0], [1, 1], [0, 1], [0, 2], [0, 0]])
+    assert_array_equal(grid.rank_labels(labels, "x"), [[1, 2], [1, 0], [1, 1], [0, 1], [0, 2], [0, 0]])
 
 
 @pytest.mark.parametrize("continuous", [False, True])
@@ -134,5 +134,5 @@ def test_variations_change_one_factor_at_a_time(continuous):
     areas = shown[5].images.sum((1, 2, 3), dtype=float)
     assert areas.std() < 0.01 * areas.mean()  # moving changes nothing else
     assert (np.diff(shown[3].images.sum((1, 2, 3), dtype=float)) > 0).all()  # growing does
-    with pytest.raises(InputError, match="mnist has no continuous factors"):
+    with pytest.raises(InputError, match="continuous is an option of rooms and sprites; got mnist"):
         vary_factors("mnist", continuous=True)

@@ -60,16 +60,16 @@ def test_the_digest_tells_texts_apart_and_bytes_can_be_few(library):
 
 
 def test_what_cannot_be_cut_is_refused(library, tmp_path):
-    with pytest.raises(InputError, match="vocabulary must be at least the 256 bytes, not 100"):
+    with pytest.raises(InputError, match="vocabulary must be an integer of at least 256; got 100"):
         library_text(100, 16, root=library)
-    with pytest.raises(InputError, match="too few for windows of 100000 tokens"):
+    with pytest.raises(InputError, match="too few for training and held-out windows of 100000 tokens"):
         library_text(256, 100_000, root=library)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no Python source"):
+    with pytest.raises(InputError, match="contains no Python source"):
         library_text(256, 16, root=tmp_path / "empty")
 
 
 def test_where_tokenizers_is_missing_it_is_said_how_to_get_it(library, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingDependencyError, match="byte pairs need tokenizers"):
+    with pytest.raises(MissingDependencyError, match="splitting text into tokens needs tokenizers"):
         library_text(256, 16, root=library)

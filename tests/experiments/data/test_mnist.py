@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.experiments.data.mnist import mnist, read_idx, shrink_images
-from congruence.experiments.data.paths import cache_folder, find_files
+from congruence.experiments.data._readers import cache_folder, find_files
+from congruence.experiments.data.digits import mnist, read_idx, shrink_images
 
 
 def idx(array):
@@ -63,7 +63,7 @@ def test_what_is_missing_is_named_with_where_it_was_looked_for(folder, monkeypat
     with pytest.raises(InputError) as refused:
         mnist()
     text = str(refused.value)
-    assert f"looked for in {folder} and {cache_folder() / 'mnist'}; {folder} holds some of its files" in text
+    assert f"not found in {folder} or {cache_folder() / 'mnist'}; {folder} has some of its files" in text
     assert "but not train-labels-idx1-ubyte.gz. Get train-images" in text
     monkeypatch.delenv("CONGRUENCE_DATA")
     with pytest.raises(InputError, match=r"\(CONGRUENCE_DATA is not set\)\. Buy it$"):
@@ -74,7 +74,7 @@ def test_what_is_missing_is_named_with_where_it_was_looked_for(folder, monkeypat
 def test_a_gzip_file_that_was_cut_short_is_refused(keep, folder):
     path = folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(InputError, match="train-images-idx3-ubyte.gz is (damaged or was cut short|no idx file)"):
+    with pytest.raises(InputError, match="train-images-idx3-ubyte.gz is (damaged or truncated|not an idx file)"):
         mnist()
 
 
@@ -83,19 +83,19 @@ def test_a_changed_byte_is_noticed(folder):
     content = bytearray(path.read_bytes())
     content[-5] ^= 1  # of the checksum
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is damaged or was cut short: CRC check failed"):
+    with pytest.raises(InputError, match="is damaged or truncated: CRC check failed"):
         mnist()
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (idx(np.zeros((7, 28, 28)))[:-1], "5488 bytes were announced, and only 5487 followed"),
-        (idx(np.zeros((7, 28, 28))) + b"x", "5488 bytes were announced, and more followed"),
-        (idx(np.zeros(7)), "is no idx file of bytes with 3 dimensions; it begins with 00000801"),
+        (idx(np.zeros((7, 28, 28)))[:-1], "announces 5488 bytes, but only 5487 follow"),
+        (idx(np.zeros((7, 28, 28))) + b"x", "announces 5488 bytes, but more follow"),
+        (idx(np.zeros(7)), "is not an idx file of bytes with 3 dimensions; it starts 00000801"),
         (b"\x00\x00\x08\x03" + 12 * b"\xff", r"announces an array of \(4294967295, "),
-        (idx(np.zeros((7, 8, 8))), "holds images of 8 x 8 pixels, not 28 x 28"),
-        (idx(np.zeros((6, 28, 28))), "holds 6 images, but .* 7 labels"),
+        (idx(np.zeros((7, 8, 8))), "must hold images of 28 x 28; got 8 x 8"),
+        (idx(np.zeros((6, 28, 28))), "holds 6 images, but .* holds 7 labels"),
     ],
 )
 def test_files_that_are_something_else_are_refused(content, message, folder):
@@ -106,9 +106,9 @@ def test_files_that_are_something_else_are_refused(content, message, folder):
 
 def test_labels_that_are_no_digits_and_parts_that_are_none_are_refused(folder):
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.full(7, 12))))
-    with pytest.raises(InputError, match="holds the label 12; digits go from 0 to 9"):
+    with pytest.raises(InputError, match="must be from 0 to 9; got 12"):
         mnist()
-    with pytest.raises(InputError, match="part must be 'train' or 'test', not 'valid'"):
+    with pytest.raises(InputError, match="part must be one of 'train', 'test'; got 'valid'"):
         mnist("valid")
     with pytest.raises(InputError, match=r"cannot read .*absent: No such file"):
         read_idx(folder / "absent", 1)
@@ -121,7 +121,7 @@ def test_shrunk_images_are_means_of_blocks(rng):
     square = images.reshape(3, 28, 28)
     assert_allclose(small.reshape(3, 14, 14)[:, 2, 5], square[:, 4:6, 10:12].mean((1, 2)), rtol=1e-6)
     assert_array_equal(shrink_images(images, 28), images)
-    with pytest.raises(InputError, match="side must divide 28, but is 5"):
+    with pytest.raises(InputError, match="side must divide 28; got 5"):
         shrink_images(images, 5)
 
 

@@ -23,7 +23,7 @@ def test_so_many_patches_are_shown_and_all_as_often(rng):
     shown = draw_shown(3000, 2, rng)
     assert set(shown.sum(1)) == {2}
     assert_allclose(shown.mean(0), 1 / 3, atol=0.05)
-    with pytest.raises(InputError, match="visible must be between 1 and 6, not 7"):
+    with pytest.raises(InputError, match="visible must be an integer from 1 to 6; got 7"):
         draw_shown(3, 7, rng)
 
 
@@ -43,5 +43,5 @@ def test_what_two_patches_tell_is_the_mean_of_rows_that_look_alike(pair, rng):
 
 
 def test_other_numbers_of_patches_are_refused(rng):
-    with pytest.raises(InputError, match="rows that show two patches"):
+    with pytest.raises(InputError, match="exactly two visible patches in each row"):
         expected_given_two(draw_factors(3, rng), draw_shown(3, 3, rng))

@@ -9,7 +9,7 @@ from congruence.errors import InputError
 
 torch = pytest.importorskip("torch")
 
-from congruence.experiments.data import room_scene as scene  # noqa: E402
+from congruence.experiments.data import room_images as scene  # noqa: E402
 from congruence.experiments.data import rooms  # noqa: E402
 from congruence.experiments.data.room_images import GRID, ROOMS, draw_rooms  # noqa: E402
 
@@ -147,8 +147,8 @@ def test_a_batch_drawn_alone_equals_the_same_rows_drawn_with_others():
 def test_chunks_do_not_change_pictures(monkeypatch):
     values = ROOMS.draw_values(20, seed=0)
     whole = draw_rooms(values, 32)
-    monkeypatch.setattr("congruence.experiments.data.room_images.PICTURES_ON_CPU", 7 * 3 * 32 * 32)
-    monkeypatch.setattr("congruence.experiments.data.room_scene.RAYS_ON_CPU", 3 * 32 * 32)
+    monkeypatch.setattr("congruence.experiments.data.room_images.IMAGE_VALUES_ON_CPU", 7 * 3 * 32 * 32)
+    monkeypatch.setattr("congruence.experiments.data.room_images.RAYS_ON_CPU", 3 * 32 * 32)
     assert torch.equal(draw_rooms(values, 32), whole)
 
 
@@ -192,11 +192,11 @@ def test_continuous_rooms_fill_their_ranges_and_meet_the_grid_at_its_values():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"n": 0}, "n must be a number of images, 1 or more, not 0"),
-        ({"n": 480_001}, "n must be at most 480000, the number of images in rooms, not 480001"),
-        ({"n": 2.5}, "n must be a number of images, 1 or more, not 2.5"),
-        ({"n": -1, "continuous": True}, "n must be a number of images"),
-        ({"n": 5, "side": 4}, "side must be a number of pixels from 8 to 1024, not 4"),
+        ({"n": 0}, "n must be an integer of at least 1; got 0"),
+        ({"n": 480_001}, "n must be at most 480000, the number of images in rooms; got 480001"),
+        ({"n": 2.5}, "n must be an integer of at least 1; got 2.5"),
+        ({"n": -1, "continuous": True}, "n must be an integer of at least 1"),
+        ({"n": 5, "side": 4}, "side must be an integer from 8 to 1024; got 4"),
         ({"n": 5, "device": "gpu"}, "device must be 'auto', 'cpu' or 'cuda'"),
     ],
 )

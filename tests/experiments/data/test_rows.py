@@ -5,9 +5,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.experiments.data import circles, half_moons, load_data, load_rows, pinwheel, random_relu_mixture
+from congruence.experiments.data import (
+    FactorRows,
+    circles,
+    half_moons,
+    load_data,
+    load_rows,
+    pinwheel,
+    random_relu_mixture,
+)
 from congruence.experiments.data.row_sets import ROW_SETS
-from congruence.experiments.data.rows import FactorRows
 
 
 @pytest.mark.parametrize("arms", [1, 3, 7])
@@ -68,23 +75,23 @@ ROWS, FACTORS = np.zeros((3, 2), np.float32), np.zeros((3, 1))
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: load_data("pinwheel:0"), "clusters in 'pinwheel:0' must be at least 1, as in pinwheel:3"),
-        (lambda: load_data("pinwheel:x"), "must be at least 1, as in pinwheel:3"),
-        (lambda: load_data("moons:3"), "moons has 2 clusters and no other number; leave :3 out"),
-        (lambda: load_rows("rooms"), "there is no data set 'rooms' of rows; there are pinwheel, random-relu"),
-        (lambda: load_data("pinweel"), "there is no data set 'pinweel'; did you mean pinwheel"),
-        (lambda: load_data("pinwheel", continuous=True), "continuous goes with rooms and sprites"),
-        (lambda: pinwheel(0), "n must be a number of rows, 1 or more, not 0"),
-        (lambda: pinwheel(5, arms=0), "arms must be a whole number of at least 1, not 0"),
-        (lambda: pinwheel(5, radial=-1), "radial must be a finite number, 0 or above, not -1"),
-        (lambda: random_relu_mixture(0), "components must be a whole number of at least 1, not 0"),
-        (lambda: random_relu_mixture(noise=np.nan), "noise must be a finite number, 0 or above, not nan"),
-        (lambda: circles(5, ratio=1), "ratio must be from 0 to below 1, not 1"),
-        (lambda: half_moons(5, noise=-1), "noise must be a finite number, 0 or above, not -1"),
-        (lambda: FactorRows("a", ROWS[0], FACTORS, ("f",), ("continuous",), (None,)), r"rows must be float32 \(n, p\)"),
-        (lambda: FactorRows("a", ROWS, FACTORS, ("f", "g"), ("continuous",), (None,)), "one column per name"),
-        (lambda: FactorRows("a", ROWS, FACTORS, ("f",), (), (None,)), "one entry per factor, 1, not 0 and 1"),
-        (lambda: FactorRows("a", ROWS, FACTORS, ("f",), ("odd",), (None,)), "'odd' is not"),
+        (lambda: load_data("pinwheel:0"), "of at least 1, as in pinwheel:3; got 'pinwheel:0'"),
+        (lambda: load_data("pinwheel:x"), "must be an integer of at least 1, as in pinwheel:3"),
+        (lambda: load_data("moons:3"), "moons always has 2 clusters; got 'moons:3'"),
+        (lambda: load_rows("rooms"), "name must be one of pinwheel, random-relu, .*; got 'rooms'"),
+        (lambda: load_data("pinweel"), "unknown data set 'pinweel'; did you mean pinwheel"),
+        (lambda: load_data("pinwheel", continuous=True), "continuous is an option of rooms and sprites"),
+        (lambda: pinwheel(0), "n must be an integer of at least 1; got 0"),
+        (lambda: pinwheel(5, arms=0), "arms must be an integer of at least 1; got 0"),
+        (lambda: pinwheel(5, radial=-1), "radial must be a finite number at least 0; got -1"),
+        (lambda: random_relu_mixture(0), "components must be an integer of at least 1; got 0"),
+        (lambda: random_relu_mixture(noise=np.nan), "noise must be a finite number at least 0; got nan"),
+        (lambda: circles(5, ratio=1), "ratio must be at least 0 and below 1; got 1"),
+        (lambda: half_moons(5, noise=-1), "noise must be a finite number at least 0; got -1"),
+        (lambda: FactorRows("a", ROWS[0], FACTORS, ("f",), ("continuous",), (None,)), "rows must be float32 of shape"),
+        (lambda: FactorRows("a", ROWS, FACTORS, ("f", "g"), ("continuous",), (None,)), "factors must have shape"),
+        (lambda: FactorRows("a", ROWS, FACTORS, ("f",), (), (None,)), "one entry for each of the 1 factors; got 0"),
+        (lambda: FactorRows("a", ROWS, FACTORS, ("f",), ("odd",), (None,)), "got 'odd'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_refused(make, message):

@@ -60,14 +60,14 @@ def test_genes_and_compounds_are_perturbations_and_plates_belong_to_experiments(
 def test_one_kind_of_perturbation_can_be_chosen(folder):
     assert rxrx3_core().ids.tolist() == IDS[1::-1]
     assert rxrx3_core(kind="COMPOUND").n == 3
-    with pytest.raises(InputError, match="kind must be 'CRISPR', 'COMPOUND' or None, not 'crispr'"):
+    with pytest.raises(InputError, match="kind must be one of 'CRISPR', 'COMPOUND', None; got 'crispr'"):
         rxrx3_core(kind="crispr")
 
 
 def test_embeddings_of_another_model_can_be_given(folder, tmp_path):
     write_embeddings(tmp_path, IDS[:2])
     assert rxrx3_core(embeddings=tmp_path / EMBEDDINGS).n == 2
-    with pytest.raises(InputError, match="there are no COMPOUND wells in .*; kind None takes all"):
+    with pytest.raises(InputError, match="has no COMPOUND wells; kind=None takes all"):
         rxrx3_core(kind="COMPOUND", embeddings=tmp_path / EMBEDDINGS)
 
 
@@ -81,7 +81,7 @@ def test_files_that_are_not_there_are_named_with_how_to_get_them(folder):
     ("text", "message"),
     [
         ("well_id,plate\na,1\n", "has no column experiment_name, address, .*so it is not the metadata of RxRx3-core"),
-        (LINES.replace("CRISPR,H", "SIRNA,H"), "has the perturbation_type SIRNA; known are CRISPR and COMPOUND"),
+        (LINES.replace("CRISPR,H", "SIRNA,H"), "must be CRISPR or COMPOUND; got SIRNA"),
         (LINES.splitlines()[0] + "\nx,e,1,A01,g,t,,,CRISPR,HUVEC\n", "no id is in all tables: .*; metadata has x"),
     ],
 )

@@ -107,14 +107,14 @@ def test_the_same_seed_gives_the_same_screen_and_another_another():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"d": 8}, "d must be between 24 and 4096"),
-        ({"plates": 1}, "plates must be at least 2"),
-        ({"plates": 600}, "plates must be at least 2 and n between that and"),
-        ({"dial": -0.1}, "dial must be a number of at least 0, not -0.1"),
-        ({"dial": float("nan")}, "dial must be a number"),
-        ({"share": 0}, "share must be between 0 and 1, not 0"),
-        ({"share": 0.07}, "share must leave room for 16 guides and controls, but is 0.07; 0.02 would do"),
-        ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"d": 8}, "d must be an integer from 24 to 4096"),
+        ({"plates": 1}, "plates must be an integer of at least 2"),
+        ({"plates": 600}, "n must be an integer from 600 to"),
+        ({"dial": -0.1}, "dial must be a finite number at least 0; got -0.1"),
+        ({"dial": float("nan")}, "dial must be a finite number"),
+        ({"share": 0}, "share must be a number above 0 and at most 1; got 0"),
+        ({"share": 0.07}, "share must be small enough for 16 guides and controls, such as 0.02; got 0.07"),
+        ({"seed": -1}, "seed must be an integer from 0 to"),
     ],
 )
 def test_a_screen_that_cannot_be_is_refused(options, message):

@@ -19,7 +19,7 @@ from congruence.experiments.data.sprite_decoders import (
     sprite_metric_by_quadrature,
 )
 
-ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "theory.json").read_text())["sprite"]
+ORACLE = json.loads((Path(__file__).parents[2] / "oracles" / "theory.json").read_text())["sprite"]
 
 
 def test_the_closed_form_agrees_with_the_oracle():
@@ -72,9 +72,9 @@ def test_pictures_have_the_stretch_of_the_closed_form():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sprite_metric(0.0, 0.1), "half_side must be a positive number, not 0.0"),
-        (lambda: sprite_metric(0.1, -1.0), "sigma must be a positive number"),
-        (lambda: sprite_constant(0.4, 0.1), "smallest must not exceed largest"),
+        (lambda: sprite_metric(0.0, 0.1), "half_side must be a finite number above 0; got 0.0"),
+        (lambda: sprite_metric(0.1, -1.0), "sigma must be a finite number above 0"),
+        (lambda: sprite_constant(0.4, 0.1), "smallest must be at most largest"),
     ],
 )
 def test_squares_that_are_none_are_refused(call, message):

@@ -76,12 +76,12 @@ def test_a_decoder_of_no_logit_paints_grey():
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (AutoEncoder, {"latents": 0}, "latents must be at least 1, not 0"),
-        (AutoEncoder, {"latents": 2.5}, "latents must be a whole number, not 2.5"),
-        (AutoEncoder, {"seed": 2**63}, "seed must be a whole number, 0 or above and below 2"),
-        (AutoEncoder, {"seed": -1}, "seed must be .*, not -1"),
-        (BioAE, {"activity": -1}, "activity must be a finite number, 0 or above, not -1"),
-        (BioAE, {"nonnegativity": float("nan")}, "nonnegativity must be a finite number, 0 or above, not nan"),
+        (AutoEncoder, {"latents": 0}, "latents must be an integer of at least 1; got 0"),
+        (AutoEncoder, {"latents": 2.5}, "latents must be an integer of at least 1; got 2.5"),
+        (AutoEncoder, {"seed": 2**63}, "seed must be an integer from 0 to 9223372036854775807"),
+        (AutoEncoder, {"seed": -1}, "seed must be .*; got -1"),
+        (BioAE, {"activity": -1}, "activity must be a finite number at least 0; got -1"),
+        (BioAE, {"nonnegativity": float("nan")}, "nonnegativity must be a finite number at least 0; got nan"),
     ],
 )
 def test_what_makes_no_sense_is_refused(kind, options, message):

@@ -128,9 +128,9 @@ def test_uint8_is_divided_by_255_and_floats_are_taken_as_they_are(images):
     model = make("ae")
     floats = images.numpy() / 255  # float64, an array
     assert_allclose(model.encode(floats).detach(), model.encode(images).detach(), atol=1e-6)
-    with pytest.raises(InputError, match="images must be uint8, or floats from 0 to 1, not torch.int64"):
+    with pytest.raises(InputError, match="images must be uint8, or floats in .*; got torch.int64"):
         model.encode(images.long())
-    with pytest.raises(InputError, match=r"images must have shape \(n, 2, 16, 16\), not \(6, 16, 16\)"):
+    with pytest.raises(InputError, match=r"images must have shape \(n, 2, 16, 16\); got \(6, 16, 16\)"):
         model.encode(images[:, 0])
 
 

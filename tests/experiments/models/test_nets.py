@@ -11,11 +11,11 @@ from congruence.experiments.models.nets import (  # noqa: E402
     FewChannels,
     NormLeaky,
     StyleDecoder,
-    from_neighbours,
+    gather_convolution,
     make_nets,
     normalise,
     published_encoder,
-    to_neighbours,
+    scatter_convolution,
 )
 
 
@@ -114,8 +114,9 @@ def test_instance_norm_is_that_of_torch():
             assert normalise(x.to(dtype), norm.weight, norm.bias, leaky="after").dtype == dtype
 
 
-@pytest.mark.parametrize(("product", "before", "after"), [(from_neighbours, 3, 8), (from_neighbours, 1, 4),
-                                                         (to_neighbours, 8, 3), (to_neighbours, 4, 1)])  # fmt: skip
+@pytest.mark.parametrize(("product", "before", "after"), [
+    (gather_convolution, 3, 8), (gather_convolution, 1, 4), (scatter_convolution, 8, 3), (scatter_convolution, 4, 1),
+])  # fmt: skip
 def test_a_convolution_of_few_channels_is_a_matrix_product(product, before, after):
     torch.manual_seed(before)
     x = torch.randn(2, before, 6, 5, dtype=torch.float64, requires_grad=True)
@@ -194,11 +195,11 @@ def test_no_layer_of_the_encoder_has_a_bias_before_its_norm():
 @pytest.mark.parametrize(
     ("net", "shape", "message"),
     [
-        ("large", (3, 64, 64), "net must be one of published, small, not 'large'"),
-        ("published", (3, 32, 32), "takes images of 64 x 64, not 32 x 32; net='small' takes others"),
-        ("small", (3, 7, 8), "sides are even and above 4, not 7 x 8"),
-        ("small", (64, 64), r"shape must be \(channels, height, width\), not \(64, 64\)"),
-        ("small", (0, 64, 64), r"shape must be \(channels, height, width\), not \(0, 64, 64\)"),
+        ("large", (3, 64, 64), "net must be one of 'published', 'small'; got 'large'"),
+        ("published", (3, 32, 32), "takes images of 64 x 64, net='small' others; got 32 x 32"),
+        ("small", (3, 7, 8), "even sides above 4; got 7 x 8"),
+        ("small", (64, 64), r"shape must be \(channels, height, width\); got \(64, 64\)"),
+        ("small", (0, 64, 64), r"shape must be \(channels, height, width\); got \(0, 64, 64\)"),
     ],
 )
 def test_nets_that_cannot_be_are_refused(net, shape, message):

@@ -143,9 +143,9 @@ def test_one_hot_counts_from_zero():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: QLAE(2, values=1, **SMALL), "values must be at least 2, not 1"),
-        (lambda: VQVAE(2, commitment=-0.1, **SMALL), "commitment must be a finite number, 0 or above, not -0.1"),
-        (lambda: QLAE(2, quantisation=math.nan, **SMALL), "quantisation must be a finite number, 0 or above, not nan"),
+        (lambda: QLAE(2, values=1, **SMALL), "values must be an integer of at least 2; got 1"),
+        (lambda: VQVAE(2, commitment=-0.1, **SMALL), "commitment must be a finite number at least 0; got -0.1"),
+        (lambda: QLAE(2, quantisation=math.nan, **SMALL), "quantisation must be a finite number at least 0; got nan"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):

@@ -9,7 +9,7 @@ from congruence.errors import InputError
 
 torch = pytest.importorskip("torch")
 from congruence.experiments.models import TCVAE, VAE  # noqa: E402
-from congruence.experiments.models.vaes import divergence_parts, kl_to_standard  # noqa: E402
+from congruence.experiments.models.autoencoders import divergence_parts, kl_to_standard  # noqa: E402
 
 SMALL = {"net": "small", "shape": (1, 8, 8)}
 
@@ -130,9 +130,9 @@ def test_the_size_of_the_data_moves_the_loss_but_not_the_gradient():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: VAE(2, beta=-1, **SMALL), "beta must be a finite number, 0 or above, not -1"),
-        (lambda: TCVAE(2, tc=math.inf, dataset_size=9, **SMALL), "tc must be a finite number, 0 or above, not inf"),
-        (lambda: TCVAE(2, dataset_size=0, **SMALL), "dataset_size must be at least 1, not 0"),
+        (lambda: VAE(2, beta=-1, **SMALL), "beta must be a finite number at least 0; got -1"),
+        (lambda: TCVAE(2, tc=math.inf, dataset_size=9, **SMALL), "tc must be a finite number at least 0; got inf"),
+        (lambda: TCVAE(2, dataset_size=0, **SMALL), "dataset_size must be an integer of at least 1; got 0"),
         (lambda: TCVAE(2, dataset_size=9, beta=2, **SMALL), "a TCVAE has no beta; tc is the weight"),
     ],
 )

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 from congruence.errors import InputError  # noqa: E402
-from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
+from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken  # noqa: E402
 from congruence.experiments.recipes import reproduce  # noqa: E402
 from congruence.experiments.recipes.model_pairs import run as model_pairs  # noqa: E402
 from congruence.experiments.recipes.model_pairs.claims import (  # noqa: E402

@@ -1,7 +1,7 @@
-"""The image sets of the disentanglement literature, read from their own files where a user has them.
+"""The image sets of the disentanglement literature, read from the user's copies of their files.
 
-Factors come in the order of Hsu et al. (2023), whatever their order in the file; levels are counted from 0, by size of
-the label. Nothing is downloaded and nothing is unpickled.
+Factors are in the order of Hsu et al. (2023), whatever their order in the file; levels are counted from 0 in the order
+of the labels. Nothing is downloaded and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.errors import InputError
-from congruence.experiments.data.grids import Grid
-from congruence.experiments.data.image_folders import read_labels, read_pngs
-from congruence.experiments.data.image_set import ImageSet, OpenedImages
-from congruence.experiments.data.mnist import NAMES, mnist
-from congruence.experiments.data.packed_images import read_h5_rows, read_npz_rows
-from congruence.experiments.data.paths import VARIABLE, find_files
+from congruence.experiments.data._image_sets import Grid, ImageSet, OpenedImages
+from congruence.experiments.data._readers import (
+    SIDE,
+    VARIABLE,
+    find_files,
+    read_h5_rows,
+    read_labels,
+    read_npz_rows,
+    read_pngs,
+)
+from congruence.experiments.data.digits import NAMES, mnist
 from congruence.experiments.data.room_images import GRID as ROOMS_GRID
 from congruence.experiments.data.sprite_images import GRID as SPRITES_GRID
 
-SIDE = 64
 # Columns of the labels of 3dshapes.h5: floor, wall and object hue, scale, shape, orientation.
 SHAPES3D_COLUMNS = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
 MPI3D_GRID = Grid(
@@ -45,51 +49,54 @@ ISAAC3D_GRID = Grid(
 )  # fmt: skip
 DIGIT = Grid(names=("digit",), kinds=("categorical",), sizes=(10,))
 
-FILES = {
+_NPZ = {
+    "mpi3d": "real3d_complicated_shapes_ordered.npz",
+    "dsprites": "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",
+}
+FILES = {  # for each file of a data set the names it may have
     "shapes3d": (("3dshapes.h5",),),
-    "mpi3d": (("real3d_complicated_shapes_ordered.npz",),),
+    "mpi3d": ((_NPZ["mpi3d"],),),
     "falcor3d": (("Falcor3D_down128/train-rec.labels", "train-rec.labels"),),
     "isaac3d": (("Isaac3D_down128/labels.npy", "labels.npy"),),
-    "dsprites": (("dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz",),),
+    "dsprites": ((_NPZ["dsprites"],),),
     "mnist": tuple(
         (f"{NAMES['train']}-{kind}.gz", f"{NAMES['train']}-{kind}")
         for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
     ),
 }
-_PLACE = f"and put it into the folder {{}} of the one that {VARIABLE} names; {{}}"
-_TWIN, _OTHER = "its twin '{}' needs no download", "'rooms', which is drawn here, needs no download"
-HOW = {
-    "shapes3d": f"Get 3dshapes.h5 {_PLACE.format('shapes3d', _TWIN.format('rooms'))}",
-    "mpi3d": f"Get real3d_complicated_shapes_ordered.npz {_PLACE.format('mpi3d', _OTHER)}",
-    "falcor3d": f"Get the folder Falcor3D_down128 {_PLACE.format('falcor3d', _OTHER)}",
-    "isaac3d": f"Get the folder Isaac3D_down128 {_PLACE.format('isaac3d', _OTHER)}",
-    "dsprites": f"Get {FILES['dsprites'][0][0]} {_PLACE.format('dsprites', _TWIN.format('sprites'))}",
-    "mnist": f"Get {' and '.join(names[0] for names in FILES['mnist'])} "
-    f"{_PLACE.format('mnist', _OTHER).replace('put it', 'put them')}",
+_WHAT = {
+    "shapes3d": "3dshapes.h5",
+    "mpi3d": _NPZ["mpi3d"],
+    "falcor3d": "the folder Falcor3D_down128",
+    "isaac3d": "the folder Isaac3D_down128",
+    "dsprites": _NPZ["dsprites"],
+    "mnist": " and ".join(names[0] for names in FILES["mnist"]),
 }
 
 
-def find(name: str) -> list[Path]:
-    """The files of a data set, or an error that says what was expected and where it was looked for."""
-    return find_files(name, FILES[name], HOW[name])
+def find_set(name: str) -> list[Path]:
+    """The files of a data set, or an error that says what was expected, where, and what needs no download."""
+    generated = "sprites" if name == "dsprites" else "rooms"
+    how = f"Get {_WHAT[name]} for the folder {name} inside the folder that {VARIABLE} names"
+    return find_files(name, FILES[name], f"{how}; the generated data set '{generated}' needs no download")
 
 
 def read_shapes3d(grid: Grid = ROOMS_GRID, side: int = SIDE) -> OpenedImages:
     """3dshapes.h5: `images` (N, 64, 64, 3) uint8 and `labels` (N, 6), whose columns are put into our order."""
-    (path,) = find("shapes3d")
+    (path,) = find_set("shapes3d")
     labels = read_h5_rows(path, "labels", (len(grid), len(grid.names)))
     columns = [SHAPES3D_COLUMNS.index(name) for name in grid.names]
     expected = (len(grid), side, side, 3)
-    read_h5_rows(path, "images", expected, np.arange(0))  # is it what it should be?
+    read_h5_rows(path, "images", expected, np.arange(0))  # checks shape and dtype
     return OpenedImages(
-        grid.ranked(labels[:, columns], str(path)),
+        grid.rank_labels(labels[:, columns], str(path)),
         lambda rows: _channels_first(path, read_h5_rows(path, "images", expected, rows)),
     )
 
 
 def read_mpi3d(grid: Grid = MPI3D_GRID, side: int = SIDE) -> OpenedImages:
     """MPI3D real_complex: `images` (N, 64, 64, 3) uint8, one for each combination of factors, row-major."""
-    (path,) = find("mpi3d")
+    (path,) = find_set("mpi3d")
     expected = (len(grid), side, side, 3)
     read_npz_rows(path, "images", expected, np.arange(0))
     return OpenedImages(
@@ -98,18 +105,18 @@ def read_mpi3d(grid: Grid = MPI3D_GRID, side: int = SIDE) -> OpenedImages:
 
 
 def read_folder(name: str, grid: Grid) -> OpenedImages:
-    """Falcor3D or Isaac3D: a file of labels beside images/000000.png, ..., shrunk from 128 to 64 pixels."""
-    (path,) = find(name)
-    levels = grid.ranked(read_labels(path, (len(grid), len(grid.names))), str(path))
+    """Falcor3D or Isaac3D: a file of labels and a folder images/ with 000000.png, ..., shrunk from 128 to 64 pixels."""
+    (path,) = find_set(name)
+    levels = grid.rank_labels(read_labels(path, (len(grid), len(grid.names))), str(path))
     folder = path.parent / "images"
     if not folder.is_dir():
-        raise InputError(f"{path} is there, but not the folder of its images, {folder}")
+        raise InputError(f"{path} exists, but the folder of its images, {folder}, does not")
     return OpenedImages(levels, partial(read_pngs, folder))
 
 
 def read_dsprites(grid: Grid = SPRITES_GRID, side: int = SIDE) -> OpenedImages:
     """The .npz of dSprites: `imgs` (N, 64, 64) of 0 and 1, and `latents_classes` (N, 6), the first of them constant."""
-    (path,) = find("dsprites")
+    (path,) = find_set("dsprites")
     expected = (len(grid), side, side)
     read_npz_rows(path, "imgs", expected, np.arange(0))
     classes = read_npz_rows(path, "latents_classes", (len(grid), 1 + len(grid.names)))
@@ -117,15 +124,15 @@ def read_dsprites(grid: Grid = SPRITES_GRID, side: int = SIDE) -> OpenedImages:
     def images(rows: Array) -> Array:
         found = read_npz_rows(path, "imgs", expected, rows)
         if found.size and found.max() > 1:
-            raise InputError(f"{path}: imgs go up to {found.max()}, but 0 and 1 were expected")
+            raise InputError(f"{path}: imgs must be 0 or 1; got {found.max()}")
         return (found * 255).astype(np.uint8)[:, None]
 
-    return OpenedImages(grid.ranked(classes[:, 1:], str(path)), images)
+    return OpenedImages(grid.rank_labels(classes[:, 1:], str(path)), images)
 
 
 def read_mnist() -> OpenedImages:
     """The 60,000 training images of MNIST, 28 x 28, with their digit as the one factor."""
-    find("mnist")
+    find_set("mnist")
     images, labels = mnist("train")
     return OpenedImages(
         labels[:, None], lambda rows: (images[rows] * 255).round().astype(np.uint8).reshape(-1, 1, 28, 28)
@@ -134,33 +141,38 @@ def read_mnist() -> OpenedImages:
 
 def _channels_first(path: Path, images: Array) -> Array:
     if images.dtype != np.uint8:
-        raise InputError(f"{path}: images have the dtype {images.dtype}, but uint8 was expected")
+        raise InputError(f"{path}: images must be uint8; got {images.dtype}")
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _on_grid(name: str, grid: Grid, sentence: str, note: str, channels: int, read: partial[OpenedImages]) -> ImageSet:
-    return ImageSet(name, sentence, len(grid), (channels, SIDE, SIDE), grid, note, find=partial(find, name), read=read)
+def _on_grid(
+    name: str, grid: Grid, sentence: str, note: str, read: partial[OpenedImages], channels: int = 3
+) -> ImageSet:
+    shape = (channels, SIDE, SIDE)
+    return ImageSet(name, sentence, len(grid), shape, grid, note, find=partial(find_set, name), read=read)
 
 
 _SMALLER = "; 128 x 128 shrunk to 64 x 64 (bicubic, anti-aliased, rounded to 255 steps)"
-SHAPES3D = _on_grid(
-    "shapes3d", ROOMS_GRID, "a room with one object (Burgess and Kim 2018)", "Shapes3D", 3, partial(read_shapes3d)
-)
-MPI3D = _on_grid(
-    "mpi3d", MPI3D_GRID, "photos of a robot arm (Gondal et al. 2019)", "MPI3D, real_complex", 3, partial(read_mpi3d)
-)
-FALCOR3D = _on_grid(
-    "falcor3d", FALCOR3D_GRID, "a rendered living room (Nie et al. 2020)", "Falcor3D" + _SMALLER, 3,
-    partial(read_folder, "falcor3d", FALCOR3D_GRID),
-)  # fmt: skip
-ISAAC3D = _on_grid(
-    "isaac3d", ISAAC3D_GRID, "a rendered kitchen with a robot arm (Nie et al. 2020)", "Isaac3D" + _SMALLER, 3,
-    partial(read_folder, "isaac3d", ISAAC3D_GRID),
-)  # fmt: skip
-DSPRITES = _on_grid(
-    "dsprites", SPRITES_GRID, "a square, ellipse or heart (Matthey et al. 2017)", "dSprites", 1, partial(read_dsprites)
-)
-MNIST = ImageSet(
-    "mnist", "handwritten digits, training part (LeCun et al.)", 60_000, (1, 28, 28), DIGIT, "MNIST, training part",
-    find=partial(find, "mnist"), read=read_mnist,
+BENCHMARKS = (
+    _on_grid(
+        "shapes3d", ROOMS_GRID, "a room with one object (Burgess and Kim 2018)", "Shapes3D", partial(read_shapes3d)
+    ),
+    _on_grid(
+        "mpi3d", MPI3D_GRID, "photos of a robot arm (Gondal et al. 2019)", "MPI3D, real_complex", partial(read_mpi3d)
+    ),
+    _on_grid(
+        "falcor3d", FALCOR3D_GRID, "a rendered living room (Nie et al. 2020)", "Falcor3D" + _SMALLER,
+        partial(read_folder, "falcor3d", FALCOR3D_GRID),
+    ),
+    _on_grid(
+        "isaac3d", ISAAC3D_GRID, "a rendered kitchen with a robot arm (Nie et al. 2020)", "Isaac3D" + _SMALLER,
+        partial(read_folder, "isaac3d", ISAAC3D_GRID),
+    ),
+    _on_grid(
+        "dsprites", SPRITES_GRID, "a square, ellipse or heart (Matthey et al. 2017)", "dSprites", partial(read_dsprites)
+    ),
+    ImageSet(
+        "mnist", "handwritten digits, training part (LeCun et al.)", 60_000, (1, 28, 28), DIGIT, "MNIST, training part",
+        find=partial(find_set, "mnist"), read=read_mnist,
+    ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The source of Python's standard library as windows of tokens: text that is on every machine that can run this."""
+"""The source of Python's standard library as windows of tokens: text that needs no download."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.errors import InputError, MissingDependencyError
+from congruence.checks import check_integer, require
+from congruence.errors import InputError
 
-LEFT_OUT = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
-LEFT_OUT |= {"encodings", "pydoc_data"}  # tables rather than text
-HELD_OUT = 5  # of every five files one
-BYTES = 256  # the least vocabulary
+SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"}
+SKIPPED |= {"encodings", "pydoc_data"}  # tables rather than text
+HELD_OUT = 5  # every fifth file
+BYTES = 256  # the smallest vocabulary
 
 
 @dataclass(frozen=True, eq=False)
 class LibraryText:
-    """Windows of tokens, and which text they are of: another version of Python has another library."""
+    """Windows of tokens, and what identifies their text: another version of Python has another library."""
 
     train: Array  # (n, length) int32
     held_out: Array  # (m, length) int32, of other files
@@ -36,17 +37,17 @@ class LibraryText:
 
 
 def library_files(root: str | Path | None = None) -> list[Path]:
-    """The source files of the standard library without its tests and tables, in an order that follows their names.
+    """The source files of the standard library without its tests and tables, in a fixed random order.
 
-    The order is that of digests of the names, so that the first files are of all kinds.
+    The order is that of digests of the names.
     """
     root = Path(sysconfig.get_path("stdlib") if root is None else root)
     found = []
     for folder, inside, files in os.walk(root):
-        inside[:] = [name for name in inside if name not in LEFT_OUT]  # what is left out is not even looked into
+        inside[:] = [name for name in inside if name not in SKIPPED]  # prunes the walk
         found += [Path(folder, name) for name in files if name.endswith(".py")]
     if not found:
-        raise InputError(f"{root} holds no Python source; a Python that came with its standard library would do")
+        raise InputError(f"{root} contains no Python source; use a Python that ships its standard library")
     return sorted(found, key=lambda path: hashlib.sha256(path.relative_to(root).as_posix().encode()).digest())
 
 
@@ -55,26 +56,27 @@ def library_text(
 ) -> LibraryText:
     """Read the standard library and cut it into windows of `length` tokens.
 
-    Tokens are byte pairs (Sennrich et al. 2016), found in the files that are trained on; every fifth file is held out.
+    Tokens are byte pairs (Sennrich et al. 2016), fitted to the training files; every fifth file is held out.
 
     Parameters
     ----------
     vocabulary : int
-        How many tokens there may be, at least the 256 bytes; a small text may have fewer.
+        Most tokens, at least 256 (the bytes); a small text may have fewer.
+    length : int
+        Tokens in a window.
     most_bytes : int, optional
-        Take no further file once there are as many bytes.
+        Stop reading files after so many bytes.
     root : path, optional
         Another folder of Python files.
     """
-    if vocabulary < BYTES:
-        raise InputError(f"vocabulary must be at least the {BYTES} bytes, not {vocabulary}")
+    check_integer("vocabulary", vocabulary, BYTES)
     files = _read(library_files(root), most_bytes)
     train = [text for number, text in enumerate(files) if number % HELD_OUT]
     held_out = files[::HELD_OUT]
     tokenizer = _byte_pairs(train, vocabulary)
     windows, others = (_windows(tokenizer, part, length) for part in (train, held_out))
     if not (len(windows[0]) and len(others[0])):
-        raise InputError(f"{len(files)} files are too few for windows of {length} tokens to train on and to hold out")
+        raise InputError(f"{len(files)} files are too few for training and held-out windows of {length} tokens")
     digest = hashlib.sha256("\0".join(files).encode()).hexdigest()
     counts = (len(train), len(held_out))
     return LibraryText(windows[0], *others, tokenizer.get_vocab_size(), platform.python_version(), digest, counts)
@@ -91,19 +93,13 @@ def _read(paths: Sequence[Path], most_bytes: int | None) -> list[str]:
 
 
 def _byte_pairs(texts: Sequence[str], vocabulary: int) -> Any:
-    try:
-        from tokenizers import ByteLevelBPETokenizer
-    except ImportError as error:
-        raise MissingDependencyError(
-            "byte pairs need tokenizers, which transformers brings: pip install 'congruence[extract]'"
-        ) from error
-    tokenizer = ByteLevelBPETokenizer()
+    tokenizer = require("tokenizers", "splitting text into tokens", "extract").ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(texts, vocab_size=vocabulary, show_progress=False)
     return tokenizer
 
 
 def _windows(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[Array, Array]:
-    """One text after the other, cut into windows, and the text in which each begins; what is left over is dropped."""
+    """Concatenated texts cut into windows, and the number of the text in which each begins; the rest is dropped."""
     numbers = [np.array(one.ids, np.int32) for one in tokenizer.encode_batch(list(texts))]
     joined = np.concatenate([np.empty(0, np.int32), *numbers])
     count = len(joined) // length

@@ -1,4 +1,4 @@
-"""A nonlinear map that is as far from an isometry as a dial says, with a bound on how far that can be."""
+"""A nonlinear map whose distance from an isometry is set by a dial, with a bound on its bi-Lipschitz constant."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.errors import InputError
+from congruence.checks import check_number
 
 LAYERS = 4
-BLOCK_ROWS = 2**14  # mapped at a time, so that no second copy of a large screen is held
+BLOCK_ROWS = 2**14  # mapped at a time, to avoid a second copy of a large screen
 
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
     """The map z -> Q z_L with z_l = z_(l-1) + dial * A_l cos(B_l z_(l-1)), all matrices orthogonal.
 
-    The cosine is even, so fields bend without adding a linear map on average, which whitening would undo. Its slope is
-    at most 1: while dial < 1 every layer is invertible, stretches by at most 1 + dial and shrinks to no less than
-    1 - dial. With dial 0 the map is the rotation Q.
+    The cosine is even, so the fields add no linear map on average, which whitening would undo. Its slope is at most 1:
+    for dial < 1 every layer is invertible, with singular values from 1 - dial to 1 + dial. With dial 0 the map is the
+    rotation Q.
     """
 
     rotation: Array  # (d, d) Q, float32
@@ -47,7 +47,7 @@ class Mixing:
     def constants(self, z: Array) -> Float:
         """Local bi-Lipschitz constants at rows of factors (n, d): max(s_max, 1 / s_min) of the Jacobian, (n,).
 
-        1 is an isometry; lower is nearer to one. The rotation changes none of them.
+        1 is an isometry; lower is closer to one. They do not depend on the rotation.
         """
         return np.array([_constant(np.linalg.svd(self._jacobian(row), compute_uv=False)) for row in z])
 
@@ -62,26 +62,25 @@ class Mixing:
 
     @property
     def bound(self) -> float:
-        """What the bi-Lipschitz constant cannot exceed anywhere: (1 - dial)^-L; infinite from dial 1 on."""
+        """An upper bound of the bi-Lipschitz constant: (1 - dial)^-L; infinite for a dial of at least 1."""
         return (1 - self.dial) ** -len(self.inward) if self.dial < 1 else math.inf
 
 
 def draw_mixing(d: int, dial: float, seed: int, *, layers: int = LAYERS) -> Mixing:
-    """Draw the map of a screen; the same seed gives the same rotations whatever the dial.
+    """Draw the map of a screen; the same seed gives the same rotations for every dial.
 
     Parameters
     ----------
     d : int
         Dimensions of factors and embeddings.
     dial : float
-        From 0 (an isometry) up. From 1 on the map may fold, and no constant is guaranteed.
+        At least 0, which is an isometry. From 1 on the map may fold, and no bound is guaranteed.
     seed : int
         Of the rotations.
     layers : int
-        How many fields are added, one after the other.
+        Number of fields that are added, one after the other.
     """
-    if not (math.isfinite(dial) and dial >= 0):
-        raise InputError(f"dial must be a number of at least 0, not {dial!r}")
+    check_number("dial", dial, 0)
     rng = np.random.default_rng([seed, 11])
     rotations = np.stack([_rotation(d, rng) for _ in range(2 * layers + 1)]).astype(np.float32)
     return Mixing(rotations[0], rotations[1 : layers + 1], rotations[layers + 1 :], float(dial))
@@ -93,6 +92,6 @@ def _constant(stretches: Array) -> float:
 
 
 def _rotation(d: int, rng: np.random.Generator) -> Float:
-    """A random orthogonal matrix, uniform (signs of the diagonal of R taken out)."""
+    """A uniform random orthogonal matrix (with the signs of the diagonal of R removed)."""
     q, r = np.linalg.qr(rng.normal(size=(d, d)))
     return q * np.sign(np.diag(r))

@@ -1,9 +1,8 @@
-"""Pictures of six patches with three known factors: a non-linear mixing that is an exact isometry.
+"""Images of six patches with three known factors: a non-linear mixing that is an exact isometry.
 
-Patch j sees one combination s_j = r_j . u of the factors and shows it as a point on a circle. The directions r_j are
-the six axes of the icosahedron, for which sum_j r_j r_j^T = 2 I, and the circle is walked at unit speed, so that
-distances between nearby factors are those between their pictures. Any three patches tell the factors; two leave a line
-of them open, and what the best guess is then can be written down.
+Patch j encodes one combination s_j = r_j . u of the factors as a point on a circle. The directions r_j are the six axes
+of the icosahedron, for which sum_j r_j r_j^T = 2 I, and s_j is arc length on the circle, so the map is an isometry. Any
+three patches determine the factors; two leave a line undetermined, on which conditional means have a closed form.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import math
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.checks import check_integer
 from congruence.errors import InputError
 
 _GOLDEN = (1 + math.sqrt(5)) / 2
@@ -28,26 +28,25 @@ def draw_factors(n: int, rng: np.random.Generator) -> Float:
 
 
 def draw_shown(n: int, visible: int, rng: np.random.Generator) -> Float:
-    """Draw which patches each row shows, shape (n, 6): 1 for `visible` of them, 0 for those that are masked."""
-    if not 1 <= visible <= PATCHES:
-        raise InputError(f"visible must be between 1 and {PATCHES}, not {visible}")
+    """Draw a mask of visible patches for each row, shape (n, 6): 1 for `visible` of them, 0 for masked ones."""
+    check_integer("visible", visible, 1, PATCHES)
     places = rng.random((n, PATCHES)).argsort(1)
     return (places < visible).astype(float)
 
 
 def patches(factors: Float) -> Float:
-    """Make the pictures of factors, (n, 3) -> (n, 6, 2)."""
+    """The images of factors, (n, 3) -> (n, 6, 2)."""
     seen = factors @ DIRECTIONS.T  # (n, 6)
     return np.stack([np.cos(seen), np.sin(seen)], axis=-1) / math.sqrt(2)
 
 
 def expected_given_two(factors: Float, shown: Float) -> tuple[Float, Float]:
-    """Compute what is known of rows that show two patches: E[factors | shown] and E[patches | shown].
+    """E[factors | shown] and E[patches | shown] of rows that show two patches.
 
-    Two patches tell two combinations of the three factors. What they leave open is a chord of the cube along the
-    direction that neither sees, and factors are uniform on it: their mean is its middle, and the mean picture an
-    integral of sines and cosines. No function of the shown patches is nearer to the factors, in mean square, than the
-    first; the second is what a masked autoencoder with a squared loss aims at (Nelson et al., A.3.3).
+    Two patches determine two combinations of the three factors. The factors are then uniform on a chord of the cube,
+    along the direction orthogonal to both: their mean is its midpoint, and the mean image an integral of sines and
+    cosines. The first minimises the mean squared error over all functions of the shown patches; the second is the
+    target of a masked autoencoder with a squared loss (Nelson et al., A.3.3).
 
     Returns
     -------
@@ -55,14 +54,17 @@ def expected_given_two(factors: Float, shown: Float) -> tuple[Float, Float]:
     patches : (n, 6, 2)
     """
     if not (shown.sum(1) == 2).all():
-        raise InputError("expected_given_two needs rows that show two patches")
+        raise InputError("shown must have exactly two visible patches in each row")
     first, second = np.nonzero(shown)[1].reshape(-1, 2).T
     open_ = np.cross(DIRECTIONS[first], DIRECTIONS[second])
     open_ /= np.linalg.norm(open_, axis=1, keepdims=True)
     open_[np.abs(open_) < LEAST] = 0.0
     start, end = _chord(factors, open_)
 
-    seen, pace = factors @ DIRECTIONS.T, open_ @ DIRECTIONS.T  # (n, 6), where each patch is and how fast it moves
+    seen, pace = (
+        factors @ DIRECTIONS.T,
+        open_ @ DIRECTIONS.T,
+    )  # (n, 6), arc lengths and their rates
     middle, half = seen + pace * ((start + end) / 2)[:, None], pace * ((end - start) / 2)[:, None]
     shrunk = np.sinc(half / np.pi)  # the mean of a cosine over an interval: sin(half) / half times that of its middle
     mean = np.stack([np.cos(middle), np.sin(middle)], axis=-1) * shrunk[..., None] / math.sqrt(2)
@@ -70,7 +72,7 @@ def expected_given_two(factors: Float, shown: Float) -> tuple[Float, Float]:
 
 
 def _chord(points: Float, directions: Float) -> tuple[Float, Float]:
-    """From where to where points can move along directions without leaving the cube, each (n,)."""
+    """The interval of t for which point + t * direction is in the cube: start and end, each (n,)."""
     moves = directions != 0
     pace = np.where(moves, directions, 1.0)
     reach = np.sign(directions)

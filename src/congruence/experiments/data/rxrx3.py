@@ -2,8 +2,8 @@
 
 Two files of the published data set are read: `metadata_rxrx3_core.csv`, one line for each well, and
 `OpenPhenom_rxrx3_core_embeddings.parquet`, a column `well_id` and 384 columns of numbers. The columns of the metadata
-are those that its description lists. The names of the columns of numbers are not described, so every column beside
-`well_id` is taken for one. We had descriptions of these files and not the files: nothing here was tried on them.
+are those that its description lists. The names of the numeric columns are not described, so every column except
+`well_id` is used. We had descriptions of these files and not the files: this code was never run on them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from congruence.arrays import listing
+from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.experiments.data.paths import VARIABLE, find_files
+from congruence.experiments.data._readers import VARIABLE, find_files
 from congruence.tables import RowColumns, Table, join_tables, read_row_columns, read_table
 
 METADATA, EMBEDDINGS = "metadata_rxrx3_core.csv", "OpenPhenom_rxrx3_core_embeddings.parquet"
-COLUMNS = ("experiment_name", "plate", "address", "gene", "treatment", "perturbation_type")  # without which it is none
-CONTROL = "EMPTY_control"  # wells to which nothing was done; compounds have CRISPR_control besides
+COLUMNS = ("experiment_name", "plate", "address", "gene", "treatment", "perturbation_type")  # required
+CONTROL = "EMPTY_control"  # untreated wells; plates of compounds also have CRISPR_control
 KINDS = ("CRISPR", "COMPOUND")
 HOW = (
     f"Get {METADATA} and {EMBEDDINGS} of the data set recursionpharma/rxrx3-core from Hugging Face, whose licence is "
@@ -33,34 +34,41 @@ def rxrx3_core(
     embeddings: str | Path | None = None,
     metadata: str | Path | None = None,
 ) -> Table:
-    """Read RxRx3-core as an embedding table with what `deconfound` needs beside the published metadata.
+    """Read RxRx3-core as an embedding table, with the metadata columns that `deconfound` needs.
 
     Parameters
     ----------
     kind : {"CRISPR", "COMPOUND"} or None
         Wells of gene knockouts, of compounds, or all.
-    embeddings, metadata : path, optional
-        The two files; looked for in the folder ``rxrx3-core`` where data sets are, unless given. Any file that
-        `read_table` knows, with a column ``well_id``, will do as embeddings: other models can be compared.
+    embeddings : path, optional
+        A file for `read_table` with a column ``well_id``, so that other models can be compared; by default the
+        published one, in the folder ``rxrx3-core`` of the data folder.
+    metadata : path, optional
+        The published metadata, by default in the same folder.
 
     Returns
     -------
     Table
-        One row for each well that both files have, in the order of the embeddings; ids are ``well_id``. Beside the
-        published columns the metadata have ``perturbation`` (the gene, or the compound), ``guide`` (the published
-        ``treatment``), ``batch`` (experiment and plate, since plates are numbered anew in each experiment) and
-        ``is_control`` (nothing was done to the well).
+        One row for each well in both files, in the order of the embeddings; ids are ``well_id``. Metadata are the
+        published columns, ``perturbation`` (the gene, or the compound), ``guide`` (the published ``treatment``),
+        ``batch`` (experiment and plate, since plate numbers restart in each experiment) and ``is_control`` (untreated).
     """
-    if kind is not None and kind not in KINDS:
-        raise InputError(f"kind must be 'CRISPR', 'COMPOUND' or None, not {kind!r}")
+    check_choice("kind", kind, (*KINDS, None))
     if embeddings is None or metadata is None:
         wanted = [name for name, given in ((METADATA, metadata), (EMBEDDINGS, embeddings)) if given is None]
         found = dict(zip(wanted, find_files("rxrx3-core", [(name,) for name in wanted], HOW), strict=True))
         embeddings, metadata = embeddings or found[EMBEDDINGS], metadata or found[METADATA]
     described = read_row_columns(metadata, id="well_id")
     _check_columns(described, Path(metadata))
-    wells = _beside(read_table(embeddings, id="well_id"), described, Path(metadata))
-    return _only(wells, kind)
+    wells = _join(read_table(embeddings, id="well_id"), described, Path(metadata))
+    if kind is None:
+        return wells
+    rows = np.flatnonzero(wells.metadata["perturbation_type"] == kind)
+    if not rows.size:
+        raise InputError(f"{wells.path} has no {kind} wells; kind=None takes all")
+    columns = {name: column[rows] for name, column in wells.metadata.items()}
+    ids = None if wells.ids is None else wells.ids[rows]
+    return Table(wells.values[rows], wells.name, ids, columns, wells.features, wells.path)
 
 
 def _check_columns(described: RowColumns, path: Path) -> None:
@@ -72,13 +80,13 @@ def _check_columns(described: RowColumns, path: Path) -> None:
         )
     strange = set(described.columns["perturbation_type"].tolist()) - set(KINDS)
     if strange:
-        told = listing(sorted(map(str, strange)))
-        raise InputError(f"{path} has the perturbation_type {told}; known are CRISPR and COMPOUND")
+        names = listing(sorted(map(str, strange)))
+        raise InputError(f"perturbation_type in {path} must be CRISPR or COMPOUND; got {names}")
 
 
-def _beside(table: Table, described: RowColumns, path: Path) -> Table:
-    """The rows of the embeddings that the metadata describe, with all columns."""
-    rows = np.arange(described.n)[:, None]  # joined by id, its values tell which line of the metadata goes where
+def _join(table: Table, described: RowColumns, path: Path) -> Table:
+    """The rows of the embeddings that have metadata, with all columns."""
+    rows = np.arange(described.n)[:, None]  # joined by id: the line of the metadata of each row
     joined = join_tables([table, Table(rows, "metadata", described.ids, path=path)])
     at = joined.values[1][:, 0].astype(int)
     columns = {name: column[at] for name, column in described.columns.items()}
@@ -93,14 +101,3 @@ def _beside(table: Table, described: RowColumns, path: Path) -> Table:
         "is_control": done == CONTROL,
     }
     return Table(joined.values[0], "rxrx3-core", joined.ids, columns, table.features, table.path)
-
-
-def _only(wells: Table, kind: str | None) -> Table:
-    if kind is None:
-        return wells
-    rows = np.flatnonzero(wells.metadata["perturbation_type"] == kind)
-    if not rows.size:
-        raise InputError(f"there are no {kind} wells in {wells.path}; kind None takes all")
-    columns = {name: column[rows] for name, column in wells.metadata.items()}
-    ids = None if wells.ids is None else wells.ids[rows]
-    return Table(wells.values[rows], wells.name, ids, columns, wells.features, wells.path)

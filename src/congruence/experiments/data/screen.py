@@ -1,23 +1,24 @@
-"""A cell-painting-like screen whose truth is known: which factors are biology, which are plates, how they were mixed.
+"""A simulated screen like Cell Painting with known ground truth: biological factors, plate effects and their mixing.
 
-The laws, fixed before any result was looked at:
+The distributions, fixed before any result was computed:
 
 * **Factors.** As many as the embedding has dimensions, independent given the design, all non-Gaussian. Their noise is,
   in turn, Laplace, skewed (gamma of shape 2), uniform, or bimodal, of unit variance, times a scale of its own: a
-  log-normal with standard deviation 0.25, so that the spectrum is dense and most variances have near neighbours.
-* **Biology**, d // 16 factors but at least 10, with 0.7 times that scale: biology is weaker than what surrounds it.
+  log-normal with standard deviation 0.25, so the spectrum is dense and most variances have close neighbours.
+* **Biology**, d // 16 factors but at least 10, with 0.7 times that scale: biology is weaker than the other factors.
   CYP11B1, HCK and SRC shift one factor by 1.2 standard deviations of it, EIF3H two by 1.0, MTOR two by 0.8 and PLK1
-  three by 1.5, no two genes the same. A guide is stronger or weaker than its gene by a log-normal of 0.2. Response is
-  heterogeneous: a perturbed row responds with probability 0.8, and then by a gamma of shape 2 and mean 1 times the
-  shift. An observer who sees the true factor of a one-factor gene would reach an AUROC near 0.75.
+  three by 1.5; no factor belongs to two genes. The effect of a guide is that of its gene times a log-normal of 0.2.
+  Response is heterogeneous: a perturbed row responds with probability 0.8, and then by a gamma of shape 2 and mean 1
+  times the shift. The true factor of a one-factor gene gives an AUROC near 0.75.
 * **Technical**, d // 8 factors but at least 4. On each plate a factor has a shift (Laplace, standard deviation 1) and
   a scale (log-normal of 0.3) of its own; every second one also has a position effect, half of them at the edge of the
   plate (+0.8) and half along its columns (from -0.6 to 0.6).
-* **Nuisance**: all other factors; what cells do anyway.
-* **Design.** Rows are dealt to plates evenly, wells are drawn anew on each plate, a tenth of the plates holds controls
-  only, and the rows of a guide are a given share of all rows, spread over the other plates. The rest are controls.
-* **Mixing.** `experiments.data.mixing`: rotations with cosine fields between them, dialled from an isometry away;
-  then Gaussian noise of standard deviation 0.05 on every coordinate.
+* **Nuisance**: all other factors, which neither genes nor plates affect.
+* **Design.** Rows are divided evenly over plates, wells are drawn independently on each plate, a tenth of the plates
+  has only controls, and the rows of a guide are a given share of all rows, spread over the other plates. The rest are
+  controls.
+* **Mixing.** `experiments.data.mixing`: rotations with cosine fields between them, whose distance from an isometry is
+  set by the dial; then Gaussian noise of standard deviation 0.05 on every coordinate.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array
+from congruence.checks import check_integer, check_number, check_seed
 from congruence.errors import InputError
 from congruence.experiments.data.mixing import Mixing, draw_mixing
 
@@ -50,11 +52,11 @@ MOST_ROWS = 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class SimulatedScreen:
-    """Embeddings of wells with what was done to each, and the factors they were made from."""
+    """Embeddings of wells with the treatment of each, and the true factors they were generated from."""
 
     x: Array  # (n, d) float32
-    gene: Array  # (n,) str, "control" where nothing was done
-    guide: Array  # (n,) str, "control" where nothing was done
+    gene: Array  # (n,) str, "control" for untreated wells
+    guide: Array  # (n,) str, "control" for untreated wells
     plate: Array  # (n,) str
     is_control: Array  # (n,) bool
     biology: Array  # (n, b) float32, the true factors that genes shift
@@ -62,7 +64,7 @@ class SimulatedScreen:
     names: tuple[str, ...]  # of the columns of biology, then of technical
     effects: Array  # (guides, b) the mean shift of each guide, in the units of `biology`
     guides: tuple[str, ...]  # the rows of `effects`
-    factors: Array  # (m, d) some rows of all factors, where the mixing can be examined
+    factors: Array  # (m, d) some rows of all factors, at which the mixing can be measured
     mixing: Mixing
 
     @property
@@ -71,7 +73,7 @@ class SimulatedScreen:
         return tuple(GENES)
 
     def factors_of(self, gene: str) -> list[int]:
-        """Which columns of `biology` a gene shifts."""
+        """The columns of `biology` that a gene shifts."""
         rows = [i for i, guide in enumerate(self.guides) if guide.rsplit("_guide_", 1)[0] == gene]
         return np.flatnonzero(self.effects[rows].any(0)).tolist()
 
@@ -86,27 +88,32 @@ def simulate_screen(
     share: float = SHARE,
     examined: int = 64,
 ) -> SimulatedScreen:
-    """Simulate a screen by the laws of this module.
+    """Simulate a screen with the distributions that the docstring of the module states.
 
-    The same seed gives the same wells, factors and rotations whatever the dial, so that screens of several dials differ
-    in the dial alone.
+    The same seed gives the same wells, factors and rotations for every dial, so screens differ in the dial alone.
 
     Parameters
     ----------
-    n, d : int
-        Rows (images) and dimensions; the defaults are of the size of RxRx3-core with OpenPhenom.
+    n : int
+        Rows (images); the default is the size of RxRx3-core.
+    d : int
+        Dimensions of the embedding; the default is that of OpenPhenom.
     plates : int
-        Batches.
+        Number of plates (batches).
     dial : float
-        How far the mixing is from an isometry; 0 is one, below 1 its constant is bounded, see `Mixing`.
+        Distance of the mixing from an isometry; 0 is an isometry, below 1 its constant is bounded, see `Mixing`.
     seed : int
-        Of everything random.
+        Of the simulation.
     share : float
-        Of all rows, for each of the 16 guides.
+        Share of all rows for each of the 16 guides.
     examined : int
-        Rows of all factors to keep, for whoever measures the mixing.
+        Rows of all factors to keep, for measurements of the mixing.
     """
-    _check(n, d, plates, share, seed)
+    check_integer("d", d, 24, 4096)
+    check_integer("plates", plates, 2)
+    check_integer("n", n, plates, MOST_ROWS)
+    check_number("share", share, 0, 1, open_low=True)
+    check_seed(seed)
     rng = np.random.default_rng([seed, 7])
     plate = np.repeat(np.arange(plates), np.diff(np.linspace(0, n, plates + 1).astype(int)))
     guides = tuple(f"{gene}_guide_{i + 1}" for gene, (count, *_) in GENES.items() for i in range(count))
@@ -123,7 +130,7 @@ def simulate_screen(
     mixing = draw_mixing(d, dial, seed)
     x = mixing(z)
     _add_noise(x, rng)
-    words = np.array([*guides, CONTROL])  # the last is that of -1
+    words = np.array([*guides, CONTROL])  # the last is indexed by -1
     genes = np.array([name.rsplit("_guide_", 1)[0] for name in words])
     return SimulatedScreen(
         x=x,
@@ -147,7 +154,7 @@ def _deal_guides(plate: Array, plates: int, guides: int, share: float, rng: np.r
     free = np.flatnonzero(~np.isin(plate, without))
     each = int(share * len(plate))
     if each * guides > len(free):
-        raise InputError(f"share must leave room for {guides} guides and controls, but is {share!r}; 0.02 would do")
+        raise InputError(f"share must be small enough for {guides} guides and controls, such as 0.02; got {share!r}")
     guide = np.full(len(plate), -1)
     guide[rng.permutation(free)[: each * guides]] = np.repeat(np.arange(guides), each)
     return guide
@@ -155,7 +162,7 @@ def _deal_guides(plate: Array, plates: int, guides: int, share: float, rng: np.r
 
 def _noise(n: int, d: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Non-Gaussian noise, (n, d), and the standard deviation of each of its columns, (d,)."""
-    z = np.empty((d, n), np.float32)  # a factor at a time is next to each other in memory
+    z = np.empty((d, n), np.float32)  # each factor is contiguous in memory
     for j in range(d):
         law = j % 4
         if law < 2:  # the difference of two exponentials is Laplace, their sum a gamma of shape 2
@@ -183,12 +190,12 @@ def _effects(b: int, rng: np.random.Generator) -> Array:
 
 
 def _response(n: int, rng: np.random.Generator) -> Array:
-    """How much each perturbed row responds, (n, 1): not at all, or by a gamma of mean 1."""
+    """The response of each perturbed row, (n, 1): 0, or a gamma of mean 1."""
     return ((rng.random(n) < RESPONDING) * rng.gamma(2.0, 0.5, n)).astype(np.float32)[:, None]
 
 
 def _add_plates(z: Array, plate: Array, plates: int, rng: np.random.Generator) -> None:
-    """Scale and shift technical factors, (n, t), by plate and by place on the plate."""
+    """Scale and shift technical factors, (n, t), by plate and by position on the plate."""
     t = z.shape[1]
     scales = np.exp(PLATE_SPREAD * rng.normal(size=(plates, t))).astype(np.float32)
     shifts = rng.laplace(0, PLATE_SHIFT / np.sqrt(2), (plates, t)).astype(np.float32)
@@ -203,14 +210,3 @@ def _add_plates(z: Array, plate: Array, plates: int, rng: np.random.Generator) -
 def _add_noise(x: Array, rng: np.random.Generator) -> None:
     for rows in np.array_split(x, max(1, len(x) // 2**14)):
         rows += np.float32(NOISE) * rng.standard_normal(rows.shape, np.float32)
-
-
-def _check(n: int, d: int, plates: int, share: float, seed: int) -> None:
-    if not 24 <= d <= 4096:
-        raise InputError(f"d must be between 24 and 4096, to hold biology, plates and nuisance, but is {d!r}")
-    if not 2 <= plates <= n <= MOST_ROWS:
-        raise InputError(f"plates must be at least 2 and n between that and {MOST_ROWS}, not {plates!r} and {n!r}")
-    if not 0 < share < 1:
-        raise InputError(f"share must be between 0 and 1, not {share!r}")
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, not {seed!r}")

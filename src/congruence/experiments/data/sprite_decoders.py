@@ -1,9 +1,9 @@
-"""The worked example of the paper: pictures of a square that moves and grows (section 3.3.1 and appendix A.6).
+"""The worked example of Nelson et al.: images of a square that moves and grows (section 3.3.1 and appendix A.6).
 
-A picture is a function on the plane, 1 inside the square of half-side r at p and 0 outside, smoothed with a Gaussian of
-standard deviation s so that it can be differentiated. The metric of the pictures is how fast they change: g_pp with
-the position, g_rr with the size. As s goes to 0 they grow as C = 1 / (2 s sqrt(pi)), where g_pp / C goes to 4 r and
-g_rr / C to 8 r, the length of the edges that move. In coordinates (p, sqrt(2) r) the metric is 4 r times the identity.
+An image is a function on the plane, 1 inside the square of half-side r at p and 0 outside, smoothed with a Gaussian of
+standard deviation s so that it is differentiable. The pullback metric has entries g_pp for the position and g_rr for
+the size. As s goes to 0 they grow as C = 1 / (2 s sqrt(pi)): g_pp / C goes to 4 r and g_rr / C to 8 r, the length of
+the edges that move. In coordinates (p, sqrt(2) r) the metric is 4 r times the identity.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.checks import check_number, require
 from congruence.errors import InputError
 
-NODES = 40  # of Gauss and Legendre on every stretch of one standard deviation
+NODES = 40  # of Gauss-Legendre quadrature on every interval of one standard deviation
 SIZES = 201  # half-sides at which the stretch of smoothed squares is measured
-REACH = 9.0  # standard deviations beyond which a smoothed edge is over in float64
+REACH = 9.0  # standard deviations beyond which a smoothed edge is constant in float64
 
 
 @dataclass(frozen=True)
 class SpriteMetric:
-    """The metric of pictures of a smoothed square at one size, in the coordinates position and half-side."""
+    """The metric of images of a smoothed square at one size, in the coordinates position and half-side."""
 
     half_side: float
     sigma: float
@@ -35,12 +36,12 @@ class SpriteMetric:
 
     @property
     def unit(self) -> float:
-        """C = 1 / (2 s sqrt(pi)), by which everything grows as edges become sharp."""
+        """C = 1 / (2 s sqrt(pi)), the rate at which the metric grows as edges become sharp."""
         return 1 / (2 * self.sigma * math.sqrt(math.pi))
 
     @property
     def speed(self) -> float:
-        """How fast the picture changes with the position, over sqrt(C): 2 sqrt(r) for a sharp square."""
+        """The rate of change of the image with the position, over sqrt(C): 2 sqrt(r) for a sharp square."""
         return math.sqrt(self.position / self.unit)
 
     @property
@@ -51,22 +52,22 @@ class SpriteMetric:
         return float(low), float(high)
 
     def to_dict(self) -> dict[str, float]:
-        """The numbers, as in the JSON contract."""
+        """The numbers as in result.json."""
         return asdict(self) | {"unit": self.unit, "speed": self.speed}
 
 
 @dataclass(frozen=True)
 class SpriteConstant:
-    """Bi-Lipschitz constants of the map from (p, sqrt(2) r) to pictures, for half-sides in a range."""
+    """Bi-Lipschitz constants of the map from (p, sqrt(2) r) to images, for half-sides in a range."""
 
     smallest: float
     largest: float
-    raw: float  # lengths of pictures in units of sqrt(C)
+    raw: float  # norms of images in units of sqrt(C)
     rescaled: float  # after the best rescaling by one factor: (largest / smallest)^(1/4) for sharp squares
     sigma: float  # 0 for a sharp square
 
     def to_dict(self) -> dict[str, float]:
-        """The numbers, as in the JSON contract."""
+        """The numbers as in result.json."""
         return asdict(self)
 
 
@@ -75,9 +76,9 @@ def sprite_metric(half_side: float, sigma: float) -> SpriteMetric:
 
     With q = exp(-r^2 / s^2) and e = erf(r / s), and E the profile of the smoothed square along one axis:
     the integral of E^2 is 2 r e - (2 s / sqrt(pi)) (1 - q), its edges give (1 - q) / (s sqrt(pi)) when they move and
-    (1 + q) / (s sqrt(pi)) when they part, and the integral of E times its change with r is e.
+    (1 + q) / (s sqrt(pi)) when they move apart, and the integral of E times its change with r is e.
     """
-    r, s = _positive("half_side", half_side), _positive("sigma", sigma)
+    r, s = check_number("half_side", half_side, 0, open_low=True), check_number("sigma", sigma, 0, open_low=True)
     q, e = math.exp(-((r / s) ** 2)), math.erf(r / s)
     area = 2 * r * e - 2 * s / math.sqrt(math.pi) * (1 - q)
     moving, parting = (1 - q) / (s * math.sqrt(math.pi)), (1 + q) / (s * math.sqrt(math.pi))
@@ -85,8 +86,8 @@ def sprite_metric(half_side: float, sigma: float) -> SpriteMetric:
 
 
 def sprite_metric_by_quadrature(half_side: float, sigma: float, position: float = 0.0) -> SpriteMetric:
-    """The same metric by integrating products of derivatives of the picture, at any position."""
-    r, s = _positive("half_side", half_side), _positive("sigma", sigma)
+    """The same metric by quadrature of products of derivatives of the image, at any position."""
+    r, s = check_number("half_side", half_side, 0, open_low=True), check_number("sigma", sigma, 0, open_low=True)
     x, weight = _quadrature([position - r, position + r], s)
     y, weight_y = _quadrature([-r, r], s)
     right, left = _bell(x - position - r, s), _bell(x - position + r, s)
@@ -112,18 +113,18 @@ def sprite_metric_by_quadrature(half_side: float, sigma: float, position: float 
 
 
 def sprite_constant(smallest: float, largest: float, sigma: float = 0.0) -> SpriteConstant:
-    """The bi-Lipschitz constant of pictures with half-sides in a range, in the coordinates (p, sqrt(2) r).
+    """The bi-Lipschitz constant of images with half-sides in a range, in the coordinates (p, sqrt(2) r).
 
     For sharp squares the stretch is 2 sqrt(r) in every direction, so the constant is max(2 sqrt(b), 1 / (2 sqrt(a))),
     and (b / a)^(1/4) after the best rescaling. For sigma > 0 it is that of the smoothed squares.
 
     References
     ----------
-    Nelson et al. 2026, appendix A.6; which of the two constants is printed there was not in the text we had.
+    Nelson et al. 2026, appendix A.6; our copy of the text does not say which of the two constants it prints.
     """
-    a, b = _positive("smallest", smallest), _positive("largest", largest)
+    a, b = check_number("smallest", smallest, 0, open_low=True), check_number("largest", largest, 0, open_low=True)
     if a > b:
-        raise InputError(f"smallest must not exceed largest, but {smallest!r} > {largest!r}")
+        raise InputError(f"smallest must be at most largest; got {smallest!r} and {largest!r}")
     if sigma == 0:
         low, high = 2 * math.sqrt(a), 2 * math.sqrt(b)
     else:
@@ -134,14 +135,12 @@ def sprite_constant(smallest: float, largest: float, sigma: float = 0.0) -> Spri
 
 
 def sprite_decoder(pixels: int = 64, sigma: float = 0.03, frame: float = 1.0) -> Callable[[Any], Any]:
-    """A decoder of squares for `bilipschitz`: latents (position, sqrt(2) half-side) to pictures (rows, pixels, pixels).
+    """A decoder of squares for `bilipschitz`: latents (position, sqrt(2) half-side) to images (rows, pixels, pixels).
 
-    Pictures are scaled so that Euclidean lengths are those of functions on the plane over sqrt(C). The frame reaches
-    from -frame to frame.
+    Images are scaled so that Euclidean norms are those of functions on the plane over sqrt(C). The frame extends from
+    -frame to frame.
     """
-    from congruence.decoder.probed import import_torch
-
-    torch = import_torch()
+    torch = require("torch", "a decoder of squares", "torch")
     step = 2 * frame / pixels
     grid = -frame + step * (np.arange(pixels) + 0.5)
     unit = 1 / (2 * sigma * math.sqrt(math.pi))
@@ -170,7 +169,7 @@ def _profile(x: Float, r: float, s: float) -> Float:
 
 
 def _quadrature(edges: list[float], s: float) -> tuple[Float, Float]:
-    """Nodes and weights from well before the first edge to well after the last, a few standard deviations at a time."""
+    """Nodes and weights from before the first edge to after the last, one standard deviation at a time."""
     low, high = edges[0] - REACH * s, edges[-1] + REACH * s
     near = {low, high}
     for edge in edges:
@@ -180,9 +179,3 @@ def _quadrature(edges: list[float], s: float) -> tuple[Float, Float]:
     half = np.diff(borders)[:, None] / 2
     x = borders[:-1, None] + half * (nodes + 1)
     return x.ravel(), (half * weights).ravel()
-
-
-def _positive(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a positive number, not {value!r}")
-    return float(value)

@@ -1,30 +1,31 @@
-"""The models by name, and the values that were published for them on each data set."""
+"""The models by name, the values that were published for them on each data set, and their configs for `train`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from congruence.checks import check_choice
 from congruence.errors import InputError
 
-HOMES = {
+MODELS = {  # of images, with published settings: module and class
     "ae": ("autoencoders", "AutoEncoder"),
-    "vae": ("vaes", "VAE"),
-    "tcvae": ("vaes", "TCVAE"),
+    "vae": ("autoencoders", "VAE"),
+    "tcvae": ("autoencoders", "TCVAE"),
     "bioae": ("autoencoders", "BioAE"),
     "vqvae": ("quantised", "VQVAE"),
     "qlae": ("quantised", "QLAE"),
 }
-MODELS = tuple(HOMES)  # of images, with settings that were published for each data set
-MIXTURE_HOMES = {
-    "vade": ("vade", "VaDE"),
+MIXTURES = {  # of rows or images, with a Gaussian mixture as the prior
+    "vade": ("mixture_vaes", "VaDE"),
     "mfcvae": ("faceted_vaes", "MFCVAE"),
     "mixvae": ("mixture_vaes", "MixtureVAE"),
-    "ivae": ("auxiliary_vaes", "IVAE"),
+    "ivae": ("mixture_vaes", "IVAE"),
 }
-MIXTURES = tuple(MIXTURE_HOMES)  # whose prior is a Gaussian mixture, of rows or images
 
-# Twice the number of factors.
+# Latents are twice the number of factors.
 LATENTS = {"shapes3d": 12, "mpi3d": 14, "falcor3d": 14, "isaac3d": 18}
 BETA = {"shapes3d": 3.0, "mpi3d": 0.1, "falcor3d": 10.0, "isaac3d": 0.3}
 TC = {"shapes3d": 3.0, "mpi3d": 0.3, "falcor3d": 3.0, "isaac3d": 1.0}
@@ -35,98 +36,227 @@ DECAY = {
     "qlae": {"shapes3d": 0.1, "mpi3d": 1e-3, "falcor3d": 0.1, "isaac3d": 0.1},
 }
 
-# Data that the authors did not train on. Rooms are a twin of Shapes3D. For the others the choice is ours: the values of
-# Shapes3D, but a beta of 1 and a weight of 1 for the total correlation, since most of their pixels are black and their
-# cross-entropy small; latents are twice the factors of sprites, and as many for handwritten digits.
+# Data sets that the authors did not train on take the values of Shapes3D, which rooms imitate. For the others we chose
+# a beta of 1 and a weight of 1 for the total correlation, since most of their pixels are black and their cross-entropy
+# is small; latents are twice the factors of sprites, and as many for handwritten digits.
 STANDS_FOR = {"rooms": "shapes3d", "sprites": "shapes3d", "dsprites": "shapes3d", "mnist": "shapes3d"}
 OURS = {name: {"latents": 10, "beta": 1.0, "tc": 1.0} for name in ("sprites", "dsprites", "mnist")}
 DATA = (*LATENTS, *STANDS_FOR)
+_GENERAL = (
+    "model",
+    "latents",
+    "net",
+    "shape",
+    "seed",
+    "dataset_size",
+)  # in every config, or from the data
 
 
 def build_model(config: Mapping[str, Any]) -> Any:
-    """A model from what its `config()` gave, or from the same by hand: {"model": "vae", "latents": 10, "net": "small"}.
+    """Build a model from its `config()`, or from one written by hand: {"model": "vae", "latents": 10, "net": "small"}.
 
-    The first weights are those of the config's seed; trained ones are put in with `load_state_dict`.
+    Initial weights are those of the config's seed; trained ones are loaded with `load_state_dict`.
     """
-    options = dict(config)
-    kind = _class(options.pop("model", None))
+    from importlib import import_module
+
+    options, homes = dict(config), MODELS | MIXTURES
+    name = options.pop("model", None)
+    if name not in homes:
+        raise InputError(f"'model' in the config of a model must be one of {', '.join(homes)}; got {name!r}")
+    module, kind = homes[name]
     try:
-        return kind(**options)
+        return getattr(import_module(f"congruence.experiments.models.{module}"), kind)(**options)
     except InputError:
         raise
-    except (TypeError, ValueError, RuntimeError) as error:  # the last where no memory is that large
-        raise InputError(f"the config of a model cannot be used: {error}") from error
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError if the memory does not suffice
+        raise InputError(f"cannot build {name} from its config: {error}") from error
 
 
 def published_settings(model: str, data: str) -> dict[str, Any]:
     """The keyword arguments of a model (a name of `MODELS`) that Hsu et al. chose for a data set (a name of `DATA`).
 
-    Rooms are given the values of Shapes3D; those of sprites, dSprites and MNIST are ours. The shape of images, and the
-    number of rows that a TCVAE wants to know, are those of the data at hand, and not told here.
+    Rooms have the values of Shapes3D; those of sprites, dSprites and MNIST are ours. The shape of images and the number
+    of rows of a TCVAE depend on the data and are not included.
     """
-    known = _known(model, data)
-    ours = OURS.get(data, {})
+    known, ours = _published_name(model, data), OURS.get(data, {})
     settings: dict[str, Any] = {"latents": ours.get("latents", LATENTS[known])}
-    if model == "vae":
-        settings["beta"] = ours.get("beta", BETA[known])
-    elif model == "tcvae":
-        settings["tc"] = ours.get("tc", TC[known])
-    elif model == "bioae":
-        settings |= {"nonnegativity": 1.0, "activity": ACTIVITY[known]}
-    elif model == "vqvae":
-        settings |= {"values": 512, "quantisation": 1.0, "commitment": 0.25}
-    elif model == "qlae":
-        settings |= {"values": 10, "quantisation": 0.01, "commitment": 0.01}
-    return settings
+    own: dict[str, dict[str, Any]] = {
+        "vae": {"beta": ours.get("beta", BETA[known])},
+        "tcvae": {"tc": ours.get("tc", TC[known])},
+        "bioae": {"nonnegativity": 1.0, "activity": ACTIVITY[known]},
+        "vqvae": {"values": 512, "quantisation": 1.0, "commitment": 0.25},
+        "qlae": {"values": 10, "quantisation": 0.01, "commitment": 0.01},
+    }
+    return settings | own.get(model, {})
 
 
 def published_weight_decay(model: str, data: str) -> float:
-    """The weight decay that goes with `published_settings`; the authors also train a VQ-VAE with 0.01."""
-    known = _known(model, data)
+    """The weight decay that belongs to `published_settings`; the authors also train a VQ-VAE with 0.01."""
+    known = _published_name(model, data)
     return DECAY.get(model, {}).get(known, 0.0)
 
 
-def mixture_settings(model: str, *, images: bool, latents: int | None = None, clusters: int = 10) -> dict[str, Any]:
-    """The keyword arguments of a model of `MIXTURES` that we start from, for images or for rows.
-
-    For images the widths are those that were published for MNIST, 500-500-2000 for VaDE and 500-2000 for the ladder
-    of MFCVAE, with 10 latents; for rows the choice is ours.
-
-    Parameters
-    ----------
-    latents : int, optional
-        How many numbers tell a row; 10 for images.
-    clusters : int
-        How many the data has; for MFCVAE on images it is 25 in each facet, as published.
-    """
-    if model not in MIXTURES:
-        raise InputError(f"model must be one of {', '.join(MIXTURES)}, not {model!r}")
-    settings: dict[str, Any] = {"latents": latents or (10 if images else 2)}
-    settings["hidden"] = [500, 500, 2000] if images else [50, 50]
-    settings |= {"activation": "relu", "noise": 0.1}
-    if model == "vade":
-        settings |= {"clusters": clusters, "pretraining": 2000}
-    elif model == "mfcvae":
-        ladder = {"clusters": 25, "hidden": [500, 2000]} if images else {"clusters": clusters}
-        settings |= {"facets": 2, "fade": 0, "pretraining": 2000} | ladder
-    elif model == "ivae":
-        settings |= {"classes": clusters}
-    return settings
-
-
-def _known(model: str, data: str) -> str:
-    if model not in MODELS:
-        raise InputError(f"model must be one of {', '.join(MODELS)}, not {model!r}")
-    if data not in DATA:
-        raise InputError(f"data must be one of {', '.join(DATA)}, not {data!r}")
+def _published_name(model: str, data: str) -> str:
+    check_choice("model", model, MODELS)
+    check_choice("data", data, DATA)
     return STANDS_FOR.get(data, data)
 
 
-def _class(model: Any) -> Any:
-    from importlib import import_module
+def mixture_settings(model: str, *, images: bool, latents: int | None = None, clusters: int = 10) -> dict[str, Any]:
+    """Our default keyword arguments of a model of `MIXTURES`, for images or for rows.
 
-    homes = HOMES | MIXTURE_HOMES
-    if model not in homes:
-        raise InputError(f"the config of a model must name one of {', '.join(homes)} as its 'model', not {model!r}")
-    module, name = homes[model]
-    return getattr(import_module(f"congruence.experiments.models.{module}"), name)
+    For images the widths are those published for MNIST, 500-500-2000 for VaDE and 500-2000 for the ladder of MFCVAE,
+    with 10 latents; for rows the choice is ours.
+
+    Parameters
+    ----------
+    model : str
+        A name of `MIXTURES`.
+    images : bool
+        Whether the data are images.
+    latents : int, optional
+        By default 10 for images and 2 for rows.
+    clusters : int
+        Clusters of the data; MFCVAE on images has 25 in each facet, as published.
+    """
+    check_choice("model", model, MIXTURES)
+    settings: dict[str, Any] = {"latents": latents or (10 if images else 2)}
+    settings |= {"hidden": [500, 500, 2000] if images else [50, 50], "activation": "relu", "noise": 0.1}
+    ladder = {"clusters": 25, "hidden": [500, 2000]} if images else {"clusters": clusters}
+    own: dict[str, dict[str, Any]] = {
+        "vade": {"clusters": clusters, "pretraining": 2000},
+        "mfcvae": {"facets": 2, "fade": 0, "pretraining": 2000} | ladder,
+        "ivae": {"classes": clusters},
+    }
+    return settings | own.get(model, {})
+
+
+def model_config(
+    model: str,
+    data: str,
+    n: int | None,
+    *,
+    latents: int | None,
+    net: str,
+    device: str,
+    own: Mapping[str, Any],
+) -> tuple[dict[str, Any], float]:
+    """The config of a model without its seed, and the published weight decay.
+
+    `own` has the options by name, None if not given; options that the model does not have are refused.
+    """
+    from congruence.experiments.data.registry import find_image_set
+    from congruence.experiments.data.row_sets import is_row_set
+
+    given = {name: value for name, value in own.items() if value is not None}
+    given |= {} if latents is None else {"latents": latents}
+    if model in MIXTURES:
+        if net != "auto":
+            raise InputError(f"net is not an option of {model}, whose nets are dense; hidden sets their widths")
+        return _mixture_config(model, data, given), 0.0
+    if model not in MODELS:
+        raise InputError(f"model must be one of {', '.join((*MODELS, *MIXTURES))}; got {model!r}")
+    if is_row_set(data):
+        raise InputError(f"{model} takes images, but {data} has rows; models of rows: {', '.join(MIXTURES)}")
+    images, settings = find_image_set(data), published_settings(model, data)
+    _check_options(model, given, settings)
+    settings |= given
+    if model == "tcvae":
+        settings["dataset_size"] = images.count if n is None else n
+    config = {"model": model, **settings, "net": _resolve_net(net, images.shape, device), "shape": list(images.shape)}
+    return config, published_weight_decay(model, data)
+
+
+def _mixture_config(model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from congruence.experiments.data.registry import find_image_set
+    from congruence.experiments.data.row_sets import find_row_set, is_row_set
+
+    known = mixture_settings(model, images=False)
+    extra = {"mixvae": ("prior",), "ivae": ("auxiliary",)}.get(model, ())
+    _check_options(model, given, (*(name for name in known if name != "classes"), *extra))
+    observed = given.pop("auxiliary", None)
+    sizes: dict[str, int | None]
+    if is_row_set(data):
+        chosen, clusters = find_row_set(data)
+        settings = mixture_settings(model, images=False, latents=chosen.latents, clusters=clusters)
+        shape, sample = [chosen.observed], chosen.make(1, clusters, 0)
+        sizes = dict(zip(sample.factor_names, sample.sizes, strict=True))
+    else:
+        images = find_image_set(data)
+        settings, shape = mixture_settings(model, images=True), list(images.shape)
+        sizes = dict(zip(images.grid.names, images.grid.sizes, strict=True))
+    if "hidden" in given:
+        given["hidden"] = _parse_widths(given["hidden"])
+    if "prior" in given:
+        prior = given["prior"]
+        given["prior"] = _check_prior(prior, "prior") if isinstance(prior, Mapping) else _read_prior(Path(prior))
+        given.setdefault("latents", np.shape(given["prior"]["means"])[1])
+    if model == "ivae":
+        levels = [name for name, size in sizes.items() if size is not None]
+        name = levels[0] if observed is None else observed
+        if name not in levels:
+            raise InputError(f"auxiliary must be a factor of {data} with levels ({', '.join(levels)}); got {name!r}")
+        settings |= {"auxiliary": name, "classes": sizes[name]}
+    return {"model": model, **settings, **given, "shape": shape}
+
+
+def _read_prior(path: Path) -> dict[str, Any]:
+    """The weights, means and covariances of a .npz or .json file, as lists."""
+    from zipfile import BadZipFile
+
+    import numpy as np
+
+    try:
+        if path.suffix == ".npz":
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as parts:
+                found = dict(parts)
+        else:
+            found = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, BadZipFile) as error:
+        raise InputError(f"prior {path} cannot be read as .npz or .json: {error}") from error
+    return _check_prior(found, f"prior {path}")
+
+
+def _check_prior(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Check the shapes of a mixture; return weights, means and covariances as lists."""
+    import numpy as np
+
+    from congruence.experiments.models.mixture_priors import PARTS
+
+    missing = [part for part in PARTS if part not in found]
+    if missing:
+        raise InputError(f"{name} must have weights, means and covariances; {missing[0]} is missing")
+    try:
+        arrays = [np.asarray(found[part], dtype=np.float64) for part in PARTS]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must have arrays of numbers: {error}") from error
+    if [array.ndim for array in arrays] != [1, 2, 3] or 0 in arrays[1].shape:
+        wanted = "weights (J,), means (J, latents) and covariances (J, latents, latents)"
+        raise InputError(f"{name} must have {wanted}; got {', '.join(str(array.shape) for array in arrays)}")
+    return {part: array.tolist() for part, array in zip(PARTS, arrays, strict=True)}
+
+
+def _check_options(model: str, given: Mapping[str, Any], settings: Iterable[str]) -> None:
+    options = [name for name in settings if name not in _GENERAL]
+    for name in given:
+        if name not in options and name not in _GENERAL:
+            raise InputError(f"{name} is not an option of {model}, which has {', '.join(options) or 'none'}")
+
+
+def _parse_widths(given: str | Sequence[int]) -> list[int]:
+    parts = [part.strip() for part in (given.split(",") if isinstance(given, str) else map(str, given))]
+    if not parts or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"hidden must be widths such as 50,50; got {given!r}")
+    return [int(part) for part in parts]
+
+
+def _resolve_net(net: str, shape: tuple[int, ...], device: str) -> str:
+    """Turn "auto" into the published net on a GPU, if it takes the images, and into the small one elsewhere."""
+    if net != "auto":
+        return net
+    from congruence.experiments.models.nets import SIDE
+    from congruence.rows.devices import training_device
+
+    return "published" if shape[1:] == (SIDE, SIDE) and training_device(device) != "cpu" else "small"

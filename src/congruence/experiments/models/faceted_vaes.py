@@ -1,43 +1,49 @@
-"""MFCVAE: several facets, each with latents and a mixture of its own."""
+"""MFCVAE: several facets, each with its own latents and mixture; ladders, in which codes enter at several depths."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import nn
 
 from congruence.arrays import Float
+from congruence.checks import check_integer
 from congruence.errors import InputError
-from congruence.experiments.models.dense_nets import LadderDecoder, LadderEncoder
 from congruence.experiments.models.mixture_priors import LearnedMixture, product
-from congruence.experiments.models.mixture_vaes import deviations, mixture_divergences
-from congruence.experiments.models.vade import VaDE
+from congruence.experiments.models.mixture_vaes import VaDE, as_sigma, dense, mixture_divergences
+
+SHARE = 0.1  # weight of a rung when it is added to the rungs above
 
 
 class MFCVAE(VaDE):
     """A multi-facet clustering VAE: the prior is a product of mixtures, one for each facet of the code.
 
-    The loss is that of a VaDE with the divergences of all facets added up. With `ladder` (as published) the first facet
-    is read off early in the encoder and enters late in the decoder, so that it tells of low-level features.
+    The loss is that of a VaDE with the divergences of all facets summed. With `ladder` (as published) the first facet
+    branches off early in the encoder and enters late in the decoder, so it represents low-level features.
 
     Parameters
     ----------
     latents : int
-        Of all facets together; they are shared out evenly.
+        Of all facets together; they are divided evenly.
     facets : int
-        How many there are.
+        Number of facets.
     clusters : int
         Components of the mixture of each facet.
     hidden : sequence of int
         With `ladder` one width for each facet.
     ladder : bool
-        Whether facets are read at different depths; without it encoder and decoder are those of a VaDE.
+        Whether facets are at different depths; otherwise encoder and decoder are those of a VaDE.
     fade : int
         Steps over which each facet but the last is faded in, one after the other from the last to the first: its rung
-        of the decoder and its divergences are multiplied by a weight that grows to 1. 0 has all from the start.
+        of the decoder and its divergences are multiplied by a weight that grows to 1. With 0 all are active at once.
     pretraining : int
-        As of VaDE. Published: none; but then a facet that enters the decoder late takes long to tell anything.
+        As of VaDE. Published: none; but then a facet that enters the decoder late takes long to become informative.
+    **options
+        As of `MixtureVAE`, without `prior`.
 
     References
     ----------
@@ -46,6 +52,7 @@ class MFCVAE(VaDE):
     """
 
     name = "mfcvae"
+    options = (*VaDE.options, "facets", "ladder", "fade")
 
     def __init__(
         self,
@@ -59,28 +66,27 @@ class MFCVAE(VaDE):
         pretraining: int = 2000,
         **options: Any,
     ) -> None:
-        if not 1 <= facets <= latents:
-            raise InputError(f"facets must be from 1 to the number of latents, {latents}, not {facets}")
+        self.facets = check_integer("facets", facets, 1, check_integer("latents", latents))
         if ladder and len(hidden) != facets:
-            raise InputError(f"a ladder of {facets} facets needs as many widths in hidden, not {list(hidden)}")
-        if fade < 0 or (fade and not ladder):
-            raise InputError(f"fade must be at least 0, and 0 without ladder, not {fade}")
-        shares = [latents // facets + (j < latents % facets) for j in range(facets)]
-        self.facets, self.ladder, self.fade, self.shares = int(facets), bool(ladder), int(fade), shares
+            raise InputError(f"hidden must have one width for each of the {facets} facets; got {list(hidden)}")
+        if fade and not ladder:
+            raise InputError(f"fade must be 0 without ladder; got {fade}")
+        self.ladder, self.fade = bool(ladder), check_integer("fade", fade, 0)
+        self.shares = [latents // facets + (j < latents % facets) for j in range(facets)]
         super().__init__(latents, clusters=clusters, hidden=hidden, pretraining=pretraining, **options)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self._set_fades()
 
     def posterior(self, x: Any) -> tuple[Any, Any]:
-        """Mean and standard deviation of the code of every row, both (n, latents); facets one after the other."""
+        """Mean and standard deviation of the posterior of every row, both (n, latents), by facet."""
         if not self.ladder:
             return super().posterior(x)
         pairs = [head.chunk(2, dim=1) for head in self.encoder(x)]
         mean, rest = (torch.cat(part, 1) for part in zip(*pairs, strict=True))
-        return mean, deviations(rest)
+        return mean, as_sigma(rest)
 
     def divergences(self, mean: Any, sigma: Any, z: Any) -> tuple[Any, Any]:
-        """Those of all facets added up, (n,) each; of facets that are being faded in their share."""
+        """The sums over facets, (n,) each, weighted while facets are faded in."""
         found = [
             (fade * one, fade * other)
             for fade, (where, prior) in zip(self._fades(), self.learned_mixtures(), strict=True)
@@ -100,7 +106,7 @@ class MFCVAE(VaDE):
         return first
 
     def mixture_prior(self) -> tuple[Float, Float, Float]:
-        """The product of all facets as numpy arrays; it has clusters ** facets components, at most 10,000."""
+        """The product of all facets as numpy arrays, with clusters ** facets components, at most 10,000."""
         return product(self.facet_priors())
 
     def facet_priors(self) -> list[tuple[Float, Float, Float]]:
@@ -108,33 +114,28 @@ class MFCVAE(VaDE):
         return [prior.arrays() for _, prior in self.learned_mixtures()]
 
     def learned_mixtures(self) -> list[tuple[slice, LearnedMixture]]:
-        """Which latents each mixture of the prior is of."""
+        """Each mixture of the prior and its latents."""
         ends = [sum(self.shares[: j + 1]) for j in range(self.facets)]
         return [(slice(end - m, end), prior) for end, m, prior in zip(ends, self.shares, self.prior, strict=True)]
 
     def ends(self) -> list[tuple[slice, Any, Any]]:
-        """Where codes leave the encoder and enter the decoder: for each facet, if it has layers of its own."""
+        """For each facet (of a ladder) its latents, the layer that outputs them and the layer that takes them."""
         if not self.ladder:
             return super().ends()
         facets = zip(self.learned_mixtures(), self.encoder.heads, self.decoder.rungs, strict=True)
         return [(where, head, rung[0]) for (where, _), head, rung in facets]
 
     def after_step(self) -> None:
-        """Count a step of the optimiser, for facets that are being faded in."""
+        """Count a step of the optimiser and update the weights of facets that are faded in."""
         if self.fade:
             self.steps += 1
             self._set_fades()
-
-    def config(self) -> dict[str, Any]:
-        """All from which `build_model` makes a model of the same kind."""
-        own = {name: getattr(self, name) for name in ("facets", "ladder", "fade")}
-        return super().config() | own
 
     def _fades(self) -> Any:
         return self.decoder.fades if self.ladder else torch.ones(self.facets, device=self.steps.device)
 
     def _set_fades(self) -> None:
-        """The last facet is always in; the one before it grows over the first `fade` steps, and so on."""
+        """The last facet has weight 1; that of the one before it grows over the first `fade` steps, and so on."""
         if self.fade:
             waits = torch.arange(self.facets - 1, -1, -1, device=self.steps.device)
             self.decoder.fades.copy_((self.steps / self.fade - waits + 1).clamp(0, 1))
@@ -147,3 +148,84 @@ class MFCVAE(VaDE):
             return super()._make_nets()
         encoder = LadderEncoder(self.width, self.hidden, [2 * m for m in self.shares], self.activation)
         return encoder, LadderDecoder(self.shares, self.hidden, self.width, self.activation)
+
+
+class LadderEncoder(nn.Module):  # type: ignore[misc]
+    """An encoder that outputs facet j after j + 1 layers: the first facets are low-level, the last high-level."""
+
+    def __init__(self, inputs: int, hidden: Sequence[int], outs: Sequence[int], activation: str) -> None:
+        super().__init__()
+        widths = pairwise((inputs, *hidden))
+        self.backbone = nn.ModuleList(dense(pair, activation, open_end=False) for pair in widths)
+        self.heads = nn.ModuleList(nn.Linear(width, out) for width, out in zip(hidden, outs, strict=True))
+
+    def forward(self, x: Any) -> list[Any]:
+        """Map rows (n, inputs) to the output of each head."""
+        found = []
+        for layer, head in zip(self.backbone, self.heads, strict=True):
+            x = layer(x)
+            found.append(head(x))
+        return found
+
+
+class LadderDecoder(nn.Module):  # type: ignore[misc]
+    """A decoder in which the last facet enters first and each one before it, through its own layer, one layer later.
+
+    h = a(W_J z_J); then for j = J - 1, ..., 1: h = a(V_j h) + 0.1 fade_j a(W_j z_j); finally V_0 a(V h). It
+    is piecewise affine. `fades` (J,) are 1 except while facets are faded in.
+    """
+
+    def __init__(self, latents: Sequence[int], hidden: Sequence[int], out: int, activation: str) -> None:
+        super().__init__()
+        self.latents = list(latents)
+        pairs = zip(latents, hidden, strict=True)
+        self.rungs = nn.ModuleList(dense(pair, activation, open_end=False) for pair in pairs)
+        self.backbone = nn.ModuleList(dense(pair[::-1], activation, open_end=False) for pair in pairwise(hidden))
+        self.last = dense((hidden[0], hidden[0], out), activation)
+        self.register_buffer("fades", torch.ones(len(self.latents)))
+
+    def forward(self, z: Any) -> Any:
+        """Map codes (n, sum of latents) to (n, out)."""
+        *codes, top = z.split(self.latents, 1)
+        h = self.rungs[-1](top)
+        for j in reversed(range(len(codes))):
+            h = self.backbone[j](h) + SHARE * self.fades[j] * self.rungs[j](codes[j])
+        return self.last(h)
+
+    def as_chain(self) -> Any:
+        """The same map as a `Sequential` of linear layers and activations, which carries codes along until they enter.
+
+        A code z passes an activation a of slope s as a(z) and a(-z), since a(z) - a(-z) = (1 + s) z. So methods for
+        chains of layers (certificates, linear pieces, injectivity) apply to ladders.
+        """
+        kind = self.last[1]
+        both = 1 + getattr(kind, "negative_slope", 0.0)
+        layers: list[Any] = []
+        above, codes = (
+            None,
+            torch.eye(sum(self.latents)),
+        )  # as linear maps of the activations
+        for j in reversed(range(len(self.latents))):
+            start = sum(self.latents[:j])
+            own, later = codes[start : start + self.latents[j]], codes[:start]
+            linear = [] if above is None else [_compose(self.backbone[j][0], above)]
+            linear.append(_compose(self.rungs[j][0], own))
+            weights, biases = (torch.cat(part) for part in zip(*linear, strict=True))
+            biases = torch.cat([biases, torch.zeros(2 * start)])
+            layers += [_layer(torch.cat([weights, later, -later]), biases), copy.deepcopy(kind)]
+
+            *blocks, plus, minus = torch.eye(len(biases)).split([len(one) for one, _ in linear] + [start, start])
+            above = blocks[0] if above is None else blocks[0] + SHARE * self.fades[j].cpu() * blocks[1]
+            codes = (plus - minus) / both
+        return nn.Sequential(*layers, _layer(*_compose(self.last[0], above)), *copy.deepcopy(self.last).cpu()[1:])
+
+
+def _compose(layer: Any, before: Any) -> tuple[Any, Any]:
+    """Weight and bias of a linear layer applied after a matrix."""
+    return layer.weight.detach().cpu() @ before, layer.bias.detach().cpu()
+
+
+def _layer(weight: Any, bias: Any) -> Any:
+    layer = nn.Linear(weight.shape[1], weight.shape[0])
+    layer.load_state_dict({"weight": weight, "bias": bias})
+    return layer

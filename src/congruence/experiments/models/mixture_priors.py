@@ -1,4 +1,4 @@
-"""Gaussian mixtures as the prior of codes: learned with diagonal covariances, or given and kept as they are.
+"""Gaussian mixtures as the prior of codes: learned with diagonal covariances, or given and fixed.
 
 Both have `kl(mean, sigma)`, the divergence of a diagonal Gaussian to every component in closed form, and
 `log_joint(z)`, log weight + log density of every component; J is the number of components, m that of latents.
@@ -17,12 +17,13 @@ from torch import nn
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 
+PARTS = ("weights", "means", "covariances")
 LOG_2PI = math.log(2 * math.pi)
-LEAST = 1e-6  # of variances that a prior is started with
+LEAST = 1e-6  # initial weight or variance of a component
 
 
 class LearnedMixture(nn.Module):  # type: ignore[misc]
-    """A mixture whose weights, means and variances are learned; first all components are N(0, 1) in every latent."""
+    """A mixture whose weights, means and variances are learned; all components start as N(0, 1) in every latent."""
 
     def __init__(self, components: int, latents: int) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ class LearnedMixture(nn.Module):  # type: ignore[misc]
         return self.log_weights() - (away + self.log_variances + LOG_2PI).sum(2) / 2
 
     def start_at(self, weights: Array, means: Array, variances: Array) -> None:
-        """Put all components where they are to start; variances are (J, m)."""
+        """Set the initial components; variances are (J, m)."""
         with torch.no_grad():
             self.logits.copy_(torch.as_tensor(np.log(np.maximum(weights, LEAST))))
             self.means.copy_(torch.as_tensor(means))
@@ -62,7 +63,7 @@ class LearnedMixture(nn.Module):  # type: ignore[misc]
 
 
 class GivenMixture(nn.Module):  # type: ignore[misc]
-    """A mixture that is given, of any covariances, and is not learned."""
+    """A fixed mixture with any covariances."""
 
     def __init__(self, weights: Array, means: Array, covariances: Array) -> None:
         super().__init__()
@@ -96,36 +97,33 @@ class GivenMixture(nn.Module):  # type: ignore[misc]
         return torch.einsum("nja,jab,njb->nj", gaps, self.precisions, gaps)
 
 
-PARTS = ("weights", "means", "covariances")
-
-
 def given_mixture(prior: Any, latents: int) -> GivenMixture:
     """A prior from a mapping or an object with `weights`, `means` and `covariances`; None is the standard Gaussian.
 
-    Weights must be above 0 and sum to 1, covariances (J, m, m) symmetric and positive definite.
+    Weights must be positive and sum to 1, covariances (J, m, m) symmetric and positive definite.
     """
     if prior is None:
         return GivenMixture(np.ones(1), np.zeros((1, latents)), np.eye(latents)[None])
     weights, means, covariances = (_part(prior, name) for name in PARTS)
     count = len(weights) if weights.ndim == 1 else 0
     if not count or not (weights > 0).all() or not abs(weights.sum() - 1) <= 1e-4:
-        raise InputError(f"the weights of a prior must be numbers above 0 that sum to 1, not {weights}")
+        raise InputError(f"weights of a prior must be positive and sum to 1; got {weights}")
     if means.shape != (count, latents) or covariances.shape != (count, latents, latents):
         raise InputError(
             f"a prior of {count} components and {latents} latents needs means {(count, latents)} and covariances "
-            f"{(count, latents, latents)}, not {means.shape} and {covariances.shape}"
+            f"{(count, latents, latents)}; got {means.shape} and {covariances.shape}"
         )
     turned = covariances.transpose(0, 2, 1)
     if not np.allclose(covariances, turned, rtol=1e-5) or np.linalg.eigvalsh(covariances).min() <= 0:
-        raise InputError("the covariances of a prior must be symmetric and positive definite")
+        raise InputError("covariances of a prior must be symmetric and positive definite")
     return GivenMixture(weights / weights.sum(), means, covariances)
 
 
 def product(parts: Sequence[tuple[Float, Float, Float]], most: int = 10_000) -> tuple[Float, Float, Float]:
-    """The joint law of independent mixtures: one component for each choice of one of each; at most `most`."""
+    """The product of independent mixtures: one component for each combination of components, at most `most`."""
     count = math.prod(len(weights) for weights, _, _ in parts)
     if count > most:
-        raise InputError(f"the product of {len(parts)} mixtures has {count} components; at most {most} are multiplied")
+        raise InputError(f"the product of mixtures may have at most {most} components; got {count}")
     weights, means, covariances = parts[0]
     for other, others, spreads in parts[1:]:
         i, j = (index.ravel() for index in np.indices((len(weights), len(other))))
@@ -139,11 +137,11 @@ def product(parts: Sequence[tuple[Float, Float, Float]], most: int = 10_000) -> 
 def _part(prior: Any, name: str) -> Float:
     found = prior.get(name) if isinstance(prior, Mapping) else getattr(prior, name, None)
     if found is None:
-        raise InputError(f"a prior must have weights, means and covariances, but {name} is missing")
+        raise InputError(f"a prior must have weights, means and covariances; {name} is missing")
     try:
         numbers = np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the {name} of a prior must be numbers: {error}") from error
+        raise InputError(f"{name} of a prior must be numbers: {error}") from error
     if not np.isfinite(numbers).all():
-        raise InputError(f"the {name} of a prior must be finite, but NaN or infinity is among them")
+        raise InputError(f"{name} of a prior must be finite; got NaN or infinity")
     return numbers

@@ -1,4 +1,4 @@
-"""Autoencoders of images whose codes take few values: VQ-VAE and QLAE."""
+"""Autoencoders of images with quantised codes: VQ-VAE and QLAE."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ from typing import Any
 import numpy as np
 import torch
 
-from congruence.errors import InputError
-from congruence.experiments.models.autoencoders import AutoEncoder, check_weight, reconstruction
+from congruence.checks import check_integer, check_number
+from congruence.experiments.models.autoencoders import AutoEncoder, reconstruction
 
 
 class Quantised(AutoEncoder):
-    """What both have in common: loss = BCE + quantisation * |sg(c) - q|^2 + commitment * |c - sg(q)|^2.
+    """Base of both: loss = BCE + quantisation * |sg(c) - q|^2 + commitment * |c - sg(q)|^2.
 
-    c is what the encoder gives, q the nearest of the codebook, sg stops the gradient, and squares are means over
-    images and numbers. The decoder sees q, and its gradient goes on to c as if c were q.
+    c is the output of the encoder, q the nearest entry of the codebook, sg stops the gradient, and squares are means
+    over images and numbers. The decoder takes q; its gradient is passed to c unchanged.
     """
 
     discrete = True
+    options = ("values", "quantisation", "commitment")
 
     def __init__(self, latents: int, *, values: int, quantisation: float, commitment: float, **options: Any) -> None:
         super().__init__(latents, **options)
-        if values < 2:
-            raise InputError(f"values must be at least 2, not {values}")
-        if values % 1:
-            raise InputError(f"values must be a whole number, not {values}")
-        self.values = int(values)
-        self.quantisation = check_weight(quantisation, "quantisation")
-        self.commitment = check_weight(commitment, "commitment")
+        self.values = check_integer("values", values, 2)
+        self.quantisation = check_number("quantisation", quantisation, 0)
+        self.commitment = check_number("commitment", commitment, 0)
 
     def loss(self, images: Any) -> dict[str, Any]:
-        """The loss, and its parts "bce", "quantisation" and "commitment" without their weights."""
+        """The loss, and its unweighted parts "bce", "quantisation" and "commitment"."""
         x = self.pixels(images)
         continuous = self.encoder(x)
         quantised = self._chosen(self._nearest(continuous))
@@ -43,42 +40,43 @@ class Quantised(AutoEncoder):
         return {"loss": loss, **parts, "quantisation": quantisation, "commitment": commitment}
 
     def encode(self, images: Any) -> Any:
-        """The values of the codebook that images (n, *shape) are given, shape (n, latents * numbers of a value)."""
+        """The codebook entries of images (n, *shape), shape (n, latents * width of an entry)."""
         return self.values_of(self.indices(images))
 
     def indices(self, images: Any) -> Any:
-        """Which values of the codebook images are given, from 0, int64 (n, latents)."""
+        """The indices of the codebook entries of images, int64 (n, latents)."""
         return self._nearest(self.encoder(self.pixels(images)))
 
     def values_of(self, indices: Any) -> Any:
-        """The codes that indices (n, latents) stand for, as `decode` takes them."""
+        """The codes of indices (n, latents), as `decode` takes them."""
         raise NotImplementedError
-
-    def config(self) -> dict[str, Any]:
-        """All from which `build_model` makes a model of the same kind."""
-        own = {"values": self.values, "quantisation": self.quantisation, "commitment": self.commitment}
-        return super().config() | own
 
     def _nearest(self, continuous: Any) -> Any:
         raise NotImplementedError
 
     def _chosen(self, indices: Any) -> Any:
-        """As `values_of`, with a gradient for the codebook that is a sum of products: the same in every run."""
+        """As `values_of`, but with a deterministic gradient for the codebook: a matrix product, not a scatter."""
         raise NotImplementedError
 
 
 class VQVAE(Quantised):
-    """A VQ-VAE: each latent is one of 512 vectors of 64 numbers; all latents share them.
+    """A VQ-VAE: each latent is one of 512 vectors of 64 numbers, shared by all latents.
 
-    The encoder gives 64 numbers for each latent, and the decoder takes as many. Codes are (n, latents * 64); metrics
-    are about `indices`, (n, latents).
+    The encoder outputs 64 numbers for each latent, and the decoder takes as many. Codes are (n, latents * 64); metrics
+    evaluate `indices`, (n, latents).
 
     Parameters
     ----------
+    latents : int
+        Latents of a code.
     values : int
-        How many vectors there are. Their first numbers are uniform within sqrt(3 / 64).
-    quantisation, commitment : float
-        Weights of the two losses of the codebook.
+        Number of vectors. They start uniform within sqrt(3 / 64).
+    quantisation : float
+        Weight of the loss that moves the codebook towards the codes.
+    commitment : float
+        Weight of the loss that keeps codes close to the codebook.
+    **options
+        As of `AutoEncoder`.
 
     References
     ----------
@@ -103,11 +101,11 @@ class VQVAE(Quantised):
         self.codebook = torch.nn.Parameter(torch.from_numpy(drawn.astype(np.float32)))
 
     def evaluated(self, images: Any) -> Any:
-        """The numbers that metrics are about: the indices, (n, latents)."""
+        """The values that metrics evaluate: the indices, (n, latents)."""
         return self.indices(images)
 
     def values_of(self, indices: Any) -> Any:
-        """The vectors of indices (n, latents), one after the other, shape (n, latents * 64)."""
+        """The concatenated vectors of indices (n, latents), shape (n, latents * 64)."""
         return self.codebook[indices].flatten(1)
 
     def _nearest(self, continuous: Any) -> Any:
@@ -119,16 +117,22 @@ class VQVAE(Quantised):
 
 
 class QLAE(Quantised):
-    """A quantised-latent autoencoder: each latent is one of 10 numbers of its own, which are learned.
+    """A quantised-latent autoencoder: each latent takes one of 10 learned values of its own.
 
-    Together with strong weight decay it is meant to make each latent mean one thing.
+    With strong weight decay it is designed to disentangle.
 
     Parameters
     ----------
+    latents : int
+        Dimensions of a code.
     values : int
-        How many numbers a latent may be. First they are evenly spaced from -0.5 to 0.5.
-    quantisation, commitment : float
-        Weights of the two losses of the codebook.
+        Number of values of a latent. They start evenly spaced from -0.5 to 0.5.
+    quantisation : float
+        Weight of the loss that moves the codebook towards the codes.
+    commitment : float
+        Weight of the loss that keeps codes close to the codebook.
+    **options
+        As of `AutoEncoder`.
 
     References
     ----------
@@ -162,15 +166,15 @@ class QLAE(Quantised):
 
 
 def nearest_vectors(x: Any, codebook: Any) -> Any:
-    """The row of a codebook (values, width) nearest to each vector x (..., width); the first, if several are."""
+    """The row of a codebook (values, width) nearest to each vector x (..., width); the first in a tie."""
     with torch.autocast(x.device.type, enabled=False):
         x, codebook = x.detach(), codebook.detach()
-        # |x - e|^2 without |x|^2, which is the same for all e
+        # |x - e|^2 without |x|^2, which does not depend on e
         return (codebook.square().sum(1) - 2 * (x @ codebook.T)).argmin(-1)
 
 
 def nearest_numbers(x: Any, codebook: Any) -> Any:
-    """The entry of its row of a codebook (latents, values) nearest to each x (n, latents); the first of several."""
+    """The entry of its row of a codebook (latents, values) nearest to each x (n, latents); the first in a tie."""
     return (x.detach()[..., None] - codebook.detach()).abs().argmin(-1)
 
 
@@ -180,5 +184,5 @@ def straight_through(continuous: Any, quantised: Any) -> Any:
 
 
 def one_hot(indices: Any, values: int) -> Any:
-    """1 where an index is, else 0, as float32 (..., values)."""
+    """Indices as one-hot vectors, float32 (..., values)."""
     return (indices[..., None] == torch.arange(values, device=indices.device)).float()

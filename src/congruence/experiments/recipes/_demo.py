@@ -11,7 +11,7 @@ from congruence.align._compare import compare
 from congruence.align.comparison import Comparison
 from congruence.errors import InputError
 from congruence.experiments.data.digits import digits
-from congruence.experiments.models.dense_autoencoders import train_autoencoder
+from congruence.experiments.training.small_autoencoders import train_autoencoder
 from congruence.files import system_reason
 from congruence.progress import Progress
 from congruence.tables import Table, write_table

@@ -13,12 +13,12 @@ import numpy as np
 from congruence.document import Cell
 from congruence.errors import CollapsedWarning
 from congruence.experiments.models.catalogue import build_model
-from congruence.experiments.models.reconstruction import mean_square, through
+from congruence.experiments.models.reconstructions import apply_in_batches, mean_squared_error
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS
 from congruence.experiments.recipes.recipe import RecipeJob
+from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.collapse import posterior_collapse
 from congruence.experiments.training.settings import Training
-from congruence.experiments.training.training import train_model
 from congruence.formatting import UNDEFINED
 from congruence.mixture.agreement import PairSpread
 from congruence.parts import Arrays
@@ -68,9 +68,9 @@ def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, eval
             model = train_model(model, data, training, out=folder, device=job.device).model
     device = next(model.parameters()).device
     with full_precision():
-        codes = through(model.encode, evaluated[0], device, *evaluated[1:]).numpy()
+        codes = apply_in_batches(model.encode, evaluated[0], device, *evaluated[1:]).numpy()
         alive = posterior_collapse(model, *evaluated)
-        error = mean_square(model, *evaluated)
+        error = mean_squared_error(model, *evaluated)
     arrays: Arrays = {"codes": codes.astype(np.float32), "mse": np.asarray(error)}
     arrays["active"] = np.asarray(len(alive.shares) - len(alive.collapsed))
     arrays["states"] = np.asarray(alive.told_apart)

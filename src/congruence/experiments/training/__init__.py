@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from congruence._lazy import attach
+from congruence.checks import require
 
 _load, __dir__, __all__ = attach(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from congruence.rows.devices import load_torch
-
-        load_torch()  # raises an error that says how to install it
+        require("torch", "training", "torch")
     return _load(name)

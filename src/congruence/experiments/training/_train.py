@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from congruence.errors import InputError
-from congruence.experiments.models._configs import model_config
+from congruence.checks import check_integer
+from congruence.errors import CongruenceError, CongruenceWarning, InputError
+from congruence.experiments.models.catalogue import model_config
+from congruence.experiments.processes import run_tasks, send_message, stop_requested
 from congruence.experiments.runs import Run, open_run
 from congruence.experiments.training._options import OF_MODELS, TrainOptions
-from congruence.experiments.training._schedule import Ended, Plan, train_here, train_in_processes, train_on_cluster
-from congruence.experiments.training.training import Moment
+from congruence.experiments.training._train_model import TrainingState
 from congruence.options import takes
 from congruence.progress import Progress
 
-MOST_SEEDS, DIGITS = 10_000, 19  # of a range, and of 2**63
+_MOST_SEEDS, _DIGITS = 10_000, 19  # of a range, and of 2**63
+_POLL = 2.0  # seconds between checks of a dask event
+Tell = Callable[[str, TrainingState], None]  # receives the name of a run, and its state
 
 
 @takes(TrainOptions)
@@ -31,8 +37,8 @@ def train(
 ) -> list[Run]:
     """Train a model on images or rows with known factors, once for each seed.
 
-    An interrupted training is resumed by the same call, a finished one is not repeated. A seed gives the same result
-    alone as together with others. `train_model` trains a model that you built yourself.
+    An interrupted training is resumed by the same call, a finished one is not repeated. The result of a seed does not
+    depend on the other seeds. `train_model` trains a model that you built yourself.
 
     Parameters
     ----------
@@ -44,18 +50,6 @@ def train(
         Called as progress(what, done, total) with steps of all trainings.
     client : distributed.Client, optional
         Train on the workers of this dask cluster, which must share the folder `out`; not together with `jobs`.
-    data, n, continuous
-        The data set, the number of images or rows, and whether factors have continuous values; see `load_data`.
-    weight_decay, latents, net, beta, tc, nonnegativity, activity, values, quantisation, commitment
-        Options of models of images; the published values unless given. An option of another model is refused.
-    clusters, facets, activation, hidden, noise, pretraining, fade, prior, auxiliary
-        Options of models with a mixture prior.
-    seeds : sequence of int, or str
-        One training for each: ``(0, 1, 2)``, "0,1,2" or "0-4".
-    steps, batch, learning_rate, device, precision, deterministic
-        See `train_model`.
-    jobs : int
-        Number of processes that train at once.
 
     Returns
     -------
@@ -63,47 +57,60 @@ def train(
         The run folders, in the order of the seeds.
     """
     check_workers(options, client is not None)
-    folder = Path(out) if client is None else Path(out).absolute()  # workers have working folders of their own
-    plans = _plans(model, folder, options)
-    tracker = _Tracker(plans, options.steps, progress)
-    ended: dict[str, Ended] = {}
+    folder = Path(out) if client is None else Path(out).absolute()  # workers have other working folders
+    plans = _plan_trainings(model, folder, options)
+    steps, total = dict.fromkeys((plan.name for plan in plans), 0), options.steps * len(plans)
 
-    def done(one: Ended) -> None:
-        ended[one.name] = one
+    def tell(name: str, state: TrainingState) -> None:
+        steps[name] = state.step
+        if progress is not None:
+            psnr = "" if state.psnr != state.psnr else f", PSNR {state.psnr:.2f}"
+            progress(f"{name}: loss {state.loss:.4f}{psnr}", sum(steps.values()), total)
 
     if client is not None:
-        train_on_cluster(plans, done, client)
+        outcomes = train_on_cluster(plans, client)
     elif options.jobs > 1 and len(plans) > 1:
-        train_in_processes(plans, tracker, done, options.jobs)
+        outcomes = run_tasks(_train_in_process, [(plan,) for plan in plans], options.jobs, receive=lambda m: tell(*m))
     else:
-        train_here(plans, tracker, done)
-    for one in ended.values():
-        if one.error:
-            raise InputError(one.error)
-        for kind, text in one.warned:
-            warnings.warn(f"{one.name}: {text}", kind, stacklevel=3)
+        outcomes = train_here(plans, tell)
+    for plan, outcome in zip(plans, outcomes, strict=True):
+        if isinstance(outcome, str):
+            raise InputError(outcome)
+        for kind, text in outcome:
+            warnings.warn(f"{plan.name}: {text}", kind, stacklevel=3)
     return [open_run(plan.folder) for plan in plans]
 
 
 def check_workers(options: TrainOptions, on_cluster: bool) -> None:
-    """Refuse a number of processes that makes no sense."""
-    if options.jobs < 1:
-        raise InputError(f"jobs must be at least 1, not {options.jobs}")
+    """Refuse an invalid number of processes."""
+    check_integer("jobs", options.jobs)
     if on_cluster and options.jobs > 1:
-        raise InputError("jobs and dask do not go together: the cluster has its own workers")
+        raise InputError(f"jobs must be 1 with dask, which has its own workers; got {options.jobs}")
 
 
-def _plans(model: str, folder: Path, options: TrainOptions) -> list[Plan]:
+@dataclass(frozen=True)
+class Plan:
+    """The definition of one training, as plain values that can be sent to another process."""
+
+    folder: Path
+    model: dict[str, Any]  # the config of the model
+    data: dict[str, Any]  # arguments of `load_data`
+    settings: dict[str, Any]  # arguments of `train_model`
+    threads: int | None = None  # of torch on a CPU; None leaves them unchanged
+
+    @property
+    def name(self) -> str:
+        """The name of the run folder."""
+        return self.folder.name
+
+
+Outcome = str | list[tuple[type[Warning], str]]  # the error of a training, or its warnings
+
+
+def _plan_trainings(model: str, folder: Path, options: TrainOptions) -> list[Plan]:
     own = {name: getattr(options, name) for name in OF_MODELS}
-    config, decay = model_config(
-        model,
-        options.data,
-        options.n,
-        latents=options.latents,
-        net=options.net,
-        device=options.device,
-        own=own,
-    )
+    shared: dict[str, Any] = {"latents": options.latents, "net": options.net, "device": options.device}
+    config, decay = model_config(model, options.data, options.n, **shared, own=own)
     names = ("steps", "batch", "learning_rate", "device", "precision", "deterministic")
     settings = {name: getattr(options, name) for name in names}
     settings["weight_decay"] = decay if options.weight_decay is None else options.weight_decay
@@ -117,33 +124,100 @@ def _plans(model: str, folder: Path, options: TrainOptions) -> list[Plan]:
 
 
 def parse_seeds(seeds: str | Sequence[int]) -> list[int]:
-    """Numbers, or a text with numbers separated by commas and ranges such as 0-4."""
+    """Parse seeds: integers, or a text of integers and ranges such as 0-4, separated by commas."""
     found: list[int] = []
     for part in seeds.split(",") if isinstance(seeds, str) else map(str, seeds):
         low, dash, high = (piece.strip() for piece in part.partition("-"))
         if not low.isdecimal() or (dash and not high.isdecimal()):
-            raise InputError(f"seeds must be numbers such as 0,1,2 or 0-4, not {part.strip()!r}")
-        if max(len(low), len(high)) > DIGITS:
-            raise InputError(f"seeds must be below 2**63, not {part.strip()[:40]}")
+            raise InputError(f"seeds must be integers such as 0,1,2 or 0-4; got {part.strip()!r}")
+        if max(len(low), len(high)) > _DIGITS:
+            raise InputError(f"seeds must be below 2**63; got {part.strip()[:40]}")
         if high and int(high) < int(low):
-            raise InputError(f"seeds has a range that ends before it starts, {part.strip()}; use {high}-{low}")
-        if int(high or low) - int(low) >= MOST_SEEDS:
-            raise InputError(f"seeds takes at most {MOST_SEEDS} of them, not {part.strip()}")
+            raise InputError(f"a range of seeds must not end before it starts, use {high}-{low}; got {part.strip()}")
+        if int(high or low) - int(low) >= _MOST_SEEDS:
+            raise InputError(f"a range of seeds must have at most {_MOST_SEEDS}; got {part.strip()}")
         found += range(int(low), int(high or low) + 1)
     if len(set(found)) < len(found) or not found:
-        raise InputError(f"seeds must contain each seed once, not {seeds}")
+        raise InputError(f"seeds must contain each seed once; got {seeds}")
     return found
 
 
-class _Tracker:
-    """Adds up the steps of all trainings for one progress function."""
+def train_here(plans: Sequence[Plan], tell: Tell, stop: Callable[[], bool] | None = None) -> list[Outcome]:
+    """Train one after another; data is loaded once."""
+    from congruence.experiments.data.registry import load_data
+    from congruence.experiments.models.catalogue import build_model
+    from congruence.experiments.training._train_model import train_model
 
-    def __init__(self, plans: Sequence[Plan], steps: int, progress: Progress | None) -> None:
-        self.steps = {plan.name: 0 for plan in plans}
-        self.total, self.progress = steps * len(plans), progress
+    outcomes: list[Outcome] = []
+    loaded: dict[str, Any] = {}
+    for plan in plans:
+        key = repr(plan.data)
+        if key not in loaded:
+            loaded = {key: load_data(**plan.data)}
 
-    def __call__(self, name: str, moment: Moment) -> None:
-        self.steps[name] = moment.step
-        if self.progress is not None:
-            psnr = "" if moment.psnr != moment.psnr else f", PSNR {moment.psnr:.2f}"
-            self.progress(f"{name}: loss {moment.loss:.4f}{psnr}", sum(self.steps.values()), self.total)
+        def report(state: TrainingState, name: str = plan.name) -> None:
+            tell(name, state)
+
+        with warnings.catch_warnings(record=True) as caught, _torch_threads(plan.threads):
+            warnings.simplefilter("always", CongruenceWarning)
+            model = build_model(plan.model)
+            train_model(model, loaded[key], **plan.settings, out=plan.folder, progress=report, stop=stop)
+        warned = [(one.category, str(one.message)) for one in caught if issubclass(one.category, CongruenceWarning)]
+        outcomes.append(list(dict.fromkeys(warned)))
+    return outcomes
+
+
+def _train_in_process(
+    plan: Plan, tell: Tell = lambda *state: send_message(state), stop: Any = stop_requested
+) -> Outcome:
+    """One training in a worker. An error is returned, so that the other trainings continue."""
+    try:
+        return train_here([plan], tell, stop)[0]
+    except CongruenceError as error:
+        return str(error)
+
+
+def train_on_cluster(plans: Sequence[Plan], client: Any) -> list[Outcome]:
+    """Train on the workers of a dask client; run folders are on a shared file system."""
+    import distributed
+
+    ending = distributed.Event(f"congruence-{os.getpid()}-{time.time_ns()}", client=client)
+    futures = [client.submit(_train_on_worker, plan, ending.name, key=f"{plan.name}-{ending.name}") for plan in plans]
+    try:
+        distributed.wait(futures, return_when="ALL_COMPLETED")
+        return [future.result() for future in futures]
+    except BaseException:
+        ending.set()
+        distributed.wait(futures)  # until each has its checkpoint
+        raise
+
+
+def _train_on_worker(plan: Plan, ending: str) -> Outcome | None:
+    """One training in a thread of a dask worker, which must not be interrupted itself; None if it was stopped."""
+    import distributed
+
+    event, checked, stopping = distributed.Event(ending), time.monotonic(), False
+
+    def stop() -> bool:
+        nonlocal checked, stopping
+        if time.monotonic() - checked > _POLL:
+            checked, stopping = time.monotonic(), bool(event.is_set())
+        return stopping
+
+    try:
+        return _train_in_process(plan, lambda name, state: None, stop)
+    except KeyboardInterrupt:
+        return None
+
+
+@contextlib.contextmanager
+def _torch_threads(count: int | None) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training depends on, as named arrays and a JSON text in one safetensors file."""
+"""Checkpoints: the whole state of a training, as named arrays and a JSON text in one safetensors file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.experiments.runs import CHECKPOINT, Run, read_arrays, write_arrays
 
-SAMPLED = 10_000  # rows
+SAMPLED = 10_000  # rows in a checksum
 MODEL, OPTIMISER, RANDOM, RANDOM_GPU = "model.", "optimiser.", "random.cpu", "random.gpu"
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A moment of a training: weights, the optimiser's averages and the states of generators; counts; what it is of."""
+    """The state of a training: arrays (weights, averages, generators), counts, and the settings it belongs to."""
 
     arrays: Mapping[str, Array]
     counts: Mapping[str, Any]
@@ -28,9 +28,9 @@ class Checkpoint:
 
 
 def fingerprint(data: Sequence[Any]) -> list[list[Any]]:
-    """The shape and a checksum of each tensor, so that a checkpoint is not taken up with other data.
+    """The shape and a checksum of each tensor, so that a checkpoint is not resumed with other data.
 
-    Of a tensor with more rows than `SAMPLED`, only so many go into the checksum, evenly spaced.
+    The checksum is of at most `SAMPLED` rows, evenly spaced.
     """
     every = [-(-len(tensor) // SAMPLED) for tensor in data]  # a step of 1 up to SAMPLED rows
     arrays = [np.ascontiguousarray(to_numpy(tensor[::step])) for tensor, step in zip(data, every, strict=True)]
@@ -55,7 +55,7 @@ def capture(model: Any, optimiser: Any, counts: Mapping[str, Any], about: Mappin
 
 
 def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
-    """Put a model, its optimiser and torch's generators into the state of a checkpoint."""
+    """Set a model, its optimiser and torch's generators to the state of a checkpoint."""
     import torch
 
     tensors = {name: torch.from_numpy(array.copy()) for name, array in checkpoint.arrays.items()}
@@ -63,55 +63,48 @@ def restore(checkpoint: Checkpoint, model: Any, optimiser: Any) -> None:
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise InputError(f"the checkpoint is of another model: {str(error).splitlines()[-1].strip()}") from error
+        raise InputError(f"the checkpoint does not fit the model: {str(error).splitlines()[-1].strip()}") from error
     state: dict[int, dict[str, Any]] = {}
     for name, value in tensors.items():
         if name.startswith(OPTIMISER):
             number, _, key = name.removeprefix(OPTIMISER).partition(".")
             state.setdefault(int(number), {})[key] = value
     optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
-    _lay_out(optimiser)
+    for weight, averages in optimiser.state.items():  # fused steps on a GPU need the strides of the weights
+        for name, value in averages.items():
+            if torch.is_tensor(value) and value.shape == weight.shape and value.stride() != weight.stride():
+                averages[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
     torch.set_rng_state(tensors[RANDOM])
     device = next(model.parameters()).device
     if device.type == "cuda" and RANDOM_GPU in tensors:
         torch.cuda.set_rng_state(tensors[RANDOM_GPU], device)
 
 
-def _lay_out(optimiser: Any) -> None:
-    """Put averages into the order in memory that their weights have; fused steps on a GPU take no other."""
-    import torch
-
-    for weight, state in optimiser.state.items():
-        for name, value in state.items():
-            if torch.is_tensor(value) and value.shape == weight.shape and value.stride() != weight.stride():
-                state[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
-
-
 def write_checkpoint(run: Run, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint into a run folder in the place of the one before."""
-    text = json.dumps({"counts": checkpoint.counts, "about": checkpoint.about})  # floats come back to the last bit
+    """Write a checkpoint into a run folder, replacing the previous one."""
+    text = json.dumps({"counts": checkpoint.counts, "about": checkpoint.about})  # floats round-trip exactly
     write_arrays(run.folder / CHECKPOINT, checkpoint.arrays, about=text)
 
 
 def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:
-    """Read the checkpoint of a run folder, None where there is none; one of another training is refused."""
+    """Read the checkpoint of a run folder, None if there is none; one of another training is refused."""
     path = run.folder / CHECKPOINT
     if not path.exists():
         return None
     try:
         arrays, text = read_arrays(path)
     except InputError as error:
-        raise InputError(f"{error}; remove it to start anew") from error
+        raise InputError(f"{error}; remove it to start again") from error
     try:
-        told = json.loads(text)
-        counts, found = dict(told["counts"]), dict(told["about"])
+        parsed = json.loads(text)
+        counts, found = dict(parsed["counts"]), dict(parsed["about"])
         missing = {"step", "sums"} - counts.keys() or {RANDOM} - arrays.keys()
         if missing:
             raise KeyError(missing)
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} is no checkpoint of congruence; remove it to start anew") from error
-    wished = json.loads(json.dumps(about))
-    different = sorted(name for name in {*found, *wished} if found.get(name) != wished.get(name))
+        raise InputError(f"{path} is not a checkpoint of congruence; remove it to start again") from error
+    expected = json.loads(json.dumps(about))
+    different = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
     if different:
-        raise InputError(f"{path} is of a training with another {different[0]}; remove it to start anew")
+        raise InputError(f"{path} is of a training with another {different[0]}; remove it to start again")
     return Checkpoint(arrays, counts, found)

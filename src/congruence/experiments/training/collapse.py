@@ -1,30 +1,30 @@
-"""Posterior collapse: latents that tell nothing about the data, and components that tell no rows apart."""
+"""Posterior collapse: latents that do not depend on the data, and components that do not separate rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
-from congruence.experiments.models.reconstruction import through
+from congruence.experiments.models.reconstructions import apply_in_batches
 
-LEAST_SHARE = 0.01  # of the variance of a latent that comes from the data, for it to be active
-LEAST_STATES = 1.5  # that components tell apart, for them not to have collapsed
+LEAST_SHARE = 0.01  # share of the variance of an active latent that depends on the data
+LEAST_STATES = 1.5  # effective number of states of components that have not collapsed
 
 
 @dataclass(frozen=True, eq=False)
 class Collapse:
-    """What is left of latents and components when a model of mixtures was trained.
+    """Active latents and components of a trained model with a mixture prior.
 
-    `shares` (m,) is, for each latent, var(mean) / (var(mean) + mean of sigma^2) over rows, from 0 to 1: how much of it
-    comes from the data and not from noise. A latent below 0.01 is collapsed; for a standard Gaussian prior this is the
-    rule of Burda et al. (2016) for active units, and it does not depend on the scale of a learned prior.
-    `told_apart` has, for each mixture of the prior, exp of the mutual information between rows and components, from 1
-    (components are the same, or one has it all) to their number (each row is of one, and all are as likely).
+    `shares` (m,) is, for each latent, var(mean) / (var(mean) + mean of sigma^2) over rows, from 0 to 1: the share of
+    its variance that depends on the data. A latent below 0.01 is collapsed; for a standard Gaussian prior this is the
+    rule of Burda et al. (2016) for active units, and it does not depend on the scale of a learned prior. `told_apart`
+    is, for each mixture of the prior, its effective number of states: exp of the mutual information of rows and
+    components, from 1 (components are equal, or one has all rows) to their number (each row has one component with
+    certainty, and all are equally likely).
     """
 
     shares: Float  # (m,)
@@ -33,57 +33,59 @@ class Collapse:
 
     @property
     def collapsed(self) -> tuple[int, ...]:
-        """The latents that tell nothing, from 0."""
+        """The collapsed latents, counted from 0."""
         return tuple(int(k) for k in np.flatnonzero(self.shares < LEAST_SHARE))
 
     @property
     def merged(self) -> tuple[int, ...]:
-        """The mixtures of several components that tell fewer than 1.5 states apart, from 0."""
+        """The mixtures of several components with fewer than 1.5 effective states, counted from 0."""
         pairs = zip(self.told_apart, self.components, strict=True)
-        return tuple(j for j, (told, count) in enumerate(pairs) if count > 1 and told < LEAST_STATES)
+        return tuple(j for j, (states, count) in enumerate(pairs) if count > 1 and states < LEAST_STATES)
 
     @property
     def sentence(self) -> str:
-        """What has collapsed, in words; empty where nothing has."""
+        """The collapsed latents and components in words; empty if there are none."""
         found = []
         if self.collapsed:
             which = ", ".join(map(str, self.collapsed))
-            found.append(f"{len(self.collapsed)} of {len(self.shares)} latents tell nothing about the data ({which})")
+            found.append(f"{len(self.collapsed)} of {len(self.shares)} latents do not depend on the data ({which})")
         for j in self.merged:
             which = f" of facet {j}" if len(self.components) > 1 else ""
-            found.append(f"the {self.components[j]} components{which} tell {self.told_apart[j]:.2f} states apart")
+            found.append(f"the {self.components[j]} components{which} have {self.told_apart[j]:.2f} effective states")
         return f"posterior collapse: {'; '.join(found)}" if found else ""
 
     def numbers(self) -> dict[str, float]:
-        """What goes into the log: how many latents are active, and the states that each mixture tells apart."""
+        """The numbers for the log: active latents, and the effective states of each mixture."""
         several = len(self.told_apart) > 1
-        told = {f"states_{j}" if several else "states": value for j, value in enumerate(self.told_apart)}
-        return {"active_latents": float(len(self.shares) - len(self.collapsed)), **told}
+        states = {f"states_{j}" if several else "states": value for j, value in enumerate(self.told_apart)}
+        return {"active_latents": float(len(self.shares) - len(self.collapsed)), **states}
 
 
-def posterior_collapse(model: Any, inputs: Any, *beside: Any) -> Collapse:
-    """See which latents and components of a model of mixtures are alive on some rows.
+def posterior_collapse(model: Any, inputs: Any, *others: Any) -> Collapse:
+    """Measure which latents and components of a model with a mixture prior are active on some rows.
 
     Parameters
     ----------
     model : MixtureVAE, VaDE, MFCVAE or IVAE
-    inputs, *beside : arrays with as many rows
-        What `encode` takes: rows or images and, for an iVAE, the auxiliary variable.
+    inputs : array
+        Rows or images.
+    *others : arrays with as many rows
+        Further arguments of `encode`: for an iVAE, the auxiliary variable.
     """
     device = next(model.parameters()).device
-    moments = through(lambda x, *more: _moments(model, x, *more), inputs, device, *beside)  # (n, 2, m)
+
+    def posterior(x: Any, *more: Any) -> Any:
+        import torch
+
+        return torch.stack(model.posterior(model.numbers(x), *more), 1)
+
+    moments = apply_in_batches(posterior, inputs, device, *others)  # (n, 2, m)
     mean, sigma = (to_numpy(moments[:, i]).astype(np.float64) for i in (0, 1))
     spread, noise = mean.var(0), np.square(sigma).mean(0)
     codes = moments[:, 0].to(device)
     shares = [to_numpy(one.detach()).astype(np.float64) for one in model.state_shares(codes)]
-    told = tuple(math.exp(_information(one)) for one in shares)
-    return Collapse(spread / (spread + noise), told, tuple(one.shape[1] for one in shares))
-
-
-def _moments(model: Any, inputs: Any, *beside: Sequence[Any]) -> Any:
-    import torch
-
-    return torch.stack(model.posterior(model.numbers(inputs), *beside), 1)
+    states = tuple(math.exp(_information(one)) for one in shares)
+    return Collapse(spread / (spread + noise), states, tuple(one.shape[1] for one in shares))
 
 
 def _information(shares: Float) -> float:

@@ -2,8 +2,8 @@
 
 Every member has the same widths; leak, seed and rows may differ. Layers have no bias and orthonormal columns (or rows),
 with LeakyReLU between the layers of the encoder and of the decoder, after the warm-up of Nelson et al. (4.1, A.7.1).
-The weights stay orthonormal by the polar retraction after each step of Adam (see `orthogonal.py`), not by a
-parametrisation. A member ends up where it would have ended alone, to rounding.
+The weights are kept orthonormal by the polar retraction after each step of Adam, not by a parametrisation. Members do
+not depend on each other: each ends as it would alone, to rounding.
 """
 
 from __future__ import annotations
@@ -12,50 +12,53 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.checks import check_number, require
 from congruence.errors import InputError
-from congruence.experiments.models.orthogonal import draw_orthogonal, nearest_orthogonal, tangent
-from congruence.experiments.training.loop import row_order
-from congruence.rows.devices import load_torch, one_thread, training_device
+from congruence.experiments.training.settings import row_order
+from congruence.rows.devices import one_thread, training_device
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 TINY = 1e-6  # added to the norm that a gradient is clipped by, as torch does
+ENOUGH = 1e-4  # largest entry of Z A Z - 1 from which one more step on the matrix itself converges to rounding
+ROUNDS = 7  # of Newton-Schulz; a training step needs 3 to 5, and a matrix that needs more has lost digits in its square
 Progress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
 class Member:
-    """One autoencoder: how much of a negative value passes (1 is linear, 0 is ReLU), its seed, and the rows it sees."""
+    """One autoencoder: the slope for negative values (1 is linear, 0 is ReLU), its seed, and its rows."""
 
     leak: float
-    seed: int  # of the first weights and of the order of the rows
-    rows: Array | None = None  # numbers of rows; None for all
+    seed: int  # of the initial weights and of the order of the rows
+    rows: Array | None = None  # row numbers; None for all
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trained autoencoders. Arrays in, arrays out; members come first."""
+    """Trained autoencoders; arrays in, arrays out. The first axis is that of members."""
 
     leaks: Float  # (members,)
     weights: tuple[Array, ...]  # for each layer (members, out, in); the first half is the encoder
-    epochs: Array  # (members,) how long each was trained
-    losses: Float  # (members,) the mean squared error of the last epoch, while it was trained
+    epochs: Array  # (members,) that each was trained for
+    losses: Float  # (members,) the mean training loss of the last epoch
     device: str = "cpu"
 
     def __len__(self) -> int:
         return len(self.leaks)
 
     def encode(self, x: Array) -> Array:
-        """The codes of rows x (n, p), or of other rows for each member (members, n, p): (members, n, latent)."""
-        return self._through(self._tensors[: len(self.weights) // 2], x)
+        """The codes of rows x (n, p), or of separate rows for each member (members, n, p): (members, n, latent)."""
+        return self._apply(self._tensors[: len(self.weights) // 2], x)
 
     def decode(self, codes: Array) -> Array:
-        """What codes (members, n, latent) stand for, (members, n, p)."""
-        return self._through(self._tensors[len(self.weights) // 2 :], codes)
+        """The reconstructions of codes, (members, n, latent) -> (members, n, p)."""
+        return self._apply(self._tensors[len(self.weights) // 2 :], codes)
 
     def reconstruction_error(self, x: Array) -> Float:
         """The mean squared error over rows and columns, (members,)."""
@@ -64,21 +67,21 @@ class Ensemble:
     def jacobian(self, member: int, codes: Array) -> Float:
         """The Jacobian of one decoder at codes (n, latent), shape (n, p, latent), exact.
 
-        Between its kinks the decoder is linear: the Jacobian is the product of the weights with the rows of those
-        layers scaled by the leak where the unit is negative.
+        The decoder is piecewise linear: the Jacobian is the product of the weights, with rows scaled by the leak where
+        a unit is negative.
         """
-        inner, last = self._inner(member, codes)
+        inner, last = self._inner_jacobian(member, codes)
         return np.asarray((last @ inner).cpu().numpy())
 
     def metric(self, member: int, codes: Array) -> Float:
-        """J^T J of one decoder at codes (n, latent), shape (n, latent, latent): lengths as the decoder sees them.
+        """J^T J of one decoder at codes (n, latent), shape (n, latent, latent): the pullback metric.
 
         Its eigenvalues are the squared singular values of J, and |J v|^2 = v^T (J^T J) v.
         """
-        inner, last = self._inner(member, codes)
+        inner, last = self._inner_jacobian(member, codes)
         return np.asarray((inner.mT @ ((last.mT @ last) @ inner)).cpu().numpy())
 
-    def _inner(self, member: int, codes: Array) -> tuple[Any, Any]:
+    def _inner_jacobian(self, member: int, codes: Array) -> tuple[Any, Any]:
         """The Jacobian of all but the last layer of one decoder, (n, hidden, latent), and the last layer; float64."""
         import torch
 
@@ -93,11 +96,12 @@ class Ensemble:
 
     @cached_property
     def _tensors(self) -> list[Any]:
-        torch = load_torch()
+        torch = require("torch", "an ensemble", "torch")
         return [torch.from_numpy(np.ascontiguousarray(weight)).to(self.device) for weight in self.weights]
 
-    def _through(self, layers: Sequence[Any], rows: Array) -> Array:
-        torch = load_torch()
+    def _apply(self, layers: Sequence[Any], rows: Array) -> Array:
+        import torch
+
         leaks = torch.from_numpy(self.leaks.astype(np.float32)).to(self.device)
         values = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32)).to(self.device)
         values = values.expand(len(self), *values.shape[-2:])
@@ -127,18 +131,34 @@ def train_ensemble(
 
     Parameters
     ----------
+    x : (n, p)
+        Rows.
     members : sequence of Member
-        All must see the same number of rows, so that they make the same steps.
+        All must have the same number of rows, so that they make the same steps.
     widths : sequence of int
-        From the p columns of x down to the latent width; the decoder goes the same way back.
+        From the p columns of x down to the latent width; the decoder has them in reverse order.
+    epochs : int
+        The most epochs.
+    batch : int
+        Rows in a step.
+    learning_rate : float
+        Of Adam.
     cosine : bool
-        Whether the learning rate falls to 0 along a cosine over all epochs, or stays.
+        Whether the learning rate falls to 0 along a cosine over all epochs, or is constant.
+    clip : float
+        The largest norm of a member's gradient.
+    patience : int, optional
+        Epochs without improvement after which a member is frozen; None for never.
+    threshold : float
+        The smallest decrease of the loss that counts as an improvement.
+    device : str
+        "auto" takes a GPU if torch finds one.
     progress : callable, optional
-        Called as progress(epoch, epochs, mean loss of those still training) after each epoch.
+        Called as progress(epoch, epochs, mean loss of the active members) after each epoch.
     """
-    torch = load_torch()
+    torch = require("torch", "training", "torch")
     x = np.ascontiguousarray(x, dtype=np.float32)
-    rows = _checked(x, members, widths)
+    rows = _check_members(x, members, widths)
     where = training_device(device)
     training = _Batch(torch.from_numpy(x).to(where), members, rows, widths, learning_rate, clip)
     steps = epochs * math.ceil(rows.shape[1] / batch)
@@ -148,29 +168,28 @@ def train_ensemble(
             if progress is not None:
                 progress(epoch + 1, epochs, float(losses.mean()))
             training.stop(losses, epoch + 1, math.inf if patience is None else patience, threshold)
-            if not len(training.alive):
+            if not len(training.active):
                 break
     return training.finish(where)
 
 
-def _checked(x: Array, members: Sequence[Member], widths: Sequence[int]) -> Array:
-    """Refuse what cannot be trained, and return the rows that each member sees, (members, rows)."""
+def _check_members(x: Array, members: Sequence[Member], widths: Sequence[int]) -> Array:
+    """Check the arguments, and return the row numbers of each member, (members, rows)."""
     if not members:
-        raise InputError("members is empty; an ensemble has at least one")
+        raise InputError("members must have at least one member; got none")
     if len(widths) < 2 or widths[0] != x.shape[1]:
-        raise InputError(f"widths must start with the {x.shape[1]} columns of x, but are {list(widths)}")
-    bad = [member.leak for member in members if not 0 <= member.leak <= 1]
-    if bad:
-        raise InputError(f"the leak of a member must be between 0 and 1, not {bad[0]}")
+        raise InputError(f"widths must start with the {x.shape[1]} columns of x; got {list(widths)}")
+    for member in members:
+        check_number("leak", member.leak, 0, 1)
     rows = [np.arange(len(x)) if member.rows is None else np.asarray(member.rows) for member in members]
     sizes = {len(one) for one in rows}
     if len(sizes) > 1:
-        raise InputError(f"all members must see as many rows as each other, but they see {min(sizes)} to {max(sizes)}")
+        raise InputError(f"all members must have the same number of rows; got {min(sizes)} to {max(sizes)}")
     return np.stack(rows)
 
 
 class _Batch:
-    """Members that are still training: their weights and Adam's averages, which shrink as members leave."""
+    """The active members: their weights and Adam's averages, which shrink as members are frozen."""
 
     def __init__(
         self, x: Any, members: Sequence[Member], rows: Array, widths: Sequence[int], rate: float, clip: float
@@ -185,22 +204,22 @@ class _Batch:
         self.weights = [torch.from_numpy(np.stack(layer)).to(x.device) for layer in zip(*stacks, strict=True)]
         self.means = [torch.zeros_like(weight) for weight in self.weights]
         self.squares = [torch.zeros_like(weight) for weight in self.weights]
-        self.alive = np.arange(len(members))
+        self.active = np.arange(len(members))
         self.best, self.stale = np.full(len(members), np.inf), np.zeros(len(members), dtype=int)
         self.epochs, self.losses = np.zeros(len(members), dtype=int), np.full(len(members), np.nan)
         self.frozen: list[Any] = [np.empty(tuple(weight.shape), np.float32) for weight in self.weights]
 
-    def epoch(self, number: int, batch: int, falls_until: int | None) -> Float:
-        """Visit all rows once, and return the mean loss of each living member."""
+    def epoch(self, number: int, batch: int, steps: int | None) -> Float:
+        """Visit all rows once and return the mean loss of each active member; a cosine schedule has `steps`."""
         import torch
 
         n = self.rows.shape[1]
-        order = np.stack([self.rows[i][row_order(n, self.seeds[i], number)] for i in self.alive])
+        order = np.stack([self.rows[i][row_order(n, self.seeds[i], number)] for i in self.active])
         order = torch.from_numpy(order).to(self.x.device)
-        total = torch.zeros(len(self.alive), dtype=torch.float64, device=self.x.device)
+        total = torch.zeros(len(self.active), dtype=torch.float64, device=self.x.device)
         for start in range(0, n, batch):
             rows = order[:, start : start + batch]
-            pace = 1.0 if falls_until is None else 0.5 + 0.5 * math.cos(math.pi * self.step / falls_until)
+            pace = 1.0 if steps is None else 0.5 + 0.5 * math.cos(math.pi * self.step / steps)
             total += rows.shape[1] * self._one_step(self.x[rows], pace * self.rate)
         return np.asarray((total / n).cpu().numpy())
 
@@ -219,10 +238,10 @@ class _Batch:
             norm = sum(g.square().sum((1, 2)) for g in gradients).sqrt()
             share = (self.clip / (norm + TINY)).clamp(max=1.0)[:, None, None]
             for i, gradient in enumerate(gradients):
-                self.weights[i] = self._moved(i, share * gradient, rate)
+                self.weights[i] = self._adam_step(i, share * gradient, rate)
         return losses.detach()
 
-    def _moved(self, i: int, gradient: Any, rate: float) -> Any:
+    def _adam_step(self, i: int, gradient: Any, rate: float) -> Any:
         """The weights of layer i after a step of Adam (Kingma and Ba 2015) and the retraction."""
         self.means[i].lerp_(gradient, 1 - BETAS[0])
         self.squares[i].lerp_(gradient * gradient, 1 - BETAS[1])
@@ -231,8 +250,8 @@ class _Batch:
         return nearest_orthogonal(self.weights[i].detach() - rate * mean / scale)
 
     def stop(self, losses: Float, epoch: int, patience: float, threshold: float) -> None:
-        """Freeze the members whose patience is over, or whose loss is not finite, and go on without them."""
-        here = self.alive
+        """Freeze the members whose patience is exceeded, or whose loss is not finite."""
+        here = self.active
         better = losses < self.best[here] - threshold
         self.best[here] = np.where(better, losses, self.best[here])
         self.stale[here] = np.where(better, 0, self.stale[here] + 1)
@@ -245,16 +264,16 @@ class _Batch:
         import torch
 
         for frozen, weight in zip(self.frozen, self.weights, strict=True):
-            frozen[self.alive[leave]] = weight.detach().cpu().numpy()[leave]
+            frozen[self.active[leave]] = weight.detach().cpu().numpy()[leave]
         kept = torch.from_numpy(stay).to(self.x.device)
         self.weights, self.means, self.squares = (
             [one.detach()[kept] for one in group] for group in (self.weights, self.means, self.squares)
         )
-        self.leaks, self.alive = self.leaks[kept], self.alive[stay]
+        self.leaks, self.active = self.leaks[kept], self.active[stay]
 
     def finish(self, device: str) -> Ensemble:
-        """All members as they are now."""
-        self._freeze(np.arange(len(self.alive)), np.empty(0, dtype=int))
+        """Freeze all members and return them."""
+        self._freeze(np.arange(len(self.active)), np.empty(0, dtype=int))
         return Ensemble(self.all_leaks, tuple(self.frozen), self.epochs, self.losses, device)
 
 
@@ -265,5 +284,55 @@ def _forward(layers: Sequence[Any], x: Any, leaks: Any) -> Any:
     for i, weight in enumerate(layers):
         x = torch.bmm(x, weight.mT)
         if i < len(layers) - 1:
-            x = torch.relu(x) + leaks * x.clamp(max=0)  # faster than a choice, and as exact
+            x = torch.relu(x) + leaks * x.clamp(max=0)  # faster than torch.where, and as exact
     return x
+
+
+def draw_orthogonal(widths: Sequence[int], seed: int) -> list[Any]:
+    """Draw layers uniformly: a matrix (out, in) in float32 with orthonormal columns or rows for each pair of widths."""
+    rng = np.random.default_rng(seed)
+    stack = []
+    for inside, out in pairwise(widths):
+        q, r = np.linalg.qr(rng.normal(size=(max(inside, out), min(inside, out))))
+        q = q * np.sign(np.diag(r))  # without the signs the distribution would not be uniform
+        stack.append(np.ascontiguousarray(q if out >= inside else q.T).astype(np.float32))
+    return stack
+
+
+def tangent(weight: Any, gradient: Any) -> Any:
+    """The part of a gradient that keeps a matrix orthonormal to first order: G - W sym(W^T G) for a tall W."""
+    if weight.shape[-2] < weight.shape[-1]:
+        return tangent(weight.mT, gradient.mT).mT
+    inner = weight.mT @ gradient
+    return gradient - weight @ ((inner + inner.mT) / 2)
+
+
+def nearest_orthogonal(weight: Any) -> Any:
+    """The polar retraction, the nearest matrix with orthonormal columns (or rows): W (W^T W)^(-1/2) for a tall W.
+
+    The root is computed by coupled Newton-Schulz steps, which are products and so are fast for many small matrices on
+    any device; if they do not converge soon, because a matrix is far from orthogonal, by singular values.
+    """
+    import torch
+
+    if weight.shape[-2] < weight.shape[-1]:
+        return nearest_orthogonal(weight.mT).mT
+    square = weight.mT @ weight
+    size = square.abs().sum(-1).amax(-1)[..., None, None].clamp(min=torch.finfo(weight.dtype).tiny)
+    one = torch.eye(square.shape[-1], dtype=weight.dtype, device=weight.device)
+    size = torch.where(size > 1.9, size / 1.9, torch.ones_like(size))  # it converges only for eigenvalues below 2
+    root, inverse = square / size, one.expand_as(square)
+    for _ in range(ROUNDS):
+        product = inverse @ root
+        done = (product - one).abs().amax((-1, -2), keepdim=True) < ENOUGH
+        if bool(done.all()):
+            return _polish(weight @ (inverse / size.sqrt()), one)
+        half = torch.where(done, one, 1.5 * one - 0.5 * product)  # so that no matrix depends on how long others take
+        root, inverse = root @ half, half @ inverse
+    u, _, vt = torch.linalg.svd(weight, full_matrices=False)
+    return u @ vt
+
+
+def _polish(weight: Any, one: Any) -> Any:
+    """One more step on the matrix itself, whose error does not depend on the rounding of the square."""
+    return weight @ (1.5 * one - 0.5 * (weight.mT @ weight))

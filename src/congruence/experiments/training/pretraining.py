@@ -1,4 +1,4 @@
-"""Before a mixture is learned: a plain autoencoder, and a mixture fitted to its codes."""
+"""Pretraining of models with a learned mixture: a plain autoencoder, and a mixture fitted to its codes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch import nn
 
 from congruence.arrays import to_numpy
 from congruence.errors import InputError
-from congruence.experiments.models.reconstruction import evaluated_rows, through
+from congruence.experiments.models.reconstructions import apply_in_batches, evaluated_rows
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training
 
-MOST_ROWS = 20_000  # that a mixture is fitted to
-STARTS = 5  # of scikit-learn's mixture, of which the best is taken
-NARROW = 0.1  # the standard deviation of a code at the start, where the spread of codes is 1
-FLAT = 1e-3  # of the largest spread of a latent; one that varies less is not brought to spread 1
+MOST_ROWS = 20_000  # for the fit of a mixture
+STARTS = 5  # of scikit-learn's mixture, of which the best is used
+INITIAL_SIGMA = 0.1  # of a standardised code
+FLAT = 1e-3  # of the largest standard deviation of a latent; one that varies less is not scaled up to 1
 
 
 def pretrain(
@@ -40,24 +40,24 @@ def pretrain(
 
 
 def start_mixtures(model: Any, data: Sequence[Any], *, seed: int, device: str) -> None:
-    """Bring codes of the data to mean 0 and spread 1, fit a mixture with diagonal covariances, and start from it.
+    """Standardise the codes of the data, fit a mixture with diagonal covariances to them, and start from it.
 
-    How large codes are is arbitrary, but the steps of an optimiser are not: of the first weights, or of an autoencoder
-    with a steep decoder, codes are so small that a mixture would take thousands of steps to grow.
+    The scale of codes is arbitrary, but the steps of an optimiser are not: codes of the initial weights, or of an
+    autoencoder with a steep decoder, are so small that a mixture would take thousands of steps to grow.
     """
     model.to(device).eval()
     rows = evaluated_rows(len(data[0]), MOST_ROWS)
-    codes = to_numpy(through(model.encode, data[0][rows], device)).astype(np.float64)
+    codes = to_numpy(apply_in_batches(model.encode, data[0][rows], device)).astype(np.float64)
     mean, spread = codes.mean(0), codes.std(0)
     spread = np.maximum(spread, max(FLAT * spread.max(), np.finfo(np.float32).tiny))
     for where, before, after in model.ends():
         _rescale(before, after, mean[where], spread[where])
     for where, prior in model.learned_mixtures():
-        prior.start_at(*_fitted(((codes - mean) / spread)[:, where], len(prior.logits), seed))
+        prior.start_at(*_fit_mixture(((codes - mean) / spread)[:, where], len(prior.logits), seed))
 
 
 class _Plain(nn.Module):  # type: ignore[misc]
-    """A model as an autoencoder: codes are means, and the loss is what is left of the likelihood."""
+    """A model as a plain autoencoder: codes are means, and the loss is the negative log-likelihood."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -76,9 +76,9 @@ class _Plain(nn.Module):  # type: ignore[misc]
 
 
 def _rescale(before: Any, after: Any, mean: Any, spread: Any) -> None:
-    """Let (z - mean) / spread be the code instead of z, with the same output, and `NARROW` its standard deviation.
+    """Make (z - mean) / spread the code instead of z, with the same output, and `INITIAL_SIGMA` its standard deviation.
 
-    The first half of what the layer `before` gives are means, the second what becomes deviations by softplus.
+    The first half of the output of the layer `before` are means; softplus of the second are standard deviations.
     """
     half = before.out_features // 2
     shift, scale = (torch.as_tensor(x, dtype=after.weight.dtype, device=after.weight.device) for x in (mean, spread))
@@ -88,18 +88,18 @@ def _rescale(before: Any, after: Any, mean: Any, spread: Any) -> None:
         before.bias[:half] = (before.bias[:half] - shift) / scale
         before.weight[:half] /= scale[:, None]
         before.weight[half:] = 0
-        before.bias[half:] = math.log(math.expm1(NARROW))
+        before.bias[half:] = math.log(math.expm1(INITIAL_SIGMA))
 
 
-def _fitted(codes: Any, components: int, seed: int) -> tuple[Any, Any, Any]:
+def _fit_mixture(codes: Any, components: int, seed: int) -> tuple[Any, Any, Any]:
     """Weights (J,), means (J, m) and variances (J, m) of scikit-learn's mixture."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
 
     if len(codes) < components:
-        raise InputError(f"a mixture of {components} clusters needs as many rows, but there are {len(codes)}")
+        raise InputError(f"a mixture of {components} clusters needs at least as many rows; got {len(codes)}")
     mixture = GaussianMixture(components, covariance_type="diag", n_init=STARTS, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is only where the training starts
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is only the start of the training
         mixture.fit(codes)
     return mixture.weights_, mixture.means_, mixture.covariances_

@@ -14,7 +14,7 @@ from congruence.batches._deconfound import deconfound
 from congruence.batches.conditions import condition_named
 from congruence.batches.deconfounding import Score
 from congruence.experiments.data.screen import CONTROL, SimulatedScreen
-from congruence.experiments.recipes.processes import cores
+from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import as_numbers
 from congruence.parts import Arrays, Parts
@@ -145,7 +145,7 @@ def score_screen(
         retrieval=False,
         profiles=False,
         seed=job.seed,
-        jobs=cores(),
+        jobs=available_cores(),
         device=job.device,
         progress=lambda what, done, total: job.progress(f"dial {dial:g}, {what}", done, total),
         parts=parts,

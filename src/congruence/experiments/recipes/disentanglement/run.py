@@ -15,6 +15,7 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.experiments.data.registry import find_image_set
+from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes._snapshots import clear_parts
 from congruence.experiments.recipes.disentanglement import claims, figures
 from congruence.experiments.recipes.disentanglement.scores import (
@@ -33,7 +34,6 @@ from congruence.experiments.recipes.disentanglement.scores import (
     score_training,
 )
 from congruence.experiments.recipes.disentanglement.trainings import ImageStudy, load_snapshots
-from congruence.experiments.recipes.processes import do_all
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.parts import Parts
@@ -159,7 +159,7 @@ def _run_study(job: RecipeJob, study: ImageStudy) -> DisentanglementScores:
         job.progress(f"{study.data}: training, loss {loss:.4f}", step, steps)
 
     def compute(work: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], what: str, at_once: int = workers) -> None:
-        do_all(work, [(study, *task) for task in tasks], at_once, partial(job.progress, f"{study.data}: {what}"))
+        run_tasks(work, [(study, *task) for task in tasks], at_once, partial(job.progress, f"{study.data}: {what}"))
 
     missing: list[tuple[Any, ...]] = [one for one in study.trainings if not study.is_trained(*one)]
     compute(load_snapshots, [(*one, report) for one in missing] if at_once < 2 else missing, "trainings", at_once)

@@ -12,16 +12,15 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.decoder.stretch import bilipschitz
-from congruence.experiments.data.images import FactorImages
+from congruence.experiments.data.factor_data import FactorImages
 from congruence.experiments.data.registry import find_image_set, load_images
 from congruence.experiments.models.catalogue import build_model, published_settings, published_weight_decay
-from congruence.experiments.models.pictures import look
-from congruence.experiments.models.reconstruction import evaluated_rows, mean_psnr, through
+from congruence.experiments.models.reconstructions import apply_in_batches, evaluated_rows, mean_psnr, traverse_latents
+from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS, find_snapshots
-from congruence.experiments.recipes.processes import stopping
 from congruence.experiments.runs import open_run
+from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.settings import Training
-from congruence.experiments.training.training import train_model
 from congruence.ica.latents import latent_components
 from congruence.parts import Arrays, Parts
 from congruence.rows.devices import full_precision
@@ -113,8 +112,8 @@ class ImageStudy:
 @lru_cache(maxsize=1)
 def _images(name: str, n: int | None, side: int | None, device: str) -> FactorImages:
     chosen = find_image_set(name)
-    if chosen.twin is not None and side is not None:
-        return chosen.twin.make(n, seed=0, continuous=False, side=side, device=device)
+    if chosen.renderer is not None and side is not None:
+        return chosen.renderer.make(n, seed=0, continuous=False, side=side, device=device)
     return load_images(name, None if n is None else min(n, chosen.count), device=device)
 
 
@@ -177,7 +176,7 @@ def _train(
         deterministic=on_cpu,
         seed=seed,
     )
-    train_model(model, data, training, out=folder, device=study.device, progress=at, stop=stopping)
+    train_model(model, data, training, out=folder, device=study.device, progress=at, stop=stop_requested)
 
 
 def _measure(model: Any, study: ImageStudy, variant: ModelVariant, *, with_images: bool) -> Arrays:
@@ -187,7 +186,7 @@ def _measure(model: Any, study: ImageStudy, variant: ModelVariant, *, with_image
     data, rows, device = study.images(), study.rows(), next(model.parameters()).device
     model.eval()
     with full_precision():
-        codes = through(model.evaluated, data.images[rows], device).numpy()
+        codes = apply_in_batches(model.evaluated, data.images[rows], device).numpy()
         arrays: Arrays = {"codes": codes.astype(np.float32)}
         arrays["psnr"] = np.asarray(mean_psnr(model, data.images[rows[:RECONSTRUCTED]]))
         if not variant.is_discrete:
@@ -201,7 +200,9 @@ def _measure(model: Any, study: ImageStudy, variant: ModelVariant, *, with_image
             arrays |= {f"{name}_unmixing": one.unmixing, f"{name}_mean": one.mean}
         if with_images:
             for when, components in (("before", None), ("after", ways["ica"])):
-                pictures = look(model, data.images[rows[:1]], codes, steps=SHOWN_STEPS, components=components)
+                pictures = traverse_latents(
+                    model, data.images[rows[:1]], codes, steps=SHOWN_STEPS, components=components
+                )
                 arrays[when] = np.stack([_shrink(one) for one in pictures.traversals])  # (codes, images, *shape)
     model.train()
     return arrays

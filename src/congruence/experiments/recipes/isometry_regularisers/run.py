@@ -15,11 +15,11 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.experiments.data.digits import digits
-from congruence.experiments.models.regularised import KINDS, train_regularised
 from congruence.experiments.recipes._isometry import measure_nearness
 from congruence.experiments.recipes.isometry_regularisers import claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult, as_numbers
+from congruence.experiments.training.small_autoencoders import KINDS, train_regularised
 from congruence.maps.nearness import Nearness
 
 EDITION = 1

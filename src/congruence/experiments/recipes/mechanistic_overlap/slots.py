@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.experiments.training.loop import row_order
-from congruence.experiments.training.optimisers import set_rate
+from congruence.experiments.training._step import set_rate
+from congruence.experiments.training.settings import row_order
 from congruence.mechanism.losses import lengths, pair_products
 from congruence.rows.devices import can_compile, one_thread, short_products
 

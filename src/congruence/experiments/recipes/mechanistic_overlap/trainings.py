@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from congruence.arrays import Array, Float
 from congruence.errors import NotConvergedWarning
+from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.mechanistic_overlap.slots import (
     Progress,
     SlotMember,
@@ -28,7 +29,6 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (
     SlotPlan,
     train_slots,
 )
-from congruence.experiments.recipes.processes import cores
 from congruence.experiments.recipes.result import as_numbers
 from congruence.mechanism.overlap import OverlapGenerator, dependent_covariance, overlap_generator
 from congruence.metrics.slots import sis
@@ -162,7 +162,7 @@ def score_members(outcome: SlotOutcome, members: Sequence[SlotMember], latents: 
     tasks = outcome.codes, [latents[member.data] for member in members], repeat(slots)
     if len(members) < WORTH_PROCESSES:
         return np.array(list(map(score_codes, *tasks)))
-    with ProcessPoolExecutor(cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)) as pool:
+    with ProcessPoolExecutor(available_cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)) as pool:
         return np.array(list(pool.map(score_codes, *tasks, chunksize=5)))
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.experiments.data.digits import digits
-from congruence.experiments.data.mnist import SIDE, mnist
+from congruence.experiments.data.digits import SIDE, digits, mnist
 from congruence.experiments.recipes._mixture_trainings import active_numbers, load_or_train
 from congruence.experiments.recipes.mixture_mnist import claims
 from congruence.experiments.recipes.mixture_mnist.claims import ACTIVATIONS

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from congruence.experiments.data.pinwheels import pinwheel
-from congruence.experiments.models.reconstruction import evaluated_rows
+from congruence.experiments.data.row_sets import pinwheel
+from congruence.experiments.models.reconstructions import evaluated_rows
 from congruence.experiments.recipes._mixture_trainings import active_numbers, load_or_train
 from congruence.experiments.recipes.mixture_pinwheel import claims, figures
 from congruence.experiments.recipes.recipe import RecipeJob

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.experiments.data.digits import digits
-from congruence.experiments.data.mnist import mnist, shrink_images
+from congruence.experiments.data.digits import digits, mnist, shrink_images
 from congruence.experiments.recipes._isometry import ErrorByConstant, measure_nearness, relate_errors
 from congruence.experiments.recipes.mnist_bilipschitz import claims, figures
 from congruence.experiments.recipes.recipe import RecipeJob

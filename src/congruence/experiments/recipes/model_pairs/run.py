@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from congruence.checks import require
+from congruence.experiments.processes import run_tasks
 from congruence.experiments.recipes._snapshots import clear_parts
 from congruence.experiments.recipes.model_pairs import claims, figures
 from congruence.experiments.recipes.model_pairs.scores import (
@@ -22,11 +24,10 @@ from congruence.experiments.recipes.model_pairs.scores import (
     score_task,
 )
 from congruence.experiments.recipes.model_pairs.trainings import PairStudy, describe_data, load_snapshots
-from congruence.experiments.recipes.processes import do_all
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.parts import Parts
-from congruence.rows.devices import load_torch, load_transformers
+from congruence.rows.devices import load_torch
 
 EDITION = 3
 DATA = ("mnist", "rooms")  # of the classifier
@@ -86,7 +87,7 @@ def plan(parameters: Mapping[str, Any], device: str, parts: Parts) -> str:
 def run(job: RecipeJob) -> RecipeResult:
     """Train all models, compare all pairs and judge."""
     load_torch()  # a missing library is reported before anything is computed
-    load_transformers()
+    require("transformers", "this recipe", "extract")
     if not job.parts.kept:
         clear_parts(job.parts)
     study = PairStudy(job.parameters, job.seed, job.device, replace(job.parts, kept=True))
@@ -121,10 +122,10 @@ def _compute(job: RecipeJob, study: PairStudy) -> None:
     graphs = [(task, None) for task in list_tasks(ADMET) if has_graphs() and not is_scored(study, task)]
     progress = report if at_once < 2 else None
     tasks = [(study, progress, *one) for one in (*graphs, *trainings)]
-    do_all(_train_or_score, tasks, at_once, partial(job.progress, "trainings"))
+    run_tasks(_train_or_score, tasks, at_once, partial(job.progress, "trainings"))
     missing = [task for family in SCORED[:-1] for task in list_tasks(family) if not is_scored(study, task)]
     tasks = [(study, None, task, None) for task in missing]
-    do_all(_train_or_score, tasks, workers, partial(job.progress, "comparisons"))
+    run_tasks(_train_or_score, tasks, workers, partial(job.progress, "comparisons"))
 
 
 def _train_or_score(study: PairStudy, progress: Any, which: str, number: int | None) -> None:

@@ -17,7 +17,7 @@ from congruence.align.comparison import Comparison, Pair
 from congruence.arrays import Array, Float
 from congruence.decoder.heads import compare_with_fitted, roeder_map
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
-from congruence.experiments.data.paths import find_files
+from congruence.experiments.data._readers import find_files
 from congruence.experiments.recipes.model_pairs.spectra import JacobianSpectra
 from congruence.experiments.recipes.model_pairs.trainings import PairStudy, load_snapshots
 from congruence.parts import Arrays

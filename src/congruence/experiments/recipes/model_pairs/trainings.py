@@ -14,12 +14,12 @@ from congruence.activations.layers import activations
 from congruence.activations.pooling import Pooling
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
+from congruence.experiments.data.digits import SIDE, mnist
 from congruence.experiments.data.library_text import library_text
-from congruence.experiments.data.mnist import SIDE, mnist
 from congruence.experiments.data.room_images import rooms
+from congruence.experiments.processes import stop_requested
 from congruence.experiments.recipes._snapshots import CHECK_EVERY, MODELS, RUNS, find_snapshots
 from congruence.experiments.recipes.model_pairs.spectra import decoder_spectra, layer_spectra
-from congruence.experiments.recipes.processes import stopping
 from congruence.experiments.runs import CHECKPOINT, start_run
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training
@@ -125,7 +125,7 @@ def describe_data(data: Arrays) -> str:
 
 def build_member(study: PairStudy, family: str, number: int) -> Any:
     """A model with its initial weights."""
-    from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken
+    from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken
 
     data, size, seed = study.data(family), study.parameters[family], study.training_seed(family, number)
     if family in ("gpt", "wide"):
@@ -194,7 +194,7 @@ def _train(study: PairStudy, family: str, number: int, progress: TrainingProgres
     model.to(study.device)
     at(0, size["steps"], float("nan"))
     batch = [data[name] for name in ("train", "labels") if name in data]
-    optimise(model, batch, training, run=run, device=study.device, progress=at, stop=stopping)
+    optimise(model, batch, training, run=run, device=study.device, progress=at, stop=stop_requested)
     model.save(study.parts.folder / MODELS / f"{family}-{number}")
     (run.folder / CHECKPOINT).unlink(missing_ok=True)
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.experiments.data.patches import FACTORS, draw_factors, draw_shown, expected_given_two, patches
-from congruence.experiments.models.masked_autoencoders import train_masked_autoencoder
 from congruence.experiments.recipes._isometry import measure_nearness
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult, as_numbers
 from congruence.experiments.recipes.statistical_versus_structural import claims, figures
 from congruence.experiments.recipes.statistical_versus_structural.regression import fit_draws, measure_regression
+from congruence.experiments.training.small_autoencoders import train_masked_autoencoder
 from congruence.maps.nearness import Nearness
 
 EDITION = 1

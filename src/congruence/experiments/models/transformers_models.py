@@ -1,0 +1,315 @@
+"""Small models built from transformers configurations, for `optimise`: next token, masked patches, classes of images.
+
+Each wraps a `net` of transformers, which can be saved and opened like any other, and has the arguments with which
+`congruence extract` reads its representations: the dotted names of its layers, the pooling and the inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from congruence.checks import require
+from congruence.errors import InputError
+from congruence.rows.devices import GENERATORS
+
+ENLARGED = 2  # factor by which images for a ResNet are enlarged: its first layers reduce the resolution four times
+GREY, SPREAD = 0.5, 0.25  # mean and scale by which pixels in [0, 1] are standardised
+
+
+class TransformersModel(nn.Module):  # type: ignore[misc]
+    """A net of transformers with a loss.
+
+    `layers` are the names of its representations in order; the last is the penultimate layer of the net, one step
+    before the outputs. `pool` and `skip` are those of `congruence extract`.
+    """
+
+    pool, skip = "mean", 0
+    net: Any
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The dotted names of the layers, the last of which is the penultimate one of the net."""
+        raise NotImplementedError
+
+    def inputs(self, rows: Any) -> dict[str, Any]:
+        """The keyword arguments of the net for rows of data."""
+        raise NotImplementedError
+
+    def outputs(self, rows: Any, layer: Any) -> Any:
+        """The outputs for rows, (n, ...), given their representations in the penultimate layer, (n, d)."""
+        raise NotImplementedError
+
+    def loss(self, *batch: Any) -> Any:
+        """The loss that `optimise` minimises."""
+        raise NotImplementedError
+
+    @property
+    def head(self) -> tuple[Any, Any] | None:
+        """Weights (classes, d) and biases of the linear layer after the penultimate one; None if there is none."""
+        return None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the net as transformers does, so that `congruence extract` opens the folder."""
+        logs = _transformers().utils.logging
+        bars = logs.is_progress_bar_enabled()
+        logs.disable_progress_bar()
+        try:
+            self.net.save_pretrained(folder)
+        finally:
+            if bars:
+                logs.enable_progress_bar()
+
+    def whole(self) -> Any:
+        """A context in which the net takes whole inputs, even if training masks some of them."""
+        return contextlib.nullcontext()
+
+
+class NextToken(TransformersModel):
+    """A GPT-NeoX that predicts the next token of a window of tokens; its penultimate layer is the final norm.
+
+    Parameters
+    ----------
+    vocabulary : int
+        Number of tokens.
+    length : int
+        Tokens in a window.
+    width : int
+        Of the residual stream.
+    depth : int
+        Number of blocks.
+    heads : int
+        Attention heads of a block.
+    seed : int
+        Of the initial weights.
+    """
+
+    pool = "patch"  # one position of each window, so that rows do not depend on each other
+
+    def __init__(self, *, vocabulary: int, length: int, width: int, depth: int, heads: int, seed: int = 0) -> None:
+        super().__init__()
+        transformers = _transformers()
+        config = transformers.GPTNeoXConfig(
+            vocab_size=vocabulary,
+            hidden_size=width,
+            num_hidden_layers=depth,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            max_position_embeddings=length,
+            use_cache=False,
+        )
+        self.net = _build(transformers.GPTNeoXForCausalLM, config, seed)
+        self.skip = length // 4  # positions with little text before them
+        # A mask of four axes is used as it is, without inspecting the data, so that a step can be recorded as a CUDA
+        # graph.
+        self.register_buffer("causal", torch.ones(length, length, dtype=torch.bool).tril(), persistent=False)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The embedding, every block but the last, and the final norm."""
+        blocks = _numbered(self.net, r"gpt_neox\.layers\.\d+")
+        return ("gpt_neox.embed_in", *blocks[:-1], "gpt_neox.final_layer_norm")
+
+    def inputs(self, rows: Any) -> dict[str, Any]:
+        """Windows of tokens (n, length)."""
+        return {"input_ids": torch.as_tensor(rows).long()}
+
+    def outputs(self, rows: Any, layer: Any) -> Any:
+        """Logits (n, vocabulary)."""
+        return self.net.lm_head(layer)
+
+    def loss(self, *batch: Any) -> Any:
+        """The mean cross-entropy of the next token, in nats."""
+        tokens = batch[0].long()
+        length = tokens.shape[1]
+        mask = self.causal[:length, :length].expand(len(tokens), 1, length, length)
+        logits = self.net(input_ids=tokens, attention_mask=mask).logits[:, :-1]
+        return functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+    @property
+    def head(self) -> tuple[Any, Any]:
+        """The unembedding, which has no bias."""
+        weight = self.net.lm_head.weight.detach()
+        return weight, weight.new_zeros(len(weight))
+
+
+class MaskedPatches(TransformersModel):
+    """A ViT masked autoencoder; its representation is the mean over all patches of the output of the encoder.
+
+    Parameters
+    ----------
+    side : int
+        Height and width of images in pixels.
+    patch : int
+        Height and width of patches in pixels.
+    channels : int
+        Of images.
+    width : int
+        Of the encoder; the decoder has half the width and two blocks.
+    depth : int
+        Blocks of the encoder.
+    heads : int
+        Attention heads of a block.
+    hidden : float
+        The share of patches that is masked in training.
+    seed : int
+        Of the initial weights.
+    """
+
+    skip = 1  # the class token
+
+    def __init__(
+        self,
+        *,
+        side: int,
+        patch: int,
+        channels: int,
+        width: int,
+        depth: int,
+        heads: int,
+        hidden: float = 0.75,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if side % patch:
+            raise InputError(f"patch must divide the side of {side} pixels; got {patch}")
+        transformers = _transformers()
+        config = transformers.ViTMAEConfig(
+            image_size=side,
+            patch_size=patch,
+            num_channels=channels,
+            hidden_size=width,
+            num_hidden_layers=depth,
+            num_attention_heads=heads,
+            intermediate_size=4 * width,
+            decoder_hidden_size=width // 2,
+            decoder_num_hidden_layers=2,
+            decoder_num_attention_heads=heads,
+            decoder_intermediate_size=2 * width,
+            mask_ratio=hidden,
+        )
+        self.net = _build(transformers.ViTMAEForPreTraining, config, seed)
+        self.patches = (side // patch) ** 2
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The embedded patches, every block of the encoder but the last, and its final norm."""
+        blocks = _numbered(self.net, r"vit\.(encoder\.layer|layers)\.\d+")
+        return ("vit.embeddings", *blocks[:-1], "vit.layernorm")
+
+    def inputs(self, rows: Any) -> dict[str, Any]:
+        """Images (n, channels, side, side), uint8, with their patches in order."""
+        pixels = _pixels(rows)
+        order = torch.arange(self.patches, dtype=torch.float32, device=pixels.device)
+        return {"pixel_values": pixels, "noise": order.expand(len(pixels), -1)}
+
+    def outputs(self, rows: Any, layer: Any) -> Any:
+        """The predictions of masked patches, the same patches for every model, (n, masked, pixels).
+
+        Predictions of visible patches are not outputs: the loss does not depend on them.
+        """
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.rand(len(rows), self.patches, generator=generator)
+        where = next(self.net.parameters()).device
+        out = self.net(pixel_values=_pixels(rows).to(where), noise=noise.to(where))
+        return out.logits[out.mask.bool()].reshape(len(rows), -1, out.logits.shape[2])
+
+    def loss(self, *batch: Any) -> Any:
+        """The mean squared error of the masked patches."""
+        return self.net(pixel_values=_pixels(batch[0])).loss
+
+    def paint(self, tokens: Any, decoder: Any) -> Any:
+        """The images, (n, patches, pixels), that a decoder makes of tokens (n, patches + 1, width) in order."""
+        order = torch.arange(self.patches, device=tokens.device).expand(len(tokens), -1)
+        return decoder(tokens, order).logits
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """Mask no patches inside the block."""
+        before = self.net.config.mask_ratio
+        self.net.config.mask_ratio = 0.0
+        try:
+            yield
+        finally:
+            self.net.config.mask_ratio = before
+
+
+class ImageClasses(TransformersModel):
+    """A ResNet-18 classifier of small images, enlarged twice; the penultimate layer is the pooled one.
+
+    Parameters
+    ----------
+    channels : int
+        Of images.
+    classes : int
+        Number of classes.
+    width : int
+        Channels of the first stage; the last has eight times as many, which is the width of the representation (64
+        and 512 in a ResNet-18).
+    seed : int
+        Of the initial weights.
+    """
+
+    def __init__(self, *, channels: int, classes: int, width: int = 64, seed: int = 0) -> None:
+        super().__init__()
+        transformers = _transformers()
+        config = transformers.ResNetConfig(
+            num_channels=channels,
+            embedding_size=width,
+            hidden_sizes=[width, 2 * width, 4 * width, 8 * width],
+            depths=[2, 2, 2, 2],
+            layer_type="basic",
+            num_labels=classes,
+        )
+        self.net = _build(transformers.ResNetForImageClassification, config, seed)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The first convolution, the stages but the last, and the pooled features."""
+        stages = _numbered(self.net, r"resnet\.encoder\.stages\.\d+")
+        return ("resnet.embedder", *stages[:-1], "resnet.pooler")
+
+    def inputs(self, rows: Any) -> dict[str, Any]:
+        """Images (n, channels, side, side), uint8."""
+        return {"pixel_values": functional.interpolate(_pixels(rows), scale_factor=ENLARGED, mode="nearest")}
+
+    def outputs(self, rows: Any, layer: Any) -> Any:
+        """Logits (n, classes)."""
+        return self.net.classifier[1](layer)
+
+    def loss(self, *batch: Any) -> Any:
+        """The mean cross-entropy of the class, in nats."""
+        logits = self.net(**self.inputs(batch[0])).logits
+        return functional.cross_entropy(logits.float(), batch[1])
+
+    @property
+    def head(self) -> tuple[Any, Any]:
+        """The linear classifier."""
+        linear = self.net.classifier[1]
+        return linear.weight.detach(), linear.bias.detach()
+
+
+def _transformers() -> Any:
+    return require("transformers", "a model built from a configuration", "extract")
+
+
+def _build(kind: Any, config: Any, seed: int) -> Any:
+    with GENERATORS, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return kind(config)
+
+
+def _numbered(net: Any, pattern: str) -> list[str]:
+    """The names of modules that match, in order; they differ between versions of transformers."""
+    return [name for name, _ in net.named_modules() if re.fullmatch(pattern, name)]
+
+
+def _pixels(rows: Any) -> Any:
+    return (torch.as_tensor(rows).float() / 255 - GREY) / SPREAD

@@ -1,0 +1,152 @@
+"""Run tasks in worker processes that stop together: the process pool of trainings and recipes.
+
+Ctrl-C does not reach the workers. The main process asks them to stop, and a training, which calls `stop_requested`
+after each step, then writes a checkpoint. joblib would kill the workers instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from congruence.errors import InputError
+
+POLL = 0.2  # seconds between checks for messages
+_stop: Any = None  # in a worker: the event that asks it to stop
+_messages: Any = None  # in a worker: the queue of `send_message`
+_busy = threading.Lock()  # in a worker: held while a task runs
+
+
+def available_cores() -> int:
+    """The number of cores that this process may use; no result depends on it."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def run_tasks(
+    work: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    workers: int,
+    report: Callable[[int, int], None] = lambda done, total: None,
+    receive: Callable[[Any], None] = lambda message: None,
+) -> list[Any]:
+    """Call work(*task) for each task, in `workers` processes if there are several, and return the results in order.
+
+    If a task fails, or Ctrl-C is pressed, no further task is started and running ones are asked to stop; the call
+    returns when they have.
+
+    Parameters
+    ----------
+    work : callable
+        A function that can be pickled.
+    tasks : sequence of tuples
+        The arguments of each call.
+    workers : int
+        Number of processes; with 1 the tasks run in this one.
+    report : callable
+        Called as report(done, total) at the start and after each task.
+    receive : callable
+        Called with each message that a task passed to `send_message`.
+    """
+    workers = min(workers, len(tasks))
+    report(0, len(tasks))
+    if workers < 2:
+        results = []
+        for task in tasks:
+            results.append(work(*task))
+            report(len(results), len(tasks))
+        return results
+    import multiprocessing
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+    from concurrent.futures.process import BrokenProcessPool
+
+    spawn = multiprocessing.get_context("spawn")
+    stop, messages = spawn.Event(), spawn.Queue()
+    with _ignore_interrupts():  # processes inherit it
+        pool = ProcessPoolExecutor(workers, spawn, _start_worker, (stop, messages))
+        futures = [pool.submit(_run_task, work, task) for task in tasks]
+    try:
+        pending = set(futures)
+        while pending:
+            finished, pending = wait(pending, POLL, FIRST_COMPLETED)
+            _drain(messages, receive)
+            for future in finished:
+                future.result()
+                report(len(tasks) - len(pending), len(tasks))
+    except BaseException as error:
+        _close(pool, stop, messages, lambda message: None)
+        if isinstance(error, BrokenProcessPool):
+            raise InputError("a worker process was killed; the same call resumes") from error
+        raise
+    _close(pool, stop, messages, receive)
+    return [future.result() for future in futures]
+
+
+def _close(pool: Any, stop: Any, messages: Any, receive: Callable[[Any], None]) -> None:
+    """Stop the workers and wait for them; meanwhile read their messages, since they do not exit before."""
+    stop.set()
+    closing = threading.Thread(target=pool.shutdown, kwargs={"cancel_futures": True})
+    closing.start()
+    while closing.is_alive():
+        closing.join(POLL / 10)
+        _drain(messages, receive)
+    _drain(messages, receive)
+
+
+def _drain(messages: Any, receive: Callable[[Any], None]) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            receive(messages.get_nowait())
+
+
+def stop_requested() -> bool:
+    """Whether the worker process that calls this was asked to stop; False in any other process."""
+    return _stop is not None and bool(_stop.is_set())
+
+
+def send_message(message: Any) -> None:
+    """Send a message from a task to the `receive` of `run_tasks`; without effect outside of a worker."""
+    if _messages is not None:
+        _messages.put(message)
+
+
+def _start_worker(stop: Any, messages: Any) -> None:
+    global _stop, _messages
+    _stop, _messages = stop, messages
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """Stop if the main process was killed: first the running task, then this process."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    _stop.set()
+    with _busy:
+        os._exit(1)
+
+
+def _run_task(work: Callable[..., Any], task: tuple[Any, ...]) -> Any:
+    if stop_requested():
+        raise KeyboardInterrupt
+    with _busy:
+        return work(*task)
+
+
+@contextlib.contextmanager
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C inside the block; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

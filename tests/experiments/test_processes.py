@@ -1,0 +1,36 @@
+import os
+
+import pytest
+
+from congruence.errors import InputError
+from congruence.experiments.processes import run_tasks, send_message, stop_requested
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_tasks_are_done_and_told_of(tmp_path, workers):
+    told = []
+    run_tasks(os.mkdir, [(str(tmp_path / name),) for name in "ab"], workers, lambda *now: told.append(now))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert told == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_a_task_that_fails_says_so(tmp_path):
+    with pytest.raises(FileExistsError):
+        run_tasks(os.mkdir, [(str(tmp_path),)] * 2, 2, lambda *now: None)
+
+
+def test_a_process_that_dies_is_told_of_in_a_sentence():
+    with pytest.raises(InputError, match="was killed; the same call resumes"):
+        run_tasks(os._exit, [(1,), (1,)], 2, lambda *now: None)
+
+
+def test_no_task_is_no_work():
+    run_tasks(os.mkdir, [], 2, lambda *now: None)
+
+
+def test_results_come_in_order_with_the_messages_of_tasks():
+    received = []
+    assert run_tasks(pow, [(2, 3), (3, 2)], 2, receive=received.append) == [8, 9]
+    run_tasks(send_message, [("a",), ("b",)], 2, receive=received.append)
+    assert sorted(received) == ["a", "b"]
+    assert not stop_requested()
