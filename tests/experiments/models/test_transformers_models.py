@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
-from congruence.experiments.recipes.pair_trainings import embed  # noqa: E402
+from congruence.experiments.recipes.model_pairs.trainings import embed  # noqa: E402
 
 from congruence.activations import load_pretrained  # noqa: E402
 from congruence.errors import InputError, MissingDependencyError  # noqa: E402
