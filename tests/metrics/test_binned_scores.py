@@ -16,7 +16,7 @@ from congruence.metrics._mig import mig
 from congruence.metrics._modularity import modularity
 from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics._unsupervised import unsupervised
-from congruence.metrics.factors import paired
+from congruence.metrics.factors import read_pair
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "metrics"
 EXPECTED = {
@@ -27,7 +27,7 @@ EXPECTED = {
 def load(name):
     with np.load(ORACLES / f"{name}.npz") as case:
         kind = "categorical" if case["sources_discrete"].all() else "continuous"
-        return paired(case["latents"], case["sources"], kind)
+        return read_pair(case["latents"], case["sources"], kind)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -124,7 +124,7 @@ def test_no_factor_that_varies(metric, n, rng):
     (name,) = result.scores
     assert math.isnan(result.scores[name])
     assert "varies" in result.reasons[name]
-    assert "factor1: left out, because it is constant." in result.notes
+    assert "factor0, factor1: left out, because it is constant." in result.notes
 
 
 @pytest.mark.parametrize("metric", [mig, modularity, irs])

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics.factors import paired, read_factors
+from congruence.metrics.factors import read_factors, read_pair
 
 
 def test_words_are_classes_in_sorted_order():
@@ -100,4 +100,4 @@ def test_what_cannot_be_used_is_refused(factors, kinds, says):
 
 def test_rows_must_be_paired():
     with pytest.raises(InputError, match="codes has 3, factors has 2"):
-        paired(np.zeros((3, 2)), np.zeros((2, 2)))
+        read_pair(np.zeros((3, 2)), np.zeros((2, 2)))

@@ -110,9 +110,9 @@ def test_edges(rng):
     assert np.isfinite(regression(codes, {"rare": rare}).nonlinear).all()
     with pytest.raises(InputError, match="at least 4 paired rows"):
         regression([[1.0], [2.0]], [[1.0], [2.0]])
-    with pytest.raises(InputError, match="nonlinear must be one of boosting, kernel, not 'forest'"):
+    with pytest.raises(InputError, match="nonlinear must be one of 'boosting', 'kernel'; got 'forest'"):
         regression(codes, codes, nonlinear="forest")
-    with pytest.raises(InputError, match="folds must be a whole number of at least 2, not 1"):
+    with pytest.raises(InputError, match="folds must be an integer of at least 2; got 1"):
         regression(codes, codes, folds=1)
 
 

@@ -5,9 +5,9 @@ from scipy.stats import ortho_group
 
 from congruence.arrays import Rows
 from congruence.errors import InputError
+from congruence.maps.statistical import statistical_from_structural
 from congruence.maps.sums import sums_of
-from congruence.metrics.narrowing import fit_onto
-from congruence.metrics.structural import statistical_from_structural, structural_nearness
+from congruence.metrics._structural import fit_onto, structural_nearness
 
 QUICK = {"nulls": 3, "bootstrap": 50}
 
@@ -113,7 +113,9 @@ def test_what_cannot_be_measured_says_why(rng):
     got = structural_nearness(codes, np.ones(20), groups=["rigid"], **QUICK)
     assert np.isnan(got.scores["structural_rigid"])
     assert "No factor varies" in got.reasons["structural_rigid"]
-    with pytest.raises(InputError, match="groups must be among permutation, rigid, similarity, linear; 'ica' is not"):
+    with pytest.raises(
+        InputError, match="groups must be a list of some of permutation, rigid, similarity, linear; got .'ica'."
+    ):
         structural_nearness(codes, codes, groups=["ica"])
     with pytest.raises(InputError, match="groups must be a list"):
         structural_nearness(codes, codes, groups="rigid")

@@ -25,7 +25,7 @@ def _list(wanted: bool) -> None:
     """Print every metric with what it promises."""
     if not wanted:
         return
-    from congruence.metrics.registry import METRICS
+    from congruence.metrics._registry import METRICS
 
     for metric in METRICS.values():
         low, high = (f"{bound:g}" for bound in metric.range)

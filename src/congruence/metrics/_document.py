@@ -26,7 +26,7 @@ from congruence.document import (
 )
 from congruence.formatting import count, elided, fixed, interval, number
 from congruence.maps._names import MEANINGS, ordered_groups
-from congruence.metrics._meanings import MATRICES, METRIC_MEANINGS, SCORES
+from congruence.metrics._registry import METRIC_MEANINGS, SCORES
 from congruence.metrics.evaluation import AHEAD, LEAST
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ DRAWN_FACTORS = 24
 POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
 OPEN_NOTES = 6  # more are behind a click
 READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
+MATRICES = {  # the title of a matrix of factors and codes, and what a cell of it means
+    "nmi": ("Information", "Normalised information of the code about the factor, from 0 to 1."),
+    "importance": ("Importance", "How much trees used the code to predict the factor; rows sum to 1."),
+    "correlation": ("Correlation", "Pearson correlation of code and factor, from −1 to 1."),
+}
 TERMS = (
     (
         "information",

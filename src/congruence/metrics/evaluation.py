@@ -11,8 +11,8 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.formatting import count
-from congruence.metrics.notes import Note, NoteData
-from congruence.metrics.structural import StructuralNearness
+from congruence.metrics._results import Note, NoteData
+from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
 from congruence.metrics._evaluate import evaluate
 from congruence.metrics._infomec import active_codes, infomec
-from congruence.metrics.columns import columns_of
-from congruence.metrics.factors import read_factors
+from congruence.metrics.factors import factor_columns, read_factors
 from congruence.parts import Arrays
 
 WAYS = ("raw", *UNMIXED)  # the codes themselves, and their components
@@ -89,7 +88,7 @@ def readouts(bench: Bench, setting: Setting, number: int) -> Arrays:
 
 def _readouts(bench: Bench, setting: Setting, number: int) -> Arrays:
     factors, kinds = bench.factors()
-    targets = columns_of(read_factors(factors, kinds), unordered=True).values
+    targets = factor_columns(read_factors(factors, kinds), unordered=True).values
     found = []
     for look in looks(bench, setting, number):
         x = np.column_stack([np.ones(len(targets)), look["codes"]])

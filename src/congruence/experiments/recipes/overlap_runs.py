@@ -16,7 +16,7 @@ from congruence.arrays import Array, Float
 from congruence.experiments.recipes.overlap_ensemble import Progress, SlotMember, SlotOutcome, SlotPlan, train_slots
 from congruence.experiments.recipes.processes import cores
 from congruence.mechanism.overlap import OverlapGenerator, overlap_generator
-from congruence.metrics.slots import sis
+from congruence.metrics._sis import sis
 
 Arrays = dict[str, Array]
 SAME = 1e-12  # a margin below counts as 0
