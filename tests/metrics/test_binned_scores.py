@@ -103,21 +103,6 @@ def test_total_correlation_of_gaussians_is_what_theory_says(rng):
 
 
 @pytest.mark.parametrize("metric", [mig, modularity, irs])
-def test_what_changes_nothing(metric, rng):
-    factors = rng.integers(0, [3, 4, 6], (800, 3))
-    codes = factors @ rng.normal(size=(3, 4)) + 0.3 * rng.normal(size=(800, 4))
-    (score,) = metric(codes, factors).scores.values()
-    for changed in [
-        (codes[:, ::-1], factors),
-        (4 * codes, factors),
-        (codes + np.array([1, -2, 0.5, 0]), factors),
-        (codes, factors[:, ::-1]),
-        (codes, np.array([2, 9, 4, 7, 1, 3])[factors]),
-    ]:
-        assert metric(*changed).scores == pytest.approx({metric.__name__: score}, abs=1e-9)
-
-
-@pytest.mark.parametrize("metric", [mig, modularity, irs])
 @pytest.mark.parametrize("n", [1, 40])
 def test_no_factor_that_varies(metric, n, rng):
     result = metric(rng.normal(size=(n, 3)), np.ones((n, 2)))

@@ -44,6 +44,13 @@ def made():
     return codes, factors
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer re-pairings of infomec, and fewer steps of the search for a rotation."""
+    monkeypatch.setattr("congruence.metrics._encoding.MOST_PAIRINGS", 3)
+    monkeypatch.setattr("congruence.metrics._structural.STEPS", 20)
+
+
 @pytest.fixture(scope="module")
 def result(made):
     return evaluate(*made, **FEW | {"structural": True}, sensitivity=(5, 10))
@@ -211,6 +218,7 @@ EDGES = {
 }
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("edge", EDGES)
 def test_what_cannot_be_measured_has_a_reason(edge, rng):
     quick = [name for name in METRICS if name not in ("beta_vae", "factor_vae")]  # these draw 15,000 points each
@@ -235,15 +243,17 @@ def test_few_rows_have_no_interval_and_it_is_said(rng):
     assert "There are no intervals: 15 rows are fewer than 20." in found.notes
 
 
+@pytest.mark.usefixtures("quick")
 def test_many_rows_are_not_left_out_silently(rng, monkeypatch):
     monkeypatch.setattr(scoring, "SLOW_ROWS", 60)
     monkeypatch.setattr(scoring, "CHANCE_ROWS", 80)
     s = rng.normal(size=(100, 2))
-    found = evaluate(s, s, metrics=["mig", "regression"], resamples=0, nulls=1, structural=False)
-    assert any("Measured on 60 of 100 rows, because it takes minutes (regression)." in note for note in found.notes)
+    options = {"metrics": ["mig", "sis"], "resamples": 0, "nulls": 1, "structural": False}
+    found = evaluate(s, s, **options)
+    assert any("Measured on 60 of 100 rows, because it takes minutes (sis)." in note for note in found.notes)
     assert any("Chance was measured on 80 of 100 rows" in note for note in found.notes)
     monkeypatch.setattr(scoring, "SLOW_ROWS", 100)
-    assert not any("Measured on" in note for note in evaluate(s, s, metrics=["regression"], nulls=0).notes)
+    assert not any("Measured on" in note for note in evaluate(s, s, **options | {"nulls": 0}).notes)
 
 
 def test_the_sample_for_plots_is_small(rng):
@@ -340,6 +350,7 @@ def test_kinds_may_be_text(made):
         evaluate(*made, **QUICK, kinds="count=ordinal,shape")
 
 
+@pytest.mark.usefixtures("quick")
 def test_components_are_compared_with_the_codes_and_each_has_its_pictures(rng):
     s = rng.integers(0, 9, size=(400, 2))
     turned = (s + 0.1 * rng.normal(size=s.shape)) @ np.array([[1.0, -1.0], [1.0, 1.0]])

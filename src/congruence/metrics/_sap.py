@@ -10,7 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.metrics._estimators import ignore_many_classes
+from congruence.metrics._estimators import ignore_many_classes, linear_r2
 from congruence.metrics._information import lead
 from congruence.metrics._resampling import split_rows
 from congruence.metrics._results import MetricResult, Note, note_if
@@ -149,14 +149,8 @@ def _accuracies(z: Float, labels: Array, train: Array, test: Array) -> Float:
 
 
 def _squared_correlations(z: Float, columns: Float) -> Float:
-    """The share of each code's variance that the columns of one factor explain, shape (L,)."""
-    if len(z) < 2:
-        return np.zeros(z.shape[1])
-    centred, columns = z - z.mean(0), columns - columns.mean(0)
-    total = np.square(centred).sum(0)  # (L,)
-    basis, size, _ = np.linalg.svd(columns, full_matrices=False)
-    basis = basis[:, size > size.max() * 1e-12] if size.max() > 0 else basis[:, :0]
-    explained = np.square(basis.T @ centred).sum(0)
-    live = total / (len(z) - 1) > FLAT
-    shares: Float = np.where(live, explained / np.where(live, total, 1.0), 0.0)
+    """The share of each code's variance that the columns of one factor explain, shape (L,); 0 for a constant code."""
+    live = z.var(0) * len(z) > FLAT * (len(z) - 1)
+    shares = np.zeros(z.shape[1])
+    shares[live] = linear_r2(columns, z[:, live])
     return shares
