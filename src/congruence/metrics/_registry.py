@@ -49,70 +49,54 @@ class Metric:
 
 _UNIT = (0.0, 1.0)
 _SIGNED = (-1.0, 1.0)
-_BELOW_ONE = (-math.inf, 1.0)
-_ABOVE_ZERO = (0.0, math.inf)
-_EACH_CODE = frozenset({"permutation", "sign", "scale", "scales", "shift"})
-_SLOTS, _UNSCALED = _EACH_CODE - {"permutation"}, _EACH_CODE - {"scale", "scales"}
+_TO_ONE = (-math.inf, 1.0)
+_FROM_ZERO = (0.0, math.inf)
+_EACH = frozenset({"permutation", "sign", "scale", "scales", "shift"})
+_SLOTS, _UNSCALED = _EACH - {"permutation"}, _EACH - {"scale", "scales"}
+_SHIFTED = frozenset({"permutation", "shift"})
 _ORDER = frozenset({"factor order"})
 _FACTORS = _ORDER | {"relabelling"}
 _INFOMEC = ("infom", "infoe", "infoc")
 _DCI_SCORES = ("dci_disentanglement", "dci_completeness", "dci_informativeness")
-_STRUCTURAL = tuple(f"structural_{group}" for group in GROUPS)
+_NEARNESS = tuple(f"structural_{group}" for group in GROUPS)
+_R2, _DEPENDENCE = RegressionScores.headline, Dependence.headline
 _HSU, _RIDGEWAY = "Hsu et al. 2023", "Ridgeway & Mozer 2018"
 
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("infomec", infomec, _INFOMEC, _BELOW_ONE, HIGHER, _EACH_CODE - {"scales"} | _FACTORS, "fast", _HSU),
-        Metric("dci", dci, _DCI_SCORES, _UNIT, HIGHER, _EACH_CODE | _FACTORS, "minutes", "Eastwood & Williams 2018"),
-        Metric("mig", mig, ("mig",), _UNIT, HIGHER, _EACH_CODE - {"sign"} | _FACTORS, "fast", "Chen et al. 2018"),
+        Metric("infomec", infomec, _INFOMEC, _TO_ONE, HIGHER, _EACH - {"scales"} | _FACTORS, "fast", _HSU),
+        Metric("dci", dci, _DCI_SCORES, _UNIT, HIGHER, _EACH | _FACTORS, "minutes", "Eastwood & Williams 2018"),
+        Metric("mig", mig, ("mig",), _UNIT, HIGHER, _EACH - {"sign"} | _FACTORS, "fast", "Chen et al. 2018"),
         Metric(
-            "modularity",
-            modularity,
-            ("modularity",),
-            _UNIT,
-            HIGHER,
-            _EACH_CODE - {"sign"} | _FACTORS,
-            "fast",
-            _RIDGEWAY,
+            "modularity", modularity, ("modularity",), _UNIT, HIGHER, _EACH - {"sign"} | _FACTORS, "fast", _RIDGEWAY
         ),
-        Metric(
-            "explicitness", explicitness, ("explicitness",), _UNIT, HIGHER, _EACH_CODE | _FACTORS, "fast", _RIDGEWAY
-        ),
+        Metric("explicitness", explicitness, ("explicitness",), _UNIT, HIGHER, _EACH | _FACTORS, "fast", _RIDGEWAY),
         Metric("sap", sap, ("sap",), _UNIT, HIGHER, _FACTORS | {"permutation", "sign"}, "fast", "Kumar et al. 2018"),
-        Metric("irs", irs, ("irs",), _SIGNED, HIGHER, _EACH_CODE - {"scales"} | _ORDER, "fast", "Suter et al. 2019"),
+        Metric("irs", irs, ("irs",), _SIGNED, HIGHER, _EACH - {"scales"} | _ORDER, "fast", "Suter et al. 2019"),
         Metric("beta_vae", beta_vae, ("beta_vae",), _UNIT, HIGHER, _UNSCALED, "fast", "Higgins et al. 2017"),
-        Metric("factor_vae", factor_vae, ("factor_vae",), _UNIT, HIGHER, _EACH_CODE, "fast", "Kim & Mnih 2018"),
-        Metric("mcc", mcc, MCC.headline, _UNIT, HIGHER, _EACH_CODE | _ORDER, "fast", "Khemakhem et al. 2020"),
-        Metric(
-            "regression",
-            regression,
-            RegressionScores.headline,
-            _BELOW_ONE,
-            HIGHER,
-            _EACH_CODE | _ORDER,
-            "minutes",
-            _HSU,
-        ),
+        Metric("factor_vae", factor_vae, ("factor_vae",), _UNIT, HIGHER, _EACH, "fast", "Kim & Mnih 2018"),
+        Metric("mcc", mcc, MCC.headline, _UNIT, HIGHER, _EACH | _ORDER, "fast", "Khemakhem et al. 2020"),
+        Metric("regression", regression, _R2, _TO_ONE, HIGHER, _EACH | _ORDER, "minutes", _HSU),
         Metric("sis", sis, ("sis",), _SIGNED, HIGHER, _SLOTS, "minutes", "Brady et al. 2023"),
         Metric("block_score", block_score, ("block_score",), _UNIT, HIGHER, _SLOTS, "fast", "Lachapelle et al. 2023"),
         Metric(
             "structural_nearness",
             structural_nearness,
-            _STRUCTURAL,
-            _ABOVE_ZERO,
+            _NEARNESS,
+            _FROM_ZERO,
             LOWER,
-            _EACH_CODE | _ORDER,
+            _EACH | _ORDER,
             "fast",
             "Nelson et al. 2026, Definition 2",
         ),
         Metric(
             "unsupervised",
             unsupervised,
-            Dependence.headline,
-            _ABOVE_ZERO,
+            _DEPENDENCE,
+            _FROM_ZERO,
             LOWER,
-            frozenset({"permutation", "shift"}),
+            _SHIFTED,
             "fast",
             "Locatello et al. 2019",
             supervised=False,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AHEAD = 3.0  # a factor's own code is this many times as informative about it as about any other factor,
 LEAST = 0.1  # and at least this informative
-LISTED = 12  # names in a sentence at most
+_LISTED = 12  # names in a sentence at most
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,9 @@ class Evaluation(Result):
             sentences = [f"{who} factors {'has a code of its' if own < 2 else 'have a code of their'} own."]
         if self.mixed and len(self.factors) > 1:
             their = "its" if len(self.mixed) == 1 else "their"
-            sentences.append(f"Encoded, but without a code of {their} own: {listing(self.mixed, LISTED)}.")
+            sentences.append(f"Encoded, but without a code of {their} own: {listing(self.mixed, _LISTED)}.")
         if self.unexplained:
-            sentences.append(f"Not encoded: {listing(self.unexplained, LISTED)}.")
+            sentences.append(f"Not encoded: {listing(self.unexplained, _LISTED)}.")
         return tuple(sentences)
 
     @property
@@ -231,9 +231,9 @@ class Evaluation(Result):
         sentences = ["Every code encodes a factor."]
         if self.idle:
             encode = "encodes" if len(self.idle) == 1 else "encode"
-            sentences = [f"{count(len(self.idle), 'code')} {encode} no factor: {listing(self.idle, LISTED)}."]
+            sentences = [f"{count(len(self.idle), 'code')} {encode} no factor: {listing(self.idle, _LISTED)}."]
         if self.unmeasured:
-            sentences.append(f"Not measured (see the notes): {listing(self.unmeasured, LISTED)}.")
+            sentences.append(f"Not measured (see the notes): {listing(self.unmeasured, _LISTED)}.")
         return tuple(sentences)
 
     @property

@@ -18,11 +18,11 @@ from congruence.metrics._results import Note, note_if
 from congruence.tables import as_columns, as_rows, pair
 
 KINDS = ("categorical", "ordinal", "continuous", "circular")
-MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
-ROWS_PER_LEVEL = 10  # and the least rows per level for that
-PERIODS = {1.0: "1", 2 * math.pi: "2 pi", 360.0: "360"}  # of circular factors, tried in this order
-LARGEST = 1e151  # size of a code up to which the squares of a million rows can be added
-FULL = 0.8  # share of a period that the values must cover for it to be guessed
+_MOST_LEVELS = 100  # distinct numbers up to which a column of numbers is taken for classes
+_ROWS_PER_LEVEL = 10  # and the least rows per level for that
+_PERIODS = {1.0: "1", 2 * math.pi: "2 pi", 360.0: "360"}  # of circular factors, tried in this order
+_LARGEST = 1e151  # size of a code up to which the squares of a million rows can be added
+_FULL = 0.8  # share of a period that the values must cover for it to be guessed
 NO_FACTORS = "No factor varies, or every row is a class of its own."
 
 
@@ -213,7 +213,7 @@ def read_pair(codes: Any, factors: Any, kinds: Any = "auto") -> tuple[Float, Fac
         z, s = rows.codes, replace(read_factors(rows.factors, kinds), pairing=tuple(map(Note, rows.notes)))
     z = to_numpy(z).astype(np.float64)
     span = z.max(0) / 2 - z.min(0) / 2
-    if np.abs(z).max() > LARGEST or ((span > 0) & (span < 1 / LARGEST)).any():
+    if np.abs(z).max() > _LARGEST or ((span > 0) & (span < 1 / _LARGEST)).any():
         raise InputError("the values of codes are too large or too small to be squared; rescale them")
     if len(z) != s.n:
         raise InputError(f"codes and factors must have paired rows, but codes has {len(z)} and factors has {s.n}")
@@ -256,7 +256,7 @@ def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
 
 def _has_few_levels(values: Float) -> bool:
     """Whether a column of numbers repeats so few of them that they may be classes."""
-    return len(np.unique(values)) <= min(MOST_LEVELS, max(2, len(values) // ROWS_PER_LEVEL))
+    return len(np.unique(values)) <= min(_MOST_LEVELS, max(2, len(values) // _ROWS_PER_LEVEL))
 
 
 def _kind_of_each(kinds: Any, names: list[str]) -> dict[str, str]:
@@ -333,8 +333,8 @@ def _read_period(name: str, values: Float, given: str) -> dict[str, Any]:
             raise InputError(f"the period of {name} must be a number above 0, as in circular:360; got {given!r}")
         return {"period": period}
     spread = float(values.max() - values.min())
-    for period, words in PERIODS.items():
-        if FULL * period < spread <= period * (1 + 1e-6):
+    for period, words in _PERIODS.items():
+        if _FULL * period < spread <= period * (1 + 1e-6):
             return {"period": period, "note": f"period taken as {words}"}
     levels = np.unique(values)
     steps = np.diff(levels)
