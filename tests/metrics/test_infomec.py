@@ -232,6 +232,14 @@ def test_classes_of_one_row_are_dropped_and_a_factor_of_only_those_left_out(rng)
     assert any(note.startswith("b: left out") for note in result.notes)
 
 
+def test_a_factor_cut_into_bins_of_one_row_is_left_out(rng):
+    factors = {"a": np.arange(8.0), "b": np.arange(8) % 2}
+    kinds = {"a": "continuous", "b": "categorical"}
+    result = infomec(rng.normal(size=(8, 3)), factors, kinds=kinds, factor_bins=8, version="training")
+    assert "a: left out, because each class has one row and so no neighbours." in result.notes
+    assert repr(result).startswith("<InfoMEC infom nan, infoe ")
+
+
 def test_silent_codes_make_modularity_undefined_but_for_the_training_version():
     grid = np.indices((3, 3, 2)).reshape(3, -1).T.repeat(10, axis=0)  # the last code has nothing to do with any factor
     result = infomec(grid, grid[:, :2], discrete_codes=True)

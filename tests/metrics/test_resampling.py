@@ -7,7 +7,7 @@ from congruence.metrics._dci import dci
 from congruence.metrics._estimators import standardise
 from congruence.metrics._explicitness import explicitness
 from congruence.metrics._regression import regression
-from congruence.metrics._resampling import split_rows
+from congruence.metrics._resampling import hold_out_clusters, split_rows
 from congruence.metrics._sap import sap
 from congruence.metrics.factors import read_usable
 
@@ -47,3 +47,13 @@ def test_test_rows_alone_leave_the_rest_to_learn_from():
     train, test = split_rows(6, test=np.array([False, True, False, False, True, False]))
     assert_array_equal(train, [0, 2, 3, 5])
     assert_array_equal(test, [1, 4])
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.99])
+def test_clusters_are_held_out_whole_and_never_all(share):
+    unit = np.repeat([0, 1, 2], [5, 15, 20])
+    for seed in range(5):
+        held = hold_out_clusters(unit, share, seed)
+        clusters = np.unique(unit[held])
+        assert 1 <= len(clusters) < 3
+        assert_array_equal(held, np.flatnonzero(np.isin(unit, clusters)))

@@ -136,7 +136,7 @@ def infomec(
     active = active_codes(z, discrete_codes=discrete_codes, version=version)
     infom, infoc, per_code, compact[used] = distribution(share[used], active, skip=version == "training")
     by_class = discrete_codes and (version != "training" or _are_integers(codes))
-    x = one_hot(number_values(z)) if by_class else standardise(z)
+    x = one_hot(number_values(z)) if by_class else _scale(z)
     explicit[used] = [_explicitness(x, target) for target in targets]
     infoe = float(explicit[used].mean()) if targets else math.nan
     if version == "tripod" and targets and not active.any():
@@ -267,6 +267,13 @@ def _above_even(ratios: Float, ways: int) -> float:
 
 def _mean_lead(rows: Float) -> float:
     return float(lead(rows).mean()) if len(rows) else math.nan
+
+
+def _scale(z: Float) -> Float:
+    """Standardised codes, rounded as in the reference: readouts that have not converged amplify the rounding."""
+    live = standardise(z).any(0)
+    scaled: Float = np.where(live, (z - z.mean(0)) / np.where(live, z.std(0), 1.0), 0.0)
+    return scaled
 
 
 def _explicitness(x: Any, target: Factor) -> float:
