@@ -21,10 +21,11 @@ import numpy as np
 import scipy
 from scipy.linalg import lstsq, orthogonal_procrustes
 
-from congruence.arrays import Rows, finite_rows
+from congruence.arrays import finite_rows
 from congruence.maps.groups import GROUPS, fit_group, fit_map
 from congruence.maps.nearness import measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 from congruence.tables import Stream, Table, stream_table, write_stream
 from congruence.translation import Translator
 

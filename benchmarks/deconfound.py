@@ -26,7 +26,7 @@ import torch
 from congruence import ICA
 from congruence.batches import deconfound
 from congruence.experiments.data.screen import CONTROL, simulate_screen
-from congruence.experiments.recipes.deconfounding_screen import CONDITIONS, Task
+from congruence.experiments.recipes.deconfounding.screen import CONDITIONS, tree_labels
 
 FULL = {"n": 222_000, "d": 384, "plates": 180}
 QUICK = {"n": 1200, "d": 24, "plates": 15, "share": 0.03}
@@ -37,11 +37,12 @@ COLUMNS = (
 
 
 def whole(screen, device, jobs, quick):
-    task = Task(1, CONTROLS, 3 if quick else FOLDS, 5 if quick else ROUNDS, 1, (), 0, device)
+    labels = tree_labels(screen, 1, CONTROLS, 0)
     return deconfound(
-        screen.x, batch=screen.plate, target=task.labels(screen), control=CONTROL, positive=list(screen.genes),
-        guide=screen.guide, components="all", conditions=CONDITIONS, folds=task.folds, rounds=task.rounds,
-        rotations=1, concentration=(), leakage=False, retrieval=False, profiles=False, jobs=jobs, device=device,
+        screen.x, batch=screen.plate, target=labels, control=CONTROL, positive=list(screen.genes),
+        guide=screen.guide, components="all", conditions=CONDITIONS, folds=3 if quick else FOLDS,
+        rounds=5 if quick else ROUNDS, rotations=1, concentration=(), leakage=False, retrieval=False, profiles=False,
+        jobs=jobs, device=device,
     )  # fmt: skip
 
 

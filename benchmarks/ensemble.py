@@ -23,7 +23,7 @@ from torch import nn
 
 from congruence.experiments.models.orthogonal import draw_orthogonal
 from congruence.experiments.training.ensemble import Member, train_ensemble
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import one_thread
 
 LEAKS = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 # members, rows, widths, batch, epochs, members that the peers train

@@ -20,9 +20,8 @@ import numpy as np
 import torch
 
 from congruence import ICA
-from congruence.ica import solver
-from congruence.ica.passes import Passes
-from congruence.ica.torch_passes import TorchPasses
+from congruence.ica import _solver as solver
+from congruence.ica._passes import Passes
 from ica import amari
 
 SIZES = ["20000x64", "222000x384", "2000000x128", "2000000x768"]
@@ -98,8 +97,7 @@ class Split:
 
 def split(x, device):
     """Where the time of one fit goes: in a process of its own, whose functions are wrapped for good."""
-    passes = [(TorchPasses, "_averages")] if device != "cpu" else [(Passes, "averages")]
-    parts = Split(device, passes=passes, turns=[(solver, "polar"), (solver, "cayley")])
+    parts = Split(device, passes=[(Passes, "averages")], turns=[(solver, "polar"), (solver, "cayley")])
     begin = time.perf_counter()
     ICA(starts=1, random_state=1).fit(x)
     wait(device)

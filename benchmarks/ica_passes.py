@@ -17,11 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from congruence.ica import solver
-from congruence.ica.contrasts import contrast_named
-from congruence.ica.passes import Passes
-from congruence.ica.point import Point, random_gradient
-from congruence.ica.rotations import random_rotation
+from congruence.ica import _solver as solver
+from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._solver import Point, random_gradient, random_rotation
 from ica import mlp, whitened
 
 CASES = [(50_000, 64), (50_000, 128), (50_000, 256)]
@@ -108,7 +106,7 @@ def fixed_point(source, rotation, count):
 def prototype(source, begin, options):
     """L-BFGS from `begin` to the end, every component active."""
     point = solver.point_at(begin, source)
-    solution = solver.Solution(point, False, "cap", options["reference"], options["tol"], options["max_iter"])
+    solution = solver.Solution(point, options["reference"], options["tol"], options["max_iter"])
     solver._lbfgs(source, solution, noise_matters=True)
 
 

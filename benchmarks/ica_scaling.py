@@ -87,8 +87,7 @@ class Watch:
 
 def timed_passes(n):
     """Take down the seconds of every pass over all n rows, from now on."""
-    from congruence.ica.distributed import DaskPasses
-    from congruence.ica.passes import Passes
+    from congruence.ica._passes import DaskPasses, Passes
 
     seconds = []
     for kind in (Passes, DaskPasses):

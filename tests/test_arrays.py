@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 from congruence import arrays
-from congruence.arrays import Rows, as_matrix, finite_rows, like, listing, resolve_device, row_chunks, to_numpy
+from congruence.arrays import as_matrix, finite_rows, like, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
+from congruence.rows.engine import Rows
 
 
 @given(st.integers(1, 5000), st.integers(1, 300))
@@ -46,8 +47,9 @@ def test_the_resolution_is_the_rounding_of_the_stored_numbers(rng):
     x = rng.normal(size=(2000, 40)) + 5
     rounded = x.astype(np.float32)
     noise = np.linalg.svd(rounded - x, compute_uv=False)[0]
-    assert noise < Rows(rounded).resolution < 100 * noise
-    assert Rows(x).resolution < 1e-8 * Rows(rounded).resolution
+    resolution, exact = (np.sqrt(2000 * np.square(Rows(data).rounding).sum()) for data in (rounded, x))
+    assert noise < resolution < 100 * noise
+    assert exact < 1e-8 * resolution
 
 
 def test_tensors_go_back_to_tensors():
@@ -102,10 +104,10 @@ def test_listing_shortens():
 def test_devices_are_chosen_or_refused(monkeypatch):
     assert resolve_device("auto", np.zeros(1), torch.zeros(1)) == "cpu"
     assert resolve_device("cpu") == "cpu"
-    with pytest.raises(InputError, match="device must be 'auto', 'cpu' or 'cuda'.*not 'mps'"):
+    with pytest.raises(InputError, match="device must be 'auto', 'cpu' or 'cuda'.*got 'mps'"):
         resolve_device("mps")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="device 'cuda:3' was asked for, but torch sees no CUDA device"):
+    with pytest.raises(InputError, match="device 'cuda:3' is not available: torch finds no CUDA device"):
         resolve_device("cuda:3")
 
 
@@ -114,7 +116,7 @@ def test_the_device_path_gives_the_same_numbers_as_numpy(rng):
     from congruence.maps._diameter import rows_diameter
     from congruence.maps.groups import fit_group
     from congruence.maps.nearness import row_errors
-    from congruence.maps.sums import sums_of
+    from congruence.rows.sums import sums_of
 
     x, y = rng.normal(size=(60, 4)), rng.normal(size=(60, 3))
     plain, device = ((Rows(x, e), Rows(y, e)) for e in ("cpu", "cpu:0"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from congruence.checks import check_choice, check_integer, check_number, check_seed, require
+from congruence.checks import check_choice, check_integer, check_names, check_number, check_seed, require
 from congruence.errors import InputError, MissingDependencyError
 
 
@@ -60,3 +60,21 @@ def test_a_missing_library_says_how_to_install_it():
     assert require("json.decoder", "reading", "all").JSONDecoder
     with pytest.raises(MissingDependencyError, match=r"training needs nothing_here: pip install 'congruence\[torch\]'"):
         require("nothing_here.sub", "training", "torch")
+
+
+def test_names_are_listed_once_or_chosen_by_a_shortcut():
+    options = {"shortcuts": {"all": ("a", "b")}, "least": 0}
+    assert check_names("groups", ["b", "a"], ("a", "b")) == ("b", "a")
+    assert check_names("groups", "all", ("a", "b"), **options) == ("a", "b")
+    assert check_names("groups", ["all"], ("a", "b"), **options) == ("a", "b")
+    assert check_names("groups", (), ("a", "b"), **options) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "received"), [("a", "'a'"), (None, "None"), ([], r"\[\]"), (["a", "c"], "'c'"), ([1], "1")]
+)
+def test_names_that_are_none_of_the_allowed_are_refused(value, received):
+    with pytest.raises(InputError, match=rf"^groups must be a list of names from a, b; got {received}$"):
+        check_names("groups", value, ("a", "b"))
+    with pytest.raises(InputError, match="^groups must not name one twice; got a, a$"):
+        check_names("groups", ["a", "a"], ("a", "b"))

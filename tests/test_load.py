@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from congruence._load import load
+from congruence._saved import load
 from congruence.errors import InputError
 from congruence.ica.estimator import ICA
 from congruence.maps.groups import Map, fit_map, load_map

@@ -1,6 +1,6 @@
 __version__: str
 
-from congruence._load import load as load
+from congruence._saved import load as load
 from congruence.activations import extract as extract
 from congruence.align import Aligner as Aligner
 from congruence.align import Comparison as Comparison

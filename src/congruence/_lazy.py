@@ -1,7 +1,7 @@
 """Load the public names of a package when they are first used.
 
-The stub ``__init__.pyi`` beside a package's ``__init__.py`` is the one list of its names: type checkers read it, and so
-does `attach`. A name imported there is loaded from its module on first use, so that ``import congruence`` stays light.
+The stub ``__init__.pyi`` of a package is the one list of its public names, read by type checkers and by `attach`. A
+name imported there is loaded from its module on first use, so that ``import congruence`` stays light.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,39 @@ from congruence.files import replacing
 from congruence.result import SCHEMA_VERSION
 
 _KEY = "congruence"
+_LOADERS = {
+    "map": ("congruence.maps.groups", "load_map"),
+    "translator": ("congruence.translation.translator", "load_translator"),
+    "ica": ("congruence.ica.estimator", "load_ica"),
+}
+
+
+def load(path: str | Path) -> Any:
+    """Load a file written by `Map.save`, `Translator.save` or `ICA.save`; its header says which.
+
+    Files written by version 0.1.0 can be loaded. A file loads on any machine, and nothing in it is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        A .safetensors file.
+
+    Returns
+    -------
+    Map, Translator or ICA
+    """
+    header, _ = read_saved(path)
+    kind, about = header["kind"], header.get("about")
+    if kind == "map" and isinstance(about, dict) and {"d_new", "d_old"} <= about.keys():
+        kind = "translator"  # 0.1.0 saved translators as maps
+    if kind not in _LOADERS:
+        raise InputError(f"{path} holds {kind!r}, but only files of the kinds {', '.join(_LOADERS)} can be loaded")
+    module, name = _LOADERS[kind]
+    return getattr(import_module(module), name)(path)
 
 
 def write_saved(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
-    """Write arrays and a header as one file, whole or not at all."""
+    """Write arrays and a header as one file; an interrupted write leaves no partial file."""
     from safetensors.numpy import save_file
 
     text = json.dumps({"kind": kind, "schema_version": SCHEMA_VERSION, **header})
@@ -31,7 +61,7 @@ def read_saved(
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the named arrays of a saved file of one of these kinds; nothing in it is executed.
 
-    Files of 0.1.0 have no schema version and are read as they are; those of a later schema are refused.
+    Files of version 0.1.0 have no schema version and are accepted; those of a later schema are refused.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -42,16 +72,12 @@ def read_saved(
                 raise InputError(f"{path} is a safetensors file, but not {what} saved by congruence")
             if kinds and header["kind"] not in kinds:
                 raise InputError(f"{path} holds {header['kind']!r}, not {what}; open it with congruence.load")
-            _check_schema(header, path)
+            written = header.get("schema_version", SCHEMA_VERSION)
+            if type(written) is not int or not 1 <= written <= SCHEMA_VERSION:
+                raise InputError(
+                    f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and "
+                    "below: upgrade congruence, or save the file again"
+                )
             return header, {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise InputError(f"cannot read {what} from {path}: {error}") from error
-
-
-def _check_schema(header: Mapping[str, Any], path: str | Path) -> None:
-    written = header.get("schema_version", SCHEMA_VERSION)
-    if type(written) is not int or not 1 <= written <= SCHEMA_VERSION:
-        raise InputError(
-            f"{path} has schema version {written!r}, but this version of congruence reads {SCHEMA_VERSION} and below: "
-            "upgrade congruence, or save the file again"
-        )

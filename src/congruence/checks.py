@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -57,6 +57,32 @@ def check_choice(name: str, value: Any, allowed: Collection[Any]) -> Any:
     if not any(value is one or (type(value) is type(one) and value == one) for one in allowed):
         raise InputError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
     return value
+
+
+def check_names(
+    name: str,
+    values: Any,
+    allowed: Collection[str],
+    *,
+    shortcuts: Mapping[str, Collection[str]] | None = None,
+    least: int = 1,
+) -> tuple[str, ...]:
+    """At least `least` different names among those allowed; a shortcut, such as "all", stands for several."""
+    shortcuts = shortcuts or {}
+    known = f"{''.join(f'{one!r} or ' for one in shortcuts)}a list of names from {', '.join(allowed)}"
+    if isinstance(values, str) and values in shortcuts:
+        values = [values]
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be {known}; got {values!r}")
+    names = tuple(values)
+    if len(names) == 1 and names[0] in shortcuts:
+        return tuple(shortcuts[names[0]])
+    if len(names) < least or any(one not in allowed for one in names):
+        wrong = next((one for one in names if one not in allowed), list(names))
+        raise InputError(f"{name} must be {known}; got {wrong!r}")
+    if len(set(names)) < len(names):
+        raise InputError(f"{name} must not name one twice; got {', '.join(names)}")
+    return names
 
 
 def require(module: str, what: str, extra: str) -> Any:

@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells. Plain values may stand for cells: text, numbers (three digits), None (a dash)."""
+    """Rows of cells. Plain values may be given as cells: text, numbers (three digits), None (a dash)."""
 
     label: str  # what a screen reader says, and the title on a terminal
     columns: Sequence[Column]
@@ -182,7 +182,7 @@ class Document:
     claim: str = ""  # what the status is about, as a short question
     details: Sequence[str] = ()  # sentences below the headline
     status_text: str = ""  # the word on the badge, where it is not the status (go, no-go)
-    remark: str = ""  # beside the badge
+    remark: str = ""  # next to the badge
     notes: Sequence[str] = ()
     sections: Sequence[Section] = ()
     reading: str = ""  # the first paragraph of "How to read this"

@@ -47,7 +47,7 @@ class NotConvergedWarning(CongruenceWarning):
 
 
 class CollapsedWarning(CongruenceWarning):
-    """Latents or components of a trained model tell nothing about the data, so nothing can be said about them."""
+    """Some latents or components of a trained model carry no information about the data, so they are not assessed."""
 
 
 class FewRowsWarning(CongruenceWarning):
@@ -55,7 +55,7 @@ class FewRowsWarning(CongruenceWarning):
 
 
 class FewOutputsWarning(CongruenceWarning):
-    """There are no more outputs than latents, so what is found at a point holds for any decoder."""
+    """There are no more outputs than latents, so criteria at a point hold for any decoder."""
 
 
 class PairedByPositionWarning(CongruenceWarning):

@@ -1,7 +1,7 @@
 """Options of a verb: one frozen dataclass gives the keywords of the function and the flags of the command.
 
 A field made by `option` carries its default, its help text and the panel of ``--help`` it belongs to. `takes` lets a
-verb accept the fields as keywords; `congruence.cli` makes the flags from the same fields.
+verb accept the fields as keywords and completes its docstring; `congruence.cli` makes the flags from the same fields.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -53,7 +54,10 @@ def reading(options: Any) -> dict[str, Any]:
 
 
 def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Let a function that has a parameter `options` take the fields of the dataclass as keywords instead."""
+    """Let a function that has a parameter `options` take the fields of the dataclass as keywords instead.
+
+    Options that its docstring does not describe are added to it, with type, default and help text.
+    """
     fields = {f.name: f for f in dataclasses.fields(options)}
 
     def decorate(verb: Callable[..., R]) -> Callable[..., R]:
@@ -78,6 +82,21 @@ def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
 
         make = options
         call.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+        call.__doc__ = _describe(inspect.getdoc(verb) or "", list(fields.values()))
         return call
 
     return decorate
+
+
+def _describe(doc: str, fields: Sequence[Any]) -> str:
+    """Add an entry for each option that is missing from the section "Parameters" of a docstring in numpy style."""
+    section = re.search(r"(?<=Parameters\n----------\n).*?(?=\n\n[A-Z][a-z]+\n---|\Z)", doc, re.DOTALL)
+    if section is None:
+        return doc
+    written = set(re.findall(r"^(\w+) :", section[0], re.MULTILINE))
+    entries = [
+        f"\n{field.name} : {field.type}, default {field.default!r}\n    {field.metadata['help']}"
+        for field in fields
+        if field.name not in written
+    ]
+    return doc[: section.end()] + "".join(entries) + doc[section.end() :]

@@ -1,4 +1,4 @@
-"""How far work has come, told to whoever asked."""
+"""Progress of long computations, reported to a callback."""
 
 from __future__ import annotations
 

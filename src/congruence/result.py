@@ -97,6 +97,13 @@ def combine(findings: Iterable[Finding | Status]) -> Status:
     return next((status for status in STATUSES if status in found), "unknown")
 
 
+def status_above(low: float, high: float, limit: float = 0.0) -> Status:
+    """Whether an interval lies above a limit; "ambiguous" if it contains the limit, "unknown" if an end is NaN."""
+    if math.isnan(low) or math.isnan(high):
+        return "unknown"
+    return "holds" if low > limit else "fails" if high < limit else "ambiguous"
+
+
 def conclude(name: str, claim: str, premises: Sequence[Finding], **more: Any) -> Finding:
     """Return the conclusion of a theorem: a finding whose status is never better than its premises.
 

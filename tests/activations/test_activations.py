@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from congruence.activations import array_inputs, extract, list_layers
-from congruence.activations.activations import activations
+from congruence.activations.layers import activations
 from congruence.activations.pooling import Pooling, pool
 from congruence.errors import InputError
 
@@ -93,10 +93,10 @@ def test_arrays_of_doubles_are_given_in_the_precision_of_the_weights(pictures):
 @pytest.mark.parametrize(
     ("layers", "says"),
     [
-        (["encoder.fc"], "has no layer 'encoder.fc'; near are encoder"),
-        (["conv.0"], r"has no layer 'conv.0'; near are encoder.0, head.0"),
-        ([], "no layer was named; the model has encoder"),
-        (["head", "head"], "'head' was named twice"),
+        (["encoder.fc"], "has no layer 'encoder.fc'; similar names are encoder"),
+        (["conv.0"], r"has no layer 'conv.0'; similar names are encoder.0, head.0"),
+        ([], "no layer is named; the model has encoder"),
+        (["head", "head"], "'head' is named twice"),
     ],
 )
 def test_layers_that_are_not_there_are_refused_with_near_names(layers, says, pictures):
@@ -105,23 +105,23 @@ def test_layers_that_are_not_there_are_refused_with_near_names(layers, says, pic
 
 
 def test_what_cannot_be_caught_is_said(words, tokenize, pictures):
-    with pytest.raises(InputError, match="'unused' gave nothing"):
+    with pytest.raises(InputError, match="'unused' returned nothing"):
         activations(words, tokenize(["ab"]), ["unused"])
     with pytest.raises(InputError, match="the model fails on the batch that starts at row 3: RuntimeError"):
         activations(pictures, torch.zeros(1, 2, 8, 8), ["head"], start=3)
     shared = torch.nn.Linear(2, 2)
     with pytest.raises(InputError, match="'0' runs more than once"):
         activations(torch.nn.Sequential(shared, shared), torch.zeros(1, 2), ["0"])
-    with pytest.raises(InputError, match="precision must be one of float32"):
+    with pytest.raises(InputError, match="precision must be one of 'float32'"):
         activations(pictures, torch.zeros(1, 3, 8, 8), ["head"], precision="int8")
 
 
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"kind": "max"}, "pool must be one of none, mean, cls, last, patch, not 'max'"),
+        ({"kind": "max"}, "pool must be one of 'none', 'mean', 'cls', 'last', 'patch'; got 'max'"),
         ({"kind": "cls", "skip": 1}, "skip must be 0 with pool 'cls'"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"seed": -1}, "seed must be an integer of at least 0"),
     ],
 )
 def test_poolings_that_there_are_not_are_refused(how, says):
@@ -132,14 +132,14 @@ def test_poolings_that_there_are_not_are_refused(how, says):
 def test_no_position_left_is_refused():
     with pytest.raises(InputError, match="skip is 5, but the layer has only 5 positions"):
         pool(torch.zeros(1, 5, 2), Pooling("mean", skip=5), None, 0)
-    with pytest.raises(InputError, match="row 3 has no position that is no padding after the first 1"):
+    with pytest.raises(InputError, match="row 3 has only padding after the first 1"):
         pool(torch.zeros(1, 2, 2), Pooling("patch", skip=1), torch.tensor([[1, 0]]), 3)
 
 
 @pytest.mark.parametrize("how", [{"kind": "mean", "skip": 1}, {"kind": "mean"}, {"kind": "cls"}, {"kind": "last"}])
 def test_a_row_of_padding_alone_is_refused_and_not_made_a_row_of_zeros(how):
     mask = torch.tensor([[1, 1], [0, 0]])
-    with pytest.raises(InputError, match="row 6 has no position that is no padding.*nothing for pool"):
+    with pytest.raises(InputError, match="row 6 has only padding.*nothing for pool"):
         pool(torch.ones(2, 2, 3), Pooling(**how), mask, 5)
 
 
@@ -156,8 +156,8 @@ def test_layers_are_listed_with_the_shapes_that_come_out(pictures, words, tokeni
     ("prepare", "message"),
     [
         (lambda rows: 1 / 0, "the function that prepares rows fails: ZeroDivisionError: division by zero"),
-        (lambda rows: None, "and not hold a NoneType"),
-        (lambda rows: {"x": ["a"]}, "and not hold a list"),
+        (lambda rows: None, "mapping of these; got a NoneType"),
+        (lambda rows: {"x": ["a"]}, "mapping of these; got a list"),
     ],
 )
 def test_a_function_that_prepares_nothing_a_model_takes_is_told_of(tmp_path, prepare, message):

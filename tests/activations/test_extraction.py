@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from congruence.activations import _extract as module
 from congruence.activations import array_inputs, extract, image_inputs, text_inputs
-from congruence.activations import extraction as module
 from congruence.errors import CongruenceError, CongruenceWarning, InputError
 from congruence.tables import Table, read_table
 
@@ -100,10 +100,10 @@ def test_a_part_that_is_damaged_or_gone_is_made_again_and_what_comes_after_it(
 def test_what_lies_where_parts_would_go_is_left_alone(pictures, x, tmp_path):
     (tmp_path / ".run.parquet.parts").mkdir()
     (tmp_path / ".run.parquet.parts" / "diary.txt").write_text("mine")
-    with pytest.raises(InputError, match="something else is there; move it away"):
+    with pytest.raises(InputError, match="but holds something else; move it away"):
         extract(pictures, array_inputs(x), "head", tmp_path / "run.parquet", device="cpu")
     (tmp_path / ".b.parquet.parts").symlink_to(tmp_path)
-    with pytest.raises(InputError, match="something else is there"):
+    with pytest.raises(InputError, match="holds something else"):
         extract(pictures, array_inputs(x), "head", tmp_path / "b.parquet", device="cpu")
     assert (tmp_path / ".run.parquet.parts" / "diary.txt").read_text() == "mine"
 
@@ -118,8 +118,8 @@ def test_the_name_of_inputs_tells_them_from_others(x, tmp_path):
 def test_no_more_is_held_than_a_part(pictures, x, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PART_BYTES", 4 * 5 * 4 * 2)
     sizes = []
-    put = module.Parts.put
-    monkeypatch.setattr(module.Parts, "put", lambda self, end, t: (sizes.append(t[0].n), put(self, end, t)))
+    put = module.PartFolder.put
+    monkeypatch.setattr(module.PartFolder, "put", lambda self, end, t: (sizes.append(t[0].n), put(self, end, t)))
     extract(pictures, array_inputs(x), "head", tmp_path / "a.parquet", batch=4, device="cpu")
     assert sizes == [8, 8, 7]
 
@@ -174,7 +174,7 @@ def test_images_that_cannot_be_used_are_named(tmp_path):
         image_inputs(tmp_path).read(0, 2)
     assert image_inputs(tmp_path, size=2).read(0, 2).shape == (2, 3, 2, 2)
     (tmp_path / "c.png").write_bytes(b"\x89PNG\r\n\x1a\n and then nothing")
-    with pytest.raises(InputError, match="c.png is damaged or no image"):
+    with pytest.raises(InputError, match="c.png is damaged or not an image"):
         image_inputs(tmp_path).read(2, 3)
     with pytest.raises(InputError, match="is not a folder"):
         image_inputs(tmp_path / "a.png")
@@ -208,12 +208,12 @@ def test_arrays_come_with_their_ids(tmp_path):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"layers": ["head", "encoder"]}, "out must hold {layer} for 2 layers"),
+        ({"layers": ["head", "encoder"]}, "out must contain {layer} for 2 layers"),
         ({"out": "x.npy"}, "out must end in one of .parquet"),
-        ({"batch": 0}, "batch must be at least 1, not 0"),
+        ({"batch": 0}, "batch must be an integer of at least 1; got 0"),
         ({"precision": "int8"}, "precision must be one of"),
         ({"model": len}, "model must be a torch module"),
-        ({"layers": "haed"}, "no layer 'haed'; near are head"),
+        ({"layers": "haed"}, "no layer 'haed'; similar names are head"),
     ],
 )
 def test_calls_that_cannot_end_well_are_refused_before_any_work(how, says, pictures, x, tmp_path, monkeypatch):
@@ -226,10 +226,10 @@ def test_calls_that_cannot_end_well_are_refused_before_any_work(how, says, pictu
 
 def test_texts_without_a_tokenizer_are_refused(words, tmp_path):
     (tmp_path / "c.txt").write_text("ab\n")
-    with pytest.raises(InputError, match="texts need tokens, but the model has no tokenizer; give prepare"):
+    with pytest.raises(InputError, match="texts must be tokenized, but the model has no tokenizer; give prepare"):
         extract(words, text_inputs(tmp_path / "c.txt"), "embed", tmp_path / "x.parquet")
     (tmp_path / "e.txt").write_text("\n\n")
-    with pytest.raises(InputError, match="no line that is not empty"):
+    with pytest.raises(InputError, match="all lines are empty"):
         text_inputs(tmp_path / "e.txt")
     with pytest.raises(InputError, match="leave out column"):
         text_inputs(tmp_path / "c.txt", column="words")
@@ -253,16 +253,16 @@ class Turned(torch.nn.Module):
 @pytest.mark.parametrize("pool", ["none", "mean", "last"])
 def test_a_layer_whose_first_axis_is_not_the_inputs_is_refused(pool, n, tmp_path):
     inputs = array_inputs(np.ones((n, 4), np.float32))
-    with pytest.raises(InputError, match=f"'first' gives 2 rows for {n} inputs"):
+    with pytest.raises(InputError, match=f"'first' returns 2 rows for {n} inputs"):
         extract(Turned(), inputs, "first", tmp_path / "a.parquet", pool=pool, device="cpu")
     assert not list(tmp_path.iterdir())  # nor parts, of which there are none
 
 
 def test_complex_numbers_and_names_that_no_file_can_have_are_refused(tmp_path):
     inputs = array_inputs(np.ones((3, 4), np.float32))
-    with pytest.raises(InputError, match="'spectrum' gives complex numbers"):
+    with pytest.raises(InputError, match="'spectrum' returns complex numbers"):
         extract(Turned(), inputs, "spectrum", tmp_path / "a.parquet", device="cpu")
-    with pytest.raises(InputError, match="'named.a/b' cannot be in the name of a file"):
+    with pytest.raises(InputError, match="'named.a/b' cannot be part of a file name"):
         extract(Turned(), inputs, "named.a/b", tmp_path / "{layer}.parquet", device="cpu")
     assert extract(Turned(), inputs, "named.a/b", tmp_path / "a.parquet", device="cpu").n == 3
 
@@ -279,7 +279,7 @@ def test_text_without_its_mark_and_in_utf_8_alone(tmp_path):
 
 @pytest.mark.parametrize("mean", [0.5, None, [0.5], ["a"] * 3, [float("nan")] * 3])
 def test_a_mean_of_colours_that_is_not_three_numbers_is_refused_whatever_it_is(tmp_path, mean):
-    with pytest.raises(InputError, match="mean and std take three numbers each"):
+    with pytest.raises(InputError, match="mean and std must be three numbers each"):
         image_inputs(tmp_path, mean=mean)
 
 
@@ -289,7 +289,7 @@ def test_images_of_16_bits_are_scaled_and_those_of_32_refused(tmp_path):
     read = image_inputs(tmp_path).read(0, 1)
     np.testing.assert_allclose(read[0, 1] * 255, [[0, 1], [128, 255]], atol=1e-4)
     image.fromarray(np.ones((2, 2), np.float32)).save(tmp_path / "a.tif")
-    with pytest.raises(InputError, match="a.tif has grey values of 32 bits"):
+    with pytest.raises(InputError, match="a.tif has 32-bit grey values"):
         image_inputs(tmp_path).read(0, 2)
 
 
@@ -343,7 +343,7 @@ def test_repeated_ids_and_rows_that_are_not_finite_are_warned_of(pictures, x):
     with pytest.warns(CongruenceWarning, match=r"ids occur more than once \(7\)"):
         extract(pictures, array_inputs(x, ids=[7, 7, *range(8, 29)]), "head", device="cpu")
     x[3] = np.nan
-    with pytest.warns(CongruenceWarning, match="1 of 23 rows of head have NaN or infinity"):
+    with pytest.warns(CongruenceWarning, match="1 of 23 rows of head contain NaN or infinity"):
         extract(pictures, x, "head", device="cpu")
 
 
@@ -355,10 +355,10 @@ def test_repeated_ids_and_rows_that_are_not_finite_are_warned_of(pictures, x):
             {"inputs": ["a"], "column": "words"},
             "column applies to the path of text only, but the inputs are a list of texts",
         ),
-        ({"inputs": []}, "inputs holds no text"),
-        ({"inputs": "x.npy", "kind": "sound"}, "kind must be one of array, images, text, not 'sound'"),
-        ({"revision": "0" * 40}, "revision applies to models of a hub only"),
-        ({"model": (len, 3)}, "a pair of a model and a int, which cannot be called"),
+        ({"inputs": []}, "inputs is an empty list of texts"),
+        ({"inputs": "x.npy", "kind": "sound"}, "kind must be one of 'array', 'images', 'text'; got 'sound'"),
+        ({"revision": "0" * 40}, "revision applies only to models of a hub"),
+        ({"model": (len, 3)}, "with a callable prepare; got a int"),
         ({"bach": 3}, "unexpected keyword argument 'bach'; did you mean 'batch'"),
     ],
 )

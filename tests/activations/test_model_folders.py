@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from congruence.activations.model_folders import check_model_folder
+from congruence.activations.hub import check_model_folder
 from congruence.errors import InputError
 
 
@@ -23,7 +23,7 @@ def test_a_plain_folder_is_accepted_whatever_else_lies_in_it(folder):
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "preprocessor_config.json"])
 def test_code_of_its_own_is_refused(folder, name):
     (folder / name).write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
-    with pytest.raises(InputError, match=f"{name} asks to run code of the model's own"):
+    with pytest.raises(InputError, match=f"{name} asks to run its own code"):
         check_model_folder(folder)
 
 
@@ -54,10 +54,10 @@ def test_an_index_may_name_only_weights_of_its_folder(folder, shards, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "damaged or no JSON"),
-        ("[" * 100_000, "damaged or no JSON"),
+        ("{", "damaged or not JSON"),
+        ("[" * 100_000, "damaged or not JSON"),
         ("[1]", "holds a list"),
-        (" " * (2**22 + 1), "too many for settings"),
+        (" " * (2**22 + 1), "too many for a settings file"),
     ],
 )
 def test_configs_that_are_none_are_refused(folder, text, says):
@@ -68,7 +68,7 @@ def test_configs_that_are_none_are_refused(folder, text, says):
 
 def test_what_is_not_there_or_not_whole_is_named(folder):
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/model"}')
-    with pytest.raises(InputError, match="holds an adapter of another model"):
+    with pytest.raises(InputError, match="holds only an adapter"):
         check_model_folder(folder)
     with pytest.raises(InputError, match="has no config.json"):
         check_model_folder(folder / "nowhere")

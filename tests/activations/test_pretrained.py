@@ -144,5 +144,5 @@ def test_weights_of_other_sizes_than_the_settings_are_named_and_refused(neox):
     _, folder = neox
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 11}))
-    with pytest.raises(InputError, match=r"neox has weights of other sizes .*2 tensors .*gpt_neox.embed_in.weight"):
+    with pytest.raises(InputError, match=r"neox has weights of the wrong shape .*2 tensors .*gpt_neox.embed_in.weight"):
         load_pretrained(folder)

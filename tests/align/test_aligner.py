@@ -55,5 +55,5 @@ def test_targets_of_another_shape_are_refused(rng):
     aligner = Aligner("rigid").fit(x, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         aligner.score(x, y[:1])
-    with pytest.raises(InputError, match="y has 6 columns, but this map gives 3"):
+    with pytest.raises(InputError, match="y must have at most 3 columns, the width of the map; got 6"):
         aligner.score(x, np.hstack([y, y]))

@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import compare
-from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps import nearness, sums
+from congruence.maps import nearness
+from congruence.rows import engine, sums
 from congruence.tables import Table, blocks, gather
 from congruence.tables.blocks import DaskRows
 
@@ -75,7 +75,7 @@ def watched(monkeypatch):
 
     def watching(self, work, *shared, **options):
         made = each(self, work, *shared, **options)
-        tasks[work.__name__] += len(made)
+        tasks[getattr(work, "args", [work])[0].__name__] += len(made)
         return made
 
     monkeypatch.setattr(DaskRows, "each", watching)
@@ -88,7 +88,7 @@ def test_every_sum_is_a_task_per_block(runs, monkeypatch, keep):
     if not keep:
         monkeypatch.setattr(DaskRows, "__init__", _never_kept(DaskRows.__init__))
     compare(lazily(runs), groups=["rigid", "ica"], **QUICK)
-    expected = {"_block_powers": 2 * 4, "_block_sums": 2 * 4, "_block_cross": 4}
+    expected = {"_powers": 2 * 4, "_sum_block": 2 * 4 + 4}
     if keep:
         expected["_block_errors"] = 4 + sum(4 - (not fold) for fold in _folds_of_the_first_row())
     assert tasks == expected
@@ -159,9 +159,11 @@ def test_nothing_is_summed_here(runs, client, monkeypatch):
 
     options = {"groups": ["linear"], "nulls": 0, "normalize": "cosine"}
     here = compare(list(runs), **options)
-    monkeypatch.setattr(Rows, "_powers", refuse)
-    monkeypatch.setattr(sums, "_sums", refuse)
-    monkeypatch.setattr(sums, "_cross", refuse)
+    reduce_rows = engine.reduce_rows
+    on_workers = lambda data, *given: (reduce_rows if isinstance(data, DaskRows) else refuse)(data, *given)  # noqa: E731
+    monkeypatch.setattr(engine, "reduce_rows", on_workers)
+    monkeypatch.setattr(sums, "_fold_sums", refuse)
+    monkeypatch.setattr(sums, "_fold_products", refuse)
     monkeypatch.setattr(nearness, "row_errors", refuse)
     there = compare(lazily(runs), **options)
     assert_allclose(there.pairs[0].groups["linear"].errors, here.pairs[0].groups["linear"].errors, rtol=1e-9)
@@ -175,15 +177,15 @@ def test_a_cluster_names_the_rows_with_nan(runs, client):
 
 
 def test_a_worker_that_dies_costs_time_and_not_the_answer(runs, client, monkeypatch):
-    killed, merged = [], DaskRows.merged
+    killed, reduce_rows = [], sums.reduce_rows
 
-    def killing(self, work, *given, **options):
-        if work.__name__ == "_block_cross":
+    def killing(data, work, merge, folds, runs, **options):
+        if len(runs) == 2:  # the cross products
             killed.append(next(iter(client.run(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
-        return merged(self, work, *given, **options)
+        return reduce_rows(data, work, merge, folds, runs, **options)
 
-    monkeypatch.setattr(DaskRows, "merged", killing)
+    monkeypatch.setattr(sums, "reduce_rows", killing)
     options = {"groups": ["rigid"], **QUICK}
     there = compare(lazily(runs), **options)
     assert len(killed) == 1

@@ -105,7 +105,7 @@ def test_numbers_are_plain(rng):
 
 
 def test_wrong_options_are_named(rng):
-    with pytest.raises(InputError, match="group must be 'rigid' or 'similarity', not 'linear'"):
+    with pytest.raises(InputError, match="group must be one of 'rigid', 'similarity'; got 'linear'"):
         consensus(runs(rng), group="linear")
     with pytest.raises(InputError, match="normalize must be one of None, 'cosine'; got 'l2'"):
         consensus(runs(rng), normalize="l2")

@@ -39,7 +39,7 @@ def test_a_layer_that_was_only_turned_scaled_and_moved_is_found_in_its_place(lay
     others = ~np.eye(4, dtype=bool)
     assert (found.nearness[others] > 0.01).all()
     assert (found.nearest == np.arange(4)).all()
-    assert "4 of 4 are nearest to the layer in the same position." in found.headlines
+    assert "4 of 4 are closest to the layer in the same position." in found.headlines
     assert found.status == "holds"
     assert [finding.name for finding in found.findings] == list(layers)
 
@@ -76,7 +76,7 @@ def test_unrelated_layers_are_at_their_null(layers):
     found = compare_layers(layers, {"x": rng.normal(size=(400, 6)), "y": rng.normal(size=(400, 6))})
     np.testing.assert_allclose(found.nearness, found.null, rtol=0.03)
     assert not found.related.any()
-    assert found.verdict.startswith("No layer of a is nearer")
+    assert found.verdict.startswith("No layer of a is closer")
     assert {finding.status for finding in found.findings} == {"fails"}
 
 
@@ -150,7 +150,7 @@ def test_a_constant_layer_is_left_out_and_named_and_the_others_are_as_without_it
     assert np.isnan(found.nearness[0]).all()
     assert np.isnan(found.nearness[:, 4]).all()
     assert found.nearest.tolist() == [-1, 0, 1, 2, 3]
-    assert found.verdict.startswith("4 of 5 layers of a are nearer")
+    assert found.verdict.startswith("4 of 5 layers of a are closer")
     assert found.notes == tuple(f"A layer is left out: all rows of flat of {run} are equal." for run in "ab")
     assert found.findings[0].status == "unknown"
 
@@ -197,7 +197,7 @@ def test_rows_of_one_cluster_say_nothing_about_chance(layers):
 
 def test_one_repairing_of_a_similarity_is_noted(layers):
     assert (
-        "One re-pairing does not show how far chance reaches"
+        "One re-pairing does not show how much the null varies"
         in compare_layers(layers, layers, measure="cka", nulls=1).notes[-1]
     )
     assert not compare_layers(layers, layers, measure="cka").notes
@@ -207,15 +207,15 @@ def test_one_repairing_of_a_similarity_is_noted(layers):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"measure": "ica"}, "measure must be one of identity, .*, cka, .*; 'ica' is not"),
-        ({"a": [np.zeros((3, 2))]}, "a must map names of layers to their rows, or be a pattern .*, not list"),
-        ({"a": []}, "a has no layers; comparing layers takes at least one of each run"),
-        ({"b": {}}, "b has no layers"),
-        ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the names of the layers of a must be text, not 1, '1'"),
+        ({"measure": "ica"}, "measure must be one of 'identity', .*, 'cka', .*; got 'ica'"),
+        ({"a": [np.zeros((3, 2))]}, "a must be a mapping of names to layers, a pattern .*; got list"),
+        ({"a": []}, "a must have at least one layer; got none"),
+        ({"b": {}}, "b must have at least one layer"),
+        ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the names of the layers of a must be text; got 1, '1'"),
         ({"names": ("x", "x")}, "names must be two different names"),
         ({"nulls": -1}, "nulls must be an integer of at least 0; got -1"),
         ({"b": {"short": np.zeros((3, 2))}}, "short of b has 3"),
-        ({"b": {"flat": np.ones((400, 2))}}, "no layer of a run is left to measure: all rows of flat of b are equal"),
+        ({"b": {"flat": np.ones((400, 2))}}, "no layer of a run can be measured: all rows of flat of b are equal"),
         ({"a": {"flat": np.ones((400, 2))}, "measure": "cka"}, "all rows of flat of a are equal"),
     ],
 )

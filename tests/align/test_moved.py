@@ -46,7 +46,7 @@ def test_rows_are_ranked_by_a_group_that_was_compared(runs):
     result = compare(runs, groups=["rigid", "linear"], nulls=0, bootstrap=0)
     assert result.moved().group == "linear"
     assert result.moved("rigid").group == "rigid"
-    with pytest.raises(InputError, match="rows can be ranked by rigid, linear of this comparison, not by 'similarity'"):
+    with pytest.raises(InputError, match="group must be one of those compared \\(rigid, linear\\); got 'similarity'"):
         result.moved("similarity")
 
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from congruence.batches._judge import embed
 from congruence.batches.conditions import (
     NAMES,
     Base,
@@ -17,7 +18,6 @@ from congruence.batches.conditions import (
     condition_named,
     kept,
 )
-from congruence.batches.judge import embed
 from congruence.batches.rows import screen_of
 from congruence.errors import InputError, MissingDependencyError
 

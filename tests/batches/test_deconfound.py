@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from congruence.batches import _judge as judging
 from congruence.batches import apply_condition, deconfound
-from congruence.batches import judge as judging
 from congruence.batches.deconfounding import Score, Target, compare_folds
 from congruence.errors import InputError
 from congruence.parts import Parts
@@ -292,10 +292,10 @@ def test_the_embedding_to_go_on_with(wells):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"fit_on": "yes"}, "fit_on must be one of training, all, both, not 'yes'"),
-        ({"protocol": "plates"}, "protocol must be one of folds, batch, not 'plates'"),
-        ({"rounds": 0}, "rounds must be a whole number of at least 1, not 0"),
-        ({"jobs": 1.5}, "jobs must be a whole number of at least 1, not 1.5"),
+        ({"fit_on": "yes"}, "fit_on must be one of 'training', 'all', 'both'; got 'yes'"),
+        ({"protocol": "plates"}, "protocol must be one of 'folds', 'batch'; got 'plates'"),
+        ({"rounds": 0}, "rounds must be an integer of at least 1; got 0"),
+        ({"jobs": 1.5}, "jobs must be an integer of at least 1; got 1.5"),
         ({"concentration": [2]}, "concentration takes shares between 0 and 1"),
         ({"concentration": 25}, "concentration takes shares between 0 and 1 such as 0.25, or 'none', not 25"),
         ({"conditions": 3}, "conditions must be some of base, .*, not 3"),

@@ -121,7 +121,7 @@ def test_fewer_batches_than_folds_are_held_out_one_by_one(wells):
         ({"gene": ["none"] * 40}, "all 40 rows are controls"),
         ({"gene": ["a"] * 40}, "no row of target is .none. .control., so there are no controls; it has a"),
         ({"cluster": ["site"] * 40}, "all batches belong to one cluster"),
-        ({"folds": 1}, "folds must be a whole number of at least 2, not 1"),
+        ({"folds": 1}, "folds must be an integer of at least 2; got 1"),
         ({"plate": [None, *range(39)]}, r"batch is missing in 1 of 40 rows \(row 0\)"),
         ({"positive": ["b"]}, "there is no b; there are a"),
         ({"plate": [0] * 20 + [1] * 20}, "no target can be judged on held-out batches: a, because all its 20 rows"),

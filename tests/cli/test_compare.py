@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -223,30 +224,33 @@ def bad_files(folder):
         (["old.npy", "table.xlsx"], ".xlsx"),
         (["twice.parquet", "old.npy", "--id", "id"], "old.npy cannot be read with --id"),
         (["twice.parquet", "./twice.parquet"], "more than once: a"),
-        (["old.npy"], "at least 2 runs"),
+        (["old.npy"], "at least 2 files; got old.npy"),
         (["*.nothing"], "no file matches *.nothing"),
         (["old.npy", "new.npy", "--id", "cell"], "old.npy cannot be read with --id"),
         (["old.npy", "new.npy", "--cluster", "plate"], "plate"),
-        (["old.npy", "new.npy", "--groups", "affine"], "'affine' is not"),
+        (["old.npy", "new.npy", "--groups", "affine"], "got 'affine'"),
         (["old.npy", "new.npy", "--folds", "1"], "folds must be an integer of at least 2"),
         (["old.npy", "new.npy", "--normalize", "l2"], "normalize must be one of None, 'cosine'; got 'l2'"),
         (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=SHARE such as similarity=0.02"),
-        (["old.npy", "new.npy", "--fail-above", "affine=1"], "'affine', which is not among the groups"),
+        (
+            ["old.npy", "new.npy", "--fail-above", "affine=1"],
+            "ica; got 'affine'",
+        ),
         (["old.npy", "new.npy", "--json", "nowhere/r.json"], "the folder nowhere does not exist"),
         (["old.npy", "new.npy", "--report", "."], "--report . must end in .html"),
         (["old.npy", "new.npy", "--report", "r.pdf"], "--report r.pdf must end in .html or .htm"),
         (["old.npy", "new.npy", "--rows-out", "old.npy"], "would overwrite the input old.npy"),
-        (["old.npy", "new.npy", "--rows-out", "moved.npy"], "moved.npy would lose the names of its columns"),
+        (["old.npy", "new.npy", "--rows-out", "moved.npy"], "--rows-out needs a format with column names"),
         (["old.npy", "new.npy", "--rows-out", "moved.txt"], "the suffix '.txt' is not one of .csv"),
         (["old.npy", "new.npy", "--rows-out", "m.csv", "--groups", "ica"], "--rows-out ranks rows by identity"),
         (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy must end in .html"),
         (["old.npy", "new.npy", "--csv", "-", "--json", "-"], "only one output can go to stdout"),
         (["old.npy", "new.npy", "--report", "-"], "only --json, --csv and --markdown can go to stdout"),
         (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=SHARE such as similarity=0.02"),
-        (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "names 'linear' twice"),
+        (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "got 'linear' twice"),
         (["old.npy", "new.npy", "--seed", "-1"], "seed must be an integer from 0 to 4294967295; got -1"),
         (["old.npy", "new.npy", "--features", "emb_*"], "--features means nothing for files like old.npy"),
-        (["old.npy", "new.npy", "--series"], "old.npy has no number in it"),
+        (["old.npy", "new.npy", "--series"], "which must have a number; got old.npy"),
         (["old.npy", "new.npy", "--similarities", "cca"], "cca"),
         (["holed.parquet", "holed.parquet"], "all in e1"),
         (
@@ -304,7 +308,10 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
-            time.sleep(6)
+            maps = Path(f"/proc/{process.pid}/maps")  # the command maps its inputs into memory
+            while process.poll() is None and maps.exists() and "b.npy" not in maps.read_text():
+                time.sleep(0.05)
+            time.sleep(0.5 if maps.exists() else 6)
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=60)
         finally:

@@ -75,7 +75,7 @@ def test_rows_that_are_not_finite_are_written_and_told_of(folder, capsys):
     x[1, 0], x[2, 2] = np.nan, np.inf
     np.save("odd.npy", x)
     assert call("my_extracted:load", "--array", "odd.npy", "--device", "cpu", "--layer", 0, "--out", "a.parquet") == 0
-    assert capsys.readouterr().err == "note: 2 of 4 rows of 0 have NaN or infinity; compare refuses them\n"
+    assert capsys.readouterr().err == "note: 2 of 4 rows of 0 contain NaN or infinity; compare refuses them\n"
 
 
 def test_layers_are_listed_with_shapes_where_there_are_inputs(folder, capsys):
@@ -107,10 +107,10 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ),
         (
             "my_extracted:load --text corpus.txt --layer 0 --out a.parquet",
-            "texts need tokens, but the model has no",
+            "texts must be tokenized, but the model has no",
         ),
-        ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, which is no torch module"),
-        ("my_extracted:odd --array x.npy --layer 0 --out a.parquet", "a model and a int"),
+        ("my_extracted:text --array x.npy --layer 0 --out a.parquet", "returned a str, not a torch module"),
+        ("my_extracted:odd --array x.npy --layer 0 --out a.parquet", "callable prepare; got a int"),
         ("my_extracted:no --array x.npy --layer 0 --out a.parquet", "my_extracted has no 'no'; name a model as"),
         (
             "a/b/model --array x.npy --layer 0 --out a.parquet",
@@ -118,14 +118,17 @@ def test_text_goes_through_what_the_loader_returns_beside_the_model(folder):
         ),
         (
             "my_extracted:load --revision main --array x.npy --layer 0 --out a.parquet",
-            "revision applies to models of a hub only",
+            "revision applies only to models of a hub",
         ),
         ("my_extracted:load --array x.npy --layer 3 --out a.parquet", "the model has no layer '3'"),
-        ("my_extracted:load --images . --mean a,b --layer 0 --out a.parquet", "mean and std take three numbers each"),
+        (
+            "my_extracted:load --images . --mean a,b --layer 0 --out a.parquet",
+            "mean and std must be three numbers each",
+        ),
         ("my_extracted:load --array x.npy --layer 0 --out x.npy", "--out x.npy would overwrite the input x.npy"),
         (
             "no/folder --array x.npy --layer 0 --out a.parquet",
-            "no/folder is no folder here, and as the name of a model",
+            "no/folder is not a folder; as the name of a model",
         ),
     ],
 )
@@ -141,7 +144,7 @@ def test_a_folder_that_brings_code_is_refused(folder, capsys):
     (folder / "net").mkdir()
     (folder / "net" / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
     assert call("net", "--array", "x.npy", "--layer", "0", "--out", "a.parquet") == 2
-    assert "asks to run code of the model's own" in capsys.readouterr().err
+    assert "asks to run its own code" in capsys.readouterr().err
 
 
 def test_a_folder_without_transformers_says_what_to_install(folder, capsys, monkeypatch):
@@ -160,7 +163,7 @@ def test_a_language_model_in_a_folder_needs_its_tokenizer(folder, capsys):
     capsys.readouterr()
     assert call("net", "--text", "corpus.txt", "--layer", "layers.0", "--out", "a.parquet") == 2
     assert capsys.readouterr().err == (
-        "congruence: texts need tokens, but net has no tokenizer.json; save the tokenizer next to the model\n"
+        "congruence: texts must be tokenized, but net has no tokenizer.json; save the tokenizer next to the model\n"
     )
     np.save("tokens.npy", np.arange(18).reshape(6, 3) % 9)
     assert call("net", "--array", "tokens.npy", "--layer", "layers.0", "--out", "a.parquet") == 0

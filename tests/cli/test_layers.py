@@ -43,7 +43,7 @@ BOTH = ("run_a.*.parquet", "run_b.*.parquet", "--nulls", "1")
 def test_layers_are_called_after_the_star_and_rows_joined_by_id(call):
     code, out, _ = call(*BOTH, "--measure", "rigid", "--report", "map.html", "--json", "map.json", "--csv", "map.csv")
     assert code == 0
-    assert "11 of 11 are nearest to the layer in the same position." in out
+    assert "11 of 11 are closest to the layer in the same position." in out
     with open("map.json") as file:
         result = json.load(file)
     read = result["numbers"]
@@ -69,7 +69,7 @@ def test_one_run_against_itself_by_another_measure(call):
     ("arguments", "message"),
     [
         (("run_a.*.parquet",), "takes two patterns, in quotes"),
-        (("a", "b", "c"), "but 3 names were given"),
+        (("a", "b", "c"), "got 3 names"),
         (("run_a.*.parquet", "run_c.*.parquet"), "no file matches run_c.*.parquet"),
         ((*BOTH, "--measure", "cca"), "measure must be one of"),
         ((*BOTH, "--csv", "run_a.layers.0.parquet"), "must end in .csv"),

@@ -119,7 +119,7 @@ def test_a_model_of_the_generator_is_judged(folder, capsys):
     assert given["numbers"]["disentanglement"]["factor_of"] == [2, 2, 1, 0]
     np.save("codes.npy", z[:3])
     assert call("made:disjoint", "latents.npy", *options, "--codes", "codes.npy") == 2
-    assert "a row for each of 20 rows of latents, not 3" in capsys.readouterr().err
+    assert "a row for each of 20 rows of latents; got 3" in capsys.readouterr().err
 
 
 def test_a_square_jacobian_is_noted_once(folder, capsys):
@@ -141,13 +141,13 @@ def test_outputs_that_are_images_are_shown_as_images(folder):
     ("arguments", "message"),
     [
         (("--blocks", "0,1"), "latent 2 is in none of"),
-        (("--blocks", "a"), "blocks must read like '0-1,2,3-4'"),
+        (("--blocks", "a"), "blocks must be written like '0-1,2,3-4'"),
         (("--codes", "latents.npy"), "codes are those of a model"),
-        (("--orders", "1"), "orders must be whole numbers of at least 2"),
-        (("--orders", "two"), "orders must be whole numbers of at least 2, such as 2,3, not 'two'"),
-        (("--types", "M"), "types must be some of D, S, H2, not M"),
+        (("--orders", "1"), "orders must be an integer of at least 2; got 1"),
+        (("--orders", "two"), "orders must be an integer of at least 2; got 'two'"),
+        (("--types", "M"), "types must be some of D, S, H2; got M"),
         (("--scale", "rows", "--blocks", "0-3"), "scale must be one of"),
-        (("--points", "0"), "points must be a number of rows of at least 1"),
+        (("--points", "0"), "points must be an integer of at least 1"),
         (("--json", "latents.npy"), "--json latents.npy must end in .json"),
     ],
 )
@@ -184,7 +184,7 @@ def test_codes_are_paired_by_id(folder, capsys):
 
     (folder / "codes.csv").write_text("\n".join((folder / "codes.csv").read_text().splitlines()[:-2]))
     assert call("made:disjoint", "z.csv", *options, "--codes", "codes.csv") == 2
-    assert "2 of these have no codes" in capsys.readouterr().err
+    assert "2 rows of latents and 0 rows of codes have no partner" in capsys.readouterr().err
 
 
 def test_whole_numbers_are_latents_and_nothing_is_reported_twice(folder, capsys):

@@ -5,8 +5,8 @@ import jsonschema
 import pytest
 
 from congruence.cli import main
-from congruence.experiments.recipes import statistical_versus_structural as method
 from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.recipes.statistical_versus_structural import run as method
 from congruence.schema import result_schema
 
 NAME = "statistical-versus-structural"
@@ -92,7 +92,7 @@ def test_quiet_prints_nothing(quick, capsys):
 
 
 def test_an_interrupted_run_leaves_no_half_written_file_and_goes_on(quick, capsys, monkeypatch):
-    train, trained = method.masked.train, []
+    train, trained = method.train, []
 
     def stop_at_the_third(*args, **kwargs):
         trained.append(args)
@@ -100,7 +100,7 @@ def test_an_interrupted_run_leaves_no_half_written_file_and_goes_on(quick, capsy
             raise KeyboardInterrupt
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(method.masked, "train", stop_at_the_third)
+    monkeypatch.setattr(method, "train", stop_at_the_third)
     arguments = (NAME, "--scale", "smoke", "--device", "cpu", "--out", "r")
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (130, "")
@@ -117,8 +117,8 @@ def test_an_interrupted_run_leaves_no_half_written_file_and_goes_on(quick, capsy
     ("arguments", "message"),
     [
         (("statistical",), "there is no recipe 'statistical'; did you mean statistical-versus-structural?"),
-        ((NAME, "--scale", "tiny"), "scale must be one of smoke, small, paper, full, not 'tiny'"),
-        ((NAME, "--seed", "-1"), "seed must be between 0 and 4294967295, not -1"),
+        ((NAME, "--scale", "tiny"), "scale must be one of 'smoke', 'small', 'paper', 'full'; got 'tiny'"),
+        ((NAME, "--seed", "-1"), "seed must be an integer from 0 to 4294967295; got -1"),
         ((NAME, "--device", "tpu"), "device must be 'auto', 'cpu' or 'cuda'"),
         ((NAME, "--out", "file"), "cannot make the folder file: File exists"),
         ((NAME, "--out", "-"), "--out takes a folder"),

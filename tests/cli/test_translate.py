@@ -88,7 +88,7 @@ def test_a_pipeline_can_stop_unless_it_is_a_go(folder, capsys):
         (["fit", "absent.parquet", "new.parquet"], "absent.parquet"),
         ([*FIT, "--labels", "colour"], "old has no metadata column 'colour' to take labels from; it has topic"),
         ([*FIT, "--json", "o.json", "--csv", "./o.json"], "--csv o.json must end in .csv"),
-        ([*FIT, "--group", "affine"], "group must be one of auto"),
+        ([*FIT, "--group", "affine"], "group must be one of 'auto'"),
         ([*FIT, "--keep", "all"], "keep can be used with unpaired only"),
         (["apply", "absent.safetensors", "new.parquet", "--out", "o.parquet"], "cannot read a translator"),
         (["apply", "new.parquet", "new.parquet", "--out", "o.parquet"], "cannot read a translator"),
@@ -194,7 +194,7 @@ def test_unpaired_files_are_matched_by_shape_and_said_to_be_experimental(apart, 
 
 
 def test_what_cannot_be_trusted_is_not_written(apart, capsys, tmp_path):
-    alike = ["fit", "alike.npy", "alike.npy", "--unpaired", "--components", "3"]
+    alike = ["fit", "alike.npy", "alike.npy", "--unpaired", "--components", "3", "--splits", "4"]
     code, out, err = run(capsys, *alike, "--map", "map.safetensors")
     assert (code, "unknown" in out) == (2, True)
     assert "no component is trusted" in err

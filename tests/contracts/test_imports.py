@@ -27,10 +27,10 @@ MAY_IMPORT = {
     "document": {"formatting", "result"},
     "progress": set(),
     "parts": {"arrays", "files"},  # finished parts of long computations
-    "arrays": {"errors"},
+    "arrays": {"errors", "checks"},
     "checks": {"errors"},
     "stats": {"errors", "checks", "arrays"},
-    "rows": {"errors", "checks", "arrays", "tables"},  # `tables` for blocks that do not fit in memory
+    "rows": {"errors", "checks", "arrays", "tables", "maps"},  # blocks of dask arrays; decompositions of d x d sums
     "_saved": {"errors", "files", "arrays", "result"},
     "tables": BASE,
     "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "activations": BELOW,
     "report": BASE | {"maps"},  # the names of groups
 }
-FREE = {"cli", "experiments", "schema", "_load", "__main__", "__init__"}
+FREE = {"cli", "experiments", "schema", "__main__", "__init__"}
 
 
 def room(path):
@@ -94,6 +94,18 @@ def test_rooms_import_only_what_the_design_allows(path):
 def test_the_table_has_teeth(tmp_path):
     (tmp_path / "bad.py").write_text("from congruence.align._compare import compare\nimport congruence.cli\n")
     assert list(imported_rooms(tmp_path / "bad.py")) == ["align", "cli"]
+
+
+RECIPES = ROOT / "experiments" / "recipes"
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*/*.py")), ids=lambda p: str(p.relative_to(RECIPES)))
+def test_a_recipe_imports_no_other_recipe(path):
+    packages = {folder.name for folder in RECIPES.iterdir() if (folder / "__init__.py").exists()}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("congruence.experiments.recipes"):
+            imported = {f"{node.module}.{alias.name}".split(".")[3] for alias in node.names}
+            assert imported & packages <= {path.parent.name}, f"{path} imports another recipe"
 
 
 @pytest.mark.parametrize(

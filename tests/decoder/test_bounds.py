@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from congruence import decoder, diameter
 from congruence.decoder.bounds import dynamical_isometry, isometric_constant, isometry_factor, theorem1, theorem3
 from congruence.errors import InputError
-from congruence.maps.statistical import statistical_from_structural
+from congruence.maps.nearness import statistical_from_structural
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "theory.json").read_text())
 
@@ -147,23 +147,23 @@ def test_the_bound_holds_for_a_near_isometry(rng):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: theorem1(0.9, 1.0, 2), "b is a bi-Lipschitz constant and must be at least 1, not 0.9"),
-        (lambda: theorem1("wide", 1.0, 2), "b must be a number or a result of bilipschitz, not str"),
-        (lambda: theorem1(math.nan, 1.0, 2), "at least 1, not nan"),
-        (lambda: theorem1(1.1, 0.0, 2), "diameter must be a positive number, not 0.0"),
+        (lambda: theorem1(0.9, 1.0, 2), "b, a bi-Lipschitz constant, must be at least 1; got 0.9"),
+        (lambda: theorem1("wide", 1.0, 2), "b must be a number or a result of bilipschitz; got str"),
+        (lambda: theorem1(math.nan, 1.0, 2), "at least 1; got nan"),
+        (lambda: theorem1(1.1, 0.0, 2), "diameter must be a finite number above 0; got 0.0"),
         (lambda: theorem1(1.1, 1.0), "dimension, the number of latents, must be given"),
-        (lambda: theorem1(1.1, 1.0, 0), "dimension must be a whole number of at least 1, not 0"),
-        (lambda: theorem1(1.1, 1.0, 2, constant=-1), "constant must be a positive number, not -1"),
-        (lambda: theorem3(1.1, 0.5, 1.0, 2), "generator is a bi-Lipschitz constant"),
-        (lambda: dynamical_isometry(1.0), "deviation must be at least 0 and below 1, not 1.0"),
+        (lambda: theorem1(1.1, 1.0, 0), "dimension must be an integer of at least 1; got 0"),
+        (lambda: theorem1(1.1, 1.0, 2, constant=-1), "constant must be a finite number above 0; got -1"),
+        (lambda: theorem3(1.1, 0.5, 1.0, 2), "generator, a bi-Lipschitz constant, must be at least 1; got 0.5"),
+        (lambda: dynamical_isometry(1.0), "deviation must be at least 0 and below 1; got 1.0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(InputError, match=message):
         call()
 
 
-def test_names_of_the_room_are_there():
+def test_public_names_can_be_imported():
     for name in decoder.__all__:
         assert callable(getattr(decoder, name))
     assert set(decoder.__all__) <= set(dir(decoder))

@@ -165,24 +165,30 @@ class Unknown(nn.Module):
     ("make", "message"),
     [
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU())), r"1 \(ReLU\) gives no lower bound, since"),
-        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "slope falls to 0"),
-        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope falls to 0"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "slope approaches 0"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope approaches 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(4, 3))), "it has 3 outputs for 4 inputs"),
-        (lambda: certify_layers(Unknown(), 2), r"decoder \(Unknown\) is none of the layers"),
-        (lambda: certify_layers(Doubled(nn.Linear(2, 3)), 2), r"decoder \(Doubled\) is none of the layers"),
-        (lambda: certify_layers(nn.Sequential(hooked(nn.Linear(2, 3)))), r"0 \(Linear with hooks\) is none of the"),
-        (lambda: certify_layers(lambda z: z), "must be a torch module made of layers, not function"),
+        (lambda: certify_layers(Unknown(), 2), r"decoder \(Unknown\) must be a layer whose stretch is known"),
+        (
+            lambda: certify_layers(Doubled(nn.Linear(2, 3)), 2),
+            r"decoder \(Doubled\) must be a layer",
+        ),
+        (lambda: certify_layers(nn.Sequential(hooked(nn.Linear(2, 3)))), r"0 \(Linear with hooks\) must be a layer"),
+        (lambda: certify_layers(lambda z: z), "must be a torch module made of layers; got function"),
         (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be given"),
-        (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4)), 2), r"does not take inputs of shape \(2,\)"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4)), 2), r"does not accept inputs of shape \(2,\)"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))), "training mode"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1))), "training mode and random"),
-        (lambda: linear_regions(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "not piecewise linear"),
+        (
+            lambda: linear_regions(nn.Sequential(nn.Linear(2, 3), nn.Tanh())),
+            "must be a linear layer, ReLU or",
+        ),
         (lambda: linear_regions(nn.Sequential(nn.Linear(2, 70), nn.ReLU())), "more than 64 units"),
         (lambda: linear_regions(nn.Sequential(nn.Linear(2, 3)), (1, 0)), "box must be two numbers"),
-        (lambda: leaky_bound(0.0, 2), "leak must be a positive number, not 0.0"),
-        (lambda: leaky_bound(0.5, -1), "activations must be a whole number"),
+        (lambda: leaky_bound(0.0, 2), "leak must be a finite number above 0; got 0.0"),
+        (lambda: leaky_bound(0.5, -1), "activations must be an integer of at least 0; got -1"),
     ],
 )
-def test_what_cannot_be_certified_is_refused_with_the_reason(make, message):
+def test_decoders_that_cannot_be_certified_raise(make, message):
     with pytest.raises(InputError, match=message):
         make()

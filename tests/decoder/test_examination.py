@@ -93,11 +93,11 @@ def test_another_training_is_paired_by_id_where_both_have_ids(rng):
 
 def test_another_training_must_have_the_same_rows_and_outputs(rng):
     z = rng.normal(size=(20, 2))
-    with pytest.raises(InputError, match="other_latents must have a row for each of 20 rows of latents, not 10"):
+    with pytest.raises(InputError, match="other_latents must have a row for each of 20 rows of latents; got 10"):
         examine_decoder(turned, z, other=turned, other_latents=z[:10])
-    with pytest.raises(InputError, match="it has 20 rows and 2 outputs, not 20 and 3"):
+    with pytest.raises(InputError, match="other must have 20 rows and 3 outputs, as decoder; got 20 and 2"):
         examine_decoder(turned, z, other=lambda w: w, other_latents=z)
-    with pytest.raises(InputError, match="other and other_latents go together"):
+    with pytest.raises(InputError, match="other and other_latents must be given together"):
         examine_decoder(turned, z, other=turned)
 
 
@@ -120,7 +120,7 @@ def test_the_diameter_and_the_constant_can_be_given(rng):
     result = examine_decoder(lambda z: 1.1 * turned(z), rng.normal(size=(30, 2)), diameter=5.0, constant=0.01)
     assert (result.bound.diameter, result.diameter_from) == (5.0, "given")
     assert_allclose(result.bound.epsilon, 0.01 * math.sqrt(0.21) * 5)
-    with pytest.raises(InputError, match="diameter must be 'auto' or a positive number, not -1"):
+    with pytest.raises(InputError, match="diameter must be 'auto' or a number above 0; got -1"):
         examine_decoder(turned, rng.normal(size=(30, 2)), diameter=-1)
 
 

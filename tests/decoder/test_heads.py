@@ -52,7 +52,7 @@ def test_single_outputs_need_one_class_less(rng):
     assert sufficient_diversity(W, outputs="sigmoid").diverse
     few = sufficient_diversity(W)
     assert not few.diverse
-    assert "4 outputs cannot fix 4 directions, which takes 5; 3 are fixed, 1 free" in str(few)
+    assert "4 outputs determine 3 of 4 directions; at least 5 outputs are needed for all" in str(few)
     A = rng.normal(size=(4, 4))
     x = rng.normal(size=(50, 4))
     found = roeder_map(W, W @ np.linalg.inv(A).T, outputs="sigmoid", use="best")
@@ -63,7 +63,7 @@ def test_rows_that_are_alike_are_not_diverse(rng):
     W = rng.normal(size=(20, 3)) @ rng.normal(size=(3, 6))
     found = sufficient_diversity(W)
     assert (found.diverse, found.rank) == (False, 3)
-    assert "too alike: they fix 3 of 6" in found.reason
+    assert "too similar: they determine 3 of 6" in found.reason
 
 
 def test_heads_of_other_widths(rng):
@@ -90,7 +90,7 @@ def test_heads_that_give_other_outputs_disagree(rng):
     assert found.to_dict()["classes_used"] == 40
 
 
-def test_31_outputs_do_not_fix_300_directions_of_a_real_network(model_pair, data_folder):
+def test_31_outputs_do_not_determine_300_directions_of_a_real_network(model_pair, data_folder):
     """Readouts of 31 logits from two trainings of a graph network: most directions are left free, and it is said."""
     logits = np.load(data_folder / "modelpairs" / "admet_cls_outputs.npz")["logits"].astype(float)
     heads = []
@@ -101,7 +101,7 @@ def test_31_outputs_do_not_fix_300_directions_of_a_real_network(model_pair, data
     found = roeder_map(*heads, outputs="sigmoid")
     assert not found.unique
     assert (found.target.rank, found.target.dimension) == (31, 300)
-    assert "31 outputs cannot fix 300 directions" in found.target.reason
+    assert "31 outputs determine 31 of 300 directions" in found.target.reason
     measured = compare_with_fitted(found, *model_pair, heads[1], outputs="sigmoid")
     assert measured.fitted < measured.heads
     assert measured.seen_by_heads < measured.heads
@@ -110,15 +110,21 @@ def test_31_outputs_do_not_fix_300_directions_of_a_real_network(model_pair, data
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: roeder_map(np.ones((3, 2)), np.ones((4, 2))), "same classes, but they have 3 and 4"),
-        (lambda: roeder_map(np.ones((3, 2)), np.ones((3, 2)), use="some"), "use must be one of all, best"),
-        (lambda: sufficient_diversity(np.ones((3, 2)), outputs="relu"), "outputs must be one of softmax"),
+        (lambda: roeder_map(np.ones((3, 2)), np.ones((4, 2))), "same classes; got 3 and 4"),
+        (
+            lambda: roeder_map(np.ones((3, 2)), np.ones((3, 2)), use="some"),
+            "'all', 'best'; got 'some'",
+        ),
+        (
+            lambda: sufficient_diversity(np.ones((3, 2)), outputs="relu"),
+            "outputs must be one of .*; got 'relu'",
+        ),
         (lambda: sufficient_diversity(np.ones(3)), r"head must have weights \(classes, D\)"),
         (lambda: sufficient_diversity((np.ones((3, 2)), np.ones(2))), "biases"),
-        (lambda: sufficient_diversity((np.ones((3, 2)),) * 3), "not 3 entries"),
+        (lambda: sufficient_diversity((np.ones((3, 2)),) * 3), "got 3 entries"),
         (lambda: sufficient_diversity(np.full((3, 2), np.nan)), "NaN or infinite weights"),
     ],
 )
-def test_what_is_no_head_is_refused(call, message):
+def test_invalid_heads_raise(call, message):
     with pytest.raises(InputError, match=message):
         call()

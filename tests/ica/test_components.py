@@ -24,7 +24,7 @@ def test_the_rows_that_decided_are_known(rng):
 
 @pytest.mark.parametrize("number", ["3", 0, 1.5, True])
 def test_a_number_of_given_rows_to_keep_must_be_one(number, rng):
-    with pytest.raises(InputError, match="with whiten=False n_components must be a positive number or None"):
+    with pytest.raises(InputError, match="with whiten=False n_components must be a positive integer or None"):
         independent_components(rng.laplace(size=(100, 3)), whiten=False, n_components=number)
 
 

@@ -79,7 +79,7 @@ def test_what_is_not_identified_is_flagged(mixtures, rng):
 def test_float32_agrees_with_float64(mixtures, monkeypatch):
     x = mixtures.mixed(mixtures.sources(20_000, 12))[0]
     exact = ICA(random_state=0).fit(x)
-    monkeypatch.setattr("congruence.ica.passes.SMALL", 0)  # float32 products although the rows are few
+    monkeypatch.setattr("congruence.ica._passes.SMALL", 0)  # float32 products although the rows are few
     single = ICA(random_state=1).fit(x.astype(np.float32))
     assert_allclose(single.components_, exact.components_, atol=1e-4 * np.abs(exact.components_).max())
 
@@ -87,7 +87,7 @@ def test_float32_agrees_with_float64(mixtures, monkeypatch):
 def test_float32_rows_far_from_the_origin_agree_with_float64(mixtures, monkeypatch):
     x = (mixtures.mixed(mixtures.sources(20_000, 12))[0] + 3e4 / 7).astype(np.float32)
     exact = ICA(random_state=0).fit(x.astype(np.float64))
-    monkeypatch.setattr("congruence.ica.passes.SMALL", 0)
+    monkeypatch.setattr("congruence.ica._passes.SMALL", 0)
     single = ICA(random_state=1).fit(x)
     assert_allclose(single.components_, exact.components_, atol=1e-4 * np.abs(exact.components_).max())
 
@@ -159,14 +159,14 @@ def test_it_is_no_worse_than_scikit_learn_and_picard(mixtures):
 
 def test_wide_float32_rows_separate(mixtures):
     """Where scikit-learn often returns a random rotation: benchmarks/ica.py counts how often."""
-    x, mixing = mixtures.mixed(mixtures.sources(20_000, 256))
+    x, mixing = mixtures.mixed(mixtures.sources(16_000, 192))
     ours = ICA(starts=1, random_state=0).fit(x.astype(np.float32))
     assert ours.converged_
     assert mixtures.amari(ours.components_ @ mixing) < 0.01
 
 
 def test_rows_that_are_no_mixture_converge_where_fastica_reaches_its_cap(mixtures):
-    x = mixtures.network_features(20_000, 64).astype(np.float32)
+    x = mixtures.network_features(10_000, 48).astype(np.float32)
     with pytest.warns(ConvergenceWarning):
         FastICA(whiten="unit-variance", random_state=0).fit(x)
     ica = ICA(random_state=0).fit(x)
@@ -198,16 +198,10 @@ def test_a_few_of_many_rows_are_enough_and_it_says_so(mixtures):
     assert ICA(random_state=0).fit(x).error_left_ is None
 
 
-def test_rows_never_agree_on_noise(rng):
-    ica = ICA(rows="auto", random_state=0).fit(rng.normal(size=(9000, 4)))
-    assert ica.n_rows_ == 9000
-    assert ica.error_left_ == np.inf
-
-
 def test_many_rows_and_a_few_to_begin_with_give_the_same_components(mixtures, monkeypatch):
     x = mixtures.mixed(mixtures.sources(30_000, 5))[0]
     quick = ICA(random_state=0).fit(x)
-    monkeypatch.setattr("congruence.ica.passes.LEAST", 10**9)
+    monkeypatch.setattr("congruence.ica._passes.LEAST", 10**9)
     plain = ICA(random_state=0).fit(x)
     assert quick.n_iter_ < plain.n_iter_
     assert_allclose(quick.components_, plain.components_, atol=1e-4 * np.abs(plain.components_).max())
@@ -378,7 +372,7 @@ def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"contrast": "tanh"}, "logcosh, exp, cube"),
+        ({"contrast": "tanh"}, "contrast must be one of"),
         ({"starts": 0}, "starts"),
         ({"starts": 1.5}, "starts"),
         ({"rows": "some"}, "rows"),
@@ -390,7 +384,7 @@ def test_files_that_hold_no_components_are_refused(mixture, tmp_path):
         ({"w_init": np.eye(3) * np.nan}, "NaN"),
         ({"w_init": np.eye(3) * 1j}, "real numbers"),
         ({"w_init": np.zeros((3, 3))}, "linearly dependent"),
-        ({"n_components": float("inf")}, "whole number"),
+        ({"n_components": float("inf")}, "positive integer"),
         ({"whiten": False, "n_components": float("inf")}, "n_components"),
         ({"device": "tpu"}, "device"),
         ({"n_components": -1}, "n_components"),
@@ -441,7 +435,7 @@ def private():
 x = np.load(sys.argv[1], mmap_mode="r")
 ICA(starts=1, random_state=0, max_iter=20).fit(x[:2000])
 before, most = private(), 0.0
-from congruence.ica import passes
+from congruence.ica import _passes as passes
 whole = passes.Passes.averages
 def watched(self, rotation, **options):
     global most
@@ -456,16 +450,16 @@ print(most - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="private memory is read from /proc")
 def test_a_map_larger_than_the_memory_used_is_resolved(tmp_path):
-    """160 MB of rows need a fraction of that: a copy of them would be seen."""
+    """77 MB of rows need a fraction of that: a copy of them would be seen."""
     rng = np.random.default_rng(0)
-    x = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(1_250_000, 32))
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(600_000, 32))
     mixing = rng.normal(size=(32, 32)).astype(np.float32)
     for start in range(0, len(x), 50_000):
         x[start : start + 50_000] = rng.laplace(size=(50_000, 32)).astype(np.float32) @ mixing
     x.flush()
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "x.npy")]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
-    assert float(done.stdout) < 60
+    assert float(done.stdout) < 28
 
 
 def test_tables_are_transformed_by_the_names_of_their_columns(mixture):

@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence import ICA
-from congruence.ica.contrasts import contrast_named
-from congruence.ica.torch_passes import TorchPasses
+from congruence.ica._passes import Passes, contrast_named
 
 torch = pytest.importorskip("torch")
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -20,10 +19,10 @@ def mixture(n, d, rng):
 def test_passes_go_on_without_a_compiler_for_kernels(monkeypatch):
     x = np.random.default_rng(0).normal(size=(500, 4)).astype(np.float32)
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
-    monkeypatch.setattr("congruence.ica.torch_passes.WORTH_A_KERNEL", 0)
+    monkeypatch.setattr("congruence.ica._passes.WORTH_A_KERNEL", 0)
     found = []
     for rounds in (False, True):
-        passes = TorchPasses(x, np.zeros(4), np.eye(4), contrast_named("logcosh"), device="cpu")
+        passes = Passes(x, np.zeros(4), np.eye(4), contrast_named("logcosh"), device="cpu:0")
         passes.rounds = rounds  # as on a GPU, but a kernel cannot be made for tensors of the CPU
         found.append(passes.averages(rotation))
     assert_allclose(found[1].cross.numpy(), found[0].cross.numpy())
@@ -32,7 +31,7 @@ def test_passes_go_on_without_a_compiler_for_kernels(monkeypatch):
 
 def test_shapes_are_summed_in_float64():
     x = np.random.default_rng(0).uniform(-1.7, 1.7, size=(400_000, 3)).astype(np.float32)
-    found = TorchPasses(x, np.zeros(3), np.eye(3), contrast_named("logcosh"), device="cpu").shape(np.eye(3))
+    found = Passes(x, np.zeros(3), np.eye(3), contrast_named("logcosh"), device="cpu:0").shape(np.eye(3))
     wide = x.astype(np.float64)
     assert_allclose(found.contrast, np.log(np.cosh(wide)).mean(0), rtol=0, atol=1e-8)  # float32: 3e-8
     assert_allclose(found.kurtosis, (wide**4).mean(0) - 3, rtol=0, atol=1e-8)
@@ -41,7 +40,7 @@ def test_shapes_are_summed_in_float64():
 @on_a_gpu
 @pytest.mark.parametrize("shape", [(1, 1), (1023, 5), (1025, 64), (70_001, 384)])
 def test_the_kernel_does_what_torch_does(shape):
-    fused = pytest.importorskip("congruence.ica.fused")
+    fused = pytest.importorskip("congruence.ica._fused")
     s = torch.randn(shape, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
     expected = torch.tanh(s.double())
     power, again = fused.tanh_and_power(s.clone()), fused.tanh_and_power(s)
@@ -54,7 +53,7 @@ def test_the_kernel_does_what_torch_does(shape):
 @pytest.mark.parametrize("worth", [0, 2**28], ids=["one kernel", "several"])
 @pytest.mark.parametrize(("n", "d"), [(20_000, 16), (50_000, 64), (60_000, 256)])
 def test_components_are_those_of_the_cpu(n, d, worth, monkeypatch):
-    monkeypatch.setattr("congruence.ica.torch_passes.WORTH_A_KERNEL", worth)
+    monkeypatch.setattr("congruence.ica._passes.WORTH_A_KERNEL", worth)
     x = mixture(n, d, np.random.default_rng(d))
     here, there = (ICA(device=device, random_state=0).fit(x) for device in ("cpu", "cuda"))
     both = here.identified_ & there.identified_
@@ -74,5 +73,5 @@ def test_the_same_seed_gives_the_same_components():
 def test_rows_larger_than_the_card_are_streamed(monkeypatch):
     x = mixture(50_000, 16, np.random.default_rng(2))
     whole = ICA(device="cuda", random_state=0).fit(x)
-    monkeypatch.setattr("congruence.ica.torch_passes.SHARE", 0.0)
+    monkeypatch.setattr("congruence.ica._passes.DEVICE_SHARE", 0.0)
     assert_allclose(ICA(device="cuda", random_state=0).fit(x).components_, whole.components_, atol=1e-4)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from congruence.errors import InputError
 from congruence.ica import ICA, Resolution, component_stability, resolve
-from congruence.ica.profile import EDGES, EXTREMES, PROFILED, first_profiles
+from congruence.ica.profiles import EDGES, EXTREMES, PROFILED, first_profiles
 from congruence.tables import Table, write_table
 
 
@@ -223,13 +223,13 @@ def test_rows_that_are_left_out_are_noted(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"components": 2.5}, "components must be a number such as 64, or a share of the variance such as 0.95"),
-        ({"components": True}, "not True"),
-        ({"stability": 1}, "stability must be a number of resamples of at least 2, or 0 for none, not 1"),
-        ({"curve": (0,)}, "curve must hold numbers of components"),
-        ({"curve": 3}, "curve must hold numbers of components"),
+        ({"components": 2.5}, "components must be a positive integer or a share of the variance below 1; got 2.5"),
+        ({"components": True}, "got True"),
+        ({"stability": 1}, "stability must be 0 or an integer of at least 2; got 1"),
+        ({"curve": (0,)}, r"curve\[0\] must be an integer of at least 1; got 0"),
+        ({"curve": 3}, "curve must be a sequence of numbers of components; got 3"),
         ({"curve": (2,), "stability": 0}, "curve needs resamples"),
-        ({"seed": -1}, "seed must be between 0 and 4294967295, not -1"),
+        ({"seed": -1}, "seed must be an integer from 0 to 4294967295; got -1"),
         ({"cluster": "plate"}, "cluster keeps rows together in resamples, but there are none"),
         ({"cluster": "well", "stability": 5}, "run has no metadata column 'well'; it has plate, day"),
     ],

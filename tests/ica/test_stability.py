@@ -6,12 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence import Table, component_stability, write_table
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
-from congruence.ica.components import independent_components
-from congruence.ica.icasso import cluster_components, quality_index
-from congruence.ica.profile import profile_components
-from congruence.ica.samples import prepare_rows
-from congruence.ica.stabilities import Agreement
+from congruence.ica._icasso import cluster_components, quality_index
+from congruence.ica.components import independent_components, prepare_rows
+from congruence.ica.profiles import profile_components
+from congruence.ica.results import Agreement
+from congruence.ica.stability import chance_agreement, directions, matched_to, whitened_space
 from congruence.maps.matching import strong_mcc
 from congruence.stats.resampling import units_of
 
@@ -317,21 +316,21 @@ def test_fewer_drawn_directions_than_components_are_no_obstacle(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bootstrap": -1}, "bootstrap must be a whole number of at least 0, not -1"),
-        ({"restarts": 2.5}, "restarts must be a whole number of at least 0, not 2.5"),
-        ({"seed": True}, "seed must be a whole number of at least 0, not True"),
+        ({"bootstrap": -1}, "bootstrap must be an integer of at least 0; got -1"),
+        ({"restarts": 2.5}, "restarts must be an integer of at least 0; got 2.5"),
+        ({"seed": True}, "seed must be an integer of at least 0; got True"),
         ({"restarts": 0, "bootstrap": 0}, "both 0, so there is nothing to compare"),
         ({"cluster": np.zeros(5)}, r"cluster must have one label per row, shape \(50,\), but has shape \(5,\)"),
         ({"cluster": np.zeros(50)}, "all rows belong to one cluster, so no clusters can be drawn"),
         ({"cluster": "plate"}, "cluster='plate' names a metadata column, but X has none"),
         ({"cluster": [None] + ["a"] * 49}, r"cluster has missing labels \(row 0\)"),
-        ({"curve": 4}, "curve must be a sequence of numbers of components, not 4"),
-        ({"curve": (2, 9)}, "curve must hold whole numbers from 1 to 3, in which X varies, not 9"),
-        ({"curve": (0.5,)}, "not 0.5"),
+        ({"curve": 4}, "curve must be a sequence of numbers of components; got 4"),
+        ({"curve": (2, 9)}, r"curve\[1\] must be an integer from 1 to 3; got 9"),
+        ({"curve": (0.5,)}, "got 0.5"),
         ({"curve": (2,), "whiten": False}, "needs whiten=True"),
         ({"contrast": "cosine"}, "contrast must be one of"),
-        ({"rows": "some"}, "rows must be 'all', 'auto' or a number"),
-        ({"tol": 0}, "tol must be positive"),
+        ({"rows": "some"}, "rows must be 'all', 'auto' or an integer"),
+        ({"tol": 0}, "tol must be a finite number above 0; got 0"),
     ],
 )
 def test_arguments_that_cannot_be_meant_are_refused(options, message, rng):

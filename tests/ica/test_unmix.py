@@ -3,13 +3,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence import ICA
-from congruence.arrays import Rows
 from congruence.errors import NotConvergedWarning
-from congruence.ica.contrasts import contrast_named
-from congruence.ica.passes import Passes
-from congruence.ica.unmix import unmix, unmix_rows
+from congruence.ica._passes import Passes, contrast_named
+from congruence.ica.components import unmix, unmix_rows
 from congruence.maps.matching import strong_mcc
-from congruence.maps.sums import run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import run_sums
 
 
 def spread(x):

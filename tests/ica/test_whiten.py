@@ -7,7 +7,7 @@ from sklearn.covariance import OAS
 
 from congruence import Whitener
 from congruence.errors import InputError
-from congruence.ica.whiten import METHODS
+from congruence.ica.whitening import METHODS
 
 N, D = 3000, 12
 
@@ -152,14 +152,14 @@ def test_tensors_come_back_as_tensors():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "lda"}, "method must be one of pca"),
+        ({"method": "lda"}, "method must be one of 'pca', .*; got 'lda'"),
         ({"n_components": 0}, "n_components"),
         ({"n_components": -2}, "n_components"),
-        ({"n_components": 2.5}, "whole number"),
+        ({"n_components": 2.5}, "n_components must be a positive integer or a share of the variance below 1; got 2.5"),
         ({"n_components": "all"}, "n_components"),
-        ({"shrinkage": 2.0}, "between 0 and 1"),
-        ({"shrinkage": "lw"}, "between 0 and 1 or 'auto'"),
-        ({"method": "cholesky", "n_components": 0.5}, "knows no share"),
+        ({"shrinkage": 2.0}, "shrinkage must be a number from 0 to 1"),
+        ({"shrinkage": "lw"}, "from 0 to 1 or 'auto'"),
+        ({"method": "cholesky", "n_components": 0.5}, "n_components of cholesky whitening must be an integer"),
     ],
 )
 def test_wrong_options_are_named(options, message, rng):

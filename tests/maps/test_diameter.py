@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import pdist
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps import _diameter as module
-from congruence.maps import pair_bounds
-from congruence.maps._diameter import diameter, rows_diameter
-from congruence.maps.pair_bounds import PairBounds, centre_rows, choose_axes
+from congruence.maps._diameter import _centre_rows, _choose_axes, _PairBounds, diameter, rows_diameter
+from congruence.rows.engine import Rows
 
 CLOUDS = {
     "gaussian": lambda rng, n, d: rng.normal(size=(n, d)),
@@ -38,11 +36,11 @@ sizes = {"n": st.integers(1, 300), "d": st.integers(1, 20), "seed": st.integers(
 @pytest.fixture
 def small(monkeypatch):
     """Tiles, samples and memory so small that a few hundred rows take every path of a large cloud."""
-    monkeypatch.setattr(pair_bounds, "CPU_TILE", 16)
-    monkeypatch.setattr(pair_bounds, "SAMPLE", 32)
-    monkeypatch.setattr(pair_bounds, "WIDTHS", (1, 2, 3, 5, 8, 12))
-    monkeypatch.setattr(pair_bounds, "KEPT_BYTES", 5000)
-    monkeypatch.setattr(pair_bounds, "MEASURE_COST", 8)
+    monkeypatch.setattr(module, "CPU_TILE", 16)
+    monkeypatch.setattr(module, "SAMPLE", 32)
+    monkeypatch.setattr(module, "WIDTHS", (1, 2, 3, 5, 8, 12))
+    monkeypatch.setattr(module, "KEPT_BYTES", 5000)
+    monkeypatch.setattr(module, "MEASURE_COST", 8)
     monkeypatch.setattr(module, "PANEL", 3)
     monkeypatch.setattr(module, "STARTS", 1)
     monkeypatch.setattr(module, "SWEEPS", 1)
@@ -153,10 +151,10 @@ def test_torch_and_numpy_give_the_same_answer(cloud, rng):
 @pytest.mark.parametrize("k", [1, 4, 16, 32])
 def test_no_pair_is_longer_than_its_bound(cloud, k, rng):
     x = CLOUDS[cloud](rng, 120, 32)
-    cloud = centre_rows(Rows(x))
+    cloud = _centre_rows(Rows(x))
     order = np.argsort(-cloud.radius)
     axes = np.linalg.qr(rng.normal(size=(32, k)))[0]
-    bounds = PairBounds(cloud, order, axes)
+    bounds = _PairBounds(cloud, order, axes)
     for length in np.quantile(pdist(x), [0.5, 0.9, 0.99]):
         i, j, crossed = bounds.beyond(bounds.left(slice(0, 120)), bounds.right(slice(0, 120)), length)
         left = set((product if crossed else zip)(i.tolist(), j.tolist()))
@@ -167,8 +165,8 @@ def test_no_pair_is_longer_than_its_bound(cloud, k, rng):
 @pytest.mark.parametrize(("cloud", "least", "most"), [("decaying", 8, 40), ("shell", 150, 200)])
 def test_few_axes_are_used_where_the_spectrum_decays_and_most_on_a_shell(cloud, least, most, rng):
     x = CLOUDS[cloud](rng, 9000, 200)
-    rows = centre_rows(Rows(x))
-    axes = choose_axes(rows, np.argsort(-rows.radius), diameter(x).value)
+    rows = _centre_rows(Rows(x))
+    axes = _choose_axes(rows, np.argsort(-rows.radius), diameter(x).value)
     assert least <= (200 if axes is None else axes.shape[1]) <= most
 
 

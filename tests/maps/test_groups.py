@@ -139,14 +139,14 @@ def test_files_that_are_not_maps_are_refused(tmp_path):
         load_map(tmp_path / "list.safetensors")
     parts = {"matrix": np.array(1.0), "source_mean": np.zeros(1), "target_mean": np.full(1, np.nan)}
     save_file(parts, tmp_path / "scalar.safetensors", metadata=about)
-    with pytest.raises(InputError, match="does not hold a map: its parts have shapes"):
+    with pytest.raises(InputError, match="does not hold a map: its arrays have shapes"):
         load_map(tmp_path / "scalar.safetensors")
     save_file(parts | {"matrix": np.eye(1)}, tmp_path / "nan.safetensors", metadata=about)
     with pytest.raises(InputError, match="it has NaN or infinite values"):
         load_map(tmp_path / "nan.safetensors")
     parts = {"matrix": np.eye(2), "source_mean": np.zeros(3), "target_mean": np.zeros(2)}
     save_file(parts, tmp_path / "odd.safetensors", metadata=about)
-    with pytest.raises(InputError, match="does not hold a map: its parts have shapes"):
+    with pytest.raises(InputError, match="does not hold a map: its arrays have shapes"):
         load_map(tmp_path / "odd.safetensors")
 
 
@@ -292,13 +292,13 @@ def test_a_map_that_loses_information_has_no_inverse(rng):
 
 def test_wrong_arguments_are_named(rng):
     x = rng.normal(size=(5, 2))
-    with pytest.raises(InputError, match="group must be one of identity, .*, not 'affine'"):
+    with pytest.raises(InputError, match="group must be one of 'identity', .*; got 'affine'"):
         fit_map(x, x, "affine")
     with pytest.raises(InputError, match="x and y must have paired rows, but x has 5 and y has 4"):
         fit_map(x, x[:4])
-    with pytest.raises(InputError, match="x has 3 columns, but this map acts on 2"):
+    with pytest.raises(InputError, match="x must have at most 2 columns, the width of this map; got 3"):
         fit_map(x, x)(np.zeros((1, 3)))
-    with pytest.raises(InputError, match="cannot chain a map of width 2 with one of width 1"):
+    with pytest.raises(InputError, match="other must be a map of width 2, like this one; got width 1"):
         fit_map(x, x).then(fit_map(x[:, :1], x[:, :1]))
 
 

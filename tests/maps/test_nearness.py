@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps.groups import fit_group, fit_map
 from congruence.maps.nearness import measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 from congruence.stats.intervals import bootstrap_mean
 
 
@@ -134,7 +134,7 @@ def test_clusters_widen_the_interval_of_correlated_rows(rng):
 
 
 def test_too_few_rows_or_clusters_are_refused():
-    with pytest.raises(InputError, match="at least 4 paired rows, but there are only 3"):
+    with pytest.raises(InputError, match="at least 4 paired rows; got 3"):
         protocol(3)
     with pytest.raises(InputError, match="all rows belong to one cluster"):
         protocol(10, cluster=np.zeros(10))

@@ -1,6 +1,19 @@
 """Generators whose verdicts are known by hand: A1 to A14 of tests/oracles/mechanistic/analytic.json."""
 
+import sys
+
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch else None
+    if torch:
+        torch.set_num_threads(1)
+    yield
+    if torch:
+        torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

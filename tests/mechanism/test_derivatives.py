@@ -9,11 +9,11 @@ from congruence.errors import InputError
 torch = pytest.importorskip("torch")
 from congruence.mechanism import derivatives  # noqa: E402
 from congruence.mechanism.derivatives import (  # noqa: E402
-    bending,
-    directional_derivatives,
+    classify_curvature,
+    difference_chunks,
+    directional_chunks,
     jacobians,
-    mixed_differences,
-    opened,
+    open_decoder,
     second_derivatives,
 )
 
@@ -51,7 +51,8 @@ def test_second_derivatives_are_those_by_hand(points):
 
 def test_a_third_derivative_along_directions(points):
     e = np.eye(2)
-    found = directional_derivatives(known, points, [[e[0], e[1], e[1]], [e[1], e[1], e[1]]])
+    directions = np.array([[e[0], e[1], e[1]], [e[1], e[1], e[1]]])
+    (found,) = directional_chunks(open_decoder(known, points), directions)
     assert_allclose(found[:, 0], np.tile([2.0, 0.0, 0.0], (5, 1)))
     assert_allclose(found[:, 1], np.tile([0.0, 0.0, 6.0], (5, 1)))
 
@@ -62,7 +63,7 @@ def test_mixed_differences_of_a_polynomial_are_those_by_hand(points, order):
     steps = [u, v, v][:order]
     b = points[:, 1]
     expected = 0.3 * ((b + 0.7) ** 2 - b**2) if order == 2 else np.full(5, 0.3 * 2 * 0.7**2)
-    found = mixed_differences(known, points, [steps])
+    (found,) = difference_chunks(open_decoder(known, points), np.array([steps]))
     assert_allclose(found[:, 0, 0], expected, rtol=1e-12)
     assert_allclose(found[:, 0, 1:], 0, atol=1e-12)
 
@@ -91,32 +92,29 @@ def test_a_function_around_float32_weights_is_taken_in_its_own_precision(points)
 
 
 def test_a_decoder_that_moves_nothing_has_derivatives_of_zero(points):
-    still = opened(lambda s: torch.ones(len(s), 3).double() + 0 * s[:, :1], points)
-    assert bending(still) == "affine"
-    assert not directional_derivatives(still.decode, points, np.ones((1, 2, 2))).any()
+    still = open_decoder(lambda s: torch.ones(len(s), 3).double() + 0 * s[:, :1], points)
+    assert classify_curvature(still) == "affine"
+    assert not second_derivatives(still.decode, points).any()
 
 
 def test_whether_a_decoder_bends(points):
     torch.manual_seed(0)
-    linear = [torch.nn.Linear(2, 8), torch.nn.Linear(8, 3)]
-    assert bending(opened(torch.nn.Sequential(*linear), points)) == "affine"
-    assert bending(opened(torch.nn.Sequential(linear[0], torch.nn.LeakyReLU(), linear[1]), points)) == (
-        "piecewise linear"
-    )
-    assert bending(opened(torch.nn.Sequential(linear[0], torch.nn.Tanh(), linear[1]), points)) == "smooth"
+    first, last = torch.nn.Linear(2, 8), torch.nn.Linear(8, 3)
+    layers = {"affine": torch.nn.Identity(), "piecewise linear": torch.nn.LeakyReLU(), "smooth": torch.nn.Tanh()}
+    for kind, layer in layers.items():
+        assert classify_curvature(open_decoder(torch.nn.Sequential(first, layer, last), points)) == kind
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda z: jacobians(known, z, outputs=np.array([3])), "outputs must be numbers from 0 to 2"),
-        (lambda z: jacobians(known, z, chunk=0), "chunk must be a number of points of at least 1, not 0"),
-        (lambda z: directional_derivatives(known, z, np.ones((1, 2))), r"directions must have shape \(q, order, 2\)"),
+        (lambda z: jacobians(known, z, outputs=np.array([3])), "outputs must be integers from 0 to 2"),
+        (lambda z: jacobians(known, z, chunk=0), "chunk must be an integer of at least 1; got 0"),
         (lambda z: jacobians(lambda s: s.abs().sqrt(), 0 * z), "derivatives of the decoder have NaN or infinite"),
         (lambda z: jacobians(known, z.astype(int)), "z must hold floating-point latents"),
-        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE}, z), "must return one tensor, not dict"),
-        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE.float()}, z), "must return one tensor, not dict"),
-        (lambda z: jacobians("g", z), "decoder must be a torch module or a function, not str"),
+        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE}, z), "must return one tensor; got dict"),
+        (lambda z: jacobians(lambda s: {"x": s @ DOUBLE.float()}, z), "must return one tensor; got dict"),
+        (lambda z: jacobians("g", z), "decoder must be a torch module or a function; got str"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_reason(points, call, message):

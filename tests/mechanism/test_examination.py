@@ -83,10 +83,10 @@ def test_the_result_has_parts_rows_figure_and_text(generators, z):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"points": 0}, "points must be a number of rows of at least 1, or None for all, not 0"),
+        ({"points": 0}, "points must be an integer of at least 1; got 0"),
         ({"codes": np.zeros((12, 4))}, "codes are those of a model: give its decoder as model"),
-        ({"orders": (1,)}, "orders must be whole numbers of at least 2, such as 2,3, not 1"),
-        ({"orders": (2.5,)}, "orders must be whole numbers of at least 2, such as 2,3, not 2.5"),
+        ({"orders": (1,)}, "orders must be an integer of at least 2; got 1"),
+        ({"orders": (2.5,)}, "orders must be an integer of at least 2; got 2.5"),
         ({"model": lambda c: c, "codes": np.zeros((3, 4))}, "codes must have a row for each of 12 rows of latents"),
     ],
 )

@@ -16,7 +16,6 @@ from congruence.errors import InputError
 torch = pytest.importorskip("torch")
 from congruence.mechanism.losses import (  # noqa: E402
     KINDS,
-    block_norms,
     compositional_contrast,
     cross_hessian_penalty,
     decoder_jacobian,
@@ -185,27 +184,20 @@ def test_products_of_pairs(values):
     assert float(pair_products(torch.tensor(values, dtype=torch.float64))) == pytest.approx(by_hand)
 
 
-def test_gradients_of_norms_are_finite_where_a_block_does_nothing():
-    zero = torch.zeros(2, 3, 4, dtype=torch.float64, requires_grad=True)
-    compositional_contrast(zero, "0-1,2-3").backward()
-    assert torch.isfinite(zero.grad).all()
-    assert block_norms(zero, "0-1,2-3").shape == (2, 3, 2)
-
-
 def test_what_makes_no_sense_is_refused(jacobian):
-    with pytest.raises(InputError, match="kind must be one of raw, weighted, scale_safe, not 'l2'"):
+    with pytest.raises(InputError, match="kind must be one of 'raw', 'weighted', 'scale_safe'; got 'l2'"):
         compositional_contrast(jacobian, BLOCKS, kind="l2")
-    with pytest.raises(InputError, match="reduction must be one of mean, none, not 'sum'"):
+    with pytest.raises(InputError, match="reduction must be one of 'mean', 'none'; got 'sum'"):
         jacobian_l1(jacobian, reduction="sum")
-    with pytest.raises(InputError, match=r"not Linear; of a decoder, pass the points as z"):
+    with pytest.raises(InputError, match="or a decoder with its points z; got Linear"):
         compositional_contrast(torch.nn.Linear(2, 3), [[0], [1]])
-    with pytest.raises(InputError, match=r"must be a tensor \(..., m, d\), not ndarray"):
+    with pytest.raises(InputError, match=r"must be a tensor \(..., m, d\), .* got ndarray"):
         compositional_contrast(jacobian.detach().numpy(), BLOCKS)
     with pytest.raises(InputError, match="at least two"):
         interaction_asymmetry(jacobian, [[0, 1, 2, 3, 4]])
 
 
-@pytest.mark.parametrize("kind", ["raw", "weighted", "scale_safe"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_decoder_that_does_nothing_has_no_contrast(kind):
     jacobian = torch.zeros(2, 5, 4, requires_grad=True)
     found = compositional_contrast(jacobian, "0-1,2-3", kind=kind)

@@ -74,13 +74,16 @@ def test_the_fewer_degrees_of_freedom_the_more_latents_depend():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: overlap_generator(1), "slots must be at least 2, not 1"),
-        (lambda: overlap_generator(2, 1.0), "overlap must be at least 0 and below 1, not 1.0"),
-        (lambda: overlap_generator(3, 0.6), "at most 0.5 with more than two slots, not 0.6"),
+        (lambda: overlap_generator(1), "slots must be an integer of at least 2; got 1"),
+        (lambda: overlap_generator(2, 1.0), "overlap must be at least 0 and below 1; got 1.0"),
+        (lambda: overlap_generator(3, 0.6), "at most 0.5 with more than two slots; got 0.6"),
         (lambda: overlap_generator(2, -0.1), "overlap must be at least 0"),
-        (lambda: overlap_generator(2, combine="max"), "combine must be one of sum, sum_then_elementwise, not 'max'"),
+        (
+            lambda: overlap_generator(2, combine="max"),
+            "combine must be one of 'sum', 'sum_then_elementwise'",
+        ),
         (lambda: overlap_generator(2, 0.9, width=4, slot_dim=3), "write 4 rows, fewer than their 6 latents"),
-        (lambda: dependent_covariance(6, 5), "degrees must be at least the 6 latents, not 5"),
+        (lambda: dependent_covariance(6, 5), "degrees must be at least the 6 latents; got 5"),
     ],
 )
 def test_generators_that_cannot_be_are_refused(call, says):

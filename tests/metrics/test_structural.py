@@ -3,11 +3,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps.statistical import statistical_from_structural
-from congruence.maps.sums import sums_of
+from congruence.maps.nearness import statistical_from_structural
 from congruence.metrics._structural import fit_onto, structural_nearness
+from congruence.rows.engine import Rows
+from congruence.rows.sums import sums_of
 
 QUICK = {"nulls": 3, "bootstrap": 50}
 
@@ -142,5 +142,5 @@ def test_two_runs_near_the_factors_are_near_each_other(rng):
 
 @pytest.mark.parametrize("wrong", [(-1.0, 1.0), (np.nan, 1.0), (0.1, 0.0), (0.1, np.inf)])
 def test_bounds_of_nonsense_are_refused(wrong):
-    with pytest.raises(InputError, match="must be a number"):
+    with pytest.raises(InputError, match="must be a finite number"):
         statistical_from_structural(*wrong)

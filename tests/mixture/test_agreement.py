@@ -90,11 +90,11 @@ def test_json_holds_every_pair(moved):
 
 def test_what_cannot_be_compared_is_refused():
     z = PRIOR.sample(10)
-    with pytest.raises(InputError, match="comparing takes at least 2 runs, not 1"):
+    with pytest.raises(InputError, match="spaces must hold at least 2 runs; got 1"):
         compare_spaces([LatentSpace("one", z)])
-    with pytest.raises(InputError, match="different names, not a, a"):
+    with pytest.raises(InputError, match="different names; got a, a"):
         compare_spaces([LatentSpace("a", z), LatentSpace("a", z)])
-    with pytest.raises(InputError, match=r"the same shape, not \[\(9, 2\), \(10, 2\)\]"):
+    with pytest.raises(InputError, match=r"the same shape; got \[\(9, 2\), \(10, 2\)\]"):
         compare_spaces([LatentSpace("a", z), LatentSpace("b", z[1:])])
-    with pytest.raises(InputError, match="the prior of a has 2 latents, but its codes have 3"):
+    with pytest.raises(InputError, match="codes of a must have 2 columns, .*; got 3"):
         LatentSpace("a", np.zeros((4, 3)) + np.arange(3), PRIOR)

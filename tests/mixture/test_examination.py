@@ -109,9 +109,9 @@ def test_results_are_drawn_on_one_set_of_axes(several):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (({},), "the mapping is empty"),
+        (({},), "got an empty mapping"),
         (({"a": PRIOR}, None, np.zeros((3, 2))), "codes must be given in the MixtureModel of each"),
-        (({"a": PRIOR, "b": PRIOR},), "several runs are compared by their codes, which a, b does not have"),
+        (({"a": PRIOR, "b": PRIOR},), "several runs are compared by their codes; a, b has none"),
         (({"a": 3},), "the prior of a cannot be used: prior must be a GaussianMixture"),
     ],
 )
@@ -126,9 +126,9 @@ def test_unusable_options_are_refused():
         examine_mixture(PRIOR, codes=codes, labels="leg")
     with pytest.raises(InputError, match=r"labels must have one label per row, shape \(30,\), but has shape \(3,\)"):
         examine_mixture(PRIOR, codes=codes, labels=np.arange(3))
-    with pytest.raises(InputError, match=r"labels must be one column, not of shape \(30, 2\)"):
+    with pytest.raises(InputError, match=r"labels must be one column; got shape \(30, 2\)"):
         examine_mixture(PRIOR, codes=codes, labels=np.zeros((30, 2)))
-    with pytest.raises(InputError, match="rows must be at least 2, not 1"):
+    with pytest.raises(InputError, match="rows must be an integer of at least 2; got 1"):
         examine_mixture(PRIOR, codes=codes, rows=1)
     with pytest.raises(InputError, match=r"model must have a method mixture_prior\(\); int has none"):
         MixtureModel.from_model(3)

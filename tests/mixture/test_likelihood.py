@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture
 from congruence.mixture.likelihood import ReluModel
-from congruence.mixture.likelihood_search import search, standardised_distance
-from congruence.mixture.likelihood_slices import slice_along, slices
+from congruence.mixture.likelihood_minima import search, slice_all, slice_along, standardised_distance
 
 pytest.importorskip("torch")
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["kivva_remark_3_12"]
@@ -75,7 +74,7 @@ def test_rescaling_the_latent_changes_nothing():
 
 
 def test_the_truth_is_the_only_minimiser_along_every_parameter():
-    found = slices(INJECTIVE, values=21)
+    found = slice_all(INJECTIVE, values=21)
     assert [one.name for one in found] == [
         "weight 1", "mean 1", "mean 2", "scale 1", "scale 2", "slope 1", "slope 2", "bias 1", "bias 2",
     ]  # fmt: skip
@@ -136,25 +135,25 @@ def test_a_search_with_too_few_components_stays_above_the_truth():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"noise": 0.0}, "noise must be above 0, not 0.0"),
+        ({"noise": 0.0}, "noise must be a finite number above 0; got 0.0"),
         ({"slopes": [0.0]}, "slopes must not be 0"),
-        ({"biases": [0.0, 1.0]}, "as many numbers, not \\(1,\\), \\(2,\\)"),
-        ({"readout": [1.0, 1.0]}, "readout must be a list of 1 numbers"),
-        ({"prior": GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])}, "of one latent, not of 2"),
+        ({"biases": [0.0, 1.0]}, r"the same shape \(h,\); got \(1,\) and \(2,\)"),
+        ({"readout": [1.0, 1.0]}, "readout must have shape \\(1,\\); got \\(2,\\)"),
+        ({"prior": GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])}, "must have one latent; got 2"),
         ({"prior": GaussianMixture.from_arrays([1.0], [0.0], [0.0])}, "variance above 0"),
     ],
 )
-def test_what_is_no_model_is_refused(change, said):
+def test_invalid_models_raise(change, said):
     with pytest.raises(InputError, match=said):
         ReluModel(**{"prior": PRIOR, "slopes": [1.0], "biases": [0.0], "noise": 0.3} | change)
 
 
-def test_wrong_wishes_are_refused():
-    with pytest.raises(InputError, match="not means 7"):
+def test_invalid_arguments_raise():
+    with pytest.raises(InputError, match="got means 7"):
         slice_along(INJECTIVE.surface(), "means", 7)
-    with pytest.raises(InputError, match="at least 7, not 3"):
+    with pytest.raises(InputError, match="values must be an integer of at least 7; got 3"):
         slice_along(INJECTIVE.surface(), "means", 0, values=3)
-    with pytest.raises(InputError, match="at least 1, not 0 and 8"):
+    with pytest.raises(InputError, match="components must be an integer of at least 1; got 0"):
         search(INJECTIVE, components=0)
-    with pytest.raises(InputError, match="take a larger step"):
+    with pytest.raises(InputError, match="increase it"):
         INJECTIVE.surface(step=0.001)

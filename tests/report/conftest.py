@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
+import os
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import filelock
 import numpy as np
 import pytest
 
@@ -22,32 +25,28 @@ from congruence.decoder.examination import DecoderExamination
 from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
 from congruence.experiments.recipes.recipe import Recipe
-from congruence.experiments.recipes.result import Figure, RecipeResult, number_table
-from congruence.ica.agreement import chance_agreement
-from congruence.ica.components import Components
+from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
+from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
-from congruence.ica.profile import EDGES, ComponentProfile, ComponentProfiles, Loading
-from congruence.ica.resolution import Resolution
-from congruence.ica.stabilities import Agreement, ComponentStability
-from congruence.ica.stabilities import CurvePoint as StabilityPoint
-from congruence.ica.unmix import Unmixing
-from congruence.ica.whiten import Whitening
+from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, Loading
+from congruence.ica.results import Agreement, ComponentStability, Resolution
+from congruence.ica.results import CurvePoint as StabilityPoint
+from congruence.ica.stability import chance_agreement
+from congruence.ica.whitening import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
-from congruence.mechanism.block_check import BlockCheck, criterion_of
+from congruence.mechanism.block_check import BlockCheck
+from congruence.mechanism.criteria import Tolerance
 from congruence.mechanism.examination import MechanismExamination
-from congruence.mechanism.graphs import action_graph
-from congruence.mechanism.profile import BlockProfile
-from congruence.mechanism.supports import Tolerance
-from congruence.mechanism.theorems import Theorem
+from congruence.mechanism.profile import BlockProfile, action_graph
+from congruence.mechanism.theorems import Theorem, make_criterion
 from congruence.metrics._structural import StructuralNearness
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
-from congruence.mixture.canonical import CanonicalAxes
-from congruence.mixture.conditions import NAMES, Counterexample, judged
+from congruence.mixture.assumptions import Assumptions
+from congruence.mixture.conditions import NAMES, CanonicalAxes, Counterexample, make_condition
 from congruence.mixture.examination import ExaminedRun, MixtureExamination
-from congruence.mixture.hierarchy import Assumptions
 from congruence.report.figures.svg import Drawing
 from congruence.report.html import render_html
 from congruence.result import Finding, conclude
@@ -121,9 +120,9 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
         "holds": "The difference is only a rotation and a scale.",
         "fails": "The difference is more than a rotation and a scale.",
         "ambiguous": "The runs are related, but no map tried here explains their difference.",
-        "unknown": "There are too few rows to tell.",
+        "unknown": "There are too few rows to decide.",
     }
-    detail = "Up to rotation and scale the runs agree to 1.8 % of the diameter; unrelated runs would give 25 %."
+    detail = "Up to rotation and scale, the held-out error is 1.80 % of the diameter."
     fields = {
         "source": source,
         "target": target,
@@ -218,14 +217,14 @@ def unpaired_by_hand(confidences=(0.99, 0.95, 0.4, -0.2)):
         for i, confidence in enumerate(confidences)
     )
     matching = ComponentMatching(matches, confidence=0.71, chance=0.23)
-    verdict = judge_matching(matching)
+    finding, headlines, notes = judge_matching(matching)
     return Translation(
         translator=Translator(Map("linear", np.eye(5), np.zeros(5), np.zeros(5)), None, 5, 4),
         n_old=2000,
         n_new=1800,
-        finding=verdict.finding,
-        headlines=verdict.headlines,
-        notes=verdict.notes,
+        finding=finding,
+        headlines=headlines,
+        notes=notes,
         settings={"unpaired": True, "components": 4, "trust": 0.9, "keep": "trusted", "seed": 0},
         matching=matching,
     )
@@ -355,7 +354,9 @@ def reproduction_by_hand(
         paper={"mean": 0.5},
         ours={"mean": 0.25},
         tables=(number_table("Means", ("what", "the paper says", "ours"), rows, "Over 10 runs."),),
-        figures=(Figure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),),
+        figures=(
+            RecipeFigure("line", "A line.", Drawing(_many_ticks, (500, 300), key="toy", label="a line from 0 to 1")),
+        ),
         notes=notes,
         terms=(("mean", "the sum over the count"),),
         settings=made | settings,
@@ -503,7 +504,7 @@ def mechanism_by_hand(*, shape=(6,), theorems=None, discovery=None, effects=None
         output_shape=shape,
         bending="smooth",
         criteria=tuple(
-            criterion_of(name, status, margin, "a share", 3, 0.5, 8, remarks=("a remark",))
+            make_criterion(name, status, margin, "a share", 3, 0.5, 8, remarks=("a remark",))
             for name, status, margin in (("D", "ambiguous", 0.25), ("M_coord", "holds", 0.0), ("H4", "unknown", 0.25))
         ),
         irreducible=(),
@@ -529,16 +530,22 @@ def _many_ticks(figure):
 
 
 def page_of(result):
-    """The HTML page of a result."""
     return render_html(result.document())
+
+
+def page_without_figures(result):
+    """The page with empty figures: matplotlib takes nearly all of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Drawing, "svg", lambda self: f'<svg aria-label="{html.escape(self.label)}"></svg>')
+        return page_of(result)
 
 
 def assumptions_by_hand(**statuses):
     """Assumptions that hold unless said otherwise; F4 fails with a pair of latents."""
     pair = Counterexample(np.array([1.0, 2.0]), np.array([-1.0, 0.5]), 1e-12, 2.5)
-    found = {name: judged(name, statuses.get(name, "holds"), f"Evidence on {name}.") for name in NAMES}
+    found = {name: make_condition(name, statuses.get(name, "holds"), f"Evidence on {name}.") for name in NAMES}
     if statuses.get("F4") == "fails":
-        found["F4"] = judged("F4", "fails", "Two meet.", exact=True, pair=pair)
+        found["F4"] = make_condition("F4", "fails", "Two meet.", exact=True, pair=pair)
     axes = CanonicalAxes(np.eye(2), (0, 1), np.array([5.0, 0.75]), 1.9, 0.0, "given", found["P2"])
     return Assumptions(found, axes, None, noise="known")
 
@@ -581,6 +588,11 @@ def make_result(request):
     return RESULTS[request.param]
 
 
+@pytest.fixture(scope="session", params=list(RESULTS))
+def result_name(request):
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def results():
     return RESULTS
@@ -588,7 +600,29 @@ def results():
 
 @pytest.fixture(scope="session")
 def render():
+    return page_without_figures
+
+
+@pytest.fixture(scope="session")
+def render_figures():
     return page_of
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory):
+    """The page of each of `RESULTS` as a file, rendered once for all processes of the test run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pages"
+    folder.mkdir(exist_ok=True)
+
+    def find(name):
+        path = folder / f"{name}.html"
+        with filelock.FileLock(folder / "lock"):
+            if not path.exists():
+                RESULTS[name]().report(path)
+        return path
+
+    return find
 
 
 @pytest.fixture(scope="session")
@@ -597,8 +631,8 @@ def outline():
 
 
 @pytest.fixture(scope="session", params=list(RESULTS))
-def any_page(request):
-    return page_of(RESULTS[request.param]())
+def any_page(request, page_file):
+    return page_file(request.param).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -165,9 +165,9 @@ def test_the_same_result_makes_the_same_page_without_what_was_not_asked_for(make
     assert "batch accuracy</button>" not in page
 
 
-def test_features_without_a_chance_level_are_drawn(make_deconfounding, render):
+def test_features_without_a_chance_level_are_drawn(make_deconfounding, render_figures):
     lost = {name: replace(one, noise=np.full(2, np.nan)) for name, one in make_deconfounding().profiles.items()}
-    assert "Biological against technical" in render(make_deconfounding(profiles=lost))
+    assert "Biological against technical" in render_figures(make_deconfounding(profiles=lost))
 
 
 def test_the_main_figure_is_drawn_on_given_axes(make_deconfounding):

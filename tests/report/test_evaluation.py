@@ -25,8 +25,8 @@ def score(value=0.5, low=0.4, high=0.6, chance=0.1, ends=(0.0, 1.0), direction="
 
 
 @pytest.fixture(scope="module")
-def page(make_evaluation, render):
-    return render(make_evaluation())
+def page(page_file):
+    return page_file("evaluation").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -168,14 +168,14 @@ def test_the_heat_map_prints_numbers_only_where_they_fit():
 
 
 @pytest.mark.parametrize("codes", [TABLE_CODES + 1, 2000])
-def test_many_codes_are_a_map_of_colours_and_the_page_stays_small(codes, make_evaluation, render):
+def test_many_codes_are_a_map_of_colours_and_the_page_stays_small(codes, make_evaluation, render_figures):
     shares = np.random.default_rng(0).uniform(0, 0.04, size=(6, codes))
     shares[range(6), range(6)] = 0.9
     result = make_evaluation(shares)
     table = tables(result, "Information")[0]
     assert len(table.columns) == 1 + min(codes, TABLE_CELLS // 6)
     assert table.note == ("" if codes < 200 else f"The first 200 of {codes} codes.")
-    page = render(result)
+    page = render_figures(result)
     assert len(page.encode()) < 1_900_000
     assert f"of {min(codes, CELLS // 6)} codes and 6 factors, as colours" in page
 
@@ -205,11 +205,11 @@ def test_what_was_not_asked_for_is_left_out(make_evaluation, text, render, outli
         assert part not in without
 
 
-def test_names_of_codes_and_factors_cannot_inject_markup(make_evaluation, render, outline):
+def test_names_of_codes_and_factors_cannot_inject_markup(make_evaluation, render_figures, outline):
     shares = np.full((2, 20), 0.01)
     shares[[0, 1], [0, 1]] = 0.9
     names = {"factors": (BAD, "b"), "codes": (BAD + "0", *(f"z{j}" for j in range(19)))}
-    page = render(make_evaluation(shares, name=BAD, notes=(BAD,), levels={"b": (BAD, "x")}, **names))
+    page = render_figures(make_evaluation(shares, name=BAD, notes=(BAD,), levels={"b": (BAD, "x")}, **names))
     assert page.count("<script") == 1
     assert "<img" not in page
     assert not outline(page).misplaced

@@ -10,7 +10,7 @@ from congruence.report.figures import layer_picture
 
 def test_the_page_says_the_answer_first_and_lists_the_nearest(make_layers, render):
     page = render(make_layers())
-    assert '<p class="lead">All 3 layers of old &amp; &lt;new&gt; are nearer' in page
+    assert '<p class="lead">All 3 layers of old &amp; &lt;new&gt; are closer' in page
     assert "<new>" not in page
     assert page.count("1.00\u00a0%") + page.count("1.00 %") >= 3
     assert "after the best rotation and scale" in page
@@ -31,14 +31,14 @@ def test_strong_colours_are_near_and_frames_only_where_nearer_than_chance(make_l
     assert frames[0] - frames[1] == 3
 
 
-def test_many_layers_undefined_ones_and_no_null_are_drawn(make_layers, render):
-    assert "The first 60 layers are drawn" in render(make_layers(2, 61))
+def test_many_layers_undefined_ones_and_no_null_are_drawn(make_layers, render_figures):
+    assert "The first 60 layers are drawn" in render_figures(make_layers(2, 61))
     undefined = make_layers(nearness=np.full((3, 3), np.nan))
-    assert "No pair of layers has a defined value." in render(undefined)
+    assert "No pair of layers has a defined value." in render_figures(undefined)
     without = make_layers(null=np.full((3, 3), np.nan))
-    assert "the stronger, the closer" in render(without)
+    assert "the stronger, the closer" in render_figures(without)
     assert [finding.status for finding in without.findings] == ["unknown"] * 3
-    assert "badge fails" not in render(without)  # nothing is said of chance
+    assert "badge fails" not in render_figures(without)  # nothing is said of chance
 
 
 def test_a_layer_that_is_no_nearer_than_chance_is_marked_in_the_table(make_layers, render, outline):

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.mechanism.decomposable import Disentanglement
-from congruence.mechanism.discovery import SWEEP, Discovery, Found
-from congruence.mechanism.graphs import action_graph
-from congruence.mechanism.splitting import Followed, split
+from congruence.mechanism.criteria import SWEEP
+from congruence.mechanism.discovery import Discovery, FinestParts, PartTracking
+from congruence.mechanism.disentanglement import Disentanglement
+from congruence.mechanism.parts import split
+from congruence.mechanism.profile import action_graph
 from congruence.mechanism.theorems import Theorem
 from congruence.report.html import render_html
 from congruence.result import Finding, conclude
@@ -36,10 +37,10 @@ def examination(make_mechanism):
 def discovered():
     parts = [np.eye(3)[:, :2], np.eye(3)[:, 2:]]
     points = tuple(split(JACOBIAN, parts, np.zeros((3, 0))) for _ in range(2))
-    followed = Followed(np.zeros((2, 2), dtype=int), np.array([np.nan, np.cos(np.pi / 6)]))
+    followed = PartTracking(np.zeros((2, 2), dtype=int), np.array([np.nan, np.cos(np.pi / 6)]))
     sweep = tuple((at, (3,) if at < 1e-3 else (1, 2)) for at in SWEEP)
-    found = Found("D", points, BLOCKS, followed, sweep=sweep, notes=("Mind the gap.",))
-    none = Found("S", (), None, None, notes=("There are too many sets.",))
+    found = FinestParts("D", points, BLOCKS, followed, sweep=sweep, notes=("Mind the gap.",))
+    none = FinestParts("S", (), None, None, notes=("There are too many sets.",))
     return Discovery((found, none), 2, 3, 6, action_graph(JACOBIAN))
 
 

@@ -42,9 +42,9 @@ def test_the_common_row_is_one_that_every_run_reaches(make_assumptions, make_mix
     )
 
 
-def test_constant_codes_have_no_mcc(make_assumptions, make_mixture, render):
+def test_constant_codes_have_no_mcc(make_assumptions, make_mixture, render_figures):
     still = make_mixture(make_assumptions(), make_assumptions(), matrix=((0.0, 0.0), (0.0, 0.0)), priors=False)
-    assert "The codes do not vary, so they have no MCC." in render(still)
+    assert "The codes do not vary, so they have no MCC." in render_figures(still)
 
 
 def test_nothing_is_promised_where_nothing_is_known(make_assumptions, make_mixture, render):
@@ -64,8 +64,8 @@ def test_one_run_has_no_matrices(make_assumptions, make_mixture, render):
     assert "Affine distance of the priors" not in page
 
 
-def test_matrices_hold_the_pairs(make_mixture, render):
-    page = render(make_mixture(None, None, None))
+def test_matrices_hold_the_pairs(make_mixture, render_figures):
+    page = render_figures(make_mixture(None, None, None))
     assert page.count('title="run&lt;0&gt; to run&lt;1&gt;"') == 3
     assert "Weak MCC, held out" in page
 

@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from congruence.align import _moved_document
+from congruence.align import _rows_section
 from congruence.document import Figure, Grid, Table, Text, as_cell
 from congruence.report.figures import drawing
 
@@ -28,7 +28,7 @@ class Moved:
 
 
 def moved_section(comparison):
-    section = _moved_document.moved_section(comparison)
+    section = _rows_section.rows_section(comparison)
     return None if section is None else Moved(section)
 
 
@@ -57,25 +57,24 @@ def column(moved, name):
 def test_the_share_that_few_rows_carry_is_of_squared_distance(section):
     errors = [0.2] * 4 + [0.01] * 396  # 4 * 0.04 of 4 * 0.04 + 396 * 0.0001
     assert section(errors).sentence == (
-        "A few rows make most of the disagreement: the top 1 % of rows carry 80.2 % of it, the top 5 % of rows carry "
-        "81.0 % of it (in squared distance). No row is farther off than unrelated runs would be on average "
-        "(the null, 25.0 %)."
+        "A few rows cause most of the disagreement: the top 1 % of rows hold 80.2 % of it, the top 5 % of rows hold "
+        "81.0 % of it (in squared distance). No row is above the mean error of unrelated runs (the null, 25.0 %)."
     )
 
 
 def test_equal_rows_spread_the_disagreement_evenly(section):
     assert section([0.1] * 400).sentence.startswith(
-        "The disagreement is spread evenly: the top 1 % of rows carry 1.00 %"
+        "The disagreement is spread evenly: the top 1 % of rows hold 1.00 %"
     )
 
 
 def test_rows_between_are_said_to_disagree_more_than_others(section):
-    assert section([0.1] * 20 + [0.03] * 380).sentence.startswith("Some rows disagree much more than others")
+    assert section([0.1] * 20 + [0.03] * 380).sentence.startswith("Some rows differ much more than others")
 
 
 @pytest.mark.parametrize(
     ("null", "said"),
-    [(0.05, "20 of 400 rows are farther off"), (0.095, "1 of 400 rows is farther off"), (0.2, "No row is farther off")],
+    [(0.05, "20 of 400 rows are above"), (0.095, "1 of 400 rows is above"), (0.2, "No row is above")],
 )
 def test_rows_beyond_the_null_are_counted(section, null, said):
     assert said in section([0.1] + [0.09] * 19 + [0.03] * 380, null=null).sentence
@@ -83,14 +82,14 @@ def test_rows_beyond_the_null_are_counted(section, null, said):
 
 def test_few_rows_have_no_top_percent(section):
     moved = section([0.3, 0.2, 0.1, 0.1])
-    assert moved.sentence == ("1 of 4 rows is farther off than unrelated runs would be on average (the null, 25.0 %).")
-    assert [what for what, _ in moved.facts] == ["the row that moved most", "the median row", "null: unrelated runs"]
+    assert moved.sentence == "1 of 4 rows is above the mean error of unrelated runs (the null, 25.0 %)."
+    assert [what for what, _ in moved.facts] == ["largest", "median", "null (unrelated runs)"]
 
 
 def test_where_only_rounding_is_left_no_row_moved(section):
     moved = section(np.full(400, 3e-8))
     assert moved.sentence == (
-        "No row moved: after the best rotation and scale, none is off by even 0.001 % of the diameter."
+        "No row differs: after the best rotation and scale, every error is below 0.001 % of the diameter."
     )
     assert not moved.rows
     assert not moved.figure
@@ -153,11 +152,11 @@ def test_metadata_of_any_kind_fits_into_a_cell(section):
     assert len(first[0].hint) == 300
 
 
-def test_ids_and_metadata_cannot_inject_markup(make_comparison, make_pair, make_nearness, outline, render):
+def test_ids_and_metadata_cannot_inject_markup(make_comparison, make_pair, make_nearness, outline, render_figures):
     bad = "<script>\"'>"
     changes = {"ids": np.array([bad] * 400), "metadata": {bad: np.array([40 * bad] * 400)}}
     comparison = in_one_pair(make_comparison, make_pair, make_nearness, np.ones(400), **changes)
-    page = render(comparison)
+    page = render_figures(comparison)
     assert page.count("<script") == 1
     assert not outline(page).misplaced
     assert outline(page).text.count(bad) >= 21
@@ -171,7 +170,7 @@ def test_a_million_rows_make_a_small_section(section):
 
 def test_errors_that_are_undefined_leave_the_section_out(undefined, render):
     assert moved_section(undefined) is None
-    assert "Which rows moved?" not in render(undefined)
+    assert "Which rows differ most?" not in render(undefined)
 
 
 def test_some_undefined_errors_do_no_harm(section):

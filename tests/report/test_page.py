@@ -15,21 +15,9 @@ def page(three, render):
 
 
 @pytest.fixture(scope="module")
-def twenty_page(make_comparison, render):
+def twenty_page(make_comparison, render_figures):
     """The report of 20 runs, 190 pairs; made once, for it takes seconds."""
-    return render(make_comparison([f"run {i}" for i in range(20)]))
-
-
-@pytest.fixture(scope="module")
-def front(render):
-    """The page without figures, which take most of the time."""
-
-    def page(comparison):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(html, "_draw", lambda figure, drawn: "")
-            return render(comparison)
-
-    return page
+    return render_figures(make_comparison([f"run {i}" for i in range(20)]))
 
 
 def test_the_parts_come_in_the_order_a_reader_needs_them(page):
@@ -38,10 +26,10 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
         "The difference is only a rotation and a scale.",
         "Only a rotation and a scale?",
         "All pairs",
-        "How near is every run to every other?",
+        "How close is every run to every other?",
         "Pair by pair",
         "Further numbers",
-        "Which rows moved?</h2>",
+        "Which rows differ most?</h2>",
         '<h2 id="reading">How to read this</h2>',
         "How this was made",
     ]
@@ -54,14 +42,16 @@ def test_every_group_is_explained_in_one_line(page, outline):
     assert all(meaning in text for meaning in MEANINGS.values())
 
 
-def test_notes_are_shown_when_there_are_any(make_comparison, page, front):
+def test_notes_are_shown_when_there_are_any(make_comparison, page, render):
     assert 'class="notes"' not in page
-    assert "<li>Use more rows.</li>" in front(make_comparison(notes=["Use more rows."]))
+    assert "<li>Use more rows.</li>" in render(make_comparison(notes=["Use more rows."]))
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_the_verdict_is_shown_in_words_and_shape_not_only_in_colour(status, make_pair, make_comparison, outline, front):
-    page = front(make_comparison(pairs=[make_pair(status=status)]))
+def test_the_verdict_is_shown_in_words_and_shape_not_only_in_colour(
+    status, make_pair, make_comparison, outline, render
+):
+    page = render(make_comparison(pairs=[make_pair(status=status)]))
     claim = re.search(r'<p class="claim">.*?</p>', page, re.DOTALL)[0]
     words = ["Only", "a", "rotation", "and", "a", "scale?", html.MARKS[status], status]
     assert outline(claim).text.split()[: len(words)] == words
@@ -93,20 +83,20 @@ def test_settings_runs_and_versions_are_shown(page, outline):
         assert words in text
 
 
-def test_undefined_numbers_print_as_a_dash_that_says_so(undefined, render):
-    page = render(undefined)
+def test_undefined_numbers_print_as_a_dash_that_says_so(undefined, render_figures):
+    page = render_figures(undefined)
     assert '<span title="undefined">–</span>' in page
     assert not re.search(r"\bnan\b", page, re.IGNORECASE)
 
 
-def test_a_missing_group_leaves_an_empty_cell(make_pair, make_nearness, make_comparison, front):
+def test_a_missing_group_leaves_an_empty_cell(make_pair, make_nearness, make_comparison, render):
     pairs = [make_pair("a", "b"), make_pair("b", "c", groups={"rigid": make_nearness("rigid", 0.5)})]
-    assert '<td class="num" data-value=""><bdi></bdi></td>' in front(make_comparison("abc", pairs))
+    assert '<td class="num" data-value=""><bdi></bdi></td>' in render(make_comparison("abc", pairs))
 
 
 def test_two_runs_need_no_heat_map(comparison, page, render):
-    assert "How near is every run" not in render(comparison)
-    assert "How near is every run" in page
+    assert "How close is every run" not in render(comparison)
+    assert "How close is every run" in page
 
 
 def test_190_pairs_stay_below_2_mb_and_say_how_many_are_shown(twenty_page):
@@ -139,40 +129,40 @@ def test_the_limit_holds_for_thousands_of_pairs_with_long_names(make_pair, make_
     assert "The first 40 of 64 runs are shown." in page
 
 
-def test_a_page_that_is_too_large_loses_details_and_says_so(monkeypatch, make_comparison, render):
-    names = [f"run {i}" for i in range(5)]
-    monkeypatch.setattr(html, "LIMIT", 500_000)
-    page = render(make_comparison(names))
-    assert len(page.encode()) < 500_000
+def test_a_page_that_is_too_large_loses_details_and_says_so(monkeypatch, make_comparison, render_figures):
+    names = [f"run {i}" for i in range(4)]
+    monkeypatch.setattr(html, "LIMIT", 250_000)
+    page = render_figures(make_comparison(names))
+    assert len(page.encode()) < 250_000
     assert re.search(r"\d+ more are left out of this page", page)
 
 
-def test_a_consensus_is_shown_run_by_run_with_its_null(make_rich, outline, front):
-    text = " ".join(outline(front(make_rich())).text.split())
-    assert "What the runs have in common" in text
-    assert "All runs were rotated and scaled towards one common configuration" in text
+def test_a_consensus_is_shown_run_by_run_with_its_null(make_rich, outline, render):
+    text = " ".join(outline(render(make_rich())).text.split())
+    assert "Consensus of the runs" in text
+    assert "All runs were rotated and scaled onto one common configuration" in text
     assert "seed 10 3.00 % 2.70 to 3.30 % 21.0 %" in text
     assert "did not converge" not in text
 
 
-def test_a_consensus_of_rotations_is_not_said_to_be_scaled(make_rich, front):
-    assert "All runs were rotated towards" in front(make_rich(group="rigid"))
+def test_a_consensus_of_rotations_is_not_said_to_be_scaled(make_rich, render):
+    assert "All runs were rotated onto" in render(make_rich(group="rigid"))
 
 
-def test_a_consensus_that_did_not_converge_says_so(make_rich, front):
-    assert "The search did not converge" in front(make_rich(converged=False))
+def test_a_consensus_that_did_not_converge_says_so(make_rich, render):
+    assert "The fit did not converge" in render(make_rich(converged=False))
 
 
 def test_without_a_consensus_there_is_no_section_on_it(page):
-    assert "have in common" not in page
+    assert "Consensus of the runs" not in page
 
 
 @pytest.mark.parametrize("groups", [["rigid"], ["permutation"], ["ica"]])
-def test_whatever_was_compared_is_drawn(groups, render):
+def test_whatever_was_compared_is_drawn(groups, render_figures):
     from congruence import compare
 
     rng = np.random.default_rng(0)
     runs = {name: rng.laplace(size=(600, 2)) for name in "abc"}
-    page = render(compare(runs, groups=groups, nulls=1, bootstrap=5))
+    page = render_figures(compare(runs, groups=groups, nulls=1, bootstrap=5))
     assert f"Held-out error up to {groups[0]}, in" in page
     assert "null of " + groups[0] in page

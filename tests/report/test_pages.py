@@ -80,23 +80,23 @@ def test_every_heading_of_a_sortable_table_is_a_button(any_page):
     assert all(head.count("<th scope") == head.count('<button type="button">') > 1 for head in heads)
 
 
-def test_the_same_result_gives_the_same_bytes(make_result, render):
-    assert render(make_result()) == render(make_result())
+def test_the_same_result_gives_the_same_bytes(result_name, results, page_file, render_figures):
+    assert render_figures(results[result_name]()) == page_file(result_name).read_text(encoding="utf-8")
 
 
-def test_names_cannot_inject_markup(make_comparison, outline, render):
-    page = render(make_comparison((BAD, "b"), headlines=(f"{BAD} holds.", BAD), notes=[BAD]))
+def test_names_cannot_inject_markup(make_comparison, outline, render_figures):
+    page = render_figures(make_comparison((BAD, "b"), headlines=(f"{BAD} holds.", BAD), notes=[BAD]))
     assert page.count("<script") == 1
     assert "<img" not in page
     assert not outline(page).misplaced
     assert BAD in outline(page).text
 
 
-def test_a_report_is_written_whole_or_not_at_all(make_result, render, tmp_path, monkeypatch):
-    result = make_result()
+def test_a_report_is_written_whole_or_not_at_all(make_layers, render_figures, tmp_path, monkeypatch):
+    result = make_layers()
     path = tmp_path / "report.html"
     assert result.report(path) == path
-    assert path.read_text(encoding="utf-8") == render(result)
+    assert path.read_text(encoding="utf-8") == render_figures(result)
     monkeypatch.setattr(html, "render_html", lambda document: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         result.report(path)

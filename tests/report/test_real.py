@@ -30,11 +30,11 @@ def test_a_rotated_model_can_be_translated(render):
     assert "The accuracy of a linear probe" in page
 
 
-def test_checkpoints_and_moved_rows_are_reported(render):
+def test_checkpoints_and_moved_rows_are_reported(render_figures):
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(300, 4))
     runs = {name: x + scale * rng.normal(size=x.shape) for name, scale in (("a", 1.0), ("b", 0.3), ("c", 0.0))}
     comparison = compare(runs, groups=("rigid", "similarity"), nulls=2, bootstrap=20, steps=[1, 10, 1000])
-    page = render(comparison)
+    page = render_figures(comparison)
     assert "after the best rotation and scale, falls from" in page
-    assert "The 20 rows that moved most" in page
+    assert "The 20 rows that differ most" in page

@@ -44,8 +44,8 @@ def test_numbers_sort_as_numbers_and_a_column_of_words_is_text(make_reproduction
     assert '<td data-value="0.5"><bdi>0.500</bdi></td>' in page
 
 
-def test_words_of_a_recipe_are_explained_and_nothing_injects_markup(make_reproduction, render):
-    page = render(make_reproduction(headline=BAD, notes=(BAD,), rows=BAD))
+def test_words_of_a_recipe_are_explained_and_nothing_injects_markup(make_reproduction, render_figures):
+    page = render_figures(make_reproduction(headline=BAD, notes=(BAD,), rows=BAD))
     assert "<dt>mean</dt><dd>the sum over the count</dd>" in page
     assert page.count("<script") == 1
 

@@ -117,8 +117,8 @@ def test_convergence_is_described(make_resolution):
 
 
 @pytest.mark.parametrize("changes", [{"k": 1}, {"k": 7}, {"changes": (0.0,), "gradients": (0.0,)}, {"switched": None}])
-def test_odd_results_can_be_drawn(changes, make_resolution, outline, render):
-    page = render(make_resolution(**changes))
+def test_odd_results_can_be_drawn(changes, make_resolution, outline, render_figures):
+    page = render_figures(make_resolution(**changes))
     assert not outline(page).misplaced
     assert not re.search(r"\bnan\b", page, re.IGNORECASE)
 
@@ -135,14 +135,14 @@ def test_the_notebook_shows_stability_or_else_negentropy(make_resolution):
         pyplot.close(axes.figure)
 
 
-def test_text_cannot_inject_markup(make_resolution, outline, render):
+def test_text_cannot_inject_markup(make_resolution, outline, render_figures):
     bad = "<script>alert(1)</script>\"'>"
     result = make_resolution(settings={bad: bad, "command": bad})
     object.__setattr__(result, "name", bad)
     for loading in result.profiles[0].highest:
         object.__setattr__(loading, "id", bad)
         loading.metadata["logP"] = bad
-    page = render(result)
+    page = render_figures(result)
     assert page.count("<script") == 1
     assert not outline(page).misplaced
     assert outline(page).text.count(bad) > 10

@@ -45,7 +45,7 @@ def test_a_training_takes_the_place_of_the_heat_map(make_training, render):
     parts = ["All pairs</h2>", "Checkpoints of the training</h2>", "Pair by pair</h2>"]
     places = [page.index(part) for part in parts]
     assert places == sorted(places)
-    assert "How near is every run" not in page
+    assert "How close is every run" not in page
 
 
 def test_the_sentence_tells_how_the_error_onto_the_last_checkpoint_changes(make_training):
@@ -95,12 +95,12 @@ def test_two_checkpoints_are_enough(make_training):
     assert len(training.checkpoints) == 1
 
 
-def test_groups_that_some_checkpoint_lacks_are_left_blank(make_training, make_nearness, render):
+def test_groups_that_some_checkpoint_lacks_are_left_blank(make_training, make_nearness, render_figures):
     comparison = make_training((1, 2, 3))
     onto_last = comparison["step 1", "step 3"]
     onto_last.groups.clear()
     onto_last.groups["rigid"] = make_nearness("rigid", 0.5)
-    page = render(comparison)
+    page = render_figures(comparison)
     assert '<td class="num" data-value=""><bdi><span title="undefined">–</span>' in page
     assert not re.search(r"\bnan\b", page, re.IGNORECASE)
 
@@ -115,9 +115,9 @@ def test_without_a_similarity_the_smallest_group_is_told(make_training, make_nea
     )
 
 
-def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch, render):
+def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch, render_figures):
     monkeypatch.setattr(document, "DETAILED_PAIRS", 1)
     monkeypatch.setattr(html, "ROWS", 100)
-    page = render(make_training(range(1, 302)))
+    page = render_figures(make_training(range(1, 302)))
     assert "The first 100 of 300 rows are shown" in page
     assert len(page.encode()) < 1_000_000

@@ -31,10 +31,10 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
         "New vectors can be translated into the old space.",
         "translated vectors find 95",
         'class="badge holds"',
-        "What do translated vectors find?</h2>",
+        "Which neighbours do translated vectors find?</h2>",
         "What does a probe trained on old vectors score?</h2>",
         "How many paired rows are needed?</h2>",
-        "Which kind of map is needed?</h2>",
+        "Which group of maps is needed?</h2>",
         "How to read this</h2>",
         "How this was made</h2>",
     ]
@@ -131,7 +131,7 @@ def test_settings_are_listed(text):
         assert words in text
 
 
-def test_undefined_numbers_print_as_a_dash_that_says_so(make_translation, undefined, render):
+def test_undefined_numbers_print_as_a_dash_that_says_so(make_translation, undefined, render_figures):
     nan = math.nan
     bare = Retrieval(HeldOut(0.5, nan, nan), HeldOut(0.5, nan, nan), 0.1, nan, nan, 0.1)
     candidates = undefined.pairs[0].groups
@@ -139,14 +139,14 @@ def test_undefined_numbers_print_as_a_dash_that_says_so(make_translation, undefi
     unclear = make_translation(
         "ambiguous", retrieval=bare, candidates=candidates, curve=points, drift=Drift(nan, False)
     )
-    page = render(unclear)
+    page = render_figures(unclear)
     assert '<span title="undefined">–</span>' in page
     assert not re.search(r"\bnan\b", page, re.IGNORECASE)
 
 
-def test_text_cannot_inject_markup(make_translation, outline, render):
+def test_text_cannot_inject_markup(make_translation, outline, render_figures):
     bad = "<script>alert(1)</script>\"'>"
-    page = render(make_translation(headlines=(bad, bad), notes=(bad,), settings={bad: bad}))
+    page = render_figures(make_translation(headlines=(bad, bad), notes=(bad,), settings={bad: bad}))
     assert page.count("<script") == 1
     assert not outline(page).misplaced
     assert outline(page).text.count(bad) == 5

@@ -33,6 +33,7 @@ def test_the_t_interval_is_that_of_scipy(rng):
     wide, narrow = np.ptp(t_interval(values, folds=True)), np.ptp(t_interval(values))
     assert_allclose(wide / narrow, np.sqrt((1 / 8 + 1 / 7) / (1 / 8)))
     assert np.isnan(t_interval(values[:2])).all()
+    assert np.isfinite(t_interval(values[:2], fewest=2)).all()
 
 
 def test_the_rank_correlation_is_that_of_scipy(rng):

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence.arrays import Rows
 from congruence.errors import InputError
 from congruence.maps.groups import fit_group
 from congruence.maps.nearness import measure, protocol
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 from congruence.tables import blocks
 from congruence.tables.blocks import brought, side_by_side
 

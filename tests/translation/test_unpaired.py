@@ -8,7 +8,7 @@ from scipy.stats import ortho_group
 
 from congruence.errors import InputError
 from congruence.translation import load_translator, translate
-from congruence.translation.marginals import LEVELS, match_shapes
+from congruence.translation._unpaired import LEVELS, _match_shapes
 
 pytestmark = pytest.mark.filterwarnings("ignore::congruence.errors.NotConvergedWarning")
 QUICK = {"splits": 4, "unpaired": True}
@@ -111,29 +111,28 @@ def test_rows_on_the_sphere_stay_there_and_missing_ones_are_left_out(rng):
 def test_a_shape_is_matched_up_to_its_sign_one_to_one():
     falling = -np.log(1 - LEVELS) - 1  # exponential
     flat = np.sqrt(12) * (LEVELS - 0.5)
-    found = match_shapes(np.stack([flat, -falling[::-1]]), np.stack([falling, flat]))
-    np.testing.assert_array_equal(found.signs, [[0, 1], [-1, 0]])
-    partner, sign, distance, following = found.of_old(0)
-    assert (partner, sign, distance) == (1, -1.0, 0.0)
-    assert following > 0.1
+    signs, squares = _match_shapes(np.stack([flat, -falling[::-1]]), np.stack([falling, flat]))
+    np.testing.assert_array_equal(signs, [[0, 1], [-1, 0]])
+    assert squares[1, 0] == 0
+    assert squares[0, 0] > 0.01
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"components": 0}, "components must be a whole number of at least 1, not 0"),
-        ({"splits": 1.5}, "splits must be a whole number"),
-        ({"trust": 0}, "trust must be above 0 and at most 1"),
-        ({"trust": "high"}, "trust must be above 0 and at most 1, such as 0.9, not .high."),
+        ({"components": 0}, "components must be an integer of at least 1; got 0"),
+        ({"splits": 1.5}, "splits must be an integer"),
+        ({"trust": 0}, "trust must be a number above 0 and at most 1; got 0"),
+        ({"trust": "high"}, "trust must be a number above 0 and at most 1; got 'high'"),
         ({"seed": -1}, "seed must be an integer from 0 to 4294967295; got -1"),
-        ({"keep": "some"}, "keep must be 'trusted' or 'all', not 'some'"),
+        ({"keep": "some"}, "keep must be one of 'trusted', 'all'; got 'some'"),
         ({"normalize": "l1"}, "normalize must be one of None, 'cosine'"),
-        ({"new": np.eye(30, 4)}, "new has 30 rows, but halves of 4 components take at least 160"),
+        ({"new": np.eye(30, 4)}, "new must have at least 160 rows for two halves of 4 components; got 30"),
         ({"new": np.zeros((300, 4)), "normalize": "cosine"}, "new has rows that are all zero"),
         ({"new": np.ones((300, 4))}, "all rows of new are equal"),
         ({"labels": np.ones(300)}, "labels needs rows that both models embedded"),
         ({"group": "rigid"}, "group needs rows that both models embedded, so it cannot be used with unpaired"),
-        ({"device": "cuda"}, "unpaired translation runs on the CPU; leave device out, not 'cuda'"),
+        ({"device": "cuda"}, "device must be 'auto' or 'cpu' for an unpaired translation; got 'cuda'"),
     ],
 )
 def test_what_cannot_be_matched_is_refused(rng, change, message):

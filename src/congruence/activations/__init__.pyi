@@ -1,6 +1,6 @@
+from congruence.activations._extract import Extracted as Extracted
+from congruence.activations._extract import extract as extract
 from congruence.activations._options import ExtractOptions as ExtractOptions
-from congruence.activations.extraction import Extracted as Extracted
-from congruence.activations.extraction import extract as extract
 from congruence.activations.hub import HubModel as HubModel
 from congruence.activations.hub import find_model as find_model
 from congruence.activations.inputs import Inputs as Inputs

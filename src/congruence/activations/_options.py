@@ -12,14 +12,18 @@ from congruence.options import DATA, option
 class ExtractOptions:
     """How inputs are read, and what is kept of the outputs of layers."""
 
-    kind: str | None = option(None, "What a path holds: array, images or text.", in_shell=False)
+    kind: str | None = option(
+        None, "What the path of inputs holds: array, images or text; by default the suffix decides.", in_shell=False
+    )
     key: str | None = option(None, "Which array of a file with several.", panel=DATA)
     column: str | None = option(None, "Column of the table that holds the text.", panel=DATA)
     id: str | None = option(None, "Column of the table with row ids.", panel=DATA)
-    size: int | None = option(None, "Crop images to squares of this side.", panel=DATA)
-    mean: Sequence[float] | None = option(None, "Mean of the pixels (0 to 1), e.g. 0.485,0.456,0.406.", panel=DATA)
-    std: Sequence[float] | None = option(None, "Their standard deviation, e.g. 0.229,0.224,0.225.", panel=DATA)
-    revision: str | None = option(None, "Commit of a model of a hub, 40 hex digits.")
+    size: int | None = option(
+        None, "Crop images to squares of this side; by default as the model's settings say.", panel=DATA
+    )
+    mean: Sequence[float] | None = option(None, "Mean of the pixels in [0, 1], e.g. 0.485,0.456,0.406.", panel=DATA)
+    std: Sequence[float] | None = option(None, "Standard deviation of the pixels, e.g. 0.229,0.224,0.225.", panel=DATA)
+    revision: str | None = option(None, "Commit of a model on a hub, 40 hex digits.")
     pool: str = option("none", "none (one row per position), mean, cls, last or patch.")
     skip: int = option(0, "Number of first positions to leave out.")
     batch: int = option(64, "Number of inputs per forward pass.")

@@ -1,18 +1,26 @@
-"""Models of a hub, by name and commit: from the cache on this machine, or fetched into it, and only what is needed."""
+"""Folders of transformers models, local or from a hub at one commit: checked before anything is loaded.
+
+Nothing in a folder is run or unpickled: weights must be safetensors, and settings that ask for code are refused.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from congruence.activations.model_folders import CONFIG, INDEX, PIXELS, TOKENIZER, check_settings, check_weights
 from congruence.arrays import listing
-from congruence.errors import InputError, MissingDependencyError
+from congruence.checks import require
+from congruence.errors import InputError
 from congruence.tables.access import first_sentence
 
+CONFIG, TOKENIZER, PIXELS = "config.json", "tokenizer.json", "preprocessor_config.json"
+INDEX = "model.safetensors.index.json"
+CONFIG_BYTES = 2**22  # of a settings file; a vocabulary may be larger
+PICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 HUB = "https://huggingface.co"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -31,7 +39,7 @@ class HubModel:
 
     @property
     def title(self) -> str:
-        """The name and the commit, which say all there is to say about the weights."""
+        """The name and the commit, which identify the weights."""
         return f"{self.name}@{self.commit}"
 
 
@@ -41,24 +49,26 @@ def is_hub_name(name: str) -> bool:
 
 
 def find_model(name: str, revision: str | None = None, *, cache: str | Path | None = None) -> HubModel:
-    """Return a model of a hub at one commit, fetched where the cache does not have it.
+    """Return a model of a hub at one commit, downloaded if the cache does not hold it.
 
-    What is behind a name changes, so a commit has to be given; without one, the cache is asked, and does if it holds
-    exactly one. Settings are fetched and looked at before weights. Of weights only safetensors are fetched. A model
-    that the cache has whole is used without a look at the network.
+    Names are moving targets, so a commit is required, unless the cache holds exactly one. Settings are downloaded and
+    checked before weights, of which only safetensors are downloaded. A model that is complete in the cache is used
+    without network access.
 
     Parameters
     ----------
     name : str
         ``owner/name``.
     revision : str, optional
-        The 40 hex digits of a commit; a branch or a tag, which can be moved, is refused.
+        The 40 hex digits of a commit; branches and tags, which can move, are refused.
     cache : path, optional
-        The hub's cache, by default where huggingface_hub has it (``HF_HUB_CACHE``).
+        Folder of the cache, by default that of huggingface_hub (``HF_HUB_CACHE``).
     """
-    hub = _huggingface_hub()
+    require("huggingface_hub.constants", "a model of a hub", "extract")
+    import huggingface_hub as hub
+
     if not is_hub_name(name):
-        raise InputError(f"{name} is no name of a model on a hub, owner/name")
+        raise InputError(f"{name} is not the name of a model on a hub (owner/name)")
     root = Path(hub.constants.HF_HUB_CACHE if cache is None else cache).expanduser()
     home = root / f"models--{name.replace('/', '--')}"
     commit = _pinned(name, revision, home)
@@ -70,22 +80,22 @@ def find_model(name: str, revision: str | None = None, *, cache: str | Path | No
 
 
 def _pinned(name: str, revision: str | None, home: Path) -> str:
-    """Return the commit that was asked for, or the only one that the cache holds."""
+    """Return the requested commit, or the only one that the cache holds."""
     if revision is not None and COMMIT.fullmatch(revision.lower()):
         return revision.lower()
     cached = sorted(path.name for path in home.glob("snapshots/*") if COMMIT.fullmatch(path.name) and path.is_dir())
     if revision is None and len(cached) == 1:
         return cached[0]
-    said = f"not {revision!r}, which can be moved" if revision is not None else "since what a name stands for changes"
+    said = f"not {revision!r}, which can move" if revision is not None else "because a name can move"
     there = f"; the cache holds {listing(cached, 4)}" if cached else ""
     raise InputError(
-        f"{name} is no folder here, and as the name of a model on a hub it needs --revision with the 40 hex digits of "
+        f"{name} is not a folder; as the name of a model on a hub it needs --revision with the 40 hex digits of "
         f"a commit, {said}: {HUB}/{name}/commits/main lists them{there}"
     )
 
 
 def _lacks(folder: Path, root: Path, home: Path) -> str:
-    """Return what a snapshot in the cache lacks, or nothing; one that asks to run code is refused."""
+    """Say what a snapshot in the cache lacks, "" if nothing; one that asks to run code is refused."""
     if not folder.is_dir():
         return f"it is not in the cache {root}"
     _check_links(folder, root, home)
@@ -103,21 +113,21 @@ def _check_links(folder: Path, root: Path, home: Path) -> None:
     """Refuse links that lead out of the cache; its own, from snapshots to blobs, stay inside."""
     inside = (root.resolve(), home.resolve())  # a user may have moved a model to another disk
     for path in sorted(folder.rglob("*")):
-        target = Path(os.path.realpath(path))  # which does not mind a link to itself, as some versions of resolve do
+        target = Path(os.path.realpath(path))  # accepts a link to itself, unlike some versions of resolve
         if not any(target.is_relative_to(place) for place in inside):
-            raise InputError(f"{path} is a link that leads out of the cache, to {target}; remove it")
+            raise InputError(f"{path} is a link out of the cache, to {target}; remove it")
 
 
 def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> None:
-    """Fetch settings, look at them, and then fetch weights."""
+    """Download settings, check them, then download weights."""
     for wanted in ((*SETTINGS, *WORDS), WEIGHTS):
         try:
             _knock(hub)
             hub.snapshot_download(model.name, revision=model.commit, cache_dir=str(root), allow_patterns=list(wanted))
-        except Exception as error:  # of the network, of the hub, of the disk: each has its own kinds
+        except Exception as error:  # network, hub and disk raise kinds of their own
             raise InputError(
-                f"{model.title} cannot be used: {lacks}, and it could not be fetched ({first_sentence(error)}); "
-                f"where there is a network, 'hf download {model.name} --revision {model.commit}' fetches it"
+                f"{model.title} cannot be used: {lacks}, and the download failed ({first_sentence(error)}); "
+                f"with a network, run 'hf download {model.name} --revision {model.commit}'"
             ) from error
         _check_links(model.folder, root, home)
         check_settings(model.folder)
@@ -125,15 +135,62 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> Non
 
 
 def _knock(hub: Any) -> None:
-    """Send one request, which fails at once where there is no network; a download would try for half a minute."""
+    """Fail at once without a network; a download would retry for half a minute."""
     hub.get_session().head(hub.constants.ENDPOINT, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
 
 
-def _huggingface_hub() -> Any:
+def check_model_folder(folder: Path) -> dict[str, Any]:
+    """Return the config of a model folder; refuse one that asks to run code or has no safetensors weights."""
+    config = check_settings(folder)
+    check_weights(folder)
+    return config
+
+
+def check_settings(folder: Path) -> dict[str, Any]:
+    """Return the config of a model folder; refuse one that asks to run code or is only an adapter."""
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{folder} has no {CONFIG}; give a folder written by save_pretrained of transformers")
+    for path in sorted(folder.glob("*config.json")):
+        if "auto_map" in read_settings(path):
+            raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
+    if (folder / "adapter_config.json").exists():
+        raise InputError(f"{folder} holds only an adapter; merge it into its base model and save that")
+    return read_settings(folder / CONFIG)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a small JSON object."""
     try:
-        import huggingface_hub.constants
-    except ImportError as error:
-        raise MissingDependencyError(
-            "models of a hub need huggingface_hub: pip install 'congruence[extract]'"
-        ) from error
-    return huggingface_hub
+        if path.stat().st_size > CONFIG_BYTES:
+            raise InputError(f"{path} has {path.stat().st_size} bytes, too many for a settings file")
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged or not JSON: {first_sentence(error)}") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} must hold a JSON object, but holds a {type(found).__name__}")
+    return found
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse a folder without safetensors weights, or whose index names files elsewhere or that are not there."""
+    whole, index = folder / "model.safetensors", folder / INDEX
+    if whole.is_file():
+        return
+    if not index.is_file():
+        pickled = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLED)
+        has = f", but {listing(pickled)}, which may run code when unpickled" if pickled else ""
+        raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
+    shards = read_settings(index).get("weight_map")
+    names = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()
+    odd = sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors"))
+    if odd or not names:
+        raise InputError(f"{index} must name .safetensors files of its own folder, not {listing(odd) or 'none'}")
+    missing = sorted(name for name in names if not (folder / name).is_file())
+    if missing:
+        raise InputError(f"{folder} lacks {listing(missing)}, listed in its index")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)

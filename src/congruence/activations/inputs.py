@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import zipfile
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,23 +16,25 @@ from typing import Any
 import numpy as np
 
 from congruence.activations._options import ExtractOptions
-from congruence.activations.image_files import IMAGES, read_images
 from congruence.arrays import Array, listing, to_numpy
-from congruence.errors import InputError
+from congruence.checks import check_choice
+from congruence.errors import CongruenceError, InputError
 from congruence.tables import as_table, is_table, read_row_columns, read_table
-from congruence.tables.access import check_readable, reading, suffix_of
+from congruence.tables.access import check_readable, first_sentence, reading, suffix_of
 from congruence.tables.memory import check_fits
 from congruence.tables.read_arrays import npy_header
 
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # of the dozens that Pillow would try
 COLOURS = ("size", "mean", "std")
 OF = {"array": "an array", "text": "text", "images": "images", "texts": "a list of texts"}
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Rows of input, of which only the ids are all in memory.
+    """Rows of input, read one batch at a time; only the ids are all in memory.
 
-    `read(start, stop)` returns the rows between: an array whose first axis is the rows, or a list of texts.
+    `read(start, stop)` returns these rows: an array whose first axis is the rows, or a list of texts.
     """
 
     n: int
@@ -41,7 +45,7 @@ class Inputs:
 
     @property
     def repeated(self) -> str:
-        """Which ids occur more than once, as a sentence; "" if none does."""
+        """A note on ids that occur more than once; "" if none does."""
         ids = self.ids.astype(str) if self.ids.dtype == object else self.ids  # objects may have no order
         found, counts = np.unique(ids, return_counts=True)
         some = found[counts > 1]
@@ -49,9 +53,9 @@ class Inputs:
 
 
 def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | None = None) -> Inputs:
-    """Return an array, a table or frame, a list of texts, a path or inputs as inputs.
+    """Open an array, a table or frame, a list of texts or a path as `Inputs`.
 
-    `images` are the size, mean and std that a model asks for, where the options do not say otherwise.
+    `images` holds the size, mean and std of the model, which options override.
     """
     kind: str
     opened: Callable[[], Inputs]
@@ -71,9 +75,7 @@ def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | 
             "images": partial(image_inputs, source, **wanted),
             "text": partial(text_inputs, source, column=options.column, id=options.id),
         }
-        if kind not in readers:
-            raise InputError(f"kind must be one of {', '.join(readers)}, not {kind!r}")
-        opened = readers[kind]
+        opened = readers[check_choice("kind", kind, readers)]
     else:
         kind, opened = "array", partial(array_inputs, source)
     for name, of in {"key": "array", "column": "text", "id": "text", **dict.fromkeys(COLOURS, "images")}.items():
@@ -91,21 +93,22 @@ def _kind_of(path: Path, options: ExtractOptions) -> str:
 def _listed(texts: list[str]) -> Inputs:
     """Texts in memory; ids are row numbers."""
     if not texts:
-        raise InputError("inputs holds no text")
+        raise InputError("inputs is an empty list of texts")
     name = f"texts {_digest(text.encode() + bytes(1) for text in texts)}"
     return Inputs(len(texts), np.arange(len(texts)), lambda a, b: texts[a:b], name, texts=True)
 
 
 def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Array | None = None) -> Inputs:
-    """Take the rows of an array of any number of axes, or of a file that holds one.
+    """Rows of an array with any number of axes, or of a file that holds one.
 
     Parameters
     ----------
     source : array or path
-        .npy files are mapped into memory; of a .npz file `key` names the array (the only one that is not ``ids``,
-        otherwise); of all other embedding tables the values are the rows.
+        .npy files are memory-mapped. The rows of any other embedding table are its values.
+    key : str, optional
+        Name of the array in a .npz file; by default the only one besides ``ids``.
     ids : sequence of n, optional
-        Row numbers if they are neither given nor in the file.
+        By default the ids of the file, or row numbers.
     """
     if isinstance(source, str | Path):
         array, found = _read_array(Path(source), key)
@@ -115,7 +118,9 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
     if getattr(array, "ndim", 0) < 2 or not len(array):
         raise InputError(f"{called} must have rows and at least one more axis, but has shape {np.shape(array)}")
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
-        raise InputError(f"{called} must hold numbers, but holds {array.dtype}; of texts make a text file or a table")
+        raise InputError(
+            f"{called} must hold numbers, but has dtype {array.dtype}; put texts into a text file or a table"
+        )
     return Inputs(len(array), _ids(ids if ids is not None else found, len(array), called), _slicer(array), name)
 
 
@@ -126,11 +131,10 @@ def image_inputs(
     mean: Sequence[float] = (0.0, 0.0, 0.0),
     std: Sequence[float] = (1.0, 1.0, 1.0),
 ) -> Inputs:
-    """Take the images of a folder and the folders in it, in the order of their names, which are the ids.
+    """Images of a folder and its subfolders, in the order of their names, which are the ids.
 
-    Batches are float32 of shape (rows, 3, height, width): pixels between 0 and 1, less `mean`, divided by `std`.
-    `size` makes all images squares of that side (the shorter side is scaled to it, and the middle kept); without
-    it they must all be of one size.
+    Batches are float32 of shape (rows, 3, height, width): pixels in [0, 1], minus `mean`, divided by `std`.
+    `size` resizes the shorter side to it and crops the centre to a square; without it all images must have one size.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -144,39 +148,85 @@ def image_inputs(
     ids = np.array([path.relative_to(folder).as_posix() for path in paths])
 
     def read(start: int, stop: int) -> Array:
-        pixels: Array = (read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
+        pixels: Array = (_read_images(paths[start:stop], size).astype(np.float32) / 255 - shift) / scale
         return pixels
 
     stamps = (f"{path} {path.stat().st_mtime_ns}".encode() for path in paths)
     return Inputs(len(paths), ids, read, f"{folder} {_digest(stamps)} {size} {list(mean)} {list(std)}")
 
 
+def _read_images(paths: Sequence[Path], size: int | None = None) -> Array:
+    """Read images as uint8 (n, 3, height, width); with `size`, as squares of that side cut from the middle."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # decoding releases the GIL
+        images = list(pool.map(partial(_read_image, size), paths))
+    for path, image in zip(paths, images, strict=True):
+        if image.shape != images[0].shape:
+            here, there = (f"{i.shape[2]} x {i.shape[1]}" for i in (image, images[0]))
+            raise InputError(f"{path} is {here} pixels, but {paths[0]} is {there}; give a size to make them equal")
+    return np.stack(images)
+
+
+def _read_image(size: int | None, path: Path) -> Array:
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=FORMATS) as file:
+            image = _rgb(file)
+            if size is not None:
+                image = _square(image, size, Image.Resampling.BICUBIC)
+            pixels: Array = np.asarray(image).transpose(2, 0, 1)
+            return pixels
+    except CongruenceError:
+        raise
+    except Exception as error:  # on damaged bytes Pillow raises many kinds, SyntaxError and struct.error included
+        raise InputError(f"{path} is damaged or not an image: {first_sentence(error)}") from error
+
+
+def _rgb(file: Any) -> Any:
+    """Convert to 8 bits per channel; Pillow would clip 16-bit values at 255 instead of scaling them."""
+    from PIL import Image
+
+    if file.mode.startswith("I;16") or (file.mode == "I" and file.format == "PNG"):  # at most 16 bits
+        return Image.fromarray(np.round(np.asarray(file) / 257).astype(np.uint8)).convert("RGB")
+    if file.mode in ("I", "F"):
+        raise InputError(f"{file.filename} has 32-bit grey values of unknown range; save it with 8 or 16 bits")
+    return file.convert("RGB")
+
+
+def _square(image: Any, size: int, filter: Any) -> Any:
+    """Scale the shorter side to `size` and keep the middle of the longer one."""
+    width, height = image.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    return image.resize((size, size), filter, box=(left, top, left + side, top + side))
+
+
 def _of_colours(mean: Any, std: Any) -> tuple[Array, Array]:
-    """Mean and std as arrays of shape (3, 1, 1); they may come from the settings of a folder, all is checked."""
+    """Mean and std as arrays of shape (3, 1, 1), checked because they may come from the settings of a model folder."""
     try:
         shift, scale = (np.array(numbers, np.float32) for numbers in (mean, std))
         right = shift.shape == scale.shape == (3,) and bool(np.isfinite([shift, scale]).all() and (scale > 0).all())
     except (TypeError, ValueError):
         right = False
     if not right:
-        raise InputError(f"mean and std take three numbers each, std positive ones, not {mean} and {std}")
+        raise InputError(f"mean and std must be three numbers each, std positive; got {mean} and {std}")
     return shift[:, None, None], scale[:, None, None]
 
 
 def text_inputs(path: str | Path, *, column: str | None = None, id: str | None = None) -> Inputs:
-    """Take the lines of a text file (empty ones are left out; ids are line numbers from 1), or a column of a table.
+    """Lines of a text file (without empty ones; ids are line numbers from 1), or a column of a table.
 
-    Of a text file only where lines begin is kept in memory; the column of a table is kept whole.
+    For a text file only the offsets of lines are kept in memory, for a table the whole column.
     """
     path = Path(path)
     if suffix_of(path) in (".csv", ".csv.gz", ".parquet", ".arrow", ".feather"):
         return _column(path, column, id)
     if column is not None or id is not None:
-        raise InputError(f"{path} is taken for lines of text, which have no columns; leave out column and id")
+        raise InputError(f"{path} is read as lines of text, which have no columns; leave out column and id")
     check_readable(path, folder=False)
     starts, numbers = _lines(path)
     if not len(starts):
-        raise InputError(f"{path} has no line that is not empty")
+        raise InputError(f"{path} has no text: all lines are empty")
     return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _stamped(path), texts=True)
 
 
@@ -210,7 +260,7 @@ def _read_npz(path: Path, key: str | None) -> tuple[Any, Any]:
 def _slicer(array: Any) -> Callable[[int, int], Any]:
     def read(start: int, stop: int) -> Any:
         rows = array[start:stop]
-        return np.array(rows) if isinstance(rows, np.ndarray) else rows  # a mapped file may not be written to
+        return np.array(rows) if isinstance(rows, np.ndarray) else rows  # a memory map is read-only
 
     return read
 
@@ -243,11 +293,11 @@ def _column(path: Path, column: str | None, id: str | None) -> Inputs:
 
 
 def _lines(path: Path) -> tuple[Array, Array]:
-    """Return where the lines that are not empty begin, in bytes, and their numbers."""
+    """Byte offsets and numbers of the non-empty lines."""
     starts, numbers, place = [], [], 0
     with reading(path), path.open("rb") as handle:
         for number, line in enumerate(handle, 1):
-            mark = len(BOM_UTF8) if number == 1 and line.startswith(BOM_UTF8) else 0  # no part of the text
+            mark = len(BOM_UTF8) if number == 1 and line.startswith(BOM_UTF8) else 0  # not part of the text
             if line[mark:].strip():
                 _check_text(path, number, line)
                 starts.append(place + mark)
@@ -273,7 +323,7 @@ def _read_lines(path: Path, starts: Array, start: int, stop: int) -> list[str]:
 
 
 def _bytes(array: Array) -> Iterator[bytes]:
-    """The numbers of an array, a row at a time."""
+    """The bytes of an array, one row at a time."""
     for row in array if array.ndim else ():
         yield np.ascontiguousarray(row).tobytes()
 
@@ -286,5 +336,5 @@ def _digest(pieces: Iterable[bytes]) -> str:
 
 
 def _stamped(path: Path) -> str:
-    """The name of a file and when it was changed: a changed file is another input."""
+    """Path and modification time of a file, which identify it as an input."""
     return f"{path} {path.stat().st_mtime_ns}"

@@ -1,15 +1,20 @@
-"""The layers of a torch module by their dotted names, and what comes out of each."""
+"""Layers of a torch module by their dotted names, and their outputs for a batch, collected by forward hooks."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+from congruence.activations.pooling import Pooled, Pooling, pool
 from congruence.arrays import listing
+from congruence.checks import check_choice
 from congruence.errors import CongruenceError, InputError
+from congruence.tables.access import first_sentence
+
+PRECISIONS = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -19,18 +24,18 @@ class Layer:
     name: str  # dotted, as in `encoder.layers.3`
     kind: str  # the name of its class
     parameters: int
-    shape: tuple[int, ...] | None  # of its output for the rows that were tried; None if there is no one tensor
+    shape: tuple[int, ...] | None  # of its output for the first rows; None if it is not one tensor
 
 
 def find_layers(model: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the modules of dotted names; a name that is not there is refused with those that are near."""
+    """Return the modules with these dotted names; the error for an unknown name suggests similar ones."""
     there = dict(model.named_modules())
     there.pop("", None)
     if not names:
-        raise InputError(f"no layer was named; the model has {listing(list(there), 10)}")
+        raise InputError(f"no layer is named; the model has {listing(list(there), 10)}")
     doubled = [name for place, name in enumerate(names) if name in names[:place]]
     if doubled:
-        raise InputError(f"the layer {doubled[0]!r} was named twice")
+        raise InputError(f"the layer {doubled[0]!r} is named twice")
     for name in names:
         if name not in there:
             raise InputError(f"the model has no layer {name!r}{_hint(name, list(there))}")
@@ -44,7 +49,7 @@ def list_layers(model: Any, batch: Any = None) -> list[Layer]:
     ----------
     model : torch.nn.Module
     batch : tensor or mapping of tensors, optional
-        A few rows of input. Where they are given the model runs once, and layers have the shape of what came out.
+        A few rows of input. If given, the model runs once, and each layer has the shape of its output.
     """
     shapes: dict[str, tuple[int, ...] | None] = {} if batch is None else _shapes(model, batch)
     return [
@@ -55,7 +60,7 @@ def list_layers(model: Any, batch: Any = None) -> list[Layer]:
 
 
 def run_model(model: Any, batch: Any, where: str) -> None:
-    """Run a model on prepared rows, a mapping by keyword; what it raises becomes one sentence."""
+    """Run a model on prepared rows (a mapping by keyword); whatever it raises becomes an `InputError`."""
     try:
         model(**batch) if isinstance(batch, Mapping) else model(batch)
     except CongruenceError:
@@ -65,7 +70,7 @@ def run_model(model: Any, batch: Any, where: str) -> None:
 
 
 def output_tensor(output: Any) -> Any:
-    """Return the tensor that a layer gave, the first of a tuple or of a mapping; None if there is none."""
+    """Return the tensor in the output of a layer, the first of a tuple or mapping; None if there is none."""
     import torch
 
     if isinstance(output, torch.Tensor):
@@ -81,25 +86,137 @@ def _shapes(model: Any, batch: Any) -> dict[str, tuple[int, ...] | None]:
 
     shapes: dict[str, tuple[int, ...] | None] = {}
 
-    def keep(name: str, module: Any, args: Any, output: Any) -> None:
+    def keep(name: str, output: Any) -> None:
         tensor = output_tensor(output)
         shapes[name] = None if tensor is None else tuple(tensor.shape)
 
-    handles = [module.register_forward_hook(partial(keep, name)) for name, module in model.named_modules() if name]
-    try:
-        with torch.inference_mode():
-            run_model(model, batch, "the rows that were tried")
-    finally:
-        for handle in handles:
-            handle.remove()
+    named = {name: module for name, module in model.named_modules() if name}
+    with torch.inference_mode(), _hooks(named, keep):
+        run_model(model, batch, "the first rows")
     return shapes
 
 
+@contextlib.contextmanager
+def _hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iterator[None]:
+    """Call keep(name, output) whenever one of the modules runs inside the block."""
+    handles = [
+        module.register_forward_hook(lambda _module, _args, output, name=name: keep(name, output))
+        for name, module in modules.items()
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def _hint(name: str, there: Sequence[str]) -> str:
-    """The nearest names, also by their last parts: the beginning of a name is what one forgets."""
+    """Suggest similar names, also by their last part."""
     near = difflib.get_close_matches(name, there, n=5)
     tail = name.rpartition(".")[2]
     near += [other for other in there if other.endswith(f".{tail}") and other not in near]
     if near:
-        return f"; near are {listing(near, 5)}"
+        return f"; similar names are {listing(near, 5)}"
     return f"; it has {listing(there, 10)}" if there else ", nor any other"
+
+
+def activations(
+    model: Any,
+    batch: Any,
+    layers: Sequence[str],
+    pooling: Pooling | None = None,
+    *,
+    start: int = 0,
+    device: str = "cpu",
+    precision: str = "float32",
+) -> dict[str, Pooled]:
+    """Run a model on a batch and return the pooled outputs of its layers, as float32 (or float64) on the CPU.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        On `device`, and in the mode (training or evaluation) in which it is to run.
+    batch : array, tensor or mapping of these
+        A mapping is passed by keyword; its ``attention_mask`` marks padding.
+    layers : sequence of str
+        Dotted names; one forward pass collects all of them.
+    pooling : Pooling, optional
+        By default every position is a row.
+    start : int
+        Row number of the first row, which seeds the choice of random patches.
+    device : str
+        Where the model is.
+    precision : {"float32", "bfloat16", "float16"}
+        float32 leaves the model as it is, the others run it under autocast.
+    """
+    import torch
+
+    prepared = for_model(model, batch, device)
+    mask = prepared.get("attention_mask") if isinstance(prepared, Mapping) else None
+    outputs: dict[str, Pooled] = {}
+
+    def keep(name: str, output: Any) -> None:
+        tensor = output_tensor(output)
+        if tensor is None or tensor.ndim == 0:
+            raise InputError(f"the layer {name!r} returns a {type(output).__name__}, not a tensor with rows")
+        if tensor.is_complex():
+            raise InputError(f"the layer {name!r} returns complex numbers, which tables cannot hold; name another one")
+        if name in outputs:
+            raise InputError(f"the layer {name!r} runs more than once for a batch; name one that runs once")
+        outputs[name] = pool(tensor, pooling or Pooling(), mask, start)
+
+    with torch.inference_mode(), autocast(device, precision), _hooks(find_layers(model, layers), keep):
+        run_model(model, prepared, f"the batch that starts at row {start}")
+    missing = [name for name in layers if name not in outputs]
+    if missing:
+        raise InputError(f"the layer {missing[0]!r} returned nothing: the model does not run it for these inputs")
+    return {name: _to_numpy(outputs[name]) for name in layers}
+
+
+def prepare_rows(prepare: Callable[[Any], Any] | None, rows: Any) -> Any:
+    """Apply the function that prepares rows for the model; whatever it raises becomes an `InputError`."""
+    if prepare is None:
+        return rows
+    try:
+        return prepare(rows)
+    except CongruenceError:
+        raise
+    except Exception as error:
+        raise InputError(f"the function that prepares rows fails: {type(error).__name__}: {error}") from error
+
+
+def for_model(model: Any, batch: Any, device: str) -> Any:
+    """Move a batch to the device as tensors, floats in the precision of the model's weights."""
+    import torch
+
+    if isinstance(batch, Mapping):
+        return {name: for_model(model, value, device) for name, value in batch.items()}
+    try:
+        tensor = torch.as_tensor(batch)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"a batch must be an array, a tensor or a mapping of these; got a {type(batch).__name__} "
+            f"({first_sentence(error)})"
+        ) from error
+    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), tensor.dtype)
+    return tensor.to(device, own if tensor.is_floating_point() else None)
+
+
+def autocast(device: str, precision: str) -> Any:
+    """Return the context in which a model runs in this precision."""
+    import torch
+
+    check_choice("precision", precision, PRECISIONS)
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.partition(":")[0], dtype=getattr(torch, precision))
+
+
+def _to_numpy(pooled: Pooled) -> Pooled:
+    import torch
+
+    wide = torch.float64 if pooled.values.dtype == torch.float64 else torch.float32
+    values = pooled.values.to("cpu", wide).numpy()
+    if pooled.rows is None:
+        return Pooled(values)
+    return Pooled(values, pooled.rows.cpu().numpy(), pooled.positions.cpu().numpy(), pooled.inputs)

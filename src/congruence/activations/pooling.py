@@ -1,4 +1,4 @@
-"""One row out of many positions: what is kept of the tokens, patches or pixels of an input."""
+"""Pooling of positions: which tokens, patches or pixels of an input become rows of the table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array
+from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 
 POOLS = ("none", "mean", "cls", "last", "patch")
@@ -15,7 +16,7 @@ POOLS = ("none", "mean", "cls", "last", "patch")
 
 @dataclass(frozen=True)
 class Pooling:
-    """What to keep of outputs of shape (rows, positions, channels) or (rows, channels, height, width).
+    """How to pool outputs of shape (rows, positions, channels) or (rows, channels, height, width).
 
     Parameters
     ----------
@@ -25,7 +26,7 @@ class Pooling:
     skip : int
         Positions at the beginning that mean, patch and none leave out, such as a class token.
     seed : int
-        Of the drawing.
+        Seed of the random patches.
     """
 
     kind: str = "none"
@@ -33,29 +34,27 @@ class Pooling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in POOLS:
-            raise InputError(f"pool must be one of {', '.join(POOLS)}, not {self.kind!r}")
+        check_choice("pool", self.kind, POOLS)
+        check_integer("seed", self.seed, 0)
         if self.skip < 0 or (self.skip and self.kind in ("cls", "last")):
-            raise InputError(f"skip must be 0 with pool {self.kind!r}, and never negative, not {self.skip}")
-        if self.seed < 0:
-            raise InputError(f"seed must not be negative, but is {self.seed}")
+            raise InputError(f"skip must be 0 with pool {self.kind!r} and is never negative; got {self.skip}")
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """Rows of activations, still on the device."""
+    """Pooled outputs of one layer for a batch, as tensors on the device or as arrays."""
 
     values: Any  # (m, d)
-    rows: Any = None  # (m,), which row of the batch each comes from; None if they are the batch's own
+    rows: Any = None  # (m,), the row of the batch that each comes from; None if there is one for each
     positions: Any = None  # (m,), with `rows`
-    given: int = 0  # rows that the layer gave, with `rows`
+    inputs: int = 0  # number of rows of the output before pooling, with `rows`
 
 
 def pool(output: Any, pooling: Pooling, mask: Any, start: int) -> Pooled:
     """Pool the output of a layer for a batch whose first row has the number `start`.
 
-    `mask`, of shape (rows, positions), is 0 where there is only padding; it is used where it fits the output.
-    Values are copies: a later layer that works in place does not change them.
+    `mask`, of shape (rows, positions), is 0 for padding; it is used if its shape fits the output.
+    Values are copies, so that a later in-place layer does not change them.
     """
     if output.ndim <= 2:  # no positions
         return Pooled(output.reshape(len(output), -1).clone())
@@ -83,7 +82,7 @@ def _mean(tokens: Any, mask: Any) -> Any:
 
 
 def _check_any(mask: Any, pooling: Pooling, start: int) -> None:
-    """Refuse rows of padding alone, which would become numbers that mean nothing."""
+    """Refuse rows that hold only padding."""
     empty = ~mask.bool().any(1)
     if empty.any():
         raise InputError(_nothing(start + int(empty.int().argmax()), pooling))
@@ -91,9 +90,7 @@ def _check_any(mask: Any, pooling: Pooling, start: int) -> None:
 
 def _nothing(row: int, pooling: Pooling) -> str:
     after = f" after the first {pooling.skip}" if pooling.skip else ""
-    return (
-        f"row {row} has no position that is no padding{after}, and so nothing for pool {pooling.kind!r}; leave it out"
-    )
+    return f"row {row} has only padding{after}, so there is nothing for pool {pooling.kind!r}; leave it out"
 
 
 def _all(tokens: Any, mask: Any, skip: int) -> Pooled:

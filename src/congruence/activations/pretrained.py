@@ -1,4 +1,4 @@
-"""Models of transformers from a folder or a hub: safetensors weights, no code of their own, nothing unpickled."""
+"""Transformers models from a folder or a hub, without running code of theirs or unpickling anything."""
 
 from __future__ import annotations
 
@@ -9,52 +9,59 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from congruence.activations.hub import HubModel, find_model, is_hub_name
-from congruence.activations.model_folders import PIXELS, TOKENIZER, check_model_folder, read_settings
+from congruence.activations.hub import (
+    PIXELS,
+    TOKENIZER,
+    HubModel,
+    check_model_folder,
+    find_model,
+    is_hub_name,
+    read_settings,
+)
 from congruence.arrays import listing
-from congruence.errors import CongruenceWarning, InputError, MissingDependencyError
-from congruence.rows.devices import load_torch
+from congruence.checks import require
+from congruence.errors import CongruenceWarning, InputError
 from congruence.tables.access import first_sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """A model, and the functions that prepare its inputs."""
+    """A model and the functions that prepare its inputs."""
 
     model: Any
     prepare: Callable[[Any], Any] | None  # for arrays: pixels, or token ids
     tokenize: Callable[[list[str]], Any] | None  # for texts; None without tokenizer.json
-    images: dict[str, Any] = field(default_factory=dict)  # size, mean and std for `image_inputs`, where they are known
+    images: dict[str, Any] = field(default_factory=dict)  # size, mean and std for `image_inputs`, if known
     hub: HubModel | None = None  # name and commit, if it is from a hub
     name: str = "the model"
 
     @property
     def without_tokenizer(self) -> str:
-        """What to do where texts are given to a model without a tokenizer."""
+        """What to do about a missing tokenizer."""
         if self.hub is not None:
             fetch = f"'hf download {self.hub.name} tokenizer.json --revision {self.hub.commit}'"
-            return f"{self.name} has no tokenizer.json; if it has one, {fetch} fetches it"
+            return f"{self.name} has no tokenizer.json; if the hub has one, run {fetch}"
         if self.name != "the model":
             return f"{self.name} has no tokenizer.json; save the tokenizer next to the model"
         return "the model has no tokenizer; give prepare, or (model, tokenize) as the model"
 
 
 def as_pretrained(model: Any, revision: str | None = None) -> Pretrained:
-    """Return a module, (module, prepare), or the path or name of a transformers model with its functions."""
+    """Open a module, a pair (module, prepare), or the path or name of a transformers model."""
     if isinstance(model, str | Path):
         found = load_pretrained(model, revision)
         if found.hub is not None and revision is None:
-            said = f"the cache holds one commit of {model}, which is used: revision {found.hub.commit}"
+            said = f"using the only commit of {model} in the cache: revision {found.hub.commit}"
             warnings.warn(said, CongruenceWarning, stacklevel=4)
         return found
     if revision is not None:
-        raise InputError("revision applies to models of a hub only, given by their name owner/name")
+        raise InputError("revision applies only to models of a hub, given as owner/name")
     if isinstance(model, Pretrained):
         return model
     if isinstance(model, tuple) and len(model) == 2:
         module, prepare = model
         if not callable(prepare):
-            raise InputError(f"model is a pair of a model and a {type(prepare).__name__}, which cannot be called")
+            raise InputError(f"model must be (module, prepare) with a callable prepare; got a {type(prepare).__name__}")
         return Pretrained(module, prepare, prepare)
     return Pretrained(model, None, None)
 
@@ -63,13 +70,13 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
     """Open a transformers model: a folder, as `save_pretrained` writes it, or a model of a hub at one commit.
 
     Weights are float32, of the class that the folder names, so that layers are called as in training
-    (``gpt_neox.layers.11``). Masked autoencoders see all patches, in their order. Folders whose weights are not
-    safetensors, or that bring code of their own, are refused.
+    (``gpt_neox.layers.11``). Masked autoencoders see all patches in order. Folders whose weights are not
+    safetensors, or that ask to run their own code, are refused.
 
     Parameters
     ----------
     folder : path, or str
-        The folder; or, where there is no such folder, the name of a model on a hub, ``owner/name``.
+        A folder, or the name of a model on a hub, ``owner/name``.
     revision : str, optional
         The 40 hex digits of a commit of the hub; see `find_model`.
     """
@@ -78,11 +85,11 @@ def load_pretrained(folder: str | Path, revision: str | None = None) -> Pretrain
         hub = find_model(str(folder), revision)
         folder = hub.folder
     elif revision is not None:
-        raise InputError(f"revision means nothing for the folder {folder}; it is for names of a hub, owner/name")
+        raise InputError(f"revision applies only to models of a hub (owner/name), not to the folder {folder}")
     folder = Path(folder)
-    load_torch("extraction")
+    require("torch", "extraction", "torch")
     config = check_model_folder(folder)
-    transformers = _transformers()
+    transformers = require("transformers", "a folder of a model", "extract")
     with _quiet(transformers):
         model = _model(transformers, folder, config)
         tokenize = _tokenizer(transformers, folder, model) if (folder / TOKENIZER).is_file() else None
@@ -99,25 +106,25 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
     safe = {"local_files_only": True, "trust_remote_code": False}
     try:
         settings = transformers.AutoConfig.from_pretrained(str(folder), **safe)
-        settings.use_cache = False  # it is for writing text, and takes memory
+        settings.use_cache = False  # only needed to generate text
         if hasattr(settings, "mask_ratio"):
             settings.mask_ratio = 0.0
         how = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
-        how["ignore_mismatched_sizes"] = True  # they are refused below, by name
+        how["ignore_mismatched_sizes"] = True  # refused below, by name
         model, loaded = kind.from_pretrained(str(folder), config=settings, **how, **safe)
-    except Exception as error:  # on damaged or foreign folders anything may be raised
+    except Exception as error:  # damaged folders raise anything
         raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
     missing = sorted(loaded["missing_keys"])
-    if missing:  # transformers would draw them at random, others every time
+    if missing:  # transformers would initialise them at random
         raise InputError(
-            f"{folder} has no weights for {len(missing)} tensors that its settings ask for ({listing(missing)}); "
-            "weights and settings must be of the same model"
+            f"{folder} has no weights for {len(missing)} tensors of its config ({listing(missing)}); "
+            "weights and config must belong to the same model"
         )
     odd = sorted(str(found[0]) for found in loaded["mismatched_keys"])
     if odd:
         raise InputError(
-            f"{folder} has weights of other sizes than its settings ask for, of {len(odd)} tensors ({listing(odd)}); "
-            "weights and settings must be of the same model"
+            f"{folder} has weights of the wrong shape for {len(odd)} tensors ({listing(odd)}); "
+            "weights and config must belong to the same model"
         )
     return model.eval()
 
@@ -129,11 +136,11 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[st
         )
     except Exception as error:
         raise InputError(f"the tokenizer of {folder} cannot be opened: {first_sentence(error)}") from error
-    tokenizer.padding_side = "right"  # on the left it would move the tokens of short texts to other positions
-    if tokenizer.pad_token is None:  # padding is masked, so any token will do
+    tokenizer.padding_side = "right"  # on the left it would shift the positions of short texts
+    if tokenizer.pad_token is None:  # padding is masked, so any token works
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if tokenizer.pad_token is None:
-        raise InputError(f"the tokenizer of {folder} has no token to fill up with (pad, eos or unk)")
+        raise InputError(f"the tokenizer of {folder} has no padding token (pad, eos or unk)")
     longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 10**9))
 
     def tokenize(texts: list[str]) -> dict[str, Any]:
@@ -148,7 +155,7 @@ def _preparer(model: Any) -> Callable[[Any], Any]:
 
     def prepare(rows: Any) -> dict[str, Any]:
         batch = {model.main_input_name: rows}
-        if patches is not None and rows.ndim == 4:  # a masked autoencoder shuffles patches by this noise
+        if patches is not None and rows.ndim == 4:  # masked autoencoders order patches by this noise
             side = model.config.patch_size
             count = (rows.shape[2] // side) * (rows.shape[3] // side)
             batch["noise"] = _in_order(len(rows), count)
@@ -164,12 +171,12 @@ def _in_order(n: int, count: int) -> Any:
 
 
 def _image_settings(folder: Path) -> dict[str, Any]:
-    """What the folder says of the images it wants; what it does not say is left to the user."""
+    """Size, mean and std of images from the folder's settings, as far as they are given."""
     if not (folder / PIXELS).is_file():
         return {}
     said = read_settings(folder / PIXELS)
     size = said.get("crop_size") if said.get("do_center_crop") else said.get("size")
-    if isinstance(size, dict):  # only squares are cut, so that of other sides nothing is said
+    if isinstance(size, dict):  # only squares are supported
         high = size.get("height", size.get("shortest_edge"))
         size = high if size.get("width", high) == high else None
     found = {"size": size} if type(size) is int and said.get("do_resize", True) else {}
@@ -180,7 +187,7 @@ def _image_settings(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Keep bars and notes off the screen, which the command draws on itself."""
+    """Silence progress bars and logs of transformers."""
     logs = transformers.utils.logging
     level, bars = logs.get_verbosity(), logs.is_progress_bar_enabled()
     logs.set_verbosity_error()
@@ -191,13 +198,3 @@ def _quiet(transformers: Any) -> Iterator[None]:
         logs.set_verbosity(level)
         if bars:
             logs.enable_progress_bar()
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingDependencyError(
-            "folders of models need transformers: pip install 'congruence[extract]'"
-        ) from error
-    return transformers

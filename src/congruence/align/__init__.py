@@ -1,4 +1,4 @@
-"""Did retraining only rotate my embeddings? `compare` answers, `compare_layers` layer by layer; `Aligner` undoes it."""
+"""Did retraining only rotate my embeddings? `compare` and `compare_layers` measure it; `Aligner` undoes it."""
 
 from __future__ import annotations
 

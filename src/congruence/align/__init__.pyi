@@ -6,8 +6,8 @@ from congruence.align._options import CompareLayersOptions as CompareLayersOptio
 from congruence.align._options import CompareOptions as CompareOptions
 from congruence.align.aligner import Aligner as Aligner
 from congruence.align.comparison import Comparison as Comparison
+from congruence.align.comparison import MovedRows as MovedRows
 from congruence.align.comparison import Pair as Pair
 from congruence.align.comparison import Run as Run
 from congruence.align.layer_comparison import LayerComparison as LayerComparison
 from congruence.align.layer_comparison import LayerPair as LayerPair
-from congruence.align.moved import MovedRows as MovedRows

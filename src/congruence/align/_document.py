@@ -1,4 +1,4 @@
-"""A comparison as a document: all pairs, each pair in detail, checkpoints, the consensus, and the rows that moved."""
+"""A comparison as a document and as a LaTeX table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.align._moved_document import AFTER, moved_section
+from congruence.align._rows_section import rows_section
+from congruence.align.similarities import MEASURES
 from congruence.document import (
     Block,
     Cell,
@@ -23,62 +24,68 @@ from congruence.document import (
     Table,
     Text,
     badge,
-    facts,
     share,
     shares,
 )
+from congruence.document import facts as fact_table
 from congruence.formatting import number, percent, step
-from congruence.maps._names import MEANINGS, ordered_groups
+from congruence.maps._names import AFTER, MEANINGS, ordered_groups
 from congruence.result import STATUSES
 
 if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
     from congruence.align.comparison import Comparison, Pair
+    from congruence.maps.nearness import Nearness
 
 HEAT_RUNS = 40  # more do not fit on a page
 DETAILED_PAIRS = 12  # the others have their numbers in the table
 REMARKS = {
     "fails": "more than a rotation and a scale changed",
-    "ambiguous": "the numbers allow both readings",
-    "unknown": "too little to judge by",
+    "ambiguous": "the numbers allow both answers",
+    "unknown": "too little data to decide",
     "holds": "at most a rotation and a scale",
 }
-SIMILARITIES = {  # measures that only some comparisons have: name and meaning; all in sample
-    "plain_cka": (
-        "CKA, plain",
-        "agreement of the similarity structure, inflated where rows are few; higher is closer, 0 to 1",
+ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has
+PICTURES = {  # of a pair: caption and explanation
+    "ladder": (
+        "Which group explains the difference?",
+        "The error after the best map of each group, from the smallest group to the largest.",
     ),
-    "svcca": (
-        "SVCCA",
-        "mean canonical correlation of the directions with 99 % of the variance; higher is closer, 0 to 1",
-    ),
-    "pwcca": ("PWCCA", "canonical correlations, weighted by what the source uses; higher is closer, 0 to 1"),
-    "rsa": ("RSA", "rank correlation of the distances between rows; higher is closer, −1 to 1"),
-    "rsa_pearson": ("RSA, Pearson", "correlation of the squared distances between rows; higher is closer, −1 to 1"),
-    "procrustes": ("Procrustes distance", "between shapes of norm 1 after the best rotation; lower is closer, 0 to √2"),
-    "angular_procrustes": ("Procrustes angle", "between shapes after the best rotation; lower is closer, 0 to π/2"),
-    "size_and_shape": (
-        "size-and-shape distance",
-        "after the best rotation, without scaling, over all rows; lower is closer, from 0 up",
-    ),
-    "weak_mcc": ("MCC, weak, in sample", "correlation after the best linear map (CCA); higher is closer, 0 to 1"),
+    "error_histogram": ("Is the error spread over all rows?", "The distribution of the error of single rows."),
+    "planes": ("What the map does", "Grey lines link rows of the source with the same rows of the target."),
 }
-ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has a line for anyway
+CAPTION = (
+    "Held-out error (mean over rows the map was not fitted on) after the best map of each group, "
+    "in per cent of the diameter of the target. In parentheses the null: the same score for randomly re-paired rows."
+)
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "[": "{[}",  # after a line break, [ and * would be read as its arguments
+    "*": "{*}",
+    "−": "$-$",
+    "∞": r"$\infty$",
+} | {character: "\\" + character for character in "&%$#_{}"}
 ERROR_TERMS = (
     (
         "error",
-        "the distance left between a mapped row and its target, averaged over rows, as a percentage of the target’s "
-        "diameter (its two farthest rows). 0 % is a perfect match.",
+        "the distance between a mapped row and its target, averaged over rows, as a percentage of the target’s "
+        "diameter (the largest distance between two of its rows). 0 % is a perfect match.",
     ),
     (
         "held out",
-        "the map is fitted on some rows and scored on others. “In sample” means fitted and scored on the same rows: "
-        "that error is too small, the more so with more dimensions.",
+        "the map is fitted on some rows and scored on others. “In sample” means fitted and scored on the same rows; "
+        "that error is biased downwards, more so with more dimensions.",
     ),
     (
         "null",
-        "the same held-out score after the pairing of rows was destroyed: what unrelated runs would give. An error "
-        "near its null is no better than chance.",
+        "the same held-out score for randomly re-paired rows, as for unrelated runs. An error near its null is no "
+        "better than chance.",
     ),
 )
 
@@ -103,9 +110,9 @@ def describe(comparison: Comparison) -> Document:
         notes=comparison.notes,
         sections=tuple(_sections(comparison, groups)),
         reading=(
-            "Two runs embed the same rows. For each pair we look for the map that carries one run (the source) "
-            "closest to the other (the target), first among few allowed maps, then among more. The smallest group of "
-            "maps after which little error is left tells what changed."
+            "Two runs embed the same rows. For each pair, maps from one run (the source) onto the other (the target) "
+            "are fitted, from the smallest group of maps to the largest. The smallest group that leaves little error "
+            "describes what changed."
         ),
         glossary=group_terms(groups),
         settings=comparison.settings,
@@ -117,8 +124,8 @@ def _remark(comparison: Comparison) -> str:
     pairs = comparison.pairs
     statuses = Counter(pair.verdict.status for pair in pairs)
     if len(statuses) > 1:
-        found = ", ".join(f"{status} for {statuses[status]}" for status in STATUSES if statuses[status])
-        verdict = f"{found} of {len(pairs)} pairs"
+        counts = ", ".join(f"{status} for {statuses[status]}" for status in STATUSES if statuses[status])
+        verdict = f"{counts} of {len(pairs)} pairs"
     else:
         verdict = REMARKS[comparison.status]
     widths = sorted({run.d for run in comparison.runs})
@@ -129,61 +136,55 @@ def _remark(comparison: Comparison) -> str:
 
 def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
     worst = _worst(comparison.pairs)
-    moved = moved_section(comparison)
-    yield Section("All pairs", tuple(_overview(comparison, groups, worst, moved is not None)), id="pairs")
+    yield Section("All pairs", tuple(_overview(comparison, groups, worst)), id="pairs")
     if comparison.steps is not None and comparison.pairs:
         yield Section("Checkpoints of the training", tuple(_training(comparison, groups)))
     elif len(comparison.runs) > 2:
         group = headline_group(comparison)
-        note = f"Held-out error up to {group}, in % of the target’s diameter. Stronger colour is further apart."
+        note = f"Held-out error up to {group}, in % of the target’s diameter. Stronger colours are larger errors."
         if len(comparison.runs) > HEAT_RUNS:
             note += f" The first {HEAT_RUNS} of {len(comparison.runs)} runs are shown."
         blocks = (Text(note, muted=True), Figure("heat_map", (comparison, group, HEAT_RUNS), wide=True, brief=True))
-        yield Section("How near is every run to every other?", blocks)
+        yield Section("How close is every run to every other?", blocks)
     if comparison.consensus is not None:
-        yield Section("What the runs have in common", tuple(_consensus(comparison.consensus)))
+        yield Section("Consensus of the runs", tuple(_consensus(comparison.consensus)))
     single = len(comparison.pairs) == 1
     detailed = [_detail(number, pair, groups, single) for number, pair in enumerate(worst, start=1)]
-    few = (
-        [
-            Text(
-                f"{len(worst)} of {len(comparison.pairs)} pairs are shown in detail: those with the largest held-out "
-                "error after the best rotation and scale.",
-                muted=True,
-            )
-        ]
-        if len(worst) < len(comparison.pairs)
-        else []
+    note = (
+        f"{len(worst)} of {len(comparison.pairs)} pairs are shown in detail: those with the largest held-out error "
+        "after the best rotation and scale."
     )
+    few = [Text(note, muted=True)] if len(worst) < len(comparison.pairs) else []
     yield Section("The pair in detail" if single else "Pair by pair", (*few, *detailed))
-    if moved is not None:
-        yield moved
+    section = rows_section(comparison)
+    if section is not None:
+        yield section
     sizes = [(run.name, run.n, run.d) for run in comparison.runs]
     yield Section("Runs", (Table("Runs", (Column("name", "name"), Column("rows"), Column("dimensions")), sizes),))
 
 
 def headline_group(comparison: Comparison) -> str:
-    """Return the group that one number per pair is about: similarity, or else the largest that was compared."""
-    there = ordered_groups(comparison.pairs[0].groups)
-    return "similarity" if "similarity" in there else next((g for g in reversed(there) if g != "ica"), there[-1])
+    """The group shown by one number per pair: similarity, or else the largest that was compared."""
+    groups = ordered_groups(comparison.pairs[0].groups)
+    return "similarity" if "similarity" in groups else next((g for g in reversed(groups) if g != "ica"), groups[-1])
 
 
 def _worst(pairs: Sequence[Pair]) -> list[Pair]:
-    """All pairs if they are few, else those that the best rotation and scale leaves furthest apart."""
+    """All pairs if they are few, else those with the largest error after the best rotation and scale."""
     if len(pairs) <= DETAILED_PAIRS:
         return list(pairs)
 
-    def left(pair: Pair) -> float:
+    def error(pair: Pair) -> float:
         near = pair.groups.get("similarity") or next(iter(pair.groups.values()), None)
         return near.held_out.mean if near is not None and near.held_out.mean == near.held_out.mean else -1.0
 
-    return sorted(pairs, key=left, reverse=True)[:DETAILED_PAIRS]
+    return sorted(pairs, key=error, reverse=True)[:DETAILED_PAIRS]
 
 
-def _overview(comparison: Comparison, groups: list[str], worst: list[Pair], moved: bool) -> Iterator[Block]:
+def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> Iterator[Block]:
     yield Text(
-        "Held-out error after the best map of each group, in % of the target’s diameter; below it the null: what "
-        "unrelated runs would give. Click a heading to sort.",
+        "Held-out error after the best map of each group, in % of the target’s diameter; below it the null, the error "
+        "of unrelated runs. Click a heading to sort.",
         muted=True,
     )
     links = {(pair.source, pair.target): f"pair-{i}" for i, pair in enumerate(worst, start=1)}
@@ -207,9 +208,7 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair], move
 
 
 def _similarities(pairs: Sequence[Pair], total: int) -> Table:
-    """Further measures, one line each, a column for every pair while they fit."""
-    from congruence.align.similarities import MEASURES
-
+    """Further measures, one line each and one column per pair."""
     first = f", first {len(pairs)} pairs" if len(pairs) < total else ""
     columns = (Column("measure", "text"), *(Column(_arrow(pair)) for pair in pairs), Column("direction", "text"))
     rows: list[tuple[Any, ...]] = [
@@ -225,26 +224,10 @@ def _arrow(pair: Pair) -> str:
 def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Details:
     verdict = pair.verdict
     bound = "" if pair.diameter_exact else "at least "
-    ladder = Figure(
-        "ladder",
-        (pair,),
-        caption="Which group explains the difference?",
-        detail="The error that each group leaves, from few allowed maps to many.",
-        brief=single,
-    )
-    histogram = Figure(
-        "error_histogram",
-        (pair,),
-        caption="Is the error spread over all rows?",
-        detail="The distribution of the error of single rows.",
-    )
-    planes = Figure(
-        "planes",
-        (pair,),
-        caption="What the map does",
-        detail="Grey lines link rows of the source with the same rows of the target.",
-        wide=True,
-    )
+    pictures = [
+        Figure(name, (pair,), caption=caption, detail=detail, brief=single and name == "ladder", wide=name == "planes")
+        for name, (caption, detail) in PICTURES.items()
+    ]
     columns = (
         Column("group", "text"),
         *map(Column, ("held out", "95 % interval", "null", "in sample")),
@@ -262,38 +245,40 @@ def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Detail
     title = f"{_arrow(pair)}, errors in % of the diameter {bound}{number(pair.diameter, 4)}"
     blocks: tuple[Block, ...] = (
         Text(verdict.finding.evidence, strong=verdict.headline),
-        Grid((ladder, histogram, planes), "pictures"),
+        Grid(pictures, "pictures"),
         Heading("Errors, in % of the target’s diameter"),
         Table(title, columns, rows, sortable=False, brief=single),
-        Text("The last three columns are in sample, as published tables print them.", muted=True),
+        Text("The last three columns are in sample, as in published tables.", muted=True),
         Heading("Further numbers"),
-        facts(_facts(pair), f"Further numbers of {_arrow(pair)}"),
+        fact_table(_facts(pair), f"Further numbers of {_arrow(pair)}"),
     )
     return Details(_arrow(pair), blocks, id=f"pair-{number_}", open=number_ == 1, status=verdict.status)
 
 
 def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
     exact = "exact" if pair.diameter_exact else "estimated from below by search"
-    found: list[tuple[str, Any, str]] = [
+    facts: list[tuple[str, Any, str]] = [
         ("paired rows", pair.n, "rows that both runs have"),
         ("diameter", number(pair.diameter, 4), f"largest distance between two rows of the target; {exact}"),
         ("MCC, strong", pair.mcc.strong, "correlation of dimensions matched one to one, in sample; 1 is best"),
         ("MCC, weak", pair.mcc.weak, "the same after the best linear map (CCA), held out; 1 is best"),
         ("CKA", pair.cka, "agreement of the similarity structure (linear, unbiased); 1 is best"),
-        ("neighbour overlap", share(pair.neighbour_overlap), "nearest neighbours that stay the same"),
+        ("neighbour overlap", share(pair.neighbour_overlap), "share of nearest neighbours in common"),
     ]
     if "ica" in pair.groups:
-        meaning = "how much of what a similarity gains over a permutation, unsupervised ICA gains too"
-        found.append(("ICA efficiency, held out", share(pair.held_out_efficiency), meaning))
-        found.append(("ICA efficiency, in sample", share(pair.efficiency), "the same, in sample"))
+        meaning = "share of the gain of a similarity over a permutation that unsupervised ICA reaches"
+        facts.append(("ICA efficiency, held out", share(pair.held_out_efficiency), meaning))
+        facts.append(("ICA efficiency, in sample", share(pair.efficiency), "the same, in sample"))
     if pair.components is not None:
         value = f"{percent(pair.components.held_out.mean)} (null {percent(pair.components.null)})"
-        found.append(("ICA components", value, "unmixed on all rows, matched on held-out ones; own diameter"))
+        facts.append(("ICA components", value, "unmixed on all rows, matched on held-out ones; own diameter"))
     for name, similarity in pair.similarities.items():
         if name not in ALWAYS_SHOWN:
-            what, meaning = SIMILARITIES.get(name, (name, ""))
-            found.append((what, similarity, meaning))
-    return found
+            about = MEASURES[name]
+            low, high = about.range
+            meaning = f"{about.meaning}; {about.direction}, {low:.3g} to {high:.3g}"
+            facts.append((about.title, similarity, meaning))
+    return facts
 
 
 def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
@@ -320,8 +305,7 @@ def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
             Cell(step(point["step"]), point["step"]),
             *(
                 share(
-                    point["to_last"].get(name, math.nan),
-                    below=f"next {percent(point['to_next'].get(name, math.nan))}",
+                    point["to_last"].get(name, math.nan), below=f"next {percent(point['to_next'].get(name, math.nan))}"
                 )
                 for name in groups
             ),
@@ -335,14 +319,54 @@ def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
 def _consensus(consensus: Consensus) -> Iterator[Block]:
     scaled = " and scaled" if consensus.group == "similarity" else ""
     yield Text(
-        f"All runs were rotated{scaled} towards one common configuration, the consensus. The held-out distance of each "
-        f"run from it, in % of the consensus’s diameter; unrelated runs would give {percent(consensus.null)}."
+        f"All runs were rotated{scaled} onto one common configuration, the consensus. The held-out distance of each "
+        f"run from it is in % of its diameter; for unrelated runs it is {percent(consensus.null)}."
     )
     if not consensus.converged:
-        yield Text("", strong="The search did not converge, so these numbers are approximate.")
+        yield Text("", strong="The fit did not converge, so these numbers are approximate.")
     columns = (Column("run", "name"), Column("distance"), Column("95 % interval"), Column("null"))
     rows = [
         (name, share(held.mean, strong=True), shares(held.low, held.high), share(consensus.null))
         for name, held in consensus.held_out.items()
     ]
     yield Table("Distance of each run from the consensus", columns, rows, brief=True)
+
+
+def to_latex(comparison: Comparison) -> str:
+    r"""Write a booktabs table of held-out errors, one line per pair, with the null in parentheses.
+
+    It needs ``\usepackage{booktabs}`` and nothing else.
+    """
+    groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
+
+    def cell(near: Nearness | None) -> str:
+        return "" if near is None else f"{_latex_share(near.held_out.mean)} ({_latex_share(near.null)})"
+
+    rows = [["pair", *map(_latex_text, groups)]]
+    for pair in comparison.pairs:
+        name = rf"{_latex_text(pair.source)} $\to$ {_latex_text(pair.target)}"
+        rows.append([name, *(cell(pair.groups.get(group)) for group in groups)])
+    head, *lines = [f"    {' & '.join(row)} \\\\" for row in rows]
+    table = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{CAPTION}}}",
+        rf"  \begin{{tabular}}{{l{'r' * len(groups)}}}",
+        r"    \toprule",
+        head,
+        r"    \midrule",
+        *lines,
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(table) + "\n"
+
+
+def _latex_share(share: float) -> str:
+    text = percent(share, unit="")
+    return f"${text}$" if text.startswith("<") else _latex_text(text).replace("–", "--")
+
+
+def _latex_text(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))

@@ -1,15 +1,14 @@
-"""A comparison of layers as a document: a picture of all pairs, and the nearest layer of each."""
+"""A comparison of layers as a document: a heat map of all pairs, and the closest layer of each."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from congruence.align._document import SIMILARITIES
-from congruence.align._moved_document import AFTER
+from congruence.align.similarities import MEASURES
 from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, badge, share
 from congruence.formatting import number
-from congruence.maps._names import MEANINGS
+from congruence.maps._names import AFTER, MEANINGS
 from congruence.result import STATUSES
 
 if TYPE_CHECKING:
@@ -17,20 +16,21 @@ if TYPE_CHECKING:
 
 SHOWN = 60  # layers of each run in the picture; the table has all
 ERROR = (
-    "the distance left between a mapped row and its target, averaged over rows, as a percentage of the target layer’s "
-    "diameter (its two farthest rows). The map is fitted on some rows and scored on others."
+    "the distance between a mapped row and its target, averaged over rows, as a percentage of the target layer’s "
+    "diameter (the largest distance between two of its rows). The map is fitted on some rows and scored on others."
 )
 ABOVE_CHANCE = (
-    "the position of a pair between its null (0 %) and a perfect match (100 %). Layers differ in shape, and with it in "
-    "their null, so they are compared by this. A layer is nearer than chance from 5 % on, if this also exceeds "
-    "three standard errors."
+    "the position of a pair between its null (0 %) and a perfect match (100 %). Layers differ in shape, and so in "
+    "their null, so they are compared by this. A layer is closer than chance from 5 % on, if this also exceeds three "
+    "standard errors."
 )
 
 
 def describe(layers: LayerComparison) -> Document:
     """The document of a comparison of layers."""
     headline, *details = layers.headlines
-    glossary = [("error", ERROR), (layers.measure, f"{MEANINGS.get(layers.measure, '')}: what the map may undo.")]
+    picture = Figure("layer_picture", (layers,), wide=True, brief=True, options={"most": SHOWN})
+    glossary = [("error", ERROR), (layers.measure, f"{MEANINGS.get(layers.measure, '')}: the maps that are fitted.")]
     settings = {
         "runs": f"{layers.source}, {layers.target}",
         "layers": f"{len(layers.source_layers)} and {len(layers.target_layers)}",
@@ -40,22 +40,22 @@ def describe(layers: LayerComparison) -> Document:
         question=f"Which layers of {layers.source} and {layers.target} are alike?",
         headline=headline,
         details=details,
-        claim="Is every layer nearer to some layer than chance?",
+        claim="Is every layer closer to some layer than chance?",
         status=layers.status,
         remark=_remark(layers),
         notes=layers.notes,
         sections=(
-            Section("How near is every layer to every other?", (_legend(layers), _picture(layers)), id="picture"),
-            Section("The nearest layer of each", (_nearest(layers),), id="nearest"),
+            Section("How close is every layer to every other?", (_legend(layers), picture), id="picture"),
+            Section("The closest layer of each", (_closest(layers),), id="nearest"),
         ),
         reading=(
             "Two runs (models, or trainings of one model) embed the same rows, layer by layer. If layers of the same "
-            "depth do the same work, the strong colours lie along the diagonal. A block of strong colours is a stretch "
+            "depth do the same work, the strong colours lie along the diagonal. A block of strong colours is a series "
             "of layers that hardly change their input."
         ),
         glossary=(
             *(glossary if layers.held_out else ()),
-            ("null", "the same number after the pairing of rows was destroyed: what unrelated layers would give."),
+            ("null", "the same number for randomly re-paired rows, as for unrelated layers."),
             ("above chance", ABOVE_CHANCE),
         ),
         settings=settings | dict(layers.settings),
@@ -65,23 +65,23 @@ def describe(layers: LayerComparison) -> Document:
 
 def _remark(layers: LayerComparison) -> str:
     statuses = Counter(finding.status for finding in layers.findings)
-    found = ", ".join(f"{status} for {statuses[status]}" for status in STATUSES if statuses[status])
-    total = f"{found} of {len(layers.source_layers)} layers; " if len(statuses) > 1 else ""
+    counts = ", ".join(f"{status} for {statuses[status]}" for status in STATUSES if statuses[status])
+    total = f"{counts} of {len(layers.source_layers)} layers; " if len(statuses) > 1 else ""
     return f"{total}{layers.n} rows, paired {layers.settings.get('paired', 'by position')}"
 
 
 def _legend(layers: LayerComparison) -> Text:
-    """What the numbers and the colours of the picture mean."""
+    """The meaning of the numbers and the colours of the heat map."""
     if layers.held_out:
         numbers = (
             f"the held-out error {AFTER[layers.measure]} from a layer of {layers.source} to one of {layers.target}, "
             "in % of the diameter of the latter; lower is closer"
         )
     else:
-        numbers = f"{SIMILARITIES.get(layers.measure, (layers.measure,))[0]}, in sample; {layers.direction}"
+        numbers = f"{MEASURES[layers.measure].title}, in sample; {layers.direction}"
     colours = (
-        "from chance (faint) to a perfect match (strong). A frame marks the nearest layer of each row, where it is "
-        "nearer than chance."
+        "from chance (faint) to a perfect match (strong). A frame marks the closest layer of each row, where it is "
+        "closer than chance."
         if layers.judged
         else "the stronger, the closer."
     )
@@ -89,12 +89,8 @@ def _legend(layers: LayerComparison) -> Text:
     return Text(f"Numbers: {numbers}. Colours: {colours}{f' The first {SHOWN} layers are drawn.' if many else ''}")
 
 
-def _picture(layers: LayerComparison) -> Figure:
-    return Figure("layer_picture", (layers,), wide=True, brief=True, options={"most": SHOWN})
-
-
-def _nearest(layers: LayerComparison) -> Table:
-    def written(value: float) -> Cell:
+def _closest(layers: LayerComparison) -> Table:
+    def cell(value: float) -> Cell:
         return share(value) if layers.held_out else Cell(number(value), value if value == value else "")
 
     rows = []
@@ -102,16 +98,16 @@ def _nearest(layers: LayerComparison) -> Table:
         if j < 0:
             rows.append((layer, None, badge(finding.status), None, None, None))
             continue
-        values = (written(float(x[i, j])) for x in (layers.nearness, layers.null))
+        values = (cell(float(x[i, j])) for x in (layers.nearness, layers.null))
         above = share(float(layers.above_chance[i, j]))
         rows.append((layer, layers.target_layers[j], badge(finding.status), *values, above))
     columns = (
         Column(f"layer of {layers.source}", "name"),
-        Column(f"nearest of {layers.target}", "name"),
-        Column("nearer than chance", "text"),
+        Column(f"closest of {layers.target}", "name"),
+        Column("closer than chance", "text"),
         Column("held out" if layers.held_out else layers.measure),
         Column("null"),
         Column("above chance"),
     )
     unit = "held-out error, % of the diameter" if layers.held_out else f"{layers.measure}, {layers.direction}"
-    return Table(f"The nearest layer of each: {unit}", columns, rows, brief=True)
+    return Table(f"The closest layer of each: {unit}", columns, rows, brief=True)

@@ -10,13 +10,13 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from congruence.arrays import Float, to_numpy
 from congruence.errors import InputError
-from congruence.ica.opening import open_rows
+from congruence.ica.estimator import open_rows
 from congruence.maps.groups import fit_map
 from congruence.tables import as_paired, as_table, is_table, join_two
 
 
 class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Carry the rows of X onto the rows of y by the least-squares map of a group.
+    """Map the rows of X onto the rows of y by the least-squares map of a group.
 
     Solves min_h sum_i |h(x_i) - y_i|^2 over h in the group. The narrower side is zero-padded, so transformed rows
     have max(d_X, d_y) columns.
@@ -24,12 +24,12 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     group : {"identity", "permutation", "rigid", "similarity", "linear"}
-        The maps that are allowed, from small to large.
+        The group of maps, from small to large.
 
     Attributes
     ----------
     map_ : Map
-        The fitted map; callable, invertible where the mathematics is, savable.
+        The fitted map; callable, with `inverse` and `save`.
     n_features_in_ : int
         The number of columns of X.
 
@@ -87,7 +87,7 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         y = _columns(check_array(y, ensure_2d=False, dtype=np.float64))
         check_consistent_length(mapped, y)
         if y.shape[1] > mapped.shape[1]:
-            raise InputError(f"y has {y.shape[1]} columns, but this map gives {mapped.shape[1]}")
+            raise InputError(f"y must have at most {mapped.shape[1]} columns, the width of the map; got {y.shape[1]}")
         miss = mapped - np.pad(y, ((0, 0), (0, mapped.shape[1] - y.shape[1])))
         variance = np.square(y - y.mean(0)).sum()
         return float(1 - np.square(miss).sum() / variance) if variance > 0 else float("nan")

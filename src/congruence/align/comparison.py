@@ -1,30 +1,32 @@
-"""What `compare` returns: runs, pairs and the comparison of all of them."""
+"""The result of `compare`: runs, pairs, and the rows that differ most."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from congruence.arrays import Array
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.errors import InputError
 from congruence.files import check_writable, write_text
-from congruence.maps.groups import Map
+from congruence.maps.groups import GROUPS, Map
 from congruence.maps.nearness import Nearness
 from congruence.result import Finding, Result, Status
+from congruence.tables import Table
 
 if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
-    from congruence.align.moved import MovedRows
     from congruence.document import Document
 
-NOTHING = 1e-6  # of the diameter: rounding of float32
-ICA_LADDER = ("permutation", "similarity", "ica")
+ROUNDING = 1e-6  # of float32, as a share of the diameter
 
 
 def efficiency(permutation: float, similarity: float, ica: float) -> float:
-    """How much of what a supervised similarity gains over a permutation, unsupervised ICA gains too.
+    """The share of the gain of a supervised similarity over a permutation that unsupervised ICA reaches.
 
     (permutation - ica) / (permutation - similarity): 1 when ICA does as well as the similarity, 0 when it does no
     better than matching the raw dimensions, below 0 when worse; NaN where the similarity gains nothing.
@@ -34,13 +36,13 @@ def efficiency(permutation: float, similarity: float, ica: float) -> float:
     Nelson et al. 2026, Table 1 ("efficiency", where the similarity is called rigid).
     """
     gain = permutation - similarity
-    worthwhile = gain > NOTHING and gain > 0.001 * permutation  # a ratio of rounding errors would say nothing
-    return (permutation - ica) / gain if worthwhile else math.nan
+    defined = gain > ROUNDING and gain > 0.001 * permutation  # otherwise a ratio of rounding errors
+    return (permutation - ica) / gain if defined else math.nan
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its name, the rows its file holds and its number of dimensions."""
+    """One run: its name, its number of rows before pairing, and its number of dimensions."""
 
     name: str
     n: int
@@ -49,7 +51,7 @@ class Run:
 
 @dataclass(frozen=True)
 class MCC:
-    """Mean correlation coefficients, from 0 to 1, higher is closer (Khemakhem et al. 2020). Neither bounds the other.
+    """Mean correlation coefficients, from 0 to 1; higher is closer (Khemakhem et al. 2020). Neither bounds the other.
 
     `strong` matches the raw dimensions one to one (up to permutation, sign and scale of each) over all rows; `weak`
     does so after canonical correlation analysis (up to any linear map), fitted on some folds and scored on the other;
@@ -64,8 +66,8 @@ class MCC:
 class Plane:
     """A sample of rows in the target's principal plane, before and after the best similarity map.
 
-    All arrays have shape (m, 2) and the units of the target; `share` is the part of the target's variance that
-    the plane shows.
+    All arrays have shape (m, 2) and the units of the target; `share` is the share of the target's variance in the
+    plane.
     """
 
     target: Array
@@ -78,7 +80,7 @@ class Plane:
 class PairVerdict:
     """Whether the difference of two runs is only a rotation and a scale.
 
-    `group` is the smallest group that explains as much as any larger one, or "none" if no group beats the null.
+    `group` is the smallest group that no larger one clearly improves upon, or "none" if none is better than the null.
     """
 
     finding: Finding
@@ -87,7 +89,7 @@ class PairVerdict:
 
     @property
     def status(self) -> Status:
-        """That of the finding."""
+        """The status of the finding."""
         return self.finding.status
 
 
@@ -110,24 +112,28 @@ class Pair:
     verdict: PairVerdict
     maps: dict[str, Map] = field(repr=False)
     plane: Plane = field(repr=False)
-    components: Nearness | None = None  # the ICA row once more, in the space of matched unit-variance components
-    similarities: dict[str, float] = field(default_factory=dict)  # further measures, where they were asked for
+    components: Nearness | None = None  # of ICA, in the space of matched components of unit variance
+    similarities: dict[str, float] = field(default_factory=dict)  # further measures that were requested
 
     def __repr__(self) -> str:
         return f"<Pair {self.source} -> {self.target}, {self.verdict.status}: {self.verdict.headline}>"
 
     @property
     def efficiency(self) -> float:
-        """The share of the rotation that ICA undoes without seeing the other run, in sample as in the paper."""
-        return efficiency(*(self.groups[g].mean if g in self.groups else math.nan for g in ICA_LADDER))
+        """The share of the rotation that ICA finds without using the other run, in sample as in the paper."""
+        return self._efficiency(lambda near: near.mean)
 
     @property
     def held_out_efficiency(self) -> float:
         """The same share, from held-out errors."""
-        return efficiency(*(self.groups[g].held_out.mean if g in self.groups else math.nan for g in ICA_LADDER))
+        return self._efficiency(lambda near: near.held_out.mean)
+
+    def _efficiency(self, error: Callable[[Nearness], float]) -> float:
+        found = (self.groups.get(group) for group in ("permutation", "similarity", "ica"))
+        return efficiency(*(error(near) if near else math.nan for near in found))
 
     def to_dict(self) -> PairNumbers:
-        """The pair as plain numbers, in the form of the JSON contract."""
+        """The pair as plain numbers, as in the JSON schema."""
         groups: dict[str, dict[str, Any]] = {name: near.to_dict() for name, near in self.groups.items()}
         if "ica" in groups:
             groups["ica"]["efficiency"] = self.efficiency
@@ -139,7 +145,7 @@ class Pair:
             "diameter_exact": self.diameter_exact,
             "group": self.verdict.group,
             "groups": groups,
-            "mcc": {"strong": self.mcc.strong, "weak": self.mcc.weak},
+            "mcc": dict(vars(self.mcc)),
             "cka": self.cka,
             "neighbour_overlap": self.neighbour_overlap,
             "similarities": dict(self.similarities),
@@ -147,7 +153,7 @@ class Pair:
 
 
 class PairNumbers(TypedDict):
-    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest that explains the rest."""
+    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest sufficient group."""
 
     source: str
     target: str
@@ -162,8 +168,48 @@ class PairNumbers(TypedDict):
     similarities: dict[str, float]
 
 
+@dataclass(frozen=True, eq=False)
+class MovedRows:
+    """The held-out error of each row after the map of `group`, averaged over the pairs: which rows differ between runs.
+
+    `disagreement`, shape (n,), is a share of the target's diameter: 0 means that all runs agree on the row. `by_run`
+    averages over the pairs of one run, so a run that differs from the others stands out. `null` is the mean for
+    unrelated runs.
+    """
+
+    group: str
+    disagreement: Float
+    by_run: dict[str, Float]
+    null: float
+    ids: Array | None = field(repr=False)
+    metadata: Mapping[str, Array] = field(repr=False)
+
+    def __repr__(self) -> str:
+        most = float(np.nanmax(self.disagreement))
+        return f"<MovedRows {len(self.disagreement)} rows up to {self.group}: at most {most:.3g}, null {self.null:.3g}>"
+
+    @property
+    def order(self) -> Array:
+        """The rows by decreasing disagreement, shape (n,)."""
+        return np.argsort(-self.disagreement, kind="stable")
+
+    def to_table(self) -> Table:
+        """A table by decreasing disagreement: columns `moved` and `moved_RUN`; ids, metadata and the row number."""
+        order, number = self.order, "Metadata_row"
+        while {number, number.removeprefix("Metadata_")} & set(self.metadata):  # plates have rows of their own
+            number += "_number"
+        columns = {"moved": self.disagreement} | {f"moved_{name}": values for name, values in self.by_run.items()}
+        return Table(
+            np.column_stack(list(columns.values()))[order],
+            "moved",
+            None if self.ids is None else self.ids[order],
+            {number: order} | {name: column[order] for name, column in self.metadata.items()},
+            tuple(columns),
+        )
+
+
 class ComparisonNumbers(TypedDict):
-    """The numbers of a comparison in JSON; `series` for checkpoints, `consensus` where it was asked for."""
+    """The numbers of a comparison in JSON; `series` for checkpoints, `consensus` where it was requested."""
 
     runs: list[dict[str, Any]]
     pairs: list[PairNumbers]
@@ -186,7 +232,7 @@ class Comparison(Result):
     ids: Array | None = None  # (n,) of the paired rows
     metadata: Mapping[str, Array] = field(default_factory=dict)  # of the first run, each (n,)
     steps: list[float] | None = None  # of checkpoints of one training, one for each run
-    consensus: Consensus | None = None  # what all runs have in common, where it was asked for
+    consensus: Consensus | None = None  # of all runs, where it was requested
 
     @property
     def verdict(self) -> str:
@@ -208,14 +254,28 @@ class Comparison(Result):
 
     def moved(self, group: str | None = None) -> MovedRows:
         """Rank the rows by their held-out error after the map of `group` (similarity, or the largest compared)."""
-        from congruence.align.moved import moved_rows
-
-        return moved_rows(self, group)
+        shared = [g for g in GROUPS if all(g in pair.groups for pair in self.pairs)]
+        if group is None:
+            group = "similarity" if "similarity" in shared or not shared else shared[-1]
+        if group not in shared:
+            raise InputError(f"group must be one of those compared ({', '.join(shared) or 'none'}); got {group!r}")
+        errors = {(pair.source, pair.target): pair.groups[group].errors for pair in self.pairs}
+        return MovedRows(
+            group=group,
+            disagreement=np.mean(list(errors.values()), axis=0),
+            by_run={
+                run.name: np.mean([error for names, error in errors.items() if run.name in names], axis=0)
+                for run in self.runs
+            },
+            null=float(np.mean([pair.groups[group].null for pair in self.pairs])),
+            ids=self.ids,
+            metadata=self.metadata,
+        )
 
     def numbers(self) -> ComparisonNumbers:
-        """Runs, pairs and, where there are, the series of checkpoints and the consensus."""
+        """Runs and pairs, and the series of checkpoints and the consensus where there are any."""
         numbers: ComparisonNumbers = {
-            "runs": [{"name": run.name, "n": run.n, "d": run.d} for run in self.runs],
+            "runs": [dict(vars(run)) for run in self.runs],
             "pairs": [pair.to_dict() for pair in self.pairs],
         }
         if self.steps is not None:
@@ -250,24 +310,20 @@ class Comparison(Result):
                     "held_out": near.held_out.mean,
                     "low": near.held_out.low,
                     "high": near.held_out.high,
-                    "null": near.null,
-                    "mean": near.mean,
-                    "rms": near.rms,
-                    "q95": near.q95,
-                    "sup": near.sup,
+                    **{field: getattr(near, field) for field in ("null", "mean", "rms", "q95", "sup")},
                     "n": pair.n,
                     "diameter": pair.diameter,
                 }
 
     def document(self) -> Document:
-        """Headline, table of pairs, figures of each pair, and which rows moved."""
+        """Headline, table of pairs, figures of each pair, and the rows that differ most."""
         from congruence.align._document import describe
 
         return describe(self)
 
     def to_latex(self, path: str | Path | None = None) -> str:
         r"""Return a booktabs table of held-out errors with the null in parentheses, and write it to `path` if given."""
-        from congruence.align._latex import to_latex
+        from congruence.align._document import to_latex
 
         text = to_latex(self)
         if path is not None:

@@ -1,4 +1,4 @@
-"""What `compare_layers` returns: the nearness of all pairs of layers, and which are nearer than chance."""
+"""The result of `compare_layers`: the nearness of all pairs of layers, and which are closer than chance."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from congruence.result import Finding, Result, Status
 if TYPE_CHECKING:
     from congruence.document import Document
 
-BEYOND = 3.0  # standard errors; of 37 unrelated columns, the farthest goes beyond them in one row of twenty
-NOTHING = 1e-9  # a null this near to perfect leaves no room above chance
+BEYOND = 3.0  # standard errors; of 37 unrelated columns, the largest exceeds them in one row of twenty
+ROUNDING = 1e-9  # a null this close to perfect leaves no range above chance
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LayerPair:
     null: float
     above_chance: float
     standard_error: float
-    nearest: bool  # whether this target layer is the nearest to this source layer
+    nearest: bool  # whether this target layer is the closest to this source layer
 
 
 class LayerNumbers(TypedDict):
@@ -59,12 +59,12 @@ class LayerNumbers(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerComparison(Result):
-    """How near every layer of one run (source) is to every layer of another (target).
+    """The nearness of every layer of one run (source) to every layer of another (target).
 
     `nearness` and `null` have shape (len(source_layers), len(target_layers)) and are read in `direction`. For a group
     of maps they are held-out errors over the diameter of the target layer: 0 is a perfect match, lower is closer. For a
-    similarity they are its values in sample. `null` is the same number after the pairing of rows was destroyed,
-    averaged over re-pairings; NaN where there were none. Both are NaN for layers without a defined number. `perfect` is
+    similarity they are its values in sample. `null` is the same number averaged over random re-pairings of the
+    rows; NaN where there were none. Both are NaN for layers without a defined number. `perfect` is
     the number of a layer compared with itself. `standard_error`, of the same shape, is that of the gap between the two:
     over rows (or clusters) for a group of maps, over re-pairings for a similarity; NaN where it is unknown.
 
@@ -90,13 +90,13 @@ class LayerComparison(Result):
     def above_chance(self) -> Float:
         """The position of each pair between chance (0) and a perfect match (1), of the shape of `nearness`.
 
-        The null of a layer depends on its own shape (one far row makes every error a small share of the diameter), so
-        columns are compared by this. Below 0 is worse than chance; NaN where there is no null, or where even the null
+        The null of a layer depends on its shape (one outlying row makes every error a small share of the diameter), so
+        target layers are compared by this. Below 0 is worse than chance; NaN where there is no null, or where the null
         is perfect.
         """
         room = self.null - self.perfect
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(abs(room) > NOTHING, (self.null - self.nearness) / room, np.nan)
+            return np.where(abs(room) > ROUNDING, (self.null - self.nearness) / room, np.nan)
 
     @property
     def judged(self) -> bool:
@@ -105,9 +105,9 @@ class LayerComparison(Result):
 
     @cached_property
     def nearest(self) -> Array:
-        """The index of the nearest target layer of each source layer, -1 where nothing is defined.
+        """The index of the closest target layer of each source layer, -1 where nothing is defined.
 
-        Nearest is farthest above chance; without a null, the closest number.
+        The closest is farthest above chance; without a null, the one of the closest value.
         """
         sign = 1.0 if self.direction.startswith("higher") else -1.0
         closeness = self.above_chance if self.judged else sign * self.nearness
@@ -116,39 +116,35 @@ class LayerComparison(Result):
 
     @property
     def related(self) -> Array:
-        """Whether each source layer is nearer to its nearest target layer than chance; never without a null.
+        """Whether each source layer is closer to its closest target layer than chance; never without a null.
 
-        Nearer is at least 5 % above chance and, where it is known, farther from the null than `BEYOND` standard errors.
+        That is at least 5 % above chance and, where it is known, more than `BEYOND` standard errors from the null.
         """
-        return self._above & ~self._blurred
+        return self._above_chance[0]
 
     @property
-    def _above(self) -> Array:
+    def _above_chance(self) -> tuple[Array, Array]:
+        """The layers that are above chance, and those that seem to be but are within `BEYOND` standard errors of it."""
         best = np.arange(len(self.source_layers)), self.nearest
-        return (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
-
-    @property
-    def _blurred(self) -> Array:
-        """Whether chance alone may explain the distance from the null; not where that is unknown."""
-        best = np.arange(len(self.source_layers)), self.nearest
-        return abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]
+        above = (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
+        uncertain = abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]
+        return above & ~uncertain, above & uncertain
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """One finding for each source layer: is it nearer to some target layer than unrelated layers would be?"""
-        undecided = self._above & self._blurred
-        return tuple(self._finding(i, bool(self.related[i]), bool(undecided[i])) for i in range(len(self.nearest)))
+        """One finding for each source layer: is it closer to some target layer than unrelated layers would be?"""
+        return tuple(self._finding(i, *flags) for i, flags in enumerate(zip(*self._above_chance, strict=True)))
 
     def _finding(self, i: int, related: bool, undecided: bool) -> Finding:
         layer, j = self.source_layers[i], int(self.nearest[i])
-        claim = f"{layer} of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+        claim = f"{layer} of {self.source} is closer to a layer of {self.target} than unrelated layers would be."
         if j < 0:
-            return Finding(layer, claim, "unknown", evidence="No number is defined for this layer.")
+            return Finding(layer, claim, "unknown", evidence="The measure is undefined for this layer.")
         value, null, above = (float(x[i, j]) for x in (self.nearness, self.null, self.above_chance))
         status: Status = "holds" if related else "ambiguous" if undecided else "fails"
         written = percent if self.held_out else number
         what = f"held-out {self.measure} error" if self.held_out else self.measure
-        evidence = f"The nearest layer is {self.target_layers[j]}: {what} {written(value)}"
+        evidence = f"The closest layer is {self.target_layers[j]}: {what} {written(value)}"
         if math.isnan(above):
             return Finding(layer, claim, "unknown", evidence=f"{evidence}, without a null.", number=value)
         evidence += f", null {written(null)}, {percent(above)} above chance."
@@ -161,54 +157,47 @@ class LayerComparison(Result):
         if not known.any():
             return ("No pair of layers has a defined value.",)
         if not self.judged:
-            return ("There is no null to judge by: ask for at least one re-pairing.", *self._in_place(known))
-        undecided = int((self._above & self._blurred).sum())
+            return ("There is no null to judge by: set nulls to at least 1.", *self._in_place(known))
+        undecided = int(self._above_chance[1].sum())
         rest = (f"Too few rows to decide: {undecided} of {len(related)} layers.",) if undecided else ()
         if not related.any():
-            none = f"No layer of {self.source} is nearer to a layer of {self.target} than unrelated layers would be."
+            none = f"No layer of {self.source} is closer to a layer of {self.target} than unrelated layers would be."
             return (none, *rest)
         who = "All" if related.all() else f"{related.sum()} of"
-        many = f"{who} {len(related)} layers of {self.source} are nearer"
+        many = f"{who} {len(related)} layers of {self.source} are closer"
         if len(related) == 1:
-            many = f"The layer of {self.source} is nearer"
-        said = f"{many} to some layer of {self.target} than unrelated layers would be."
-        return (said, *self._in_place(related), *rest)
+            many = f"The layer of {self.source} is closer"
+        answer = f"{many} to some layer of {self.target} than unrelated layers would be."
+        return (answer, *self._in_place(related), *rest)
 
     def _in_place(self, judged: Array) -> tuple[str, ...]:
-        """How many of the judged layers are nearest to the one in the same position, where there are as many."""
+        """The number of these layers whose closest layer has the same position, where both runs have as many layers."""
         if len(self.source_layers) != len(self.target_layers) or len(judged) < 2:
             return ()
         found = int((judged & (self.nearest == np.arange(len(judged)))).sum())
-        return (f"{found} of {judged.sum()} are nearest to the layer in the same position.",)
+        return (f"{found} of {judged.sum()} are closest to the layer in the same position.",)
 
     @property
     def verdict(self) -> str:
-        """Which layers belong together, in a few sentences."""
+        """Which layers correspond, in a few sentences."""
         return " ".join(self.headlines)
 
     def parts(self) -> dict[tuple[str, str], LayerPair]:
         """The pairs by (source layer, target layer)."""
-        return {(pair.source, pair.target): pair for pair in self._pairs()}
-
-    def _pairs(self) -> Iterator[LayerPair]:
+        matrices = (self.nearness, self.null, self.above_chance, self.standard_error)
+        pairs = {}
         for i, row in enumerate(self.source_layers):
             for j, column in enumerate(self.target_layers):
-                yield LayerPair(
-                    row,
-                    column,
-                    nearness=float(self.nearness[i, j]),
-                    null=float(self.null[i, j]),
-                    above_chance=float(self.above_chance[i, j]),
-                    standard_error=float(self.standard_error[i, j]),
-                    nearest=bool(self.nearest[i] == j),
-                )
+                near, null, above, error = (float(x[i, j]) for x in matrices)
+                pairs[row, column] = LayerPair(row, column, near, null, above, error, bool(self.nearest[i] == j))
+        return pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row per pair of layers."""
-        yield from (dict(vars(pair)) for pair in self._pairs())
+        return (dict(vars(pair)) for pair in self.parts().values())
 
     def numbers(self) -> LayerNumbers:
-        """The matrices, the names of the layers and the nearest layer of each."""
+        """The matrices, the names of the layers and the closest layer of each."""
         return {
             "source": self.source,
             "target": self.target,
@@ -227,7 +216,7 @@ class LayerComparison(Result):
         }
 
     def document(self) -> Document:
-        """Headline, a picture of all pairs, and the nearest layer of each."""
+        """Headline, a heat map of all pairs, and the closest layer of each."""
         from congruence.align._layers_document import describe
 
         return describe(self)

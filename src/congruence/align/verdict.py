@@ -1,157 +1,157 @@
-"""From held-out numbers and their nulls to a sentence: is the difference only a rotation?"""
+"""From held-out errors and their null to a verdict: is the difference of two runs only a rotation and a scale?"""
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from congruence.align.comparison import Pair, PairVerdict
 from congruence.arrays import Array
-from congruence.maps._diameter import Diameter
+from congruence.errors import FewRowsWarning
+from congruence.formatting import interval, percent
 from congruence.maps.groups import GROUPS
-from congruence.maps.nearness import Nearness
+from congruence.maps.nearness import Nearness, Protocol
 from congruence.result import Finding, Status
 from congruence.stats.intervals import bootstrap_ratio
 
-NEARLY = 0.1  # an error below this share of the null is a near match
-MOSTLY = 0.5  # and below this share, the map explains most of it
-WORTHWHILE = 0.1  # a larger group must remove this share of the error, beyond its interval, to count
+if TYPE_CHECKING:
+    from congruence.align._run_statistics import RunStatistics
+
+NEARLY = 0.1  # an error below this share of the null is a match
+MOSTLY = 0.5  # and below this share, the map explains most of the difference
+WORTHWHILE = 0.1  # a larger group must reduce the error by this share, beyond its interval, to be preferred
 RELATED = 0.95  # an error above this share of the null is no better than chance
-ROWS_PER_DIMENSION = 10  # enough to tell a linear map from a rotation
+ROWS_PER_DIMENSION = 10  # enough to distinguish a linear map from a rotation
 FEW_CLUSTERS = 10
 ROWS_FOR_A_ROTATION = 2  # per dimension; with fewer, even a true rotation cannot be found
 DRAWS = 200  # of the bootstrap that compares two groups
-PERFECT = 1e-6  # below this share of the diameter, what is left is rounding of float32
+PERFECT = 1e-6  # an error below this share of the diameter is float32 rounding
 
 UP_TO = {
-    "identity": "as they are",
-    "permutation": "up to the order and signs of the dimensions",
-    "rigid": "up to a rotation",
-    "similarity": "up to rotation and scale",
-    "linear": "up to a linear map",
-}
-START = {  # the same, at the start of a sentence
-    "identity": "As they are",
+    "identity": "Without any map",
     "permutation": "Up to the order and signs of the dimensions",
     "rigid": "Up to a rotation",
     "similarity": "Up to rotation and scale",
     "linear": "Up to a linear map",
 }
 HEADLINES = {
-    "identity": "Nothing changed: the runs agree as they are.",
+    "identity": "Nothing changed: the runs agree without any map.",
     "permutation": "Only the order and signs of the dimensions changed.",
     "rigid": "The difference is only a rotation.",
     "similarity": "The difference is only a rotation and a scale.",
     "linear": "The difference is a linear map, more than a rotation and a scale.",
     "mostly": "The difference is mostly a rotation and a scale, but not only.",
     "more": "The difference is more than a rotation and a scale.",
-    "partly": "The runs are related, but no map tried here explains their difference.",
+    "partly": "The runs are related, but none of these groups of maps explains their difference.",
     "none": "The runs are no more alike than unrelated ones.",
-    "few": "There are too few rows to tell.",
-    "untried": "Whether the difference is a rotation was not tried: ask for the group similarity.",
-    "no null": "There is no null to judge by: ask for at least one re-pairing.",
+    "few": "There are too few rows to decide.",
+    "untested": "Whether the difference is a rotation was not tested: add similarity to the groups.",
+    "no null": "There is no null to judge by: set nulls to at least 1.",
 }
 
 
 def judge(
     groups: Mapping[str, Nearness], n: int, d: int, unit: Array | None = None, *, name: str = "pair"
 ) -> PairVerdict:
-    """Decide for one pair, from held-out errors against the null, whether it differs by a rotation and a scale.
+    """Decide for one pair, from held-out errors and the null, whether it differs only by a rotation and a scale.
 
     The claim "only a rotation and a scale"
 
     - holds if a similarity, or a smaller group, leaves less than a tenth of the error of unrelated runs;
     - fails if a general linear map does clearly better, or if nothing does better than chance;
-    - is ambiguous if the runs are related but neither explains the rest;
-    - is unknown if there are too few rows per dimension to tell these apart, if no rotation was tried, or if there is
-      no null to judge by.
+    - is ambiguous if the runs are related but neither explains the difference;
+    - is unknown if there are too few rows per dimension to distinguish these cases, if no rotation was fitted, or if
+      there is no null to judge by.
 
-    `unit`, shape (n,), names the cluster of each row.
+    `unit`, shape (n,), is the cluster of each row.
     """
     ladder = [groups[g] for g in GROUPS if g in groups]
-    claims = [near for near in ladder if near.group != "linear"]
-    rung = _rung(ladder, unit)
-    status, headline = _judged(claims, ladder, rung, n, d, unit)
-    shown = [groups[g] for g in ("similarity", "rigid") if g in groups] or ladder[::-1]
-    best = shown[0] if shown else None
+    smallest = _smallest_sufficient(ladder, unit)
+    status, headline = _decide(ladder, smallest, n, d, unit)
+    shown = next((groups[g] for g in ("similarity", "rigid", *reversed(GROUPS)) if g in groups), None)
     finding = Finding(
         name,
         "The difference is only a rotation and a scale.",
         status,
-        evidence=_detail(best, groups) if best else "",
-        number=best.held_out.mean if best else None,
-        interval=(best.held_out.low, best.held_out.high) if best else None,
-        null=best.null if best else None,
+        evidence=_evidence(shown, groups) if shown else "",
+        number=shown.held_out.mean if shown else None,
+        interval=(shown.held_out.low, shown.held_out.high) if shown else None,
+        null=shown.null if shown else None,
     )
-    return PairVerdict(finding, rung.group if rung else "none", HEADLINES[headline])
+    return PairVerdict(finding, smallest.group if smallest else "none", HEADLINES[headline])
 
 
-def _judged(
-    claims: Sequence[Nearness], ladder: Sequence[Nearness], rung: Nearness | None, n: int, d: int, unit: Array | None
+def _decide(
+    ladder: Sequence[Nearness], smallest: Nearness | None, n: int, d: int, unit: Array | None
 ) -> tuple[Status, str]:
-    """The status of the claim, and which headline says it."""
-    near = [c for c in claims if _matches(c, ladder)]
-    if near:
-        return "holds", (_rung(near, unit) or near[0]).group
-    if not any(c.group in ("rigid", "similarity") for c in claims):
-        return "unknown", "untried"
-    if np.isnan([c.null for c in ladder]).any():
+    """The status of the claim, and the key of its headline."""
+    claims = [near for near in ladder if near.group != "linear"]
+    matches = [claim for claim in claims if _matches(claim, ladder)]
+    if matches:
+        return "holds", (_smallest_sufficient(matches, unit) or matches[0]).group
+    if not any(claim.group in ("rigid", "similarity") for claim in claims):
+        return "unknown", "untested"
+    if np.isnan([near.null for near in ladder]).any():
         return "unknown", "no null"
     if n < ROWS_FOR_A_ROTATION * d:
-        # Rows span too few directions for a rotation to be learned, so failing to find one says nothing.
+        # Rows span too few directions to determine a rotation, so not finding one is no evidence.
         return "unknown", "few"
-    if rung is None:
+    if smallest is None:
         return "fails", "none"
     mostly = claims[-1].held_out.mean <= MOSTLY * claims[-1].null
-    if rung.group == "linear":
-        return "fails", "linear" if _matches(rung, ladder) else "mostly" if mostly else "more"
+    if smallest.group == "linear":
+        return "fails", "linear" if _matches(smallest, ladder) else "mostly" if mostly else "more"
     if n < ROWS_PER_DIMENSION * d:
         return "unknown", "few"
     return "ambiguous", "mostly" if mostly else "partly"
 
 
 def _matches(claim: Nearness, ladder: Sequence[Nearness]) -> bool:
-    """Whether a map leaves next to nothing of what unrelated runs would give, under whichever group gives least."""
+    """Whether the error is a small share of the null, under whichever group the null is least."""
     null = min(near.null for near in ladder)  # NaN compares as no match
     return bool(claim.held_out.mean <= PERFECT or claim.held_out.mean <= NEARLY * null)
 
 
-def _rung(ladder: Sequence[Nearness], unit: Array | None) -> Nearness | None:
-    """The smallest group that beats the null and that no larger group clearly improves upon."""
-    related = [g for g in ladder if g.held_out.mean <= PERFECT or _beats_null(g)]
-    for i, group in enumerate(related):
-        if not any(clearly_better(larger, group, unit) for larger in related[i + 1 :]):
-            return group
+def _smallest_sufficient(ladder: Sequence[Nearness], unit: Array | None) -> Nearness | None:
+    """The smallest group that is better than the null and that no larger group clearly improves upon."""
+    related = [
+        near
+        for near in ladder
+        if near.held_out.mean <= PERFECT
+        or (near.held_out.mean < RELATED * near.null and not near.held_out.high >= near.null)
+    ]
+    for i, near in enumerate(related):
+        if not any(clearly_better(larger, near, unit) for larger in related[i + 1 :]):
+            return near
     return None
 
 
-def _beats_null(near: Nearness) -> bool:
-    return near.held_out.mean < RELATED * near.null and not near.held_out.high >= near.null
-
-
 def clearly_better(a: Nearness, b: Nearness, unit: Array | None = None) -> bool:
-    """Whether a leaves less than b on the same held-out rows, by a tenth and beyond the bootstrap interval."""
+    """Whether the held-out error of a is below that of b on the same rows, by a tenth and beyond the interval."""
     if b.held_out.mean <= PERFECT or not a.held_out.mean < (1 - WORTHWHILE) * b.held_out.mean:
         return False
     unit = np.arange(len(a.errors)) if unit is None else unit
     return bootstrap_ratio(a.errors, b.errors, unit, DRAWS, 0)[1] < 1
 
 
-def _detail(claim: Nearness, groups: Mapping[str, Nearness]) -> str:
-    held = claim.held_out
-    parts = [f"{START[claim.group]} the runs agree to {percent(held.mean)} of the diameter"]
+def _evidence(near: Nearness, groups: Mapping[str, Nearness]) -> str:
+    held = near.held_out
+    error = f"the held-out error is {percent(held.mean)} of the diameter"
     if np.isfinite(held.low):
-        parts[0] += f" (95 % interval {percent(held.low)} to {percent(held.high)})"
+        error += f" (95 % interval {interval(held.low, held.high)})"
+    if np.isfinite(near.null):
+        chance = percent(held.mean / near.null, digits=2)
+        error = f"the runs differ by {chance} of chance: {error}, and {percent(near.null)} for unrelated runs"
     linear = groups.get("linear")
-    if linear is not None and linear is not claim and held.mean >= PERFECT:
+    if linear is not None and linear is not near and held.mean >= PERFECT:
         removed = 1 - linear.held_out.mean / held.mean
-        gain = f"removes {100 * removed:.0f} % of the rest" if removed > 0.005 else "does no better"
-        parts.append(f"a general linear map {gain}")
-    if np.isfinite(claim.null):
-        parts.append(f"unrelated runs would give {percent(claim.null)}")
-    return "; ".join(parts) + "."
+        gain = f"reduces it by {100 * removed:.0f} %" if removed > 0.005 else "does not reduce it"
+        error += f"; a linear map {gain}"
+    return f"{UP_TO[near.group]}, {error}."
 
 
 def summarise(pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -160,66 +160,57 @@ def summarise(pairs: Sequence[Pair]) -> tuple[str, ...]:
         verdict = pairs[0].verdict
         return tuple(text for text in (verdict.headline, verdict.finding.evidence) if text)
     counts = Counter(pair.verdict.headline for pair in pairs)
-    said = [
+    headlines = [
         headline if count == len(pairs) else f"{count} of {len(pairs)} pairs: {headline}"
         for headline, count in counts.most_common()
     ]
     shared = [g for g in ("similarity", "rigid", *reversed(GROUPS)) if all(g in p.groups for p in pairs)]
-    return (*said, *([_ranges(pairs, shared[0])] if shared else []))
+    return (*headlines, *([_ranges(pairs, shared[0])] if shared else []))
 
 
 def _ranges(pairs: Sequence[Pair], group: str) -> str:
-    held = [p.groups[group].held_out.mean for p in pairs]
-    null = [p.groups[group].null for p in pairs]
-    sentence = f"Over {len(pairs)} pairs, {UP_TO[group]} the runs agree to {_range(held)} of the diameter"
+    held = np.array([p.groups[group].held_out.mean for p in pairs])
+    null = np.array([p.groups[group].null for p in pairs])
+    sentence = f"the held-out error is {interval(held.min(), held.max())} of the diameter"
     if group != "linear" and all("linear" in p.groups for p in pairs):
-        sentence += f" and up to a linear map to {_range([p.groups['linear'].held_out.mean for p in pairs])}"
+        linear = [p.groups["linear"].held_out.mean for p in pairs]
+        sentence += f", {interval(min(linear), max(linear))} with a linear map"
     if np.isfinite(null).all():
-        sentence += f"; unrelated runs would give {_range(null)}"
-    return sentence + "."
+        shares = [percent(share, digits=2) for share in ((held / null).min(), (held / null).max())]
+        chance = f"between {shares[0]} and {shares[1]}" if shares[0] != shares[1] else f"by {shares[0]}"
+        sentence = f"{len(pairs)} pairs differ {chance} of chance: {sentence}"
+        sentence += f", and {interval(null.min(), null.max())} for unrelated runs"
+    return f"{UP_TO[group]}, {sentence}."
 
 
-def _range(values: Sequence[float]) -> str:
-    low, high = percent(min(values)), percent(max(values))
-    return low if low == high else f"{percent(min(values), unit='')} to {high}"
-
-
-def percent(share: float, unit: str = " %") -> str:
-    """Write a share of the diameter as a percentage with two significant digits; rounding errors are 0."""
-    if np.isnan(share):
-        return "an undefined share"
-    return f"{float(f'{100 * share:.2g}') if share >= PERFECT else 0:g}{unit}"
-
-
-def advice_on_clusters(unit: Array) -> str | None:
-    """What to say when clusters are too few, or too unequal, for held-out numbers to rest on them."""
-    sizes = np.bincount(unit)
-    if len(sizes) < FEW_CLUSTERS:
-        return (
-            f"There are only {len(sizes)} clusters: rows of a cluster count as one, so held-out numbers and intervals "
-            "rest on that few independent cases."
+def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
+    """Notes on too few rows for d dimensions, and on too few or too unequal clusters; as warnings too where asked."""
+    n, notes = len(plan.unit), []
+    if n < ROWS_PER_DIMENSION * d:
+        notes.append(
+            f"{n} rows for {d} dimensions are fewer than {ROWS_PER_DIMENSION} per dimension, which inflates the "
+            f"held-out errors of large groups, the linear map first. Use {ROWS_PER_DIMENSION * d} rows, or fewer "
+            "dimensions (PCA)."
         )
-    if sizes.max() > len(unit) / 2:
-        return f"One cluster holds {sizes.max()} of {len(unit)} rows: without it, maps are fitted on few."
-    return None
+    sizes = np.bincount(plan.unit)
+    if plan.clustered and len(sizes) < FEW_CLUSTERS:
+        notes.append(
+            f"There are only {len(sizes)} clusters. Rows of a cluster are not independent, so held-out numbers and "
+            "intervals rest on that few cases."
+        )
+    elif plan.clustered and sizes.max() > n / 2:
+        notes.append(f"One cluster holds {sizes.max()} of {n} rows: without it, maps are fitted on few rows.")
+    for note in notes if warn else ():
+        warnings.warn(note, FewRowsWarning, stacklevel=4)
+    return notes
 
 
-def advice_on_diameter(name: str, diameter: Diameter) -> str | None:
-    """What to say when the diameter by which errors are divided is only known between bounds."""
-    if diameter.exact:
-        return None
-    return (
-        f"The diameter of {name} was not searched to the end: it lies between {diameter.low:.4g} and "
-        f"{diameter.high:.4g}, and errors are divided by the lower bound, so they are upper estimates."
-    )
-
-
-def advice_on_rows(n: int, d: int) -> str | None:
-    """What to say when there are too few rows for the width of the data."""
-    if n >= ROWS_PER_DIMENSION * d:
-        return None
-    return (
-        f"{n} rows for {d} dimensions are fewer than {ROWS_PER_DIMENSION} per dimension: large groups, the linear map "
-        f"first, are fitted with little to spare and their held-out errors are inflated. "
-        f"{ROWS_PER_DIMENSION * d} rows, or fewer dimensions (PCA), would settle it."
-    )
+def diameter_notes(runs: Sequence[RunStatistics]) -> list[str]:
+    """A note for each run whose diameter was needed, and is only known between bounds."""
+    used = [(run.name, run.diameter) for run in runs if "diameter" in vars(run)]
+    return [
+        f"The search for the diameter of {name} stopped at its limit: it lies between {found.low:.4g} and "
+        f"{found.high:.4g}. Errors are divided by the lower bound, so they are upper bounds."
+        for name, found in used
+        if not found.exact
+    ]

@@ -14,4 +14,3 @@ from congruence.batches.leakage import predict_batch as predict_batch
 from congruence.batches.retrieval import retrieve_replicates as retrieve_replicates
 from congruence.batches.sparsity import Concentration as Concentration
 from congruence.batches.sparsity import hoyer as hoyer
-from congruence.experiments.data.screen import simulate_screen as simulate_screen

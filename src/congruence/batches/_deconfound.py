@@ -11,17 +11,27 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from congruence.batches._collect import Judged, KeptParts, levels_of, notes_on, target_of
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
+from congruence.batches._judge import (
+    Embeddings,
+    Judged,
+    KeptParts,
+    Variant,
+    Work,
+    embed,
+    judge,
+    levels_of,
+    notes_on,
+    target_of,
+)
 from congruence.batches._options import FITTED_ON, DeconfoundOptions
-from congruence.batches.classify import require_lightgbm
 from congruence.batches.conditions import BY_BATCH, check_components, check_conditions
 from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding, compare_folds
 from congruence.batches.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches
-from congruence.batches.judge import Embeddings, Variant, Work, embed, judge
 from congruence.batches.leakage import FeatureProfile, profile_features
 from congruence.batches.rows import Experiment, experiments_of, screen_of
 from congruence.batches.sparsity import READINGS, check_shares
+from congruence.checks import check_choice, check_integer, require
 from congruence.errors import InputError
 from congruence.options import takes
 from congruence.parts import Parts
@@ -45,60 +55,10 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     Parameters
     ----------
     x : array of shape (n, d), table, frame or path
-        Embeddings of wells, images or patches. Several paths, or a pattern, are read as one table.
+        Embeddings of wells, images or patches. Several paths, or a pattern, are read as one table. `batch`, `target`,
+        `guide`, `cluster` and `image` are names of its columns, or labels of shape (n,).
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    batch : column name or labels of shape (n,)
-        The batch (plate, experiment, donor) of each row.
-    target : column name or labels of shape (n,), optional
-        The treatment of each row (gene, compound); each value but the control is a target. Without it, all rows that
-        are not controls form one target.
-    control : str or label
-        What marks controls: "COLUMN=VALUE", or a value of `target`.
-    positive : label or labels, optional
-        Targets to judge; by default all with at least five rows on at least two batches. Without `control`, all other
-        rows are controls.
-    guide : column name or labels, optional
-        Independent experiments of a target, each judged on its own. Controls need none.
-    cluster : column name or labels, optional
-        Rows that stay together: sites that hold several batches, or compounds, which are then held out in addition to
-        batches. See `folds.hold_out_batches`.
-    image : column name or labels, optional
-        If rows are patches: the image of each. Models are fitted on one random patch of each image, and the scores of
-        all its patches are averaged.
-    id, features, metadata, key : str, optional
-        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
-    drop_missing : bool
-        Leave out rows with missing labels or values instead of refusing them.
-    name : str, optional
-        What the embedding is called.
-    conditions : sequence of str
-        Some of `conditions.NAMES`; base is always included.
-    components : int, float, "auto" or "all"
-        Directions kept by whitening: this many, the fewest with this share of the variance, one for 20 rows, or all
-        (the paper).
-    fit_on : {"training", "all", "both"}
-        Fit conditions on the training batches, on all rows (the paper), or both ways.
-    protocol : {"folds", "batch"}
-        Hold batches out in turn, or train one model on each batch and score it on all others.
-    folds, rounds, rotations : int
-        Number of folds, rounds of boosting, and random rotations of the condition "rotated".
-    concentration : shares
-        Top shares of features for `Concentration`; each costs two further fits. Empty or "none" for none.
-    reading : {"difference", "ratio"}
-        How concentration is shown.
-    leakage, retrieval, profiles : bool
-        Whether to predict the batch, search for replicates, and profile each feature.
-    seed : int
-        The same seed gives the same result, for any `jobs`.
-    jobs : int
-        Number of fits at a time.
-    device : str
-        Where ICA runs: "auto", "cpu", "cuda" or "cuda:1".
-    parts : path or Keeper, optional
-        Folder for finished parts (folds of conditions), so that an interrupted run can continue.
-    embedding : str, optional
-        Condition whose embedding, fitted on all rows, is returned as ``result.embedding``.
 
     Returns
     -------
@@ -109,7 +69,7 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     asked = None if options.embedding is None else check_conditions(options.embedding)[-1]
     shares, components = check_shares(options.concentration), check_components(options.components)
     _check(options, wanted)
-    require_lightgbm()
+    require("lightgbm", "deconfound", "lightgbm")
     rows = read_rows(x, options)
     values, seed, protocol = rows.values, options.seed, options.protocol
     set_apart = any(one in BY_BATCH for one in wanted)
@@ -178,12 +138,10 @@ def _embedding(
 
 def _check(options: DeconfoundOptions, wanted: tuple[str, ...]) -> None:
     for name, known in (("fit_on", FITTED_ON), ("protocol", PROTOCOLS), ("reading", READINGS)):
-        if getattr(options, name) not in known:
-            raise InputError(f"{name} must be one of {', '.join(known)}, not {getattr(options, name)!r}")
-    for name in ("rounds", "rotations", "jobs", "seed"):
-        value, least = getattr(options, name), 0 if name == "seed" else 1
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value < 2**31:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        check_choice(name, getattr(options, name), known)
+    for name in ("rounds", "rotations", "jobs"):
+        check_integer(name, getattr(options, name))
+    check_integer("seed", options.seed, 0, 2**31 - 1)  # the largest that LightGBM takes
     if "harmony" in wanted and options.fit_on == "training":
         raise InputError(
             "condition 'harmony' moves all rows at once, so it cannot be fitted on training batches only; "

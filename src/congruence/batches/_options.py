@@ -21,8 +21,8 @@ class DeconfoundOptions(ReadOptions):
     batch: Any = option(None, "Column with the batch (plate, experiment, donor).", panel=DATA)
     target: Any = option(
         None,
-        "Column with the treatment (gene, compound); each value is classified against controls. "
-        "Without it, all rows that are not controls form one target.",
+        "Column with the treatment (gene, compound); each value with at least five rows on at least two batches is "
+        "classified against controls. Without it, all rows that are not controls form one target.",
         panel=DATA,
     )
     control: Any = option(
@@ -37,7 +37,9 @@ class DeconfoundOptions(ReadOptions):
         panel=DATA,
         in_shell=False,
     )
-    guide: Any = option(None, "Column with guides: each is an experiment of its own.", panel=DATA)
+    guide: Any = option(
+        None, "Column with guides: independent experiments of a target, each judged on its own.", panel=DATA
+    )
     cluster: Any = option(
         None,
         "Column whose rows stay together: sites with several batches, or compounds, held out in addition to batches.",
@@ -66,13 +68,15 @@ class DeconfoundOptions(ReadOptions):
     folds: int = option(5, "Number of folds of batches.")
     rounds: int = option(ROUNDS, "Rounds of boosting.")
     rotations: int = option(3, "Number of random rotations of the condition rotated.")
-    concentration: Sequence[float] = option(SHARES, "Top shares of features, each compared with the rest; or 'none'.")
+    concentration: Sequence[float] = option(
+        SHARES, "Top shares of features, each compared with the rest at the cost of two fits; or 'none'."
+    )
     reading: str = option("difference", "How concentration is shown: 'difference' or 'ratio' (top / rest - 1).")
     leakage: bool = option(True, "Predict the batch from held-out controls.")
     retrieval: bool = option(True, "Search for replicates across batches.")
     profiles: bool = option(True, "Describe each feature on its own.")
     seed: int = option(0, "The same seed gives the same result.")
-    jobs: int = option(1, "Number of fits at a time.")
+    jobs: int = option(1, "Number of fits at a time; the result does not depend on it.")
     device: str = option("auto", "Where ICA runs: auto, cpu, cuda or cuda:1.")
     parts: Any = option(None, "Folder for finished parts, so that an interrupted run can continue.", metavar="FOLDER")
     embedding: str | None = option(

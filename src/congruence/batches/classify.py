@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.errors import InputError, MissingDependencyError
+from congruence.errors import InputError
 
 PAPER = {  # Table 6 of Nelson et al. 2026
     "is_unbalance": True,
@@ -38,7 +38,8 @@ class Trees:
 
 def fit_trees(x: Array, positive: Array, *, rounds: int = ROUNDS, seed: int = 0) -> Trees:
     """Train LightGBM with the paper's settings on rows x (n, d) and labels (n,) of bool; one thread, deterministic."""
-    lightgbm = require_lightgbm()
+    import lightgbm
+
     settings = PAPER | {
         "objective": "binary",
         "deterministic": True,
@@ -50,15 +51,6 @@ def fit_trees(x: Array, positive: Array, *, rounds: int = ROUNDS, seed: int = 0)
     data = lightgbm.Dataset(x, positive.astype(np.float64), params={"verbosity": -1, "num_threads": 1})
     booster = lightgbm.train(settings, data, num_boost_round=rounds)
     return Trees(booster, booster.feature_importance("split"), booster.feature_importance("gain"))
-
-
-def require_lightgbm() -> Any:
-    """Import LightGBM, or raise an error that says how to install it."""
-    try:
-        import lightgbm
-    except ImportError as error:
-        raise MissingDependencyError("deconfound needs LightGBM: pip install 'congruence[lightgbm]'") from error
-    return lightgbm
 
 
 def auroc(positive: Array, score: Array) -> float:

@@ -17,11 +17,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError, MissingDependencyError
-from congruence.ica.components import independent_components
-from congruence.ica.opening import affine
-from congruence.ica.rotations import random_rotation
-from congruence.ica.unmix import advice
+from congruence.ica._solver import random_rotation
+from congruence.ica.components import advice, independent_components
 from congruence.ica.whitener import Whitener
+from congruence.rows.engine import map_rows
 
 FEWEST_CONTROLS = 3  # of a batch; below that, all controls of the fit are used instead
 ROWS_EACH = 20  # rows for each component that "auto" keeps
@@ -81,7 +80,7 @@ class Rotated(Whitened):
         """Whiten the rows and rotate them."""
         white = super().transform(x, batch, control)
         rotation = random_rotation(white.shape[1], np.random.default_rng([self.seed, 21]))
-        return np.asarray(affine(white, np.zeros(len(rotation)), rotation, np.zeros(len(rotation))))
+        return np.asarray(map_rows(white, np.zeros(len(rotation)), rotation, np.zeros(len(rotation))))
 
 
 @dataclass
@@ -105,7 +104,7 @@ class Independent:
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
         """The components of the rows."""
-        return np.asarray(affine(x, self.found.mean, self.found.unmixing.T, np.zeros(self.found.k)))
+        return np.asarray(map_rows(x, self.found.mean, self.found.unmixing.T, np.zeros(self.found.k)))
 
 
 @dataclass
@@ -163,7 +162,7 @@ class TypicalVariation:
             mean = here.mean(0)
             variances, axes = np.linalg.eigh(np.cov(here, rowvar=False, bias=True).reshape(len(mean), -1))
             matrix = (axes * np.sqrt(2.0 / (1.0 + np.maximum(variances, 0.0)))) @ axes.T
-            white[rows] = affine(white[rows], mean, matrix, np.zeros(len(mean)))
+            white[rows] = map_rows(white[rows], mean, matrix, np.zeros(len(mean)))
         return white
 
 
@@ -222,7 +221,7 @@ def condition_named(name: str, components: int | float | str | None, seed: int, 
 
 
 def check_conditions(names: Any) -> tuple[str, ...]:
-    """The conditions asked for, base first; refuse unknown and uninstalled ones before any work."""
+    """The requested conditions, base first; refuse unknown and uninstalled ones before any work."""
     if not isinstance(names, Iterable):
         raise InputError(f"conditions must be some of {', '.join(NAMES)}, not {names!r}")
     wanted = tuple(dict.fromkeys(("base", *([names] if isinstance(names, str) else names))))

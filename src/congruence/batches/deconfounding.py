@@ -22,7 +22,8 @@ from congruence.batches._numbers import (
 from congruence.batches.leakage import FeatureProfile
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
-from congruence.result import Finding, Result, Status
+from congruence.result import Finding, Result, Status, status_above
+from congruence.stats.intervals import t_interval
 from congruence.tables import Table
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ class Paired:
     @property
     def status(self) -> Status:
         """Whether `condition` is better: "holds", "fails" (worse), "ambiguous", or "unknown" without an interval."""
-        if math.isnan(self.low):
-            return "unknown"
-        return "holds" if self.low > 0 else "fails" if self.high < 0 else "ambiguous"
+        return status_above(self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,7 +157,7 @@ class Deconfounding(Result):
     profiles: Mapping[str, FeatureProfile]
     notes: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    embedding: Embedding | None = None  # under the condition that was asked for
+    embedding: Embedding | None = None  # under the requested condition
 
     @property
     def main_condition(self) -> str:
@@ -299,11 +298,5 @@ def compare_folds(targets: tuple[Target, ...], condition: str, reference: str, p
     k = len(folds)
     if not k:
         return Paired(condition, reference, math.nan, math.nan, math.nan, 0)
-    mean = float(folds.mean())
-    if k < 3:
-        return Paired(condition, reference, mean, math.nan, math.nan, k)
-    from scipy.stats import t
-
-    share = 1 / k + (1 / (k - 1) if protocol == "folds" else 0.0)
-    half = float(t.ppf(0.975, k - 1)) * math.sqrt(share * float(folds.var(ddof=1)))
-    return Paired(condition, reference, mean, mean - half, mean + half, k)
+    low, high = t_interval(folds, folds=protocol == "folds")
+    return Paired(condition, reference, float(folds.mean()), low, high, k)

@@ -9,6 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.batches.rows import Experiment, Screen
+from congruence.checks import check_integer
 from congruence.errors import InputError
 
 PROTOCOLS = ("folds", "batch")
@@ -39,8 +40,7 @@ def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: i
     whole. If clusters cross batches (compounds), a fold also holds out a part of the clusters: it is scored on held-out
     clusters in held-out batches, and trained on neither; controls belong to no cluster.
     """
-    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise InputError(f"folds must be a whole number of at least 2, not {folds!r}")
+    check_integer("folds", folds, 2)
     notes = []
     crossing = screen.cluster is not None and _crosses(screen)
     unit = screen.batch if crossing else _whole_clusters(screen)

@@ -1,3 +1,3 @@
-from congruence.cli._app import app as app
+from congruence.cli._app import COMMANDS as COMMANDS
 from congruence.cli._app import build as build
 from congruence.cli._app import main as main

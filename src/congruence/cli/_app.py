@@ -10,49 +10,31 @@ import contextlib
 import copy
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from congruence import __version__
-from congruence.cli import translate
 from congruence.cli._streams import lasting_streams
-from congruence.cli.compare import compare
-from congruence.cli.decoder import decoder
-from congruence.cli.deconfound import deconfound
-from congruence.cli.evaluate import evaluate
-from congruence.cli.extract import extract
-from congruence.cli.layers import layers
-from congruence.cli.mechanism import mechanism
-from congruence.cli.mixture import mixture
-from congruence.cli.resolve import resolve
 from congruence.errors import CongruenceError
-from congruence.experiments.commands import data
-from congruence.experiments.commands.demo import demo
-from congruence.experiments.commands.reproduce import reproduce
-from congruence.experiments.commands.train import train
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Is a learned representation identifiable? Did retraining only rotate it, or did it really change?",
-)
-app.command()(compare)
-app.command()(resolve)
-app.add_typer(translate.app, name="translate")
-app.command()(evaluate)
-app.command()(train)
-app.command()(extract)
-app.command()(layers)
-app.command()(decoder)
-app.command()(mechanism)
-app.command()(mixture)
-app.add_typer(data.app, name="data")
-app.command()(deconfound)
-app.command()(reproduce)
-app.command()(demo)
+COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
+    "compare": "congruence.cli.compare",
+    "resolve": "congruence.cli.resolve",
+    "translate": "congruence.cli.translate",
+    "evaluate": "congruence.cli.evaluate",
+    "train": "congruence.experiments.commands.train",
+    "extract": "congruence.cli.extract",
+    "layers": "congruence.cli.layers",
+    "decoder": "congruence.cli.decoder",
+    "mechanism": "congruence.cli.mechanism",
+    "mixture": "congruence.cli.mixture",
+    "data": "congruence.experiments.commands.data",
+    "deconfound": "congruence.cli.deconfound",
+    "reproduce": "congruence.experiments.commands.reproduce",
+    "demo": "congruence.experiments.commands.demo",
+}
 
 
 def _show_version(wanted: bool) -> None:
@@ -61,7 +43,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool,
@@ -71,18 +52,32 @@ def _options(
     pass
 
 
-def build() -> Any:
-    """The command line as a click group, in which every command has ``--version``: that of the program."""
+def build(*names: str) -> Any:
+    """The command line as a click group with these commands, or all; each has ``--version``: that of the program."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Is a learned representation identifiable? Did retraining only rotate it, or did it really change?",
+    )
+    app.callback()(_options)
+    for name in names or COMMANDS:
+        module = import_module(COMMANDS[name])
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
     group: Any = typer.main.get_command(app)
     version = copy.copy(next(option for option in group.params if "--version" in option.opts))
     version.expose_value = False
 
-    def add(command: Any) -> None:
+    def add_version(command: Any) -> None:
         for one in getattr(command, "commands", {}).values():
             one.params.append(version)
-            add(one)
+            add_version(one)
 
-    add(group)
+    add_version(group)
     return group
 
 
@@ -90,7 +85,8 @@ def main() -> None:
     """Run the command line; errors become one sentence and an exit code, never a traceback."""
     try:
         with lasting_streams():
-            build()(prog_name="congruence")
+            # Only the command that is called is imported; all of them for help, completion and misspelt names.
+            build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
         _stop(str(error), 2)
     except MemoryError:
@@ -105,6 +101,6 @@ def main() -> None:
 
 
 def _stop(sentence: str, code: int) -> None:
-    with contextlib.suppress(OSError):  # nobody reads standard error
+    with contextlib.suppress(OSError):  # standard error is closed
         typer.echo(f"congruence: {sentence}", err=True)
     sys.exit(code)

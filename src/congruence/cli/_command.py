@@ -1,4 +1,4 @@
-"""What all commands share: flags made from option classes, outputs, messages, progress and interruption.
+"""Shared parts of all commands: flags made from option classes, outputs, messages, progress and interruption.
 
 A command is a function whose parameters may be dataclasses of options; `command` gives it one flag for each field.
 """
@@ -43,7 +43,7 @@ class Outputs:
     quiet: bool = option(False, "Print no table and no progress.", panel=OUTPUT, flag="--quiet/-q")
 
     def files(self) -> dict[str, Path]:
-        """The outputs that were asked for, by the name of their flag."""
+        """The requested outputs, by the name of their flag."""
         return {
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if isinstance(getattr(self, f.name), Path)
         }
@@ -106,7 +106,7 @@ def _flag(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parameter:
 
 
 def _shell_type(annotation: Any) -> Any:
-    """What typer is told: lists and values of any type come as text."""
+    """The type of the flag: lists, and values of any other type, are read as text."""
     options = [a for a in get_args(annotation) if a is not type(None)]
     union = get_origin(annotation) in (Union, types.UnionType)
     plain = [a for a in (options if union else [annotation]) if a in (bool, int, float, Path)]
@@ -116,7 +116,7 @@ def _shell_type(annotation: Any) -> Any:
 
 
 def _made(options: Any, fields: Mapping[str, Any]) -> Any:
-    """The options object; a field whose default is a tuple, or whose type is a list, is split at commas."""
+    """Build the options object; text for a field that holds several values is split at commas."""
     hints = typing.get_type_hints(options)
     values = {}
     for field in _shell_fields(options):
@@ -164,18 +164,18 @@ def working(outputs: _Quiet) -> Iterator[Progress]:
     _WARNED[:] = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, CongruenceWarning))
 
 
-_WARNED: list[str] = []  # by the last `working` block, until `deliver` prints what the result does not say itself
+_WARNED: list[str] = []  # by the last `working` block, until `deliver` prints those that are not notes of the result
 
 
 def say_warnings(known: Sequence[str] = ()) -> None:
-    """Print the warnings of the last `working` block, except those that a result has among its notes."""
+    """Print the warnings of the last `working` block, except those among the notes of a result."""
     for text in _WARNED:
         if text not in known:
             say(f"note: {text}")
 
 
 def deliver(result: R, outputs: Outputs) -> R:
-    """Write the outputs that were asked for, then show the result on the terminal."""
+    """Write the requested outputs, then show the result on the terminal."""
     from congruence.files import write_text
 
     result = result.with_command(shlex.join(["congruence", *sys.argv[1:]]))
@@ -247,12 +247,12 @@ def check_outputs(
 
 
 def _with_contents(inputs: Iterable[str | Path]) -> Iterator[Path]:
-    """Every input, and of a run folder the files that make it one."""
-    from congruence.experiments.runs import FILES
-
+    """Every input, and the files of a run folder."""
     for path in map(Path, inputs):
         yield path
         if path.is_dir():
+            from congruence.experiments.runs import FILES
+
             yield from (path / name for name in FILES)
 
 
@@ -267,7 +267,7 @@ Dask = Annotated[
 
 
 def read_lazily(runs: Mapping[str, Any], options: Any) -> tuple[list[Any], Any]:
-    """Tables of dask arrays, which workers read, and the options without those that were used for it."""
+    """Tables of dask arrays, read by workers, and the options without those used for reading."""
     from congruence.tables.inputs import read_runs
 
     used = dict.fromkeys(("id", "features", "metadata", "key"))

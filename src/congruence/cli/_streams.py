@@ -1,4 +1,4 @@
-"""Standard streams that survive the end of their reader: ``congruence ... | head`` ends quietly."""
+"""Standard streams that tolerate a closed pipe: ``congruence ... | head`` ends quietly."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class _Stream(io.FileIO):
 
 @contextlib.contextmanager
 def lasting_streams() -> Iterator[None]:
-    """Let a command finish its work, and exit with its own code, although nobody reads its output any more.
+    """Let a command finish and exit with its own code although its output pipe is closed.
 
-    Any other failure to write, such as a full disk, is raised as an `InputError` at the end. Streams that are no
-    files, such as those of a notebook, are left unchanged.
+    Any other failure to write, such as a full disk, is raised as an `InputError` at the end. Streams without a
+    file descriptor, such as those of a notebook, are left unchanged.
     """
     before = sys.stdout, sys.stderr
     made: list[_Stream] = []
@@ -55,7 +55,7 @@ def lasting_streams() -> Iterator[None]:
 def _wrapped(stream: Any, made: list[_Stream]) -> Any:
     try:
         number = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # closed, or no file
+    except (AttributeError, OSError, ValueError):  # closed, or without a file descriptor
         return stream
     if number not in (1, 2) or stream.isatty():
         return stream

@@ -11,12 +11,12 @@ from typing import Any
 from congruence.errors import InputError, MissingDependencyError
 
 ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
-PATIENCE = 8  # seconds for a scheduler to answer, and for the first of its workers to be there
+PATIENCE = 8  # seconds to wait for the scheduler, and for its first worker
 
 
 @contextlib.contextmanager
 def on_cluster(address: str | None) -> Iterator[None]:
-    """Send what dask computes inside the block to a scheduler, or with "local" to processes started for it."""
+    """Run dask computations inside the block on a scheduler, or with "local" on processes started for it."""
     if address is None:
         yield
         return
@@ -25,7 +25,7 @@ def on_cluster(address: str | None) -> Iterator[None]:
     except ImportError as error:
         raise MissingDependencyError("--dask needs dask and distributed: pip install 'congruence[dask]'") from error
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised, and told in one sentence
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
     with contextlib.ExitStack() as stack:
         if address == "local":
             where: Any = stack.enter_context(
@@ -43,23 +43,23 @@ def on_cluster(address: str | None) -> Iterator[None]:
 
 
 def _check_answers(distributed: Any, where: Any, address: str) -> None:
-    """Refuse an address at which no scheduler answers, or something else."""
+    """Refuse an address at which no dask scheduler answers."""
     made: list[Exception | None] = []
 
     def connect() -> None:
         try:
-            # Not the default client: one that never comes to be must not be asked for anything later.
+            # Not the default client: a failed one must not be used later.
             distributed.Client(where, timeout=PATIENCE, set_as_default=False).close()
             made.append(None)
         except Exception as error:
             made.append(error)
 
-    # Its own timeout does not cover a server that accepts the connection and then says nothing.
+    # Its timeout does not cover a server that accepts the connection and never answers.
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(PATIENCE + 1)
     if not made or isinstance(made[0], OSError | ValueError):  # a TimeoutError is an OSError
         why = f"no scheduler answers there within {PATIENCE} seconds"
         raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (made[0] if made else None)
-    if isinstance(made[0], Exception):  # the first bytes of a web page, say, are taken for a length of exabytes
-        raise InputError(f"--dask {address}: what answers there is no dask scheduler; {ADDRESSES}") from made[0]
+    if isinstance(made[0], Exception):  # the first bytes of a web page, for example, are read as a message length
+        raise InputError(f"--dask {address}: the server there is not a dask scheduler; {ADDRESSES}") from made[0]

@@ -14,6 +14,7 @@ from congruence.align._options import CompareOptions
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
+from congruence.maps._names import GROUPS
 from congruence.options import OUTPUT, option
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class CompareOutputs(cli.Outputs):
     """Outputs of `compare`."""
 
     latex: Path | None = option(None, "Write the table as LaTeX.", panel=OUTPUT)
-    rows_out: Path | None = option(None, "Write the rows, most moved first, as a table.", panel=OUTPUT)
+    rows_out: Path | None = option(None, "Write the rows, by decreasing disagreement, as a table.", panel=OUTPUT)
 
     def files(self) -> dict[str, Path]:
         """All but the table of rows."""
@@ -67,8 +68,8 @@ def compare(
     """Did retraining only rotate my embeddings, or did they really change?
 
     Fits maps of growing freedom from each run onto the later ones and reports
-    the error that is left, as a share of the target's diameter: on held-out
-    rows, with an interval, and what unrelated runs would give. Examples:
+    the remaining error, as a share of the target's diameter: on held-out rows,
+    with an interval, and for unrelated runs. Examples:
 
         congruence compare run_a.npy run_b.npy --report report.html
 
@@ -81,7 +82,7 @@ def compare(
 
     paths = expanded(files)  # patterns that the shell left alone (quoted, or on Windows)
     if len(paths) < 2:
-        raise InputError(f"comparing takes at least 2 runs, but only {paths[0]} was given")
+        raise InputError(f"compare takes at least 2 files; got {paths[0]}")
     if series:
         steps = _steps(paths)
         paths = sorted(paths, key=steps.__getitem__)
@@ -108,9 +109,9 @@ def _steps(paths: list[str]) -> dict[str, float]:
     for path in paths:
         numbers = re.findall(r"\d+", Path(path).name.partition(".")[0]) or re.findall(r"\d+", Path(path).parent.name)
         if not numbers:
-            raise InputError(f"--series takes the step from the file name, but {path} has no number in it")
+            raise InputError(f"--series takes the step from the file name, which must have a number; got {path}")
         if float(numbers[-1]) in steps.values():
-            raise InputError(f"--series takes the step from the file name, but {numbers[-1]} is there twice")
+            raise InputError(f"--series takes the step from the file name; got step {numbers[-1]} twice")
         steps[path] = float(numbers[-1])
     return steps
 
@@ -124,32 +125,30 @@ def _limits(given: list[str], groups: list[str]) -> dict[str, float]:
         except ValueError:
             limit = math.nan
         if not limit >= 0:
-            raise InputError(f"--fail-above takes GROUP=SHARE such as similarity=0.02, not {text!r}")
+            raise InputError(f"--fail-above takes GROUP=SHARE such as similarity=0.02; got {text!r}")
         if group not in groups:
-            raise InputError(f"--fail-above names {group!r}, which is not among the groups {','.join(groups)}")
+            raise InputError(f"--fail-above takes one of the groups {','.join(groups)}; got {group!r}")
         if group in limits:
-            raise InputError(f"--fail-above names {group!r} twice")
+            raise InputError(f"--fail-above takes each group once; got {group!r} twice")
         limits[group] = limit
     return limits
 
 
 def _check_rows_out(path: Path, groups: list[str]) -> None:
-    """Refuse, before any work, what could not be written in the end."""
-    from congruence.maps.groups import GROUPS
-
+    """Refuse, before any work, a table that could not be written."""
     if path.suffix == ".npy":
-        raise InputError(f"--rows-out {path} would lose the names of its columns; use .parquet or .csv")
+        raise InputError(f"--rows-out needs a format with column names, such as .parquet or .csv; got {path}")
     if not set(groups) & set(GROUPS):
         raise InputError(f"--rows-out ranks rows by {', '.join(GROUPS)}; add one of these to --groups")
 
 
 def _exceeded(result: Comparison, limits: dict[str, float]) -> bool:
-    """Say which pairs exceed a limit; an undefined error exceeds every limit."""
-    found = False
+    """Whether a pair exceeds a limit, and print which; an undefined error exceeds every limit."""
+    exceeded = False
     for pair in result.pairs:
         for group, limit in limits.items():
             error = pair.groups[group].held_out.mean
             if not error <= limit:
                 cli.say(f"{pair.source} -> {pair.target}: held-out {group} error {error:.4f} is above {limit:g}")
-                found = True
-    return found
+                exceeded = True
+    return exceeded

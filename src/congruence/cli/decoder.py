@@ -21,7 +21,7 @@ def decoder(name: DecoderName, latents: LatentsFile, options: DecoderOptions, ou
 
         congruence decoder model:decoder latents.parquet --features 'z_*' --report report.html
     """
-    from congruence.decoder._examine import examine_decoder
+    from congruence.decoder.examination import examine_decoder
     from congruence.decoder.probed import import_torch
 
     cli.check_outputs(outputs, [latents, *([] if options.other_latents is None else [options.other_latents])])

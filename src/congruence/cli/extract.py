@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from congruence.activations._options import ExtractOptions
+from congruence.checks import require
 from congruence.cli import _command as cli
 from congruence.errors import InputError
 from congruence.options import DATA, METHOD, OUTPUT
@@ -67,11 +68,10 @@ def extract(
     """
     from congruence.activations import extract as extract_layers
     from congruence.activations import list_layers
-    from congruence.activations.extraction import make_job
+    from congruence.activations._extract import make_job
     from congruence.activations.pretrained import as_pretrained
-    from congruence.rows.devices import load_torch
 
-    load_torch("extraction")
+    require("torch", "extraction", "torch")
     source, kind = _source({"array": array, "images": images, "text": text})
     options = replace(options, kind=kind)
     if not layers:
@@ -94,24 +94,22 @@ def extract(
 
 
 def _source(given: dict[str, Path | None]) -> tuple[Path | None, str | None]:
-    """The one path that was given, and what it holds."""
+    """The given path and its kind."""
     chosen = [(path, kind) for kind, path in given.items() if path is not None]
     if len(chosen) > 1:
-        raise InputError(
-            f"--{chosen[0][1]} and --{chosen[1][1]} cannot be given together; a call has one kind of input"
-        )
+        raise InputError(f"--{chosen[0][1]} and --{chosen[1][1]} cannot be given together; choose one kind of input")
     return chosen[0] if chosen else (None, None)
 
 
 def _check(source: Path | None, layer: list[str] | None, out: Path | None) -> None:
-    """Refuse, before the model is loaded, a call that lacks something or would overwrite its input."""
+    """Refuse, before the model is loaded, incomplete calls and outputs that would overwrite the input."""
     if source is None:
         raise InputError("give the inputs of the model: --array FILE, --images FOLDER or --text FILE")
     if not layer:
         raise InputError("name a layer with --layer; --layers lists them")
     if out is None:
         raise InputError("give the table to write with --out, such as run.parquet")
-    from congruence.activations.extraction import output_paths
+    from congruence.activations._extract import output_paths
 
     cli.check_outputs(cli.Outputs(), [source], {"out": out})
     for path in output_paths(out, layer):  # {layer} may turn it into the name of the input
@@ -119,7 +117,7 @@ def _check(source: Path | None, layer: list[str] | None, out: Path | None) -> No
 
 
 def _model(name: str) -> Any:
-    """A folder or the name of a model on a hub as it is; what a function returns, if it has layers."""
+    """Return a folder or hub name unchanged; otherwise call the named function and check that it returns a module."""
     from congruence.activations.hub import is_hub_name
 
     if Path(name).is_dir() or is_hub_name(name):
@@ -136,12 +134,12 @@ def _model(name: str) -> Any:
     found = load_named(name, "model")
     model = found[0] if isinstance(found, tuple) and len(found) == 2 else found
     if not isinstance(model, torch.nn.Module):
-        raise InputError(f"{name} returned a {type(model).__name__}, which is no torch module and has no layers")
+        raise InputError(f"{name} returned a {type(model).__name__}, not a torch module, so it has no layers")
     return found
 
 
 def _show_layers(layers: list[Layer]) -> None:
-    """Print a line for every layer; names are never broken, so that they can be copied and searched."""
+    """Print one line per layer; names are never wrapped, so that they can be copied."""
     rows = [("layer", "kind", "parameters", "output")]
     for layer in layers:
         shape = "-" if layer.shape is None else " x ".join(map(str, layer.shape))

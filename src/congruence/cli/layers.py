@@ -1,4 +1,4 @@
-"""`congruence layers`: which layers of two runs belong together?"""
+"""`congruence layers`: which layers of two runs correspond?"""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def layers(
     options: CompareLayersOptions,
     outputs: cli.Outputs,
 ) -> None:
-    """Which layer of one run is near which layer of another?
+    """Which layer of one run corresponds to which layer of another?
 
-    Measures every pair of layers, such as 'extract' writes them: the held-out
-    error that the best rotation and scale leaves, or another measure, and what
-    unrelated layers would give. Examples:
+    Compares every pair of layers, as written by 'extract': the held-out error
+    after the best rotation and scale, or another measure, and its null.
 
+    Examples
+    --------
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --report layers.html
 
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --measure cka --json -
@@ -40,8 +41,8 @@ def layers(
 
     if len(runs) != 2:
         raise InputError(
-            f"comparing layers takes two patterns, in quotes so that the shell leaves them alone "
-            f"('run_a.*.parquet' 'run_b.*.parquet'), but {len(runs)} names were given"
+            "layers takes two patterns, in quotes so that the shell does not expand them "
+            f"('run_a.*.parquet' 'run_b.*.parquet'); got {len(runs)} names"
         )
     (name_a, a), (name_b, b) = (named_layers(pattern, pattern) for pattern in runs)
     cli.check_outputs(outputs, [*a.values(), *b.values()])

@@ -29,7 +29,7 @@ def load_decoder(name: str) -> Any:
     """Return the decoder of a name, which is anything that can be called."""
     decoder = load_named(name, "decoder")
     if not callable(decoder):
-        raise InputError(f"{name} returned a {type(decoder).__name__}, which is no decoder: it cannot be called")
+        raise InputError(f"{name} must return a decoder that can be called; got {type(decoder).__name__}")
     return decoder
 
 
@@ -49,7 +49,7 @@ def load_named(name: str, what: str) -> Any:
     if torch is not None and isinstance(found, torch.nn.Module):
         return found
     if not callable(found):
-        raise InputError(f"{name} is a {type(found).__name__} and cannot be called; {form}")
+        raise InputError(f"{name} must be a function; got {type(found).__name__}; {form}")
     result = _called(name, found, form)
     if result is None:
         raise InputError(f"{name} returned nothing; it must return the {what}")

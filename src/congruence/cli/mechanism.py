@@ -23,15 +23,15 @@ def mechanism(name: DecoderName, latents: LatentsFile, options: MechanismOptions
         congruence mechanism model:decoder latents.parquet --features 'z_*' --json -
     """
     from congruence.decoder.probed import import_torch
-    from congruence.mechanism._examine import examine_mechanism
+    from congruence.mechanism.examination import examine_mechanism
 
     cli.check_outputs(outputs, [latents, *([] if options.codes is None else [options.codes])])
     import_torch()
-    found = load_decoder(name)
+    decoder = load_decoder(name)
     named = {"decoder": name}
     if options.model is not None:
         named["model"] = options.model
         options = replace(options, model=load_decoder(options.model))
     with cli.working(outputs) as progress:
-        result = examine_mechanism(found, latents, options=options, progress=progress)
+        result = examine_mechanism(decoder, latents, options=options, progress=progress)
     cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)

@@ -40,10 +40,10 @@ def mixture(
         congruence mixture runs/vade-0 runs/vade-1 --json -
     """
     from congruence.experiments.runs import open_run
-    from congruence.mixture._examine import examine_mixture
+    from congruence.mixture.examination import examine_mixture
     from congruence.tables import unique_names
 
-    folders = _expanded(runs)
+    folders = _expand_patterns(runs)
     cli.check_outputs(outputs, folders)
     opened = [open_run(folder) for folder in folders]
     _check_same_data(opened)
@@ -54,7 +54,7 @@ def mixture(
     cli.deliver(result, outputs)
 
 
-def _expanded(patterns: list[str]) -> list[str]:
+def _expand_patterns(patterns: list[str]) -> list[str]:
     """The folders that names and patterns stand for, each once."""
     found: list[str] = []
     for pattern in patterns:
@@ -81,7 +81,7 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 
 
 def _load(run: Run) -> MixtureModel:
-    """The trained model of a run folder, with its codes and what its log says."""
+    """The trained model of a run folder, with its codes and the last values of its log."""
     from congruence.experiments.training.stored import load_model
     from congruence.mixture._models import MixtureModel
 

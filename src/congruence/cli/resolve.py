@@ -88,7 +88,7 @@ def resolve(
             cli.say(f"{n} rows {'mapped back to embeddings' if inverse else 'resolved'}: {outputs.out}")
         return
     if inverse:
-        raise InputError("--inverse goes with --apply MODEL")
+        raise InputError("--inverse needs --apply MODEL")
     if outputs.model is not None and outputs.model.suffix != ".safetensors":
         raise InputError(f"--model {outputs.model} must end in .safetensors")
     cli.check_outputs(outputs, paths, {"out": outputs.out, "model": outputs.model})
@@ -100,7 +100,7 @@ def resolve(
 
 
 def _refuse_options_of_a_fit(ctx: typer.Context, model: Path) -> None:
-    """Refuse what --apply would ignore."""
+    """Refuse options that --apply would ignore."""
     used = {"files", "apply", "inverse", "dask", "out", "quiet", "drop_missing", *COLUMNS}
     for name in ctx.params:
         source = ctx.get_parameter_source(name)
@@ -109,7 +109,7 @@ def _refuse_options_of_a_fit(ctx: typer.Context, model: Path) -> None:
 
 
 def _parsed(options: ResolveOptions, outputs: ResolveOutputs) -> ResolveOptions:
-    """The options with numbers for text; what is no number is refused by `resolve`. A report has resamples."""
+    """Convert text to numbers; `resolve` refuses what is not one. A report implies resamples."""
     curve = tuple(int(k) if str(k).isdecimal() else k for k in options.curve)
     rows = int(options.rows) if options.rows.isdecimal() else options.rows
     runs = RESAMPLES if options.stability is None and outputs.report is not None else options.stability
@@ -125,7 +125,7 @@ def _number(text: str | None) -> Any:
 
 
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
-    """Read files as one table; an option that means nothing for them is refused."""
+    """Read files as one table; options that do not apply to them are refused."""
     from congruence.tables.inputs import check_honoured
     from congruence.tables.parts import lazy_parts, part_files, read_parts
 
@@ -143,7 +143,7 @@ def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, pr
 
     if outputs.out is not None:
         check_table_path(outputs.out, table)
-    read = replace(options, id=None, features=None, metadata=None, key=None)  # the table was read with these
+    read = replace(options, id=None, features=None, metadata=None, key=None)  # already applied to the table
     result = resolve_rows(table, options=read, progress=progress)
     if outputs.model is not None:
         result.ica.save(outputs.model)
@@ -172,7 +172,7 @@ def _apply(
     cli.check_outputs(outputs, [*paths, model], {"out": outputs.out})
     ica = load_ica(model)
     rows: Table | Stream
-    if lazily or options.drop_missing:  # how many rows are left must be known before the first is written
+    if lazily or options.drop_missing:  # the number of remaining rows must be known before writing
         rows = _read(paths, options, lazily)
     else:
         asked = {name: value for name, value in reading(options).items() if value is not None}

@@ -1,4 +1,4 @@
-"""`congruence translate`: keep what was built on the old embeddings when the model is replaced."""
+"""`congruence translate`: keep an index or a probe of old embeddings when the model is replaced."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from congruence.translation.translator import Translator
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Map a new model's embeddings into the space of the old one, and measure what is lost.",
+    no_args_is_help=True, help="Map a new model's embeddings into the space of the old one, and measure the loss."
 )
 
 
@@ -48,14 +47,14 @@ def fit(
 ) -> None:
     """Fit the map from new to old on rows that both models embedded, and test it.
 
-    On held-out rows it reports the error, how many true neighbours translated
-    vectors find, what a linear probe keeps, how many paired rows are needed,
-    and a go or no-go. Example:
+    Reports, on held-out rows, the error, the share of true neighbours that
+    translated vectors find, the score of a linear probe, the number of paired
+    rows that are needed, and a go or no-go. Example:
 
         congruence translate fit old.parquet new.parquet --id doc_id --map upgrade.safetensors
 
-    With --unpaired no row needs to be in both files. That is experimental: no
-    row is there to test it on, and it reports how far it can be trusted.
+    With --unpaired no row needs to be in both files. That is experimental: it
+    cannot be tested on held-out rows, and reports a confidence instead.
     """
     from congruence.translation._translate import translate
 
@@ -79,7 +78,7 @@ def apply(
     out: Annotated[Path, typer.Option(help="Where the translated rows go.", rich_help_panel=OUTPUT)],
     options: ReadOptions,
     inverse: Annotated[
-        bool, typer.Option("--inverse", help="From the old space to the new.", rich_help_panel=METHOD)
+        bool, typer.Option("--inverse", help="Map from the old space to the new.", rich_help_panel=METHOD)
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
@@ -101,13 +100,13 @@ def apply(
         def tick(done: int) -> None:
             progress(f"translating {table.name}", done, stream.n)
 
-        chunks = _translated(stream.chunks, translator, inverse, tick)
+        chunks = _translate_chunks(stream.chunks, translator, inverse, tick)
         write_stream(Stream(stream.n, chunks), out, id=options.id or "id")
     if not quiet:
         cli.say(f"{stream.n} rows translated: {out}")
 
 
-def _translated(
+def _translate_chunks(
     chunks: Iterator[Table], translator: Translator, inverse: bool, tick: Callable[[int], None]
 ) -> Iterator[Table]:
     from dataclasses import replace
@@ -123,7 +122,7 @@ def _translated(
             raise InputError(
                 f"{chunk.path} has NaN or infinite values (row {listing(bad)}), which cannot be translated"
             )
-        carried = (translator.inverse if inverse else translator)(chunk.values)
-        yield replace(chunk, values=carried, features=None)
+        values = (translator.inverse if inverse else translator)(chunk.values)
+        yield replace(chunk, values=values, features=None)
         done += chunk.n
         tick(done)

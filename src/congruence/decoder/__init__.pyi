@@ -1,4 +1,3 @@
-from congruence.decoder._examine import examine_decoder as examine_decoder
 from congruence.decoder._options import DecoderOptions as DecoderOptions
 from congruence.decoder.bounds import Bound as Bound
 from congruence.decoder.bounds import dynamical_isometry as dynamical_isometry
@@ -7,6 +6,7 @@ from congruence.decoder.bounds import theorem3 as theorem3
 from congruence.decoder.certificates import certify_layers as certify_layers
 from congruence.decoder.certificates import leaky_bound as leaky_bound
 from congruence.decoder.examination import DecoderExamination as DecoderExamination
+from congruence.decoder.examination import examine_decoder as examine_decoder
 from congruence.decoder.heads import compare_with_fitted as compare_with_fitted
 from congruence.decoder.heads import roeder_map as roeder_map
 from congruence.decoder.heads import sufficient_diversity as sufficient_diversity
@@ -14,4 +14,4 @@ from congruence.decoder.regions import linear_regions as linear_regions
 from congruence.decoder.stretch import BiLipschitz as BiLipschitz
 from congruence.decoder.stretch import bilipschitz as bilipschitz
 from congruence.ica.bound import theorem2 as theorem2
-from congruence.maps.statistical import statistical_from_structural as statistical_from_structural
+from congruence.maps.nearness import statistical_from_structural as statistical_from_structural

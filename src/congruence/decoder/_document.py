@@ -1,4 +1,4 @@
-"""A decoder examination as a document: constants, their distribution, the bounds of Theorem 1 and its premises."""
+"""A decoder examination as a document: constants, their distribution, bounds of Theorem 1, and its premises."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from congruence.decoder.examination import DecoderExamination
     from congruence.decoder.stretch import BiLipschitz
 
-KNOWN = {
+_KNOWN = {
     "certified": "The constant is certified.",
-    "sampled": "The constant was sampled at points: it is a lower estimate, no certificate.",
+    "sampled": "The constant was sampled at points: it is a lower estimate, not a certificate.",
     "given": "The constant was taken as given.",
 }
-REMARKS = {
+_REMARKS = {
     "fails": "a premise is refuted",
-    "ambiguous": "the premises allow both readings",
+    "ambiguous": "a premise is ambiguous",
     "unknown": "a sample cannot establish all premises",
     "holds": "all premises hold",
 }
-GLOSSARY = (
+_GLOSSARY = (
     (
         "bi-Lipschitz constant",
-        "Λ: short lengths at a point are multiplied by something between 1 / Λ and Λ. 1 is an isometry; infinity means "
+        "Λ: short lengths at a point are multiplied by a factor between 1 / Λ and Λ. 1 is an isometry; infinity means "
         "that a direction is lost.",
     ),
-    ("rescaled", "the constant after all latents were multiplied by the one factor that makes it smallest."),
+    ("rescaled", "the constant after all latents are multiplied by the factor that minimises it."),
     ("lower estimate", "only the given points were examined; elsewhere the decoder may stretch more."),
     ("unknown", "the sample does not refute a premise, and cannot prove it."),
     ("vacuous", "no better than what holds for any two sets of this size (Jung’s theorem)."),
@@ -64,13 +64,13 @@ def describe(examination: DecoderExamination) -> Document:
         details=details,
         claim="Does Theorem 1 guarantee a rigid motion?",
         status=examination.status,
-        remark=REMARKS["fails" if failing else examination.status],
+        remark=_REMARKS["fails" if failing else examination.status],
         notes=examination.notes,
         sections=(
             Section("The bi-Lipschitz constant", tuple(_constants(b)), id="constant"),
             Section("What does Theorem 1 say?", tuple(_theorem(examination)), id="theorem"),
         ),
-        glossary=GLOSSARY,
+        glossary=_GLOSSARY,
         settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
         title=f"Decoder: {headline}",
     )
@@ -104,13 +104,12 @@ def _theorem(examination: DecoderExamination) -> Iterator[Block]:
     if bound is None:
         yield Text("All latents are the same point, so there is nothing to bound.")
     else:
-        vacuous = "The bound is vacuous: any two sets of this size are as close." if bound.vacuous else ""
         yield Text(
             "If all premises hold, two trainings with such a decoder differ by a rigid motion and at most "
-            f"{number(bound.epsilon)} in the units of the latents. {KNOWN[bound.basis]}"
+            f"{number(bound.epsilon)} in the units of the latents. {_KNOWN[bound.basis]}"
         )
-        if vacuous:
-            yield Text("", strong=vacuous)
+        if bound.vacuous:
+            yield Text("", strong="The bound is vacuous: it holds for any two sets of this size.")
         yield _bounds(bound)
     yield Heading("Its premises")
     yield Findings(examination.premises, brief=True)

@@ -36,15 +36,16 @@ def read_latents(latents: Any, options: Any, second: Any = None, name: str = "se
 
     Parameters
     ----------
-    latents, second : array, tensor, frame, table or path
-    options : options of a verb
+    latents : array, tensor, frame, table or path
+    second : array, tensor, frame, table or path, optional
+    options : options dataclass
         With `id`, `features`, `metadata`, `key` and `drop_missing`.
     name : str
-        What messages call the second table.
+        Name of the second table in messages.
     """
     first = _read(latents, "latents", reading(options))
-    wishes = {"id": options.id} if options.id is not None and _has_columns(second) else {}
-    partner = None if second is None else _read(second, name, wishes)
+    keywords = {"id": options.id} if options.id is not None and _has_columns(second) else {}
+    partner = None if second is None else _read(second, name, keywords)
     settings: dict[str, Any] = {
         what: str(x) for what, x in (("latents", latents), (name, second)) if isinstance(x, str | Path)
     }
@@ -56,16 +57,16 @@ def read_latents(latents: Any, options: Any, second: Any = None, name: str = "se
     return _from_arrays(first, partner, name, options.drop_missing, settings)
 
 
-def _read(rows: Any, name: str, wishes: Mapping[str, Any]) -> Any:
+def _read(rows: Any, name: str, keywords: Mapping[str, Any]) -> Any:
     """Arrays and tensors as they are, anything that may have ids or names as a table."""
     if is_tensor(rows) or isinstance(rows, np.ndarray):
         return rows
     if not is_table(rows):
         return to_numpy(as_matrix(rows, name, finite=False))
-    asked = {wish: value for wish, value in wishes.items() if value is not None}
-    for wish in asked if isinstance(rows, str | Path) else ():
-        if wish != "id" and not any(honours(path, wish) for path in expanded([rows])):
-            raise InputError(f"{wish} does not apply to files like {rows}")
+    asked = {key: value for key, value in keywords.items() if value is not None}
+    for one in asked if isinstance(rows, str | Path) else ():
+        if one != "id" and not any(honours(path, one) for path in expanded([rows])):
+            raise InputError(f"{one} does not apply to files like {rows}")
     return replace(as_table(rows, name=name, **asked), name=name)
 
 
@@ -83,12 +84,12 @@ def _from_tables(first: Table | None, partner: Table | None, drop_missing: bool,
         kept = finite_table(first, drop_missing=drop_missing)
         return Latents(_floats(kept.values), None, settings, _dropped(first.n - kept.n, first.n))
     if first.n != partner.n and (first.ids is None or partner.ids is None):
-        raise InputError(f"{partner.name} must have a row for each of {first.n} rows of latents, not {partner.n}")
+        raise InputError(f"{partner.name} must have a row for each of {first.n} rows of latents; got {partner.n}")
     joined = join_tables([first, partner], drop_missing=drop_missing)
     if any(joined.unmatched.values()):
         raise InputError(
-            f"{partner.name} must have the rows of the latents, but {joined.unmatched['latents']} of these have no "
-            f"{partner.name} and {joined.unmatched[partner.name]} rows of {partner.name} have no latents"
+            f"{partner.name} must have the same rows as the latents; {joined.unmatched['latents']} rows of latents and "
+            f"{joined.unmatched[partner.name]} rows of {partner.name} have no partner"
         )
     values, others = joined.values
     return Latents(_floats(values), _floats(others), settings, _dropped(first.n - len(values), first.n))
@@ -96,12 +97,12 @@ def _from_tables(first: Table | None, partner: Table | None, drop_missing: bool,
 
 def _from_arrays(first: Any, partner: Any, name: str, drop_missing: bool, settings: Any) -> Latents:
     if partner is not None and len(first) != len(partner):
-        raise InputError(f"{name} must have a row for each of {len(first)} rows of latents, not {len(partner)}")
+        raise InputError(f"{name} must have a row for each of {len(first)} rows of latents; got {len(partner)}")
     if not drop_missing:
         return Latents(first, partner, settings)
-    sides = [side for side in (first, partner) if side is not None]
-    keep = np.logical_and.reduce([finite_rows(side.reshape(len(side), -1)) for side in sides])
-    values, *others = (side[keep] for side in sides)
+    arrays = [array for array in (first, partner) if array is not None]
+    keep = np.logical_and.reduce([finite_rows(array.reshape(len(array), -1)) for array in arrays])
+    values, *others = (array[keep] for array in arrays)
     notes = _dropped(int((~keep).sum()), len(keep))
     return Latents(values, others[0] if others else None, settings, notes)
 
@@ -111,5 +112,5 @@ def _dropped(rows: int, n: int) -> tuple[str, ...]:
 
 
 def _floats(values: Any) -> Any:
-    """Whole numbers of a table as floats: a file of them may well hold latents."""
+    """Integers of a table as floats: a file of integers may hold latents."""
     return values.astype(float) if values.dtype.kind in "iub" else values

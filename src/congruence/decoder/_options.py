@@ -10,13 +10,13 @@ from congruence.options import DATA, ReadOptions, option
 
 @dataclass(frozen=True)
 class DecoderOptions(ReadOptions):
-    """How latents are read, and how the decoder is measured at them."""
+    """Options of reading latents and of measuring the decoder at them."""
 
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     other: Any = option(
         None, "Decoder of another training: do the outputs agree?", panel=DATA, metavar="MODULE:FUNCTION"
     )
-    other_latents: Any = option(None, "Its latents of the same inputs.", panel=DATA, metavar="LATENTS")
+    other_latents: Any = option(None, "Its latents of the same inputs, paired by id.", panel=DATA, metavar="LATENTS")
     method: str = option("auto", "auto, exact, lanczos or directions.")
     directions: int = option(10, "Number of random directions, for that method.")
     diameter: Any = option("auto", "Diameter of the latents' support; auto takes that of the rows.")

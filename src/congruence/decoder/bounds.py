@@ -1,40 +1,24 @@
-"""What a bi-Lipschitz constant implies: Theorems 1 and 3 of the paper, and dynamical isometry (A.4).
+"""Consequences of a bi-Lipschitz constant: Theorems 1 and 3 of Nelson et al. 2026, and dynamical isometry (A.4).
 
-Lambda >= 1 is a bi-Lipschitz constant here: lengths are multiplied by something between 1 / Lambda and Lambda. The
-paper writes Lambda = 1 + L, so that its sqrt(2 L + L^2) is sqrt(Lambda^2 - 1).
+Lambda >= 1 is a bi-Lipschitz constant: lengths are multiplied by a factor between 1 / Lambda and Lambda. The paper
+writes Lambda = 1 + L, so its sqrt(2 L + L^2) is sqrt(Lambda^2 - 1).
 
-The paper takes its constant c_D from Alestalo, Trotsenko and Vaisala, whose recursion is not restated there. The c_D of
-this package is derived on its own (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for every compact
-set, and is loose. Bounds made with it are marked where they are vacuous.
+The paper takes its constant c_D from Alestalo, Trotsenko and Vaisala, whose recursion it does not restate. The c_D of
+this package is derived independently (Kiefer-Wolfowitz weights and the Powers-Stormer inequality), holds for every
+compact set, and is loose. Bounds that are vacuous are marked.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from congruence.checks import check_integer, check_number
 from congruence.errors import InputError
 
-OURS, YOURS = "ours", "yours"
-LARGEST_PAPER_CONSTANT = math.sqrt(2)  # past it the near-isometry exceeds the diameter, and Lemma A.4 does not apply
-ROUNDING = 1e-12  # sqrt(2) squared is a little more than 2
-
-
-class Stretch(Protocol):
-    """Anything with a bi-Lipschitz constant: the result of `bilipschitz`, or a certificate."""
-
-    @property
-    def constant(self) -> float:
-        """Lambda, at least 1; infinite where the map loses a direction."""
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of latents, where it is known."""
-
-    @property
-    def certified(self) -> bool:
-        """Whether it bounds the map everywhere, and not only at sampled points."""
+_ROUNDING = 1e-12  # sqrt(2) squared is a little more than 2
+_BASIS = {"certified": "certified", "given": "as given", "sampled": "sampled: a lower estimate, no certificate"}
 
 
 def isometry_factor(n: int) -> float:
@@ -43,7 +27,6 @@ def isometry_factor(n: int) -> float:
     A map f of a set of diameter 1 that changes squared distances by at most eta is within sqrt(eta / 2) k_n of an
     isometry.
     """
-    n = _whole("n", n)
     return 1 + math.sqrt(n + 1) + math.pow(2 * n, 0.25) * math.sqrt(n)
 
 
@@ -64,19 +47,19 @@ class Bound:
 
     theorem: int
     constant: float  # Lambda of the decoder
-    generator: float | None  # Lambda of what made the data (Theorem 3)
+    generator: float | None  # Lambda of the map that generates the data (Theorem 3)
     dimension: int
     diameter: float
-    basis: str  # where Lambda is from: "certified", "sampled" or "given"
+    basis: str  # of Lambda: "certified", "sampled" or "given"
     isometric_constant: float  # c_D
     isometric_constant_from: str  # "ours" or "yours"
-    near_isometry: float  # by which share of the diameter distances can change
+    near_isometry: float  # the largest change of a distance, relative to the diameter
     paper: float | None
-    sharp: float | None  # the same form for the chain of both maps; that of the paper in Theorem 1
+    sharp: float | None  # the same form for the composition of both maps; equal to `paper` in Theorem 1
     general: float
     trivial: float  # Jung: holds for any two sets of this size
-    applies: bool  # whether the paper's form does
-    reason: str  # why it does or does not
+    applies: bool  # whether the form of the paper applies
+    reason: str  # why it applies, or does not
 
     @property
     def epsilon(self) -> float:
@@ -85,26 +68,25 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says no more than that both representations are bounded."""
+        """Whether it is no better than the trivial bound."""
         return not self.epsilon < self.trivial
 
     @property
     def certified(self) -> bool:
-        """Whether Lambda is certified: with a sampled one, epsilon is an estimate and no bound."""
+        """Whether Lambda is certified; with a sampled one, epsilon is an estimate and not a bound."""
         return self.basis == "certified"
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON contract."""
+        """The numbers, as in the JSON."""
         return asdict(self) | {"epsilon": self.epsilon, "vacuous": self.vacuous, "certified": self.certified}
 
     def __str__(self) -> str:
         whose = f"c_{self.dimension} = {self.isometric_constant:.4g}, {self.isometric_constant_from}"
         paper = f"{self.paper:.4g}" if self.paper is not None else "none"
-        known = {"certified": "certified", "given": "as given", "sampled": "sampled: a lower estimate, no certificate"}
         lines = [
             f"Theorem {self.theorem}: epsilon = {self.epsilon:.4g}"
             + (" (vacuous: no better than the trivial bound)" if self.vacuous else ""),
-            f"  Lambda = {self.constant:.6g} ({known[self.basis]})"
+            f"  Lambda = {self.constant:.6g} ({_BASIS[self.basis]})"
             + (f", of the generator {self.generator:.6g}" if self.generator is not None else "")
             + f"; {self.dimension} latents, diameter {self.diameter:.4g}",
             f"  form of the paper: {paper} ({whose}); {self.reason}",
@@ -114,50 +96,53 @@ class Bound:
 
 
 def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: float | None = None) -> Bound:
-    """Bound how far two trainings can be from a rigid motion of each other, by how much their decoders stretch.
+    """Bound the distance of two trainings from a rigid motion of each other, given the stretch of their decoders.
 
-    It is about models whose reconstructions agree, whose codes fill a convex set, and whose decoders are smooth and
+    It applies to models whose reconstructions agree, whose codes fill a convex set, and whose decoders are smooth and
     injective with a local bi-Lipschitz constant of at most Lambda. None of this is checked here.
 
     Parameters
     ----------
     b : result of `bilipschitz`, certificate, or float
-        Lambda, at least 1. A result knows whether it is certified; a bare number is taken as given.
+        Lambda, at least 1. A result records whether it is certified; a number is taken as given.
     diameter : float or `Diameter`
-        Of the codes; of an inexact `Diameter` the upper end is taken.
+        Diameter of the codes; the upper end of an inexact `Diameter`.
     dimension : int, optional
-        Number of latents; a result of `bilipschitz` knows it.
+        Number of latents; by default that of the result.
     constant : float, optional
         Your own c_D for the form of the paper; ours otherwise.
 
     Returns
     -------
     Bound
-        Lower is nearer. `epsilon` is the least of the form of the paper c_D sqrt(Lambda^2 - 1) Delta (only up to
+        Lower is closer. `epsilon` is the least of the form of the paper c_D sqrt(Lambda^2 - 1) Delta (only up to
         Lambda = sqrt(2)), the general form sqrt((Lambda^4 - 1) / 2) k_D Delta, and the trivial one by Jung's theorem.
 
     References
     ----------
     Nelson et al. 2026, Theorem 1 and Lemma A.4; c_D, k_D and the general form are of this package.
     """
-    stretch, known, basis = _stretch(b, "b")
-    width = _dimension(dimension, known)
-    return _bound(1, stretch, None, stretch**2, stretch, basis, width, _size(diameter), constant)
+    stretch, known, basis = _read_constant(b, "b")
+    return _bound(1, stretch, None, basis, known if dimension is None else dimension, diameter, constant)
 
 
 def theorem3(
     b: Any, generator: Any, diameter: Any, dimension: int | None = None, constant: float | None = None
 ) -> Bound:
-    """Bound how far codes can be from a rigid motion of the true factors, where reconstruction is perfect.
+    """Bound the distance of codes from a rigid motion of the true factors, where reconstruction is perfect.
 
     Parameters
     ----------
     b : result of `bilipschitz`, certificate, or float
         Lambda of the decoder.
     generator : result of `bilipschitz`, certificate, or float
-        Lambda of the map that made the data from its factors: independent, white and not Gaussian.
-    diameter, dimension, constant
-        As in `theorem1`; of the codes or of the factors, whichever is larger.
+        Lambda of the map that generates the data from its factors: independent, white and not Gaussian.
+    diameter : float or `Diameter`
+        Diameter of the codes or of the factors, whichever is larger.
+    dimension : int, optional
+        Number of latents; by default that of the results.
+    constant : float, optional
+        Your own c_D for the form of the paper; ours otherwise.
 
     Returns
     -------
@@ -169,29 +154,33 @@ def theorem3(
     ----------
     Nelson et al. 2026, Theorem 3; the sharper form is of this package.
     """
-    stretch, known, basis = _stretch(b, "b")
-    made, also, source = _stretch(generator, "generator")
-    width = _dimension(dimension, known if known is not None else also)
+    stretch, known, basis = _read_constant(b, "b")
+    other, also, source = _read_constant(generator, "generator")
+    known = next((one for one in (dimension, known, also) if one is not None), None)
     worse = basis if basis == source else "sampled" if "sampled" in (basis, source) else "given"
-    return _bound(3, stretch, made, stretch * made, max(stretch, made), worse, width, _size(diameter), constant)
+    return _bound(3, stretch, other, worse, known, diameter, constant)
 
 
 def _bound(
     theorem: int,
     stretch: float,
     generator: float | None,
-    chain: float,
-    largest: float,
     basis: str,
-    dimension: int,
-    diameter: float,
+    dimension: int | None,
+    diameter: Any,
     constant: float | None,
 ) -> Bound:
-    """All forms for a chain of two maps that stretches by at most `chain`, each of them by at most `largest`."""
+    """All forms of the bound for the composition of a decoder with another one, or with the generator."""
+    if dimension is None:
+        raise InputError("dimension, the number of latents, must be given where b is a number")
+    dimension = check_integer("dimension", dimension)
+    diameter = check_number("diameter", getattr(diameter, "high", diameter), 0, open_low=True)
+    chain = stretch * (stretch if generator is None else generator)
+    largest = stretch if generator is None else max(stretch, generator)
     theirs = (largest - 1) * (largest + 1)  # 2 L + L^2
     near = theirs if generator is None else chain - 1
-    own = isometric_constant(dimension) if constant is None else _positive("constant", constant)
-    applies = theirs <= 1 + ROUNDING
+    own = isometric_constant(dimension) if constant is None else check_number("constant", constant, 0, open_low=True)
+    applies = theirs <= 1 + _ROUNDING
     if applies:
         reason = f"it applies, since distances change by at most {theirs:.4g} of the diameter, and 1 is the limit"
     else:
@@ -206,10 +195,10 @@ def _bound(
         diameter=diameter,
         basis=basis,
         isometric_constant=own,
-        isometric_constant_from=OURS if constant is None else YOURS,
+        isometric_constant_from="ours" if constant is None else "yours",
         near_isometry=near,
         paper=own * math.sqrt(theirs) * diameter if applies else None,
-        sharp=own * math.sqrt(near) * diameter if near <= 1 + ROUNDING else None,
+        sharp=own * math.sqrt(near) * diameter if near <= 1 + _ROUNDING else None,
         general=math.sqrt((chain - 1) * (chain + 1) / 2) * isometry_factor(dimension) * diameter,
         trivial=math.sqrt(dimension / (2 * (dimension + 1))) * (1 + chain) * diameter,
         applies=applies,
@@ -219,14 +208,14 @@ def _bound(
 
 @dataclass(frozen=True)
 class DynamicalIsometry:
-    """Bi-Lipschitz constants of a map whose singular values lie within `deviation` of 1, everywhere."""
+    """Bi-Lipschitz constants of a map whose singular values are everywhere within `deviation` of 1."""
 
     deviation: float
     paper: float  # (1 + d) / (1 - d), a bound on the condition number
     tight: float  # 1 / (1 - d), the smallest constant that holds
 
     def to_dict(self) -> dict[str, float]:
-        """The numbers, as in the JSON contract."""
+        """The numbers, as in the JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -237,48 +226,26 @@ class DynamicalIsometry:
 
 
 def dynamical_isometry(deviation: float) -> DynamicalIsometry:
-    """Turn singular values in [1 - d, 1 + d] into a bi-Lipschitz constant, for 0 <= d < 1.
+    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant, for 0 <= d < 1.
 
     References
     ----------
     Nelson et al. 2026, appendix A.4, which takes (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
     """
     if not 0 <= deviation < 1:
-        raise InputError(f"deviation must be at least 0 and below 1, not {deviation!r}")
+        raise InputError(f"deviation must be at least 0 and below 1; got {deviation!r}")
     d = float(deviation)
     return DynamicalIsometry(d, (1 + d) / (1 - d), 1 / (1 - d))
 
 
-def _stretch(b: Any, name: str) -> tuple[float, int | None, str]:
-    """Lambda, the number of latents where it is known, and where Lambda is from."""
+def _read_constant(b: Any, name: str) -> tuple[float, int | None, str]:
+    """Lambda, the number of latents where it is known, and the basis of Lambda."""
     if hasattr(b, "constant"):
         return float(b.constant), b.dimension, "certified" if b.certified else "sampled"
     try:
         value = float(b)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number or a result of bilipschitz, not {type(b).__name__}") from None
+        raise InputError(f"{name} must be a number or a result of bilipschitz; got {type(b).__name__}") from None
     if not value >= 1:
-        raise InputError(f"{name} is a bi-Lipschitz constant and must be at least 1, not {value!r}")
+        raise InputError(f"{name}, a bi-Lipschitz constant, must be at least 1; got {value!r}")
     return value, None, "given"
-
-
-def _size(diameter: Any) -> float:
-    return _positive("diameter", getattr(diameter, "high", diameter))
-
-
-def _dimension(asked: int | None, known: int | None) -> int:
-    if asked is None and known is None:
-        raise InputError("dimension, the number of latents, must be given: a bare constant does not know it")
-    return _whole("dimension", known if asked is None else asked)
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or int(value) != value or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}")
-    return int(value)
-
-
-def _positive(name: str, value: Any) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a positive number, not {value!r}")
-    return float(value)

@@ -1,6 +1,6 @@
-"""Bi-Lipschitz constants that hold everywhere, and not only at sampled points.
+"""Certified bi-Lipschitz constants, which hold everywhere and not only at sampled points.
 
-Three ways: a stack of isometries and leaky rectifiers by its leak alone, any chain of layers by the singular values of
+A stack of isometries and leaky rectifiers is certified by its leak alone, a chain of layers by the singular values of
 each, and a small piecewise linear network by all of its linear pieces (`congruence.decoder.regions`).
 """
 
@@ -14,21 +14,22 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
+from congruence.checks import check_integer, check_number
 from congruence.decoder.probed import import_torch
 from congruence.errors import InputError
 
-LARGEST_LAYER = 2**24  # entries of the matrix of one layer
+_LARGEST_LAYER = 2**24  # entries of the matrix of one layer
 # Maps of the form A x + b in evaluation mode; their matrix is found by applying them to the axes.
 LINEAR: tuple[str, ...] = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d")
 LINEAR += ("ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample")
 LINEAR += ("PixelShuffle", "Flatten", "Unflatten", "Identity", "ZeroPad2d")
-# Activations whose slope falls to 0.
-FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax")
+# Activations whose slope approaches 0.
+_FLAT = ("ReLU", "ReLU6", "Sigmoid", "Tanh", "Softplus", "ELU", "SELU", "GELU", "SiLU", "Hardtanh", "Softmax")
 
 
 @dataclass(frozen=True)
-class Layer:
-    """By how much one layer multiplies lengths: at least `low`, at most `high`."""
+class LayerStretch:
+    """The factors by which one layer multiplies lengths: at least `low`, at most `high`."""
 
     name: str
     low: float
@@ -36,17 +37,17 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """A bi-Lipschitz constant with the way it was proved.
+class StretchCertificate:
+    """A bi-Lipschitz constant and how it was proved.
 
     Rounding is that of float64 singular values; it is not bounded by interval arithmetic.
     """
 
-    low: float  # no length shrinks to less than this share
-    high: float  # none grows to more
+    low: float  # smallest factor by which a length is multiplied
+    high: float  # largest factor
     dimension: int | None  # latents
     how: str
-    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    layers: tuple[LayerStretch, ...] = field(default=(), repr=False)
     injective: bool = True  # whether `low` also holds between points far apart; False: inside each linear piece only
     certified: bool = True
 
@@ -61,18 +62,18 @@ class Certificate:
         return math.sqrt(self.high / self.low) if self.low > 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON contract."""
+        """The numbers, as in the JSON."""
         return asdict(self) | {"constant": self.constant, "scale_free": self.scale_free}
 
     def __str__(self) -> str:
         lines = [f"Lambda <= {self.constant:.6g}, certified by {self.how}"]
         lines += [f"  {layer.name}: stretches by {layer.low:.6g} to {layer.high:.6g}" for layer in self.layers]
         if not self.injective:
-            lines.append("  the lower bound holds inside each linear piece; a fold between two is not excluded")
+            lines.append("  the lower bound holds inside each linear piece; two pieces may still fold onto each other")
         return "\n".join(lines)
 
 
-def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> Certificate:
+def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> StretchCertificate:
     """Certify a stack of isometric layers (orthonormal columns) with leaky rectifiers between them: leak^-K.
 
     Parameters
@@ -80,40 +81,40 @@ def leaky_bound(leak: float, activations: int, dimension: int | None = None) -> 
     leak : float
         The slope on the negative side, above 0.
     activations : int
-        K, how many rectifiers there are. The paper counts the 3 layers of its decoder; only 2 rectifiers sit between
-        them, so leak^-2 holds already.
+        K, the number of rectifiers. The paper counts the 3 layers of its decoder; there are only 2 rectifiers between
+        them, so leak^-2 holds.
+    dimension : int, optional
+        Number of latents, for `theorem1`.
 
     References
     ----------
     Nelson et al. 2026, appendix A.7.1.
     """
-    if not (math.isfinite(leak) and leak > 0):
-        raise InputError(f"leak must be a positive number, not {leak!r}; without a leak directions are lost")
-    if isinstance(activations, bool) or activations != int(activations) or activations < 0:
-        raise InputError(f"activations must be a whole number of at least 0, not {activations!r}")
+    check_number("leak", leak, 0, open_low=True)
+    check_integer("activations", activations, 0)
     low, high = min(leak, 1.0) ** activations, max(leak, 1.0) ** activations
     how = f"isometric layers and {activations} rectifiers of leak {leak:g}"
-    return Certificate(low, high, dimension, how)
+    return StretchCertificate(low, high, dimension, how)
 
 
-def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = None) -> Certificate:
-    """Certify a chain of layers by the product of what each one does to lengths.
+def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = None) -> StretchCertificate:
+    """Certify a chain of layers by the product of their smallest and largest stretch.
 
-    Linear layers (also convolutions, for the size of picture they get here) count with their exact least and largest
-    singular value, leaky rectifiers with their slopes. It holds everywhere, between points near and far, and is loose:
-    the worst of one layer need not meet the worst of the next.
+    The stretch of a linear layer (or a convolution, for its input size here) is its exact least and largest singular
+    value, that of a leaky rectifier its slopes. The result holds everywhere, between near and distant points, and is
+    loose: the worst directions of two layers need not coincide.
 
     Parameters
     ----------
     decoder : torch module
-        A `Sequential` (of Sequentials) in evaluation mode. Refused are layers whose slope falls to 0 (ReLU, tanh),
-        linear layers that lose a direction, and what is unknown.
+        A `Sequential` (of Sequentials) in evaluation mode. Layers whose slope approaches 0 (ReLU, tanh), linear layers
+        that lose a direction, and unknown layers raise an error.
     latent_shape : int or tuple of int, optional
-        Shape of one row of latents; the width of the first linear layer unless given.
+        Shape of one row of latents; by default the width of the first linear layer.
 
     Returns
     -------
-    Certificate
+    StretchCertificate
         With one entry for each layer that changes lengths.
     """
     torch = import_torch()
@@ -123,23 +124,23 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
     x = torch.zeros(1, *shape, dtype=torch.float64)
     for name, part in parts:
         slopes = _slopes(name, part)
-        one = Layer(name, *slopes) if slopes is not None else _linear_layer(name, part, tuple(x.shape[1:]))
+        one = LayerStretch(name, *slopes) if slopes is not None else _linear_layer(name, part, tuple(x.shape[1:]))
         x = x if slopes is not None else _in_double(part, x)
         low, high = low * one.low, high * one.high
         if (one.low, one.high) != (1.0, 1.0):
             layers.append(one)
     how = f"the product of the singular values of {len(layers)} layers"
-    return Certificate(low, high, math.prod(shape), how, tuple(layers))
+    return StretchCertificate(low, high, math.prod(shape), how, tuple(layers))
 
 
 def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The layers of a `Sequential`, however deep, each with a name that can be found again.
+    """The layers of a nested `Sequential`, each with its name in it.
 
     One with a `forward` of its own, or with hooks, does more than its layers and is yielded as a whole.
     """
     torch = import_torch()
     if not isinstance(module, torch.nn.Module):
-        raise InputError(f"decoder must be a torch module made of layers, not {type(module).__name__}")
+        raise InputError(f"decoder must be a torch module made of layers; got {type(module).__name__}")
     plain = isinstance(module, torch.nn.Sequential) and type(module).forward is torch.nn.Sequential.forward
     if not plain or is_hooked(module):
         yield f"{prefix or 'decoder'} ({kind_of(module)})", module
@@ -148,24 +149,22 @@ def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from layers_of(part, f"{prefix}.{name}" if prefix else name)
 
 
-def latent_shape_of(asked: tuple[int, ...] | int | None, parts: list[tuple[str, Any]]) -> tuple[int, ...]:
-    """The shape of one row of latents: as asked for, or as the first linear layer has it."""
-    if asked is not None:
-        return (asked,) if isinstance(asked, int) else tuple(asked)
+def latent_shape_of(given: tuple[int, ...] | int | None, parts: list[tuple[str, Any]]) -> tuple[int, ...]:
+    """The shape of one row of latents: as given, or that of the input of the first linear layer."""
+    if given is not None:
+        return (given,) if isinstance(given, int) else tuple(given)
     for _, part in parts:
         if hasattr(part, "in_features"):
             return (int(part.in_features),)
         if kind_of(part).startswith("Conv"):
             break
-    raise InputError(
-        "latent_shape must be given: the decoder does not start with a linear layer that has the number of latents"
-    )
+    raise InputError("latent_shape must be given where the decoder does not start with a linear layer")
 
 
 def kind_of(part: Any) -> str:
-    """The name of a layer's class, also where torch has put a parametrization (orthogonal weights) around it.
+    """The class name of a layer, without the prefix that torch adds for parametrizations (orthogonal weights).
 
-    A class that only shares its name with one of torch, or a layer with hooks, is called something else.
+    Layers with hooks, and classes that only share their name with one of torch, get another name.
     """
     name = type(part).__name__.removeprefix("Parametrized")
     if is_hooked(part):
@@ -193,16 +192,23 @@ def _slopes(name: str, part: Any) -> tuple[float, float] | None:
         if part.training and part.p > 0:
             raise InputError(f"{name} is in training mode and random; call decoder.eval() first")
         return 1.0, 1.0
-    if kind in ("LeakyReLU", "PReLU"):
-        slopes = [part.negative_slope] if kind == "LeakyReLU" else to_numpy(part.weight).ravel().tolist()
-        if min(slopes) > 0:
-            return min(1.0, *slopes), max(1.0, *slopes)
-    if kind in ("LeakyReLU", "PReLU", *FLAT):
-        raise InputError(f"{name} gives no lower bound, since its slope falls to 0; nothing can be certified")
-    raise InputError(f"{name} is none of the layers whose stretch is known: {', '.join(LINEAR)}, LeakyReLU, PReLU")
+    slopes = negative_slopes(part)
+    if slopes and min(slopes) > 0:
+        return min(1.0, *slopes), max(1.0, *slopes)
+    if slopes or kind in _FLAT:
+        raise InputError(f"{name} gives no lower bound, since its slope approaches 0; nothing can be certified")
+    raise InputError(f"{name} must be a layer whose stretch is known: {', '.join(LINEAR)}, LeakyReLU, PReLU")
 
 
-def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> Layer:
+def negative_slopes(part: Any) -> list[float]:
+    """The slopes of a ReLU, LeakyReLU or PReLU on the negative side; none for other layers."""
+    kind = kind_of(part)
+    if kind == "PReLU":
+        return [float(slope) for slope in to_numpy(part.weight).ravel()]
+    return [float(getattr(part, "negative_slope", 0.0))] if kind in ("ReLU", "LeakyReLU") else []
+
+
+def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> LayerStretch:
     """The exact singular values of a linear layer for inputs of this shape."""
     matrix = layer_matrix(name, part, shape)[0]
     values = np.linalg.svd(matrix, compute_uv=False)
@@ -210,7 +216,7 @@ def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> Layer:
     if outputs < inputs or values[-1] <= max(matrix.shape) * np.finfo(float).eps * values[0]:
         lost = f"it has {outputs} outputs for {inputs} inputs" if outputs < inputs else "its matrix loses a direction"
         raise InputError(f"{name} gives no lower bound, since {lost}; nothing can be certified layer by layer")
-    return Layer(name, float(values[-1]), float(values[0]))
+    return LayerStretch(name, float(values[-1]), float(values[0]))
 
 
 def layer_matrix(name: str, part: Any, shape: tuple[int, ...]) -> tuple[Float, Float]:
@@ -220,8 +226,8 @@ def layer_matrix(name: str, part: Any, shape: tuple[int, ...]) -> tuple[Float, F
     try:
         zero = _in_double(part, torch.zeros(1, *shape, dtype=torch.float64)).reshape(1, -1)
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{name} does not take inputs of shape {shape}: {error}") from error
-    if inputs * zero.shape[1] > LARGEST_LAYER:
+        raise InputError(f"{name} does not accept inputs of shape {shape}: {error}") from error
+    if inputs * zero.shape[1] > _LARGEST_LAYER:
         raise InputError(f"{name} is too large for its exact singular values ({inputs} x {zero.shape[1]})")
     axes = torch.eye(inputs, dtype=torch.float64).reshape(inputs, *shape)
     return to_numpy(_in_double(part, axes).reshape(inputs, -1) - zero), to_numpy(zero[0])

@@ -1,4 +1,4 @@
-"""`DecoderExamination`: how much a decoder stretches lengths, and what Theorem 1 guarantees."""
+"""`examine_decoder`: how much a decoder stretches lengths, and what Theorem 1 (Nelson et al. 2026) guarantees."""
 
 from __future__ import annotations
 
@@ -8,12 +8,32 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
-from congruence.decoder.bounds import Bound
-from congruence.decoder.stretch import BiLipschitz
-from congruence.result import Finding, Result
+from congruence.arrays import Float, to_numpy
+from congruence.checks import check_number
+from congruence.decoder._latents import read_latents
+from congruence.decoder._options import DecoderOptions
+from congruence.decoder.bounds import Bound, theorem1
+from congruence.decoder.probed import Probed, import_torch, probe
+from congruence.decoder.stretch import BiLipschitz, bilipschitz
+from congruence.errors import InputError
+from congruence.maps._diameter import diameter
+from congruence.options import takes
+from congruence.progress import Progress
+from congruence.result import Finding, Result, Status, conclude
 
 if TYPE_CHECKING:
     from congruence.document import Document
+
+_CLAIM = "Two trainings with such a decoder differ by a rigid motion, up to the bound."
+_SAMPLE = 1000  # rows whose pairwise distances are compared
+_PAIRS = 2000  # of rows whose midpoint is compared with the sample
+_FAR = 2.0  # times the 99 % quantile of the gaps between neighbours: a midpoint so far from every row lies in a hole
+_FEW = 0.05  # share of midpoints in holes that may be chance
+_AGREE, _DISAGREE = (
+    0.01,
+    0.05,
+)  # of the outputs' diameter: all rows below the first, 5 % above the second
+_TOUCHING = 1e-6  # relative to the typical stretch: two distinct rows have the same output
 
 
 class StretchNumbers(TypedDict):
@@ -84,7 +104,7 @@ class DecoderExamination(Result):
         if self.bound is None:
             return "All latents are the same point, so there is nothing to bound."
         if self.bound.vacuous:
-            return "The bound of Theorem 1 is vacuous: any two sets of this size are as close."
+            return "The bound of Theorem 1 is vacuous: it holds for any two sets of this size."
         share = 100 * self.bound.epsilon / self.bound.diameter
         return (
             "If its premises hold, Theorem 1 says that two such trainings differ by a rigid motion, up to "
@@ -118,3 +138,183 @@ class DecoderExamination(Result):
         from congruence.decoder._document import describe
 
         return describe(self)
+
+
+@takes(DecoderOptions)
+def examine_decoder(
+    decoder: Any, latents: Any, *, options: DecoderOptions, progress: Progress | None = None
+) -> DecoderExamination:
+    """Measure how much a decoder stretches lengths at given latents, and apply Theorem 1.
+
+    Parameters
+    ----------
+    decoder : torch module or function
+        Maps latents (rows, ...) to outputs (rows, ...) of any shape. A module must be in evaluation mode. It is not
+        changed.
+    latents : array, tensor, frame, table or path
+        The points, (n, d) or (n, ...).
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+
+    Returns
+    -------
+    DecoderExamination
+        Its finding is the conclusion of Theorem 1, whose status is never better than that of its premises. A sample
+        can refute the premises on the support and the decoder, but never prove them.
+
+    References
+    ----------
+    Nelson et al. 2026, Theorem 1.
+    """
+    progress = progress or (lambda what, done, total: None)
+    size = None if options.diameter in (None, "auto") else _as_diameter(options.diameter)
+    if (options.other is None) != (options.other_latents is None):
+        raise InputError("other and other_latents must be given together: a decoder and its latents of the same inputs")
+    z = read_latents(latents, options, options.other_latents, "other_latents")
+    progress("differentiating", 0, 2)
+    stretch = bilipschitz(
+        decoder,
+        z.values,
+        method=options.method,
+        directions=options.directions,
+        chunk=options.chunk,
+        device=options.device,
+        seed=options.seed,
+    )
+    progress("comparing distances", 1, 2)
+    probed = probe(decoder, z.values, options.device)
+    measured = diameter(probed.z).high if size is None else size
+    bound = theorem1(stretch, measured, constant=options.constant) if measured != 0 else None
+    other = None if options.other is None else probe(options.other, z.second, options.device)
+    premises = _judge_premises(probed, stretch, other, options.seed)
+    return DecoderExamination(
+        stretch=stretch,
+        bound=bound,
+        theorem1=_conclusion(bound, premises),
+        diameter=measured,
+        diameter_from="latents" if size is None else "given",
+        notes=(*z.notes, *stretch.notes),
+        settings={
+            **z.settings,
+            "points": stretch.n,
+            "method": stretch.method,
+            "diameter": "of the rows" if size is None else size,
+            "constant": options.constant,
+            "seed": options.seed,
+            "device": str(probed.z.device),
+        }
+        | ({"directions": options.directions} if stretch.method == "directions" else {}),
+    )
+
+
+def _as_diameter(given: Any) -> float:
+    try:
+        return check_number("diameter", float(given), 0, open_low=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"diameter must be 'auto' or a number above 0; got {given!r}") from error
+
+
+def _conclusion(bound: Bound | None, premises: tuple[Finding, ...]) -> Finding:
+    """The conclusion of Theorem 1; its number is the bound as a share of the diameter, its null the trivial bound."""
+    if bound is None:
+        return conclude("theorem1", _CLAIM, premises, evidence="All latents are the same point.")
+    share, trivial = bound.epsilon / bound.diameter, bound.trivial / bound.diameter
+    against = "no better than" if bound.vacuous else "against"
+    evidence = (
+        f"The bound is {100 * share:.3g} % of the diameter, {against} the trivial bound of {100 * trivial:.3g} %."
+    )
+    return conclude("theorem1", _CLAIM, premises, evidence=evidence, number=share, null=trivial)
+
+
+def _judge_premises(probed: Probed, stretch: BiLipschitz, other: Probed | None, seed: int) -> tuple[Finding, ...]:
+    """The premises of Theorem 1, as far as a sample of latents can support or refute them."""
+    return (
+        _judge_stretch(stretch),
+        _judge_convexity(to_numpy(probed.z).astype(np.float64), seed),
+        _judge_injectivity(probed, stretch, seed),
+        _judge_agreement(probed, other, seed),
+    )
+
+
+def _judge_stretch(stretch: BiLipschitz) -> Finding:
+    """Whether the local bi-Lipschitz constant is finite at every point."""
+    claim = "The decoder has a finite bi-Lipschitz constant."
+    lost = int(np.isinf(stretch.constants).sum())
+    if lost:
+        evidence = f"The Jacobian loses a direction at {lost} of {stretch.n} points."
+        return Finding("bi_lipschitz", claim, "fails", evidence=evidence)
+    evidence = f"The largest of {stretch.n} points is {stretch.constant:.4g}, a lower estimate of the supremum."
+    return Finding("bi_lipschitz", claim, "holds", evidence=evidence, number=stretch.constant)
+
+
+def _judge_convexity(z: Float, seed: int) -> Finding:
+    """Whether midpoints of two rows are close to other rows: holes in the sample refute a convex support."""
+    from scipy.spatial import cKDTree
+
+    name, claim = "convex", "The latents fill a convex set."
+    if len(z) < 10:
+        return Finding(name, claim, "unknown", evidence=f"{len(z)} rows are too few to judge.")
+    rng = np.random.default_rng(seed)
+    tree = cKDTree(z)
+    some = z[rng.permutation(len(z))[:_SAMPLE]]
+    gaps = tree.query(some, k=2)[0][:, 1]
+    pairs = rng.integers(0, len(z), size=(_PAIRS, 2))
+    away = tree.query(z[pairs].mean(1))[0]
+    limit = _FAR * float(np.quantile(gaps, 0.99))
+    share = float((away > limit).mean())
+    evidence = (
+        f"{100 * share:.1f} % of the midpoints of two rows lie in holes. Their median distance to the nearest row is "
+        f"{np.median(away):.3g} (95 % within {np.quantile(away, 0.95):.3g}); that between neighbouring rows is "
+        f"{np.median(gaps):.3g}."
+    )
+    return Finding(name, claim, "fails" if share > _FEW else "unknown", evidence=evidence, number=share)
+
+
+def _judge_injectivity(probed: Probed, stretch: BiLipschitz, seed: int) -> Finding:
+    """Whether distinct rows have distinct outputs: the least ratio of distances over pairs of rows."""
+    name, claim = "injective", "The decoder is injective."
+    if np.isinf(stretch.constants).any():
+        return Finding(name, claim, "unknown", evidence="It loses a direction at some points.")
+    torch = import_torch()
+    z, out = _decoded(probed, seed)
+    apart, decoded = (torch.pdist(values).numpy() for values in (z, out))
+    if not (apart > 0).any():
+        return Finding(name, claim, "unknown", evidence="All rows are the same point.")
+    ratio = decoded[apart > 0] / apart[apart > 0]
+    least, typical = float(ratio.min()), float(np.median(ratio))
+    evidence = f"Distances of {len(ratio)} pairs of rows are multiplied by {least:.3g} to {ratio.max():.3g}."
+    return Finding(name, claim, "fails" if least <= _TOUCHING * typical else "unknown", evidence=evidence, number=least)
+
+
+def _judge_agreement(probed: Probed, other: Probed | None, seed: int) -> Finding:
+    """Whether two trainings give the same outputs for the same inputs, relative to the diameter of the outputs."""
+    name, claim = "agreement", "The reconstructions of both trainings agree."
+    if other is None:
+        return Finding(name, claim, "unknown", evidence="Only one decoder was given.")
+    if len(other.z) != len(probed.z) or other.outputs != probed.outputs:
+        raise InputError(
+            f"other must have {len(probed.z)} rows and {probed.outputs} outputs, as decoder; got {len(other.z)} and "
+            f"{other.outputs}"
+        )
+    here, there = (_decoded(one, seed)[1] for one in (probed, other))
+    apart = (here - there).norm(dim=1).numpy()
+    size = float(import_torch().pdist(here).max()) if len(here) > 1 else 0.0
+    if size == 0:
+        return Finding(name, claim, "unknown", evidence="All outputs are the same.")
+    worst, most = float(apart.max() / size), float(np.quantile(apart, 0.95) / size)
+    evidence = (
+        f"The outputs of 95 % of {len(apart)} rows differ by at most {100 * most:.3g} % of their diameter, those of "
+        f"all rows by at most {100 * worst:.3g} %."
+    )
+    status: Status = "holds" if worst <= _AGREE else "fails" if most > _DISAGREE else "unknown"
+    return Finding(name, claim, status, evidence=evidence, number=worst)
+
+
+def _decoded(probed: Probed, seed: int) -> tuple[Any, Any]:
+    """A sample of latents and their outputs, flattened, in float64 on the CPU; the same rows for the same seed."""
+    torch = import_torch()
+    order = np.random.default_rng(seed).permutation(len(probed.z))[:_SAMPLE]
+    z = probed.z[torch.as_tensor(np.sort(order), device=probed.z.device)]
+    with torch.no_grad():
+        out = torch.cat([probed.decode(part.reshape(len(part), *probed.latent_shape)) for part in z.split(256)])
+    return z.double().cpu(), out.flatten(1).double().cpu()

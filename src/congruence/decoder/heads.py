@@ -1,8 +1,8 @@
-"""What the last layers of two classifiers imply about their representations, without any data (appendix A.3.1).
+"""The linear map between two representations that the last layers of two classifiers imply (appendix A.3.1).
 
-Two models with softmax(W f + b) that give the same probabilities have W f + b equal up to a number that all classes
-share. If the rows of W differ in enough directions (sufficient diversity), f is fixed by that: the two representations
-are linear maps of each other, and the map can be read off both heads (Roeder et al. 2021).
+If two models with softmax(W f + b) give the same probabilities, their W f + b are equal up to a constant that all
+classes share. If the rows of W differ in enough directions (sufficient diversity), this determines f: the two
+representations are linear maps of each other, and the map follows from both heads (Roeder et al. 2021).
 """
 
 from __future__ import annotations
@@ -14,29 +14,27 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
+from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import Map, fit_map
 from congruence.tables import as_paired
 
-OUTPUTS = ("softmax", "sigmoid", "linear")
-USES = ("all", "best")
-
 
 @dataclass(frozen=True)
 class Diversity:
-    """Whether the rows of a head span the representation, so that its outputs determine it."""
+    """Whether the rows of a head span the representation, so that the outputs determine it."""
 
     diverse: bool
-    rank: int  # directions of the representation that the outputs fix
+    rank: int  # directions of the representation that the outputs determine
     dimension: int
     classes: int
-    condition: float  # of the head on these directions; 1 is best, large ones make the map sensitive
+    condition: float  # of the head on these directions; 1 is best; the larger, the more sensitive the map
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, as in the JSON contract."""
+        """The numbers, as in the JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -47,15 +45,15 @@ class Diversity:
 class RoederMap:
     """The linear map between two representations that their heads imply, from that of a to that of b.
 
-    It is unique only if the head of b is sufficiently diverse; otherwise it is the map of least norm, right on `rank`
-    directions and undetermined on the others.
+    It is unique only if the head of b is sufficiently diverse; otherwise it is the map of least norm, determined on
+    `rank` directions only.
     """
 
     map: Map
     unique: bool
     source: Diversity
     target: Diversity
-    used: Array  # classes, at most D + 1 where the best-conditioned ones were chosen
+    used: Array  # classes, at most D + 1 with use="best"
     disagreement: float  # share of the source's head that no linear map explains; 0 if outputs can be equal
 
     def __call__(self, x: Any) -> Any:
@@ -63,7 +61,7 @@ class RoederMap:
         return self.map(x)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers without the matrix, as in the JSON contract."""
+        """The numbers without the matrix, as in the JSON."""
         return {
             "unique": self.unique,
             "source": self.source.to_dict(),
@@ -73,28 +71,26 @@ class RoederMap:
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"map from {len(self.used)} of {self.source.classes} classes, "
-            + ("unique" if self.unique else "not unique: the heads leave directions free"),
-            f"  source {self.source}",
-            f"  target {self.target}",
-            f"  share of the source's head that no linear map explains: {self.disagreement:.3g}",
-        ]
-        return "\n".join(lines)
+        unique = "unique" if self.unique else "not unique: the heads leave directions undetermined"
+        return (
+            f"map from {len(self.used)} of {self.source.classes} classes, {unique}\n"
+            f"  source {self.source}\n  target {self.target}\n"
+            f"  share of the source's head that no linear map explains: {self.disagreement:.3g}"
+        )
 
 
 @dataclass(frozen=True)
 class HeadsAgainstData:
-    """The map from heads and the best linear map of the data; errors are shares of the target's diameter."""
+    """Errors of the map from heads and of the map fitted to the data, relative to the diameter of the target."""
 
-    heads: float  # mean error of the map from heads, in no way fitted to these rows
+    heads: float  # mean error of the map from heads, which is not fitted to these rows
     fitted: float  # mean error of the least-squares map, in sample
-    seen_by_heads: float  # mean error of the map from heads on the directions that the target's head fixes
-    difference: float  # of what both maps make of the rows: root mean square over that of the target's spread
+    seen_by_heads: float  # mean error of the map from heads on the directions that the head of the target determines
+    difference: float  # root mean square difference of both maps, relative to the spread of the target
     diameter: float
 
     def to_dict(self) -> dict[str, float]:
-        """The numbers, as in the JSON contract."""
+        """The numbers, as in the JSON."""
         return asdict(self)
 
 
@@ -106,24 +102,24 @@ def sufficient_diversity(head: Any, *, outputs: str = "softmax") -> Diversity:
     head : torch `Linear`, (classes, D) array, or pair of weights and biases
         The last linear layer.
     outputs : {"softmax", "sigmoid", "linear"}
-        With a softmax only differences between classes count, so that D + 1 classes are needed; with single outputs D.
+        With a softmax only differences between classes count, so D + 1 classes are needed; otherwise D.
 
     References
     ----------
     Nelson et al. 2026, Definition A.3 and Lemma A.1; Roeder et al. 2021.
     """
-    return _diversity(_centred(*_head(head, "head"), _known(outputs))[0], outputs)
+    return _measure_diversity(_centre(*_read_head(head, "head"), outputs)[0], outputs)
 
 
 def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str = "all") -> RoederMap:
-    """Read the linear map from representation a to representation b off the two heads alone.
+    """Derive the linear map from representation a to representation b from the two heads alone.
 
     Parameters
     ----------
     head_a, head_b : torch `Linear`, (classes, D) array, or pair of weights and biases
         Last layers with the same classes in the same order; the representations may differ in width.
     outputs : {"softmax", "sigmoid", "linear"}
-        What is equal in both models: probabilities of a softmax, or every output by itself.
+        What is equal in both models: the probabilities of a softmax, or every single output.
     use : {"all", "best"}
         All classes by least squares, or only the D + 1 classes (D without softmax) that are best conditioned, which is
         the construction of the paper.
@@ -131,29 +127,25 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
     Returns
     -------
     RoederMap
-        Exact where both models give the same outputs and the head of b is diverse; `disagreement` says how far the
-        heads are from that.
+        Exact where both models give the same outputs and the head of b is diverse; `disagreement` measures the
+        deviation from that.
     """
-    if use not in USES:
-        raise InputError(f"use must be one of {', '.join(USES)}, not {use!r}")
-    first, second = _head(head_a, "head_a"), _head(head_b, "head_b")
+    check_choice("use", use, ("all", "best"))
+    first, second = _read_head(head_a, "head_a"), _read_head(head_b, "head_b")
     if len(first[0]) != len(second[0]):
-        raise InputError(f"both heads must have the same classes, but they have {len(first[0])} and {len(second[0])}")
-    (wa, ba), (wb, bb) = (_centred(*head, _known(outputs)) for head in (first, second))
+        raise InputError(f"both heads must have the same classes; got {len(first[0])} and {len(second[0])}")
+    (wa, _), (wb, _) = (_centre(*head, outputs) for head in (first, second))
     used = np.arange(len(wa)) if use == "all" else _best_classes(second[0], outputs)
-    if use == "best":
-        (pa, ca), (pb, cb) = (_centred(w[used], b[used], outputs) for w, b in (first, second))
-    else:
-        (pa, ca), (pb, cb) = (wa, ba), (wb, bb)
+    (pa, ca), (pb, cb) = (_centre(w[used], b[used], outputs) for w, b in (first, second))
     inverse = _pseudo_inverse(pb)  # (D_b, classes)
     matrix, shift = inverse @ pa, inverse @ (ca - cb)  # f_b = matrix f_a + shift
-    target = _diversity(wb, outputs)
+    target = _measure_diversity(wb, outputs)
     left = np.linalg.norm(wa - wb @ matrix)
     size = float(np.linalg.norm(wa))
     return RoederMap(
         map=_as_map(matrix, shift),
         unique=target.diverse,
-        source=_diversity(wa, outputs),
+        source=_measure_diversity(wa, outputs),
         target=target,
         used=used,
         disagreement=float(left / size) if size > 0 else 0.0,
@@ -161,7 +153,7 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
 
 
 def compare_with_fitted(found: RoederMap, x: Any, y: Any, head_b: Any, *, outputs: str = "softmax") -> HeadsAgainstData:
-    """Measure the map from heads on paired representations x, y, together with the linear map fitted to them.
+    """Measure the map from heads, and the linear map fitted to the data, on paired representations x, y.
 
     Parameters
     ----------
@@ -170,14 +162,16 @@ def compare_with_fitted(found: RoederMap, x: Any, y: Any, head_b: Any, *, output
     x, y : (n, D) each
         Representations of the same inputs.
     head_b : as in `roeder_map`
-        The head of y, which says on which directions the map can be right.
+        The head of y, which determines the map on some directions only.
+    outputs : {"softmax", "sigmoid", "linear"}
+        As in `roeder_map`.
     """
     x, y = as_paired(x, y)
     target = to_numpy(y).astype(np.float64)
     d = target.shape[1]
     ours, best = to_numpy(found(x))[:, :d], to_numpy(fit_map(x, y, "linear")(x))[:, :d]
     size = diameter(target).value
-    weights = _centred(*_head(head_b, "head_b"), _known(outputs))[0]
+    weights = _centre(*_read_head(head_b, "head_b"), outputs)[0]
     directions = svd(weights)[2][: found.target.rank]  # (rank, D)
     seen = target @ directions.T
     spread = float(np.linalg.norm(target - target.mean(0)))
@@ -194,39 +188,34 @@ def _mean_length(rows: Float) -> float:
     return float(np.linalg.norm(rows, axis=1).mean())
 
 
-def _known(outputs: str) -> str:
-    if outputs not in OUTPUTS:
-        raise InputError(f"outputs must be one of {', '.join(OUTPUTS)}, not {outputs!r}")
-    return outputs
-
-
-def _head(head: Any, name: str) -> tuple[Float, Float]:
+def _read_head(head: Any, name: str) -> tuple[Float, Float]:
     """Weights (classes, D) and biases (classes,) in float64."""
     if hasattr(head, "weight"):
         weights, biases = head.weight, getattr(head, "bias", None)
     elif isinstance(head, tuple):
         if len(head) != 2:
-            raise InputError(f"{name} must be weights, or a pair of weights and biases, not {len(head)} entries")
+            raise InputError(f"{name} must be weights, or a pair of weights and biases; got {len(head)} entries")
         weights, biases = head
     else:
         weights, biases = head, None
     w = to_numpy(weights).astype(np.float64)
     b = np.zeros(len(w)) if biases is None else to_numpy(biases).astype(np.float64)
     if w.ndim != 2 or 0 in w.shape or b.shape != (len(w),):
-        raise InputError(f"{name} must have weights (classes, D) and biases (classes,), not {w.shape} and {b.shape}")
+        raise InputError(f"{name} must have weights (classes, D) and biases (classes,); got {w.shape} and {b.shape}")
     if not (np.isfinite(w).all() and np.isfinite(b).all()):
-        raise InputError(f"{name} has NaN or infinite weights")
+        raise InputError(f"{name} must be finite; got NaN or infinite weights")
     return w, b
 
 
-def _centred(weights: Float, biases: Float, outputs: str) -> tuple[Float, Float]:
-    """What the outputs fix: with a softmax, only what differs between classes."""
+def _centre(weights: Float, biases: Float, outputs: str) -> tuple[Float, Float]:
+    """What the outputs determine: with a softmax, only differences between classes."""
+    check_choice("outputs", outputs, ("softmax", "sigmoid", "linear"))
     if outputs == "softmax":
         return weights - weights.mean(0), biases - biases.mean()
     return weights, biases
 
 
-def _diversity(weights: Float, outputs: str) -> Diversity:
+def _measure_diversity(weights: Float, outputs: str) -> Diversity:
     classes, d = weights.shape
     values = svd(weights)[1]
     rank = _rank(values, weights.shape)
@@ -234,16 +223,16 @@ def _diversity(weights: Float, outputs: str) -> Diversity:
     needed = d + 1 if outputs == "softmax" else d
     condition = float(values[0] / values[rank - 1]) if rank else float("inf")
     if rank == d:
-        reason = f"{free}{classes} outputs fix all {d} directions (condition {condition:.3g})"
+        reason = f"{free}{classes} outputs determine all {d} directions (condition {condition:.3g})"
     elif classes < needed:
-        reason = f"{classes} outputs cannot fix {d} directions, which takes {needed}; {rank} are fixed, {d - rank} free"
+        reason = f"{classes} outputs determine {rank} of {d} directions; at least {needed} outputs are needed for all"
     else:
-        reason = f"the {classes} outputs are too alike: they fix {rank} of {d} directions and leave {d - rank} free"
+        reason = f"the {classes} outputs are too similar: they determine {rank} of {d} directions"
     return Diversity(rank == d, rank, d, classes, condition, reason)
 
 
 def _rank(values: Float, shape: tuple[int, ...]) -> int:
-    rounding = math.sqrt(min(shape)) * np.finfo(np.float32).eps  # of weights, which are float32 as a rule
+    rounding = math.sqrt(min(shape)) * np.finfo(np.float32).eps  # of weights, which are usually float32
     return int((values > 10 * rounding * values[0]).sum()) if values[0] > 0 else 0
 
 
@@ -261,7 +250,7 @@ def _best_classes(weights: Float, outputs: str) -> Array:
     classes, d = weights.shape
     if outputs != "softmax":
         return np.sort(qr(weights.T, mode="r", pivoting=True)[1][: min(classes, d)])
-    first = int(np.linalg.norm(weights - weights.mean(0), axis=1).argmax())  # what the others are compared with
+    first = int(np.linalg.norm(weights - weights.mean(0), axis=1).argmax())  # the reference of the differences
     others = np.delete(np.arange(classes), first)
     order = qr((weights[others] - weights[first]).T, mode="r", pivoting=True)[1]
     return np.sort(np.append(others[order[: min(classes - 1, d)]], first))

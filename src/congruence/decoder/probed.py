@@ -1,7 +1,7 @@
-"""A decoder that was tested on its latents: it returns one finite tensor, the same each time.
+"""Check a decoder on its latents: it must return one finite tensor, the same each time.
 
-Whatever would make a Jacobian meaningless (dropout, batch statistics, NaN, no gradient) is refused here, with the
-reason, before anything is computed.
+Anything that would make a Jacobian meaningless (dropout, batch statistics, NaN, no gradient) raises an error before
+anything is computed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import is_tensor, listing, resolve_device, to_numpy
-from congruence.errors import CongruenceError, InputError, MissingDependencyError
+from congruence.checks import require
+from congruence.errors import CongruenceError, InputError
 
-TRIED = 3  # rows that are decoded twice, together and alone, to test whether the output stays the same
-ALIKE = 1e-3  # of the largest output: rows decoded together and alone differ by rounding only
+_TRIED = 3  # rows that are decoded twice, together and alone
+_ALIKE = 1e-3  # relative to the largest output: smaller differences between the two are rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Probed:
-    """A decoder with its latents, ready to be differentiated: `one` maps (d,) to (p,), without a batch."""
+    """A checked decoder with its latents, which can be differentiated."""
 
     decode: Callable[[Any], Any]  # (rows, *latent shape) -> (rows, *output shape)
     z: Any  # (n, d) tensor, flattened
@@ -49,13 +50,13 @@ class Probed:
 
 
 def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
-    """Check a decoder and its latents, bring both to one device and dtype, and try the decoder on a few rows.
+    """Check a decoder and its latents, move both to one device and dtype, and try the decoder on a few rows.
 
-    A module is not changed: where it has to move to another device, a copy of it does.
+    A module is not changed: if it has to move to another device, a copy is moved.
     """
     torch = import_torch()
     if not callable(decoder):
-        raise InputError(f"decoder must be a torch module or a function, not {type(decoder).__name__}")
+        raise InputError(f"decoder must be a torch module or a function; got {type(decoder).__name__}")
     module = decoder if isinstance(decoder, torch.nn.Module) else None
     if module is not None:
         _check_mode(module)
@@ -68,22 +69,17 @@ def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
     shape = tuple(latents.shape[1:])
     output = _try(decoder, latents)
     flat = latents.reshape(len(latents), -1)
-    return Probed(_sealed(decoder), flat, shape, tuple(output.shape[1:]))
+    return Probed(_without_parameters(decoder), flat, shape, tuple(output.shape[1:]))
 
 
 def import_torch() -> Any:
     """Return torch, ready for forward-mode differentiation, or raise with how to install it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError("examining a decoder needs torch: pip install 'congruence[torch]'") from error
+    torch = require("torch", "examining a decoder", "torch")
     if "torch._decomp.decompositions_for_jvp" not in sys.modules:
-        with (
-            warnings.catch_warnings()
-        ):  # torch warns about its own deprecated parts when it first differentiates forwards
+        # torch warns about its own deprecated parts in the first forward-mode differentiation
+        with warnings.catch_warnings(), contextlib.suppress(ImportError):
             warnings.simplefilter("ignore", DeprecationWarning)
-            with contextlib.suppress(ImportError):
-                import_module("torch._decomp.decompositions_for_jvp")
+            import_module("torch._decomp.decompositions_for_jvp")
     return torch
 
 
@@ -109,51 +105,50 @@ def _latents(z: Any) -> Any:
     if not is_tensor(z):
         array = to_numpy(z)
         if array.dtype.kind not in "fiub":
-            raise InputError(f"z must hold real numbers, but its dtype is {array.dtype}")
+            raise InputError(f"z must hold real numbers; got dtype {array.dtype}")
         z = torch.from_numpy(np.array(array))  # a copy: the array may be read-only
     if not z.is_floating_point():
         raise InputError(
-            f"z must hold floating-point latents, but its dtype is {z.dtype}: nothing can be differentiated by "
-            "integers; if they are coordinates, pass z.astype(float)"
+            f"z must hold floating-point latents, since integers have no derivatives; got dtype {z.dtype}; pass "
+            "z.astype(float) if they are coordinates"
         )
     if z.ndim < 2:
-        raise InputError(f"z must have rows of latents (n, d), but has shape {tuple(z.shape)}")
+        raise InputError(f"z must have shape (n, d) or (n, ...); got {tuple(z.shape)}")
     if 0 in z.shape:
-        raise InputError(f"z is empty: its shape is {tuple(z.shape)}")
+        raise InputError(f"z must not be empty; got shape {tuple(z.shape)}")
     bad = np.flatnonzero(~to_numpy(torch.isfinite(z).flatten(1).all(1)))
     if bad.size:
-        raise InputError(f"z has NaN or infinite values (row {listing(bad)})")
+        raise InputError(f"z must be finite; got NaN or infinite values in row {listing(bad)}")
     return z.detach() if z.dtype in (torch.float32, torch.float64) else z.detach().float()
 
 
 def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
-    """Decode a few rows twice, with others and alone; refuse what makes a Jacobian meaningless."""
+    """Decode a few rows twice, together and alone; raise an error where a Jacobian would be meaningless."""
     torch = import_torch()
-    rows = z[:TRIED].clone().requires_grad_()
+    rows = z[:_TRIED].clone().requires_grad_()
     with torch.enable_grad():
         output = _call(decoder, rows.clone())  # a copy, so that layers may work in place
     _check_output(output, len(rows))
     if not _leads_to(output.grad_fn, rows):
         raise InputError(
-            "the output of the decoder carries no gradient of the latents; it must not detach, round, take an argmax, "
-            "use no_grad or leave torch"
+            "the output of the decoder has no gradient with respect to the latents; it must not detach, round, take an "
+            "argmax, use no_grad or leave torch"
         )
     output, again, alone = (
         one.detach() for one in (output, _call(decoder, rows.clone()), _call(decoder, rows[:1].clone()))
     )
-    limit = ALIKE * (float(output.abs().max()) or 1.0)
+    limit = _ALIKE * (float(output.abs().max()) or 1.0)
     if float((output - again).abs().max()) > limit:
         raise InputError("the decoder is random: it gave two outputs for the same latents; call decoder.eval() first")
     if alone.shape != output[:1].shape or float((output[:1] - alone).abs().max()) > limit:
         raise InputError(
-            "the output for a row depends on the other rows; switch off batch statistics in the decoder "
-            "(decoder.eval())"
+            "the output for a row depends on the other rows; disable batch statistics in the decoder (decoder.eval())"
         )
     return output
 
 
 def _leads_to(node: Any, leaf: Any) -> bool:
-    """Whether the graph of an output reaches the latents: weights alone make it carry a gradient, too."""
+    """Whether the graph of an output reaches the latents: weights alone give an output a gradient, too."""
     seen, ahead = set(), [node]
     while ahead:
         node = ahead.pop()
@@ -181,25 +176,25 @@ def _call(decoder: Callable[[Any], Any], z: Any) -> Any:
 def _check_output(output: Any, rows: int) -> None:
     if not is_tensor(output):
         raise InputError(
-            f"the decoder must return one tensor, not {type(output).__name__}; wrap it, as in lambda z: model(z)[0]"
+            f"the decoder must return one tensor; got {type(output).__name__}; wrap it, as in lambda z: model(z)[0]"
         )
     if output.ndim < 1 or len(output) != rows:
         raise InputError(
-            f"the decoder must return a row for each row of latents, but {rows} rows gave shape {tuple(output.shape)}"
+            f"the decoder must return a row for each row of latents; got shape {tuple(output.shape)} for {rows} rows"
         )
     if not output.is_floating_point():
-        raise InputError(f"the decoder must return floating-point numbers, not {output.dtype}")
+        raise InputError(f"the decoder must return floating-point numbers; got {output.dtype}")
     if output.ndim == 1:
         raise InputError(
-            f"the decoder must return rows of outputs, but gave shape {tuple(output.shape)}; a single output is (n, 1)"
+            f"the decoder must return rows of outputs; got shape {tuple(output.shape)}; a single output is (n, 1)"
         )
     bad = np.flatnonzero(~np.isfinite(to_numpy(output).reshape(rows, -1)).all(axis=1))
     if bad.size:
-        raise InputError(f"the decoder returns NaN or infinite values (row {listing(bad)})")
+        raise InputError(f"the decoder must return finite values; got NaN or infinity in row {listing(bad)}")
 
 
-def _sealed(decoder: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The decoder with its parameters out of the graph: only latents are differentiated by."""
+def _without_parameters(decoder: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The decoder with detached parameters: derivatives are taken with respect to latents only."""
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
         return decoder

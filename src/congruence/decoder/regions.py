@@ -1,7 +1,7 @@
-"""All linear pieces of a small piecewise linear network, and with them its exact stretch.
+"""All linear pieces of a small piecewise linear network, and its exact stretch.
 
-Latents on which every rectifier keeps its side form a convex polytope, where the network is linear. The pieces are
-found unit by unit: each unit splits every piece that its border passes through, which a linear programme decides.
+Latents with the same active units form a convex polytope, on which the network is affine. The pieces are found unit by
+unit: each unit splits every piece that its border crosses, which a linear programme decides.
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.certificates import LINEAR, Certificate, kind_of, latent_shape_of, layer_matrix, layers_of
+from congruence.decoder.certificates import (
+    LINEAR,
+    StretchCertificate,
+    kind_of,
+    latent_shape_of,
+    layer_matrix,
+    layers_of,
+    negative_slopes,
+)
 from congruence.errors import InputError
 
-INSIDE = 1e-9  # radius of a ball that a piece must hold; borders and corners are no pieces
-FLAT = 1e-13  # a unit whose slope is less, relative to the others, does not depend on latents
-MOST_UNITS, MOST_PIECES = 64, 5000
+_INSIDE = 1e-9  # radius of a ball that a piece must contain; borders and corners are not pieces
+_FLAT = 1e-13  # a unit whose slope is less, relative to the others, does not depend on latents
+_MOST_UNITS, _MOST_PIECES = 64, 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +40,10 @@ class Piece:
 
 @dataclass(frozen=True)
 class Regions:
-    """All linear pieces: how many there are, and the certificate over all of them."""
+    """The number of linear pieces, and the certificate over all of them."""
 
     count: int
-    certificate: Certificate
+    certificate: StretchCertificate
     box: tuple[float, float] | None
 
 
@@ -47,7 +55,7 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
     decoder : torch module
         A `Sequential` with at most 64 units in rectifiers; rectifiers may have no leak.
     box : (float, float), optional
-        Only latents whose coordinates all lie between these; all latents unless given.
+        Range of all coordinates of the latents; by default all latents.
 
     Returns
     -------
@@ -60,10 +68,11 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
     d = pieces[0].matrix.shape[0]
     values = [np.linalg.svd(piece.matrix, compute_uv=False) for piece in pieces]
     lost = pieces[0].matrix.shape[1] < d
-    low = 0.0 if lost else min(_or_nothing(value) for value in values)
+    least = min(float(value[-1]) if value[-1] > 1e-12 * value[0] else 0.0 for value in values)  # below is rounding
     where = "everywhere" if box is None else f"for latents between {box[0]:g} and {box[1]:g}"
     how = f"all {len(pieces)} linear pieces, {where}"
-    certificate = Certificate(low, float(max(value[0] for value in values)), d, how, injective=False)
+    high = float(max(value[0] for value in values))
+    certificate = StretchCertificate(0.0 if lost else least, high, d, how, injective=False)
     return Regions(len(pieces), certificate, box)
 
 
@@ -73,22 +82,19 @@ def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents:
     pieces = [_start(latent_shape_of(latents, parts)[0], box)]
     units = 0
     for name, part in parts:
-        slope = _slope(name, part)
-        if slope is None:
+        if kind_of(part) in LINEAR:
             pieces = [_moved(piece, name, part) for piece in pieces]
             continue
+        if kind_of(part) not in ("ReLU", "LeakyReLU"):
+            raise InputError(f"{name} must be a linear layer, ReLU or LeakyReLU, to be known as piecewise linear")
+        slope = negative_slopes(part)[0]
         units += pieces[0].matrix.shape[1]
-        if units > MOST_UNITS:
-            raise InputError(f"the decoder has more than {MOST_UNITS} units, too many to find all linear pieces")
+        if units > _MOST_UNITS:
+            raise InputError(f"the decoder has more than {_MOST_UNITS} units, too many to find all linear pieces")
         if slope != 1:
             pieces = [split for piece in pieces for split in _folded(piece, slope, len(pieces))]
             _check_count(len(pieces))
     return pieces
-
-
-def _or_nothing(values: Array) -> float:
-    """The least singular value; 0 where it is only rounding."""
-    return float(values[-1]) if values[-1] > 1e-12 * values[0] else 0.0
 
 
 def _start(d: int, box: tuple[float, float] | None) -> Piece:
@@ -97,20 +103,9 @@ def _start(d: int, box: tuple[float, float] | None) -> Piece:
         return nothing
     low, high = box
     if not (np.isfinite([low, high]).all() and low < high):
-        raise InputError(f"box must be two numbers, the smaller first, not {box!r}")
+        raise InputError(f"box must be two numbers, the smaller first; got {box!r}")
     normals = np.vstack([np.eye(d), -np.eye(d)])
     return Piece(normals, np.repeat([high, -low], d).astype(float), nothing.matrix, nothing.shift)
-
-
-def _slope(name: str, part: Any) -> float | None:
-    kind = kind_of(part)
-    if kind == "ReLU":
-        return 0.0
-    if kind == "LeakyReLU":
-        return float(part.negative_slope)
-    if kind not in LINEAR:
-        raise InputError(f"{name} is not piecewise linear, or not known to be: only linear layers, ReLU and LeakyReLU")
-    return None
 
 
 def _moved(piece: Piece, name: str, part: Any) -> Piece:
@@ -119,12 +114,12 @@ def _moved(piece: Piece, name: str, part: Any) -> Piece:
 
 
 def _folded(piece: Piece, slope: float, already: int) -> list[Piece]:
-    """Split a piece along the border of every unit, then let the rectifier act on each part."""
+    """Split a piece along the border of every unit, and apply the rectifier to each part."""
     width = piece.matrix.shape[1]
     parts: list[tuple[Piece, Array]] = [(piece, np.ones(width))]
     for unit in range(width):
         normal, limit = piece.matrix[:, unit], -piece.shift[unit]
-        if np.linalg.norm(normal) <= FLAT * np.linalg.norm(piece.matrix):  # on one side everywhere
+        if np.linalg.norm(normal) <= _FLAT * np.linalg.norm(piece.matrix):  # on one side everywhere
             for _, slopes in parts:
                 slopes[unit] = 1.0 if limit <= 0 else slope
             continue
@@ -142,7 +137,7 @@ def _folded(piece: Piece, slope: float, already: int) -> list[Piece]:
 
 
 def _cut(piece: Piece, normal: Float, limit: float) -> Piece | None:
-    """The part of a piece with normal @ z <= limit, or None where nothing of it has an inside."""
+    """The part of a piece with normal @ z <= limit, or None if it has no interior."""
     size = float(np.linalg.norm(normal))
     cut = Piece(
         np.vstack([piece.normals, normal / size]),
@@ -150,25 +145,24 @@ def _cut(piece: Piece, normal: Float, limit: float) -> Piece | None:
         piece.matrix,
         piece.shift,
     )
-    return cut if _has_inside(cut) else None
+    return cut if largest_ball(cut.normals, cut.limits)[1] > _INSIDE else None
 
 
-def _has_inside(piece: Piece) -> bool:
-    """Whether a ball fits in: maximise its radius, up to 1, by a linear programme."""
+def largest_ball(normals: Float, limits: Float) -> tuple[Float, float]:
+    """Centre and radius, at most 1, of the largest ball where normals @ z <= limits; the radius is -inf if empty."""
     from scipy.optimize import linprog
 
-    d = piece.normals.shape[1]
-    lengths = np.linalg.norm(piece.normals, axis=1)
+    d = normals.shape[1]
     found = linprog(
         np.append(np.zeros(d), -1.0),
-        A_ub=np.column_stack([piece.normals, lengths]),
-        b_ub=piece.limits,
+        A_ub=np.column_stack([normals, np.linalg.norm(normals, axis=1)]),
+        b_ub=limits,
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    return bool(found.status == 0 and -found.fun > INSIDE)
+    return (found.x[:d], float(found.x[d])) if found.status == 0 else (np.zeros(d), -np.inf)
 
 
 def _check_count(count: int) -> None:
-    if count > MOST_PIECES:
-        raise InputError(f"the decoder has more than {MOST_PIECES} linear pieces, too many to enumerate")
+    if count > _MOST_PIECES:
+        raise InputError(f"the decoder has more than {_MOST_PIECES} linear pieces, too many to enumerate")

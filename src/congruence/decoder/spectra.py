@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float, listing, to_numpy
+from congruence.checks import check_integer
 from congruence.decoder.probed import Probed, import_torch
 from congruence.errors import InputError
 
-CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of Jacobians at a time
-LOOK = 16  # steps of Lanczos before the first test of convergence; later tests are rarer
-STEPS = 600  # of Lanczos at most
-REST = 1e-4  # relative residual at which a singular value has converged; its error is mostly the square
+_CPU_BYTES, _GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of Jacobians in memory at a time
+_FIRST_TEST = 16  # steps of Lanczos before the first test of convergence; later tests are less frequent
+_STEPS = 600  # of Lanczos at most
+_RESIDUAL = 1e-4  # relative residual at which a singular value has converged; its error is mostly the square
 
 
 def exact_spectra(probed: Probed, chunk: int | None) -> Float:
@@ -33,8 +34,8 @@ def exact_spectra(probed: Probed, chunk: int | None) -> Float:
 def _singular_values(jacobians: Any) -> Any:
     """The singular values in float64, (rows, min(d, p)).
 
-    For float32 Jacobians the eigenvalues of J^T J in float64 are as accurate, and faster: squaring loses half of the
-    digits, which these Jacobians do not have.
+    For float32 Jacobians the eigenvalues of J^T J in float64 are as accurate, and faster: squaring loses only digits
+    that these Jacobians do not have.
     """
     torch = import_torch()
     exact = jacobians.double()
@@ -45,7 +46,7 @@ def _singular_values(jacobians: Any) -> Any:
 
 
 def _jacobians(probed: Probed, z: Any) -> Any:
-    """The Jacobians at the rows of z, (rows, p, d): forward or backward, whichever takes fewer passes."""
+    """The Jacobians at the rows of z, (rows, p, d): in forward or reverse mode, whichever takes fewer passes."""
     torch = import_torch()
     forward = probed.dimension <= probed.outputs
     modes = (torch.func.jacfwd, torch.func.jacrev) if forward else (torch.func.jacrev, torch.func.jacfwd)
@@ -55,12 +56,15 @@ def _jacobians(probed: Probed, z: Any) -> Any:
                 return torch.func.vmap(mode(probed.one))(z)
         except (RuntimeError, NotImplementedError, ValueError):  # not every operation has every derivative in a batch
             continue
-    return torch.stack([_differentiated(probed, row) for row in z])
+    try:
+        return torch.stack([torch.autograd.functional.jacobian(probed.one, row) for row in z])
+    except RuntimeError as error:
+        raise InputError(f"the decoder cannot be differentiated: {error}") from error
 
 
 @contextlib.contextmanager
 def plain_attention() -> Iterator[None]:
-    """Attention in its plain form, which has every derivative, without warnings about slow batches."""
+    """Use the plain form of attention, which has all derivatives, and suppress warnings about slow batches."""
     from torch.backends import mha
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -74,14 +78,6 @@ def plain_attention() -> Iterator[None]:
         mha.set_fastpath_enabled(fused)
 
 
-def _differentiated(probed: Probed, row: Any) -> Any:
-    torch = import_torch()
-    try:
-        return torch.autograd.functional.jacobian(probed.one, row)
-    except RuntimeError as error:
-        raise InputError(f"the decoder cannot be differentiated: {error}") from error
-
-
 def extreme_values(probed: Probed, chunk: int | None, seed: int) -> tuple[Float, Float, int]:
     """The smallest and the largest singular value at every point, (n,) each, and at how many points they converged.
 
@@ -90,15 +86,15 @@ def extreme_values(probed: Probed, chunk: int | None, seed: int) -> tuple[Float,
     on a subspace: the smallest is approached from above, the largest from below.
     """
     starts = np.random.default_rng(seed)
-    steps = min(probed.dimension, probed.outputs, STEPS)
-    low, high, rested = [], [], 0
+    steps = min(probed.dimension, probed.outputs, _STEPS)
+    low, high, converged = [], [], 0
     for rows in _chunks(probed, chunk, columns=8, kept=steps):
         start = starts.standard_normal((rows.stop - rows.start, probed.dimension))
         one, two, done = _bidiagonalise(probed, rows, start, steps)
         low.append(one)
         high.append(two)
-        rested += done
-    return np.concatenate(low), np.concatenate(high), rested
+        converged += done
+    return np.concatenate(low), np.concatenate(high), converged
 
 
 def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tuple[Float, Float, int]:
@@ -111,7 +107,7 @@ def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tup
     basis = torch.zeros(n, steps + 1, probed.dimension, dtype=z.dtype, device=z.device)
     diagonal, above = np.zeros((n, steps)), np.zeros((n, steps))
     low, high, done = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=bool)
-    u, beta, look = None, None, LOOK
+    u, beta, next_test = None, None, _FIRST_TEST
     for k in range(steps):
         basis[:, k] = v
         new = push(z, v)
@@ -121,16 +117,16 @@ def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tup
         alpha = new.norm(dim=1, keepdim=True)
         u = new / _safe(alpha)
         new = pull(z, u) - alpha * v
-        for _ in range(2):  # once leaves a trace of what was taken out
+        for _ in range(2):  # once is not orthogonal up to rounding
             so_far = basis[:, : k + 1]
             new = new - (so_far.mT @ (so_far @ new[:, :, None]))[:, :, 0]
         beta = new.norm(dim=1, keepdim=True)
         v = new / _safe(beta)
         diagonal[:, k], above[:, k] = to_numpy(alpha)[:, 0], to_numpy(beta)[:, 0]
         whole = k + 1 == min(probed.dimension, probed.outputs)
-        if k + 1 < min(look, steps):
+        if k + 1 < min(next_test, steps):
             continue
-        look = (9 * look) // 8
+        next_test = (9 * next_test) // 8
         for i in np.flatnonzero(~done):
             part = diagonal[i, : k + 1], above[i, : k + 1]
             done[i] = whole or _converged(*part, z.dtype)
@@ -154,7 +150,7 @@ def _converged(diagonal: Float, above: Float, dtype: Any) -> bool:
         value, vector = eigh_tridiagonal(squares, off_diagonal, select="i", select_range=(end, end))
         size = math.sqrt(max(float(value[0]), 0.0))
         floor = floor or float(import_torch().finfo(dtype).eps) * size  # below it lies only rounding
-        if above[-1] * abs(float(vector[-1, 0])) > REST * size + floor:
+        if above[-1] * abs(float(vector[-1, 0])) > _RESIDUAL * size + floor:
             return False
     return True
 
@@ -165,12 +161,12 @@ def _extremes(diagonal: Float, above: Float) -> tuple[float, float]:
 
 
 def _safe(length: Any) -> Any:
-    """A length to divide by: where it is 0, all directions are used, and later steps do not count."""
+    """A length to divide by; where it is 0, all directions are used and later steps do not count."""
     return length.clamp_min(import_torch().finfo(length.dtype).tiny)
 
 
-def seen_stretch(probed: Probed, directions: int, chunk: int | None, seed: int) -> tuple[Float, Float]:
-    """The least and the most that random unit directions are stretched at every point, (n,) each."""
+def sampled_stretch(probed: Probed, directions: int, chunk: int | None, seed: int) -> tuple[Float, Float]:
+    """The smallest and largest stretch of random unit directions at every point, (n,) each."""
     torch = import_torch()
     rng = np.random.default_rng(seed)
     push, _ = _products(probed)
@@ -192,16 +188,16 @@ def _products(probed: Probed) -> tuple[Callable[[Any, Any], Any], Callable[[Any,
     """Products J v and J^T u for many points at once: (n, d), (n, d) -> (n, p) and (n, d), (n, p) -> (n, d)."""
     func = import_torch().func
 
-    def push_one(z: Any, v: Any) -> Any:
+    def push(z: Any, v: Any) -> Any:
         return func.jvp(probed.one, (z,), (v,))[1]
 
-    def pull_one(z: Any, u: Any) -> Any:
+    def pull(z: Any, u: Any) -> Any:
         return func.vjp(probed.one, z)[1](u)[0]
 
-    return _in_a_batch(push_one), _in_a_batch(pull_one)
+    return _vectorise(push), _vectorise(pull)
 
 
-def _in_a_batch(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _vectorise(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     torch = import_torch()
 
     def products(z: Any, vectors: Any) -> Any:
@@ -221,12 +217,12 @@ def _in_a_batch(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 
 def _chunks(probed: Probed, chunk: int | None, *, columns: int, kept: int = 0) -> Iterator[slice]:
-    """Slices of points whose Jacobians, or `columns` of them and `kept` vectors of latents, fit into memory."""
-    if chunk is not None and (isinstance(chunk, bool) or chunk < 1):
-        raise InputError(f"chunk must be a number of points of at least 1, not {chunk!r}")
+    """Slices of points of which `columns` of the Jacobian and `kept` vectors of latents fit into memory."""
+    if chunk is not None:
+        check_integer("chunk", chunk)
     n = len(probed.z)
     numbers = columns * (probed.outputs + probed.dimension) + kept * probed.dimension
-    room = GPU_BYTES if probed.z.is_cuda else CPU_BYTES
+    room = _GPU_BYTES if probed.z.is_cuda else _CPU_BYTES
     step = chunk or max(1, room // (8 * numbers))
     for first in range(0, n, step):
         yield slice(first, min(n, first + step))
@@ -236,4 +232,4 @@ def _check_finite(values: Any, rows: slice) -> None:
     finite = np.isfinite(to_numpy(values).reshape(rows.stop - rows.start, -1)).all(axis=1)
     if not finite.all():
         bad = rows.start + np.flatnonzero(~finite)
-        raise InputError(f"the Jacobian of the decoder has NaN or infinite values (row {listing(bad)})")
+        raise InputError(f"the Jacobian of the decoder must be finite; got NaN or infinity in row {listing(bad)}")

@@ -1,7 +1,7 @@
-"""How much a decoder stretches and shrinks lengths: its local bi-Lipschitz constant at given points.
+"""The local bi-Lipschitz constant of a decoder at given points.
 
 At a latent z the constant is max(s_max, 1 / s_min) of the singular values of the Jacobian: short lengths are
-multiplied by something between 1 / Lambda and Lambda. 1 is an isometry. Theorem 1 needs the supremum over the whole
+multiplied by a factor between 1 / Lambda and Lambda. 1 is an isometry. Theorem 1 needs the supremum over the whole
 support, of which the largest value at sampled points is a lower estimate.
 """
 
@@ -15,21 +15,20 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.checks import check_choice, check_integer, check_seed
 from congruence.decoder.probed import probe
-from congruence.decoder.spectra import exact_spectra, extreme_values, seen_stretch
-from congruence.errors import InputError
+from congruence.decoder.spectra import exact_spectra, extreme_values, sampled_stretch
 
-METHODS = ("auto", "exact", "lanczos", "directions")
-EXACT_ENTRIES = 2**21  # of one Jacobian; past it only its extreme singular values are sought
-LOST = 10.0  # times what rounding the entries of a Jacobian can do to its singular values; below it nothing is left
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_EXACT_ENTRIES = 2**21  # of one Jacobian; beyond that only its extreme singular values are computed
+_LOST = 10.0  # times the effect of rounding a Jacobian on its singular values: smaller ones are 0
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
 class BiLipschitz:
-    """Local bi-Lipschitz constants of a decoder at n points; at least 1, lower is nearer to an isometry.
+    """Local bi-Lipschitz constants of a decoder at n points; at least 1, lower is closer to an isometry.
 
-    Only the given points were examined, so `constant` is a lower estimate of the supremum that Theorem 1 needs, and
+    Only the given points are examined, so `constant` is a lower estimate of the supremum that Theorem 1 needs, and
     never `certified`.
     """
 
@@ -48,7 +47,7 @@ class BiLipschitz:
     @cached_property
     def constants(self) -> Float:
         """max(s_max, 1 / s_min) at each point, (n,); infinite where a direction is lost."""
-        return _constants(self.s_min, self.s_max)
+        return np.maximum(self.s_max, _ratio(1.0, self.s_min))
 
     @property
     def n(self) -> int:
@@ -62,16 +61,16 @@ class BiLipschitz:
 
     @property
     def mean(self) -> float:
-        """The mean constant over all points, which the paper's Figure 2 plots; it bounds nothing."""
+        """The mean constant over all points, as in Figure 2 of the paper; not a bound."""
         return float(self.constants.mean())
 
     def quantile(self, q: float) -> float:
-        """The q-quantile of the constants over points: an observed value, so that infinity is never averaged."""
+        """The q-quantile of the constants over points: an observed value, so infinity is never averaged."""
         return float(np.quantile(self.constants, q, method="inverted_cdf"))
 
     @property
     def isometry_defect(self) -> float:
-        """How far any stretch is from 1, at any point; 0 is an isometry."""
+        """The largest deviation of a stretch from 1 at any point; 0 is an isometry."""
         return float(max(self.s_max.max() - 1, 1 - self.s_min.min(), 0.0))
 
     @cached_property
@@ -81,7 +80,7 @@ class BiLipschitz:
 
     @property
     def scale(self) -> float:
-        """The factor of the latents' lengths that would make `constant` least: outputs are to be divided by it."""
+        """The factor by which outputs must be divided to minimise `constant`."""
         return float(math.sqrt(self.s_max.max() * self.s_min.min()))
 
     @property
@@ -90,15 +89,8 @@ class BiLipschitz:
         least = float(self.s_min.min())
         return math.sqrt(float(self.s_max.max()) / least) if least > 0 else math.inf
 
-    @cached_property
-    def scale_free_constants(self) -> Float:
-        """The constants after that rescaling, (n,)."""
-        if self.scale == 0:
-            return np.full(self.n, np.inf)
-        return _constants(self.s_min / self.scale, self.s_max / self.scale)
-
     def to_dict(self) -> dict[str, Any]:
-        """The summary, as in the JSON contract; per-point values are in `table`."""
+        """The summary, as in the JSON; per-point values are in `table`."""
         return {
             "n": self.n,
             "dimension": self.dimension,
@@ -107,7 +99,7 @@ class BiLipschitz:
             "certified": self.certified,
             "constant": self.constant,
             "mean": self.mean,
-            "quantiles": {f"{q:g}": self.quantile(q) for q in QUANTILES},
+            "quantiles": {f"{q:g}": self.quantile(q) for q in _QUANTILES},
             "s_min": float(self.s_min.min()),
             "s_max": float(self.s_max.max()),
             "isometry_defect": self.isometry_defect,
@@ -129,9 +121,8 @@ class BiLipschitz:
             f"95 % below {self.quantile(0.95):.6g}",
             f"  stretch from {self.s_min.min():.6g} to {self.s_max.max():.6g}; after the best global scale "
             f"{self.scale_free:.6g}",
-            *(f"  {note}" for note in self.notes),
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
 def bilipschitz(
@@ -154,49 +145,47 @@ def bilipschitz(
     z : (n, d) or (n, ...)
         Latents, numpy or torch; cast to the dtype of the decoder's weights.
     method : {"auto", "exact", "lanczos", "directions"}
-        "exact" takes the singular values of whole Jacobians; "lanczos" only the extreme ones, by products with the
-        Jacobian, for Jacobians too large to hold; "directions" is the paper's estimator, the most and the least that
-        a few random directions are stretched. "auto" is exact up to two million entries of a Jacobian, then lanczos.
+        "exact" computes all singular values of whole Jacobians; "lanczos" only the extreme ones, by products with the
+        Jacobian, for Jacobians that do not fit into memory; "directions" is the estimator of the paper, the largest and
+        smallest stretch of a few random directions. "auto" is exact up to two million entries of a Jacobian, then
+        lanczos.
     directions : int
-        How many random directions, for that method.
+        Number of random directions, for that method.
     chunk : int, optional
-        Points at a time; chosen by memory unless given. It does not change the result beyond rounding.
+        Points at a time; chosen by memory by default. It does not change the result beyond rounding.
     device : str
-        "auto" stays where the weights are (for a function, where z is).
+        "auto" keeps the device of the weights (for a function, that of z).
     seed : int
-        Of the directions, and of the start of lanczos.
+        Seed of the directions, and of the start of lanczos.
 
     Returns
     -------
     BiLipschitz
-        Constants from 1 (an isometry) up, infinite where the Jacobian loses a direction. They do not change when
-        latents or outputs are rotated or shifted. Not certified: only the given points were examined.
+        Constants of at least 1 (an isometry), infinite where the Jacobian loses a direction. They are invariant under
+        rotations and shifts of latents or outputs. Not certified: only the given points are examined.
 
     References
     ----------
     Nelson et al. 2026, Definition A.5 and appendix A.7.1 (the estimator by directions).
     """
-    if method not in METHODS:
-        raise InputError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
-    for name, value, least in (("directions", directions, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    check_choice("method", method, ("auto", "exact", "lanczos", "directions"))
+    check_integer("directions", directions)
+    check_seed(seed)
     probed = probe(decoder, z, device)
     d, p = probed.dimension, probed.outputs
     if method == "auto":
-        method = "exact" if d * p <= EXACT_ENTRIES else "lanczos"
+        method = "exact" if d * p <= _EXACT_ENTRIES else "lanczos"
     spectra, notes = None, []
     if method == "exact":
         spectra = exact_spectra(probed, chunk)
         low, high = spectra[:, -1], spectra[:, 0]
     elif method == "lanczos":
-        low, high, rested = extreme_values(probed, chunk, seed)
-        if rested < len(low):
-            notes.append(
-                f"Lanczos did not converge at {len(low) - rested} of {len(low)} points, whose constants may be larger."
-            )
+        low, high, converged = extreme_values(probed, chunk, seed)
+        if converged < len(low):
+            missed = len(low) - converged
+            notes.append(f"Lanczos did not converge at {missed} of {len(low)} points, whose constants may be larger.")
     else:
-        low, high = seen_stretch(probed, directions, chunk, seed)
+        low, high = sampled_stretch(probed, directions, chunk, seed)
         notes.append(f"Only {directions} random directions were sampled; others may be stretched more or less.")
     low, lost = _lost_directions(low, high, probed)
     if spectra is not None:
@@ -206,14 +195,14 @@ def bilipschitz(
 
 
 def _lost_directions(low: Float, high: Float, probed: Any) -> tuple[Float, list[str]]:
-    """Set the least stretch to 0 where it is only rounding, with a note."""
+    """Set the smallest stretch to 0 where it is rounding, with a note."""
     import torch
 
     d, p = probed.dimension, probed.outputs
     if p < d:
         reason = f"The decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere."
         return np.zeros_like(low), [reason]
-    lost = low <= LOST * math.sqrt(d) * torch.finfo(probed.z.dtype).eps * high
+    lost = low <= _LOST * math.sqrt(d) * torch.finfo(probed.z.dtype).eps * high
     if not lost.any():
         return low, []
     reason = (
@@ -222,11 +211,7 @@ def _lost_directions(low: Float, high: Float, probed: Any) -> tuple[Float, list[
     return np.where(lost, 0.0, low), [reason]
 
 
-def _constants(low: Float, high: Float) -> Float:
-    inverse: Float = np.divide(1.0, low, out=np.full_like(low, np.inf), where=low > 0)
-    return np.maximum(high, inverse)
-
-
-def _ratio(high: Float, low: Float) -> Float:
+def _ratio(high: Float | float, low: Float) -> Float:
+    """High / low, infinite where low is 0."""
     ratio: Float = np.divide(high, low, out=np.full_like(low, np.inf), where=low > 0)
     return ratio

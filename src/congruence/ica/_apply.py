@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ import numpy as np
 from congruence.arrays import finite_rows, is_dask, listing
 from congruence.errors import InputError
 from congruence.ica.estimator import ICA
-from congruence.ica.opening import affine
 from congruence.progress import Progress
+from congruence.rows.engine import map_rows
 from congruence.tables import Stream, Table, check_table_path, finite_table, slices, write_stream
 from congruence.tables.blocks import computed_blocks
 
@@ -53,45 +53,41 @@ def write_components(
     path = Path(path)
     if isinstance(rows, Table) and is_dask(rows.values):
         check_table_path(path, rows)
-        stream = Stream(rows.n, _computed(rows, ica, inverse))
+        chunks = _map_blocks(rows, ica, inverse)
+    elif isinstance(rows, Table):
+        rows = finite_table(rows, drop_missing=drop_missing)
+        chunks = _map_chunks(slices(rows), ica, inverse)
     else:
-        if isinstance(rows, Table):
-            rows = finite_table(rows, drop_missing=drop_missing)
-        chunks = slices(rows) if isinstance(rows, Table) else rows.chunks
-        stream = Stream(rows.n, _mapped(chunks, ica, inverse))
+        chunks = _map_chunks(rows.chunks, ica, inverse)
+    n = rows.n
 
-    def tick(done: int) -> None:
-        if progress is not None:
-            progress(f"writing {path.name}", done, stream.n)
+    def counted() -> Iterator[Table]:
+        done = 0
+        for chunk in chunks:
+            yield chunk
+            done += chunk.n
+            if progress is not None:
+                progress(f"writing {path.name}", done, n)
 
-    write_stream(Stream(stream.n, _counted(stream.chunks, tick)), path, id=id or "id")
-    return stream.n
-
-
-def _counted(chunks: Iterator[Table], tick: Callable[[int], None]) -> Iterator[Table]:
-    done = 0
-    for chunk in chunks:
-        yield chunk
-        done += chunk.n
-        tick(done)
+    write_stream(Stream(n, counted()), path, id=id or "id")
+    return n
 
 
-def _computed(table: Table, ica: ICA, inverse: bool) -> Iterator[Table]:
+def _map_blocks(table: Table, ica: ICA, inverse: bool) -> Iterator[Table]:
     """The mapped blocks of a dask array, as workers compute them."""
-    known, (k, d) = _names(ica), ica.components_.shape
-    _check_columns(table, known, k if inverse else d, inverse)
-    mapped = ica.inverse_transform(table.values) if inverse else ica.transform(_in_order(table, known))
+    _check_columns(table, ica, inverse)
+    mapped = ica.inverse_transform(table.values) if inverse else ica.transform(_in_order(table, ica))
     for part, rows in computed_blocks(mapped):
         ids = None if table.ids is None else table.ids[part]
         metadata = {name: column[part] for name, column in table.metadata.items()}
         yield replace(table, values=rows, ids=ids, metadata=metadata, features=_written(ica, inverse))
 
 
-def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Table]:
-    known, (k, d) = _names(ica), ica.components_.shape
+def _map_chunks(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Table]:
+    k, d = ica.components_.shape
     done, path, before = 0, None, 0
     for chunk in (part for whole in chunks for part in slices(whole, max(k, d))):
-        _check_columns(chunk, known, k if inverse else d, inverse)
+        _check_columns(chunk, ica, inverse)
         if chunk.path != path:  # the next of several files; messages count rows from its start
             path, before = chunk.path, done
         bad = np.flatnonzero(~finite_rows(chunk.values)) + done - before
@@ -100,27 +96,23 @@ def _mapped(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Table]
                 f"{chunk.path} has NaN or infinite values (row {listing(bad)}); leave such rows out with --drop-missing"
             )
         if inverse:
-            values = affine(chunk.values, np.zeros(k), ica.mixing_.T, ica.mean_)
+            values = map_rows(chunk.values, np.zeros(k), ica.mixing_.T, ica.mean_)
         else:
-            values = affine(_in_order(chunk, known), ica.mean_, ica.components_.T, np.zeros(k))
+            values = map_rows(_in_order(chunk, ica), ica.mean_, ica.components_.T, np.zeros(k))
         yield replace(chunk, values=values, features=_written(ica, inverse))
         done += chunk.n
 
 
-def _names(ica: ICA) -> Any:
-    """The columns that the model was fitted on, where they have names."""
-    return getattr(ica, "feature_names_in_", None)
-
-
 def _written(ica: ICA, inverse: bool) -> tuple[str, ...] | None:
     """The names of the columns written."""
-    names = _names(ica) if inverse else [f"ica{i}" for i in range(len(ica.components_))]
+    names = getattr(ica, "feature_names_in_", None) if inverse else ica.get_feature_names_out()
     return None if names is None else tuple(names)
 
 
-def _check_columns(chunk: Table, known: Any, width: int, inverse: bool) -> None:
+def _check_columns(chunk: Table, ica: ICA, inverse: bool) -> None:
     """Refuse a table with other columns than those the model was fitted on."""
-    names, where = chunk.features, chunk.path or chunk.name
+    known, names, where = getattr(ica, "feature_names_in_", None), chunk.features, chunk.path or chunk.name
+    k, d = ica.components_.shape
     if known is not None and names is not None and not inverse:
         lacking = [name for name in known if name not in set(names)]
         if lacking:
@@ -131,16 +123,19 @@ def _check_columns(chunk: Table, known: Any, width: int, inverse: bool) -> None:
                 f"{where} has columns that the model was not fitted on: {listing(unknown)}; "
                 "name those to use with --features, or those to set aside with --metadata"
             )
-    if chunk.d != width:
-        whose = "components" if inverse else "columns"
-        hint = "; --inverse takes a table of components" if inverse else ""
-        raise InputError(f"{where} has {chunk.d} columns, but the model has {width} {whose}{hint}")
+    if inverse and chunk.d != k:
+        raise InputError(
+            f"{where} has {chunk.d} columns, but the model has {k} components; --inverse takes a table of components"
+        )
+    if not inverse and chunk.d != d:
+        raise InputError(f"{where} has {chunk.d} columns, but the model has {d} columns")
     if inverse and known is not None and names is not None and list(names) == list(known):
         raise InputError(f"{where} has the columns that the model was fitted on, not components; leave out --inverse")
 
 
-def _in_order(chunk: Table, known: Any) -> Any:
+def _in_order(chunk: Table, ica: ICA) -> Any:
     """The columns in the order of the fit, where both have names."""
+    known = getattr(ica, "feature_names_in_", None)
     if known is None or chunk.features is None or list(chunk.features) == list(known):
         return chunk.values
     place = {name: i for i, name in enumerate(chunk.features)}

@@ -24,13 +24,14 @@ from congruence.document import (
     share,
 )
 from congruence.formatting import count, elided, number, percent
-from congruence.ica._verdict import Problem, criteria
-from congruence.ica.profile import EDGES, PROFILED
+from congruence.ica._solver import NOISE_ERROR
+from congruence.ica.components import AGREES
+from congruence.ica.profiles import EDGES, PROFILED
 
 if TYPE_CHECKING:
-    from congruence.ica.profile import Loading
-    from congruence.ica.resolution import Resolution
-    from congruence.ica.stabilities import ComponentStability, CurvePoint
+    from congruence.ica.components import Unmixing
+    from congruence.ica.profiles import Loading
+    from congruence.ica.results import ComponentStability, CurvePoint, Problem, Resolution
     from congruence.result import Status
 
 LISTED_COLUMNS = 4  # of metadata of extreme rows
@@ -127,7 +128,7 @@ def describe_stability(stability: ComponentStability) -> Document:
 
 
 def _remark(resolution: Resolution) -> str:
-    """Rows, directions and convergence, in a few words."""
+    """Rows, directions and convergence, in brief."""
     found = resolution.components.unmixing
     rows = f"{resolution.n} rows"
     if found.n != resolution.n:
@@ -136,8 +137,11 @@ def _remark(resolution: Resolution) -> str:
     width = f"{resolution.rank} of {resolution.d} directions vary{kept}"
     if resolution.settings.get("whiten") is False:
         width = f"{resolution.d} columns, not whitened{kept}"
-    passes = f"{found.iterations} {'pass' if found.iterations == 1 else 'passes'}"
-    return f"{rows}; {width}; {'converged' if found.converged else 'not converged'} after {passes}"
+    return f"{rows}; {width}; {'converged' if found.converged else 'not converged'} after {_passes(found)}"
+
+
+def _passes(found: Unmixing) -> str:
+    return f"{found.iterations} {'pass' if found.iterations == 1 else 'passes'}"
 
 
 def _sections(resolution: Resolution) -> Iterator[Section]:
@@ -218,8 +222,8 @@ def _profiles(resolution: Resolution) -> Iterator[Block]:
     yield from _histograms([profile.counts for profile in resolution.profiles])
     for i, profile in enumerate(resolution.profiles):
         name = f"ica{i}"
-        ends = ((profile.highest, "highest"), (profile.lowest, "lowest"))
-        tables = [Group((Heading(label), _extremes(rows, f"{name}, {label}"))) for rows, label in ends]
+        ends = (("highest", profile.highest), ("lowest", profile.lowest))
+        tables = [Group((Heading(label), _extremes(rows, f"{name}, {label}"))) for label, rows in ends]
         yield Details(f"{name}: rows with the highest and lowest values", (Grid(tables, "halves"),), open=i == 0)
 
 
@@ -229,11 +233,8 @@ def _histograms(counts: Sequence[Any]) -> Iterator[Block]:
         "a Gaussian.",
         muted=True,
     )
-    names = [f"ica{i}" for i in range(len(counts))]
-    figures = [
-        Figure("component_histogram", (one, name, EDGES), caption=name) for one, name in zip(counts, names, strict=True)
-    ]
-    yield Grid(figures, "small")
+    bars = [(one, f"ica{i}", EDGES) for i, one in enumerate(counts)]
+    yield Grid([Figure("component_histogram", data, caption=data[1]) for data in bars], "small")
 
 
 def _extremes(loadings: Sequence[Loading], label: str) -> Table:
@@ -286,8 +287,8 @@ def convergence_sentence(resolution: Resolution) -> str:
     found = resolution.components.unmixing
     if not found.iterations:
         return "There was nothing to rotate."
-    passes = f"{found.iterations} {'pass' if found.iterations == 1 else 'passes'} over "
-    passes += f"all {found.n} rows" if found.n == resolution.n else f"{found.n} of {resolution.n} rows"
+    used = f"all {found.n} rows" if found.n == resolution.n else f"{found.n} of {resolution.n} rows"
+    passes = f"{_passes(found)} over {used}"
     ends = {
         "converged": f"The solver converged after {passes}.",
         "gaussian": f"After {passes} no component was distinguishable from Gaussian noise.",
@@ -328,11 +329,14 @@ def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
 
 def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
     found = resolution.components.unmixing
+    criteria = []
+    if not math.isnan(found.sampling_error.sum()):
+        criteria.append(f"distinguishable from Gaussian noise (error below {math.degrees(NOISE_ERROR):.1f}°)")
+    if found.agreement is not None:
+        criteria.append(f"found from every random start (correlation of at least {AGREES})")
+    judged = " and ".join(criteria) or "converged; neither noise nor random starts were judged"
     yield COMPONENT
-    yield (
-        "identified",
-        f"{criteria(found)}. The other components are listed and written too, but their axes may be arbitrary.",
-    )
+    yield "identified", f"{judged}. The other components are listed and written too, but their axes may be arbitrary."
     if resolution.stability is not None:
         yield from (RESAMPLES, CHANCE)
     if found.agreement is not None:

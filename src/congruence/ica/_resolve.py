@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, finite_rows, is_dask
+from congruence.checks import check_integer, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
-from congruence.ica._resampling import cluster_labels
 from congruence.ica.estimator import ICA
-from congruence.ica.profile import first_profiles
-from congruence.ica.resolution import Resolution
-from congruence.ica.stability import component_stability
+from congruence.ica.profiles import first_profiles
+from congruence.ica.results import Resolution
+from congruence.ica.stability import cluster_labels, component_stability
+from congruence.ica.whitening import check_share
 from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.result import recorded
@@ -41,16 +41,32 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         ``export/*.parquet`` or a folder; the files of these, and those of a list, are read as one table.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id, features, metadata, key : str, optional
-        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
+    id : str, optional
+        Column of the row ids.
+    features : str or sequence of str, optional
+        Columns of the embedding.
+    metadata : str or sequence of str, optional
+        Columns of metadata.
+    key : str, optional
+        Which array of a file or AnnData.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) are resampled together.
     drop_missing : bool
         Leave out rows with NaN or infinity instead of refusing them.
     components : int, float or None
         Number of components, or the share (below 1) of the variance to keep; by default all directions that vary.
-    contrast, whiten, starts, rows, tol, max_iter
-        As of `ICA`.
+    contrast : {"logcosh", "exp", "cube"}
+        Measure of the distance from Gaussian.
+    whiten : bool
+        Whiten the rows first; otherwise only rotate them.
+    starts : int
+        Number of random starts, 3 by default.
+    rows : int, "all" or "auto"
+        Number of rows used to fit the rotation, as of `ICA`.
+    tol : float
+        Converged when components turn by less, in radians.
+    max_iter : int
+        Maximum number of passes over the rows.
     stability : int, optional
         Number of bootstrap resamples to refit on, or 0 for none. By default 20 if there is a `curve`, else none.
     curve : sequence of int
@@ -116,30 +132,23 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
 
 
 def _check(options: ResolveOptions) -> int:
-    """Refuse options that cannot be meant, before any work; return the number of resamples."""
-    components, curve, runs = options.components, options.curve, options.stability
-    if components is not None and not _is_number_or_share(components):
-        raise InputError(
-            f"components must be a number such as 64, or a share of the variance such as 0.95, not {components!r}"
-        )
-    if runs is not None and runs != 0 and runs < 2:
-        raise InputError(f"stability must be a number of resamples of at least 2, or 0 for none, not {runs}")
-    if not isinstance(curve, Sequence) or any(not isinstance(k, int | np.integer) or k < 1 for k in curve):
-        raise InputError(f"curve must hold numbers of components such as 8, 16, 32, not {curve!r}")
+    """Check the options before any work, and return the number of resamples."""
+    curve, runs = options.curve, options.stability
+    if options.components is not None:
+        check_share("components", options.components)
+    if runs is not None and (runs < 0 or runs == 1):
+        raise InputError(f"stability must be 0 or an integer of at least 2; got {runs}")
+    if not isinstance(curve, Sequence):
+        raise InputError(f"curve must be a sequence of numbers of components; got {curve!r}")
+    for i, k in enumerate(curve):
+        check_integer(f"curve[{i}]", k)
     if curve and runs == 0:
         raise InputError("curve needs resamples to refit on, but stability is 0")
-    if not 0 <= options.seed < 2**32:
-        raise InputError(f"seed must be between 0 and {2**32 - 1}, not {options.seed}")
+    check_seed(options.seed)
     resamples = (RESAMPLES if curve else 0) if runs is None else runs
     if options.cluster is not None and not resamples:
         raise InputError("cluster keeps rows together in resamples, but there are none; set stability, such as 20")
     return resamples
-
-
-def _is_number_or_share(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
-        return False
-    return bool(0 < value < 1 or (value >= 1 and value == int(value)))
 
 
 def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[str, ...]]:

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Rows, to_numpy
+from congruence.arrays import to_numpy
 from congruence.errors import InputError
 from congruence.formatting import number
-from congruence.ica.contrasts import contrast_named
-from congruence.ica.passes import Passes
-from congruence.ica.rotations import random_rotation
-from congruence.ica.solver import solve
+from congruence.ica._passes import Passes, contrast_named
+from congruence.ica._solver import random_rotation, solve
 from congruence.maps._diameter import diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map
-from congruence.maps.sums import run_sums
-from congruence.result import Finding, conclude
+from congruence.result import Finding, Status, conclude
+from congruence.rows.engine import Rows
+from congruence.rows.sums import run_sums
 from congruence.tables import as_paired
 
 
@@ -46,26 +45,13 @@ class Theorem2:
     def finding(self) -> Finding:
         """The conclusion of the theorem; "unknown" where the bound is not below the trivial one."""
         near, informative = number(self.bound), self.bound < self.trivial
+        agree = f"The two runs differ by at most {number(self.epsilon)} after the map."
+        below = f"The bound {near} is below {number(self.trivial)}, which no two white runs exceed."
+        status: Status = "holds" if informative else "fails"
         premises = (
-            Finding(
-                "agreement",
-                f"The two runs differ by at most {number(self.epsilon)} after the map.",
-                "holds",
-                number=self.epsilon,
-            ),
-            Finding(
-                "curvature",
-                "The contrast is strictly curved at the solution.",
-                "holds",
-                number=self.curvature,
-            ),
-            Finding(
-                "informative",
-                f"The bound {near} is below {number(self.trivial)}, which no two white runs exceed.",
-                "holds" if informative else "fails",
-                number=self.bound,
-                null=self.trivial,
-            ),
+            Finding("agreement", agree, "holds", number=self.epsilon),
+            Finding("curvature", "The contrast is strictly curved at the solution.", "holds", number=self.curvature),
+            Finding("informative", below, status, number=self.bound, null=self.trivial),
         )
         claim = f"The components of the two runs differ by at most {near}, up to order and sign (Theorem 2)."
         return conclude("theorem_2", claim, premises, number=self.bound, null=self.trivial)
@@ -111,14 +97,14 @@ def theorem2(
     """
     form = contrast_named(contrast)
     if not np.isfinite(form.slope):
-        raise InputError(f"Theorem 2 needs a contrast with bounded derivatives, and {contrast} has none")
+        raise InputError(f"Theorem 2 needs a contrast with bounded derivatives; got {contrast!r}")
     least, most = singular_values
-    positive = {"diameter": diameter, "smallest_variance": smallest_variance, "curvature": curvature, "singular": least}
-    for name, value in positive.items():
+    positive = {"diameter": diameter, "smallest_variance": smallest_variance, "curvature": curvature}
+    for name, value in (positive | {"the smallest singular value": least}).items():
         if not value > 0:
-            raise InputError(f"{name} must be positive for Theorem 2 to hold, not {value}")
+            raise InputError(f"{name} must be above 0 for Theorem 2 to hold; got {value}")
     if epsilon < 0:
-        raise InputError(f"epsilon must not be negative, not {epsilon}")
+        raise InputError(f"epsilon must be at least 0; got {epsilon}")
     root = float(np.sqrt(smallest_variance))
     turn = diameter * (1 + most) / (root**3 * least * (1 + least))
     whitening = min(diameter * turn + 1 / (least * root), most * diameter * turn + 1 / root)
@@ -132,22 +118,31 @@ def theorem2(
 
 
 def theorem2_for(x: Any, y: Any, *, group: str = "rigid", contrast: str = "logcosh", seed: int = 0) -> Theorem2:
-    """Evaluate Theorem 2 for two runs with paired rows, shape (n, d) each.
+    """Evaluate Theorem 2 for two runs.
 
     The supremum, the diameter and the eigenvalues are those of the sample, and the curvature is that at the solution of
     y for independent components. The theorem is about the whole support and the whole path between the solutions, so
     this is an estimate of the bound, not a certificate.
+
+    Parameters
+    ----------
+    x, y : (n, d)
+        Paired rows.
+    group : str
+        The group of maps that x is carried to y with, see `congruence.maps.groups`.
+    contrast : {"logcosh", "exp"}
+        As of `theorem2`.
+    seed : int
+        Of the rotation that the solver starts from.
     """
     x, y = as_paired(x, y)
     if x.shape[1] != y.shape[1]:
-        raise InputError(
-            f"Theorem 2 is about runs of the same width, but x has {x.shape[1]} columns and y {y.shape[1]}"
-        )
+        raise InputError(f"x and y must have the same width for Theorem 2; got {x.shape[1]} and {y.shape[1]} columns")
     found = fit_map(x, y, group)
     distances = np.linalg.norm(to_numpy(found(x)) - to_numpy(y), axis=1)
     spreads = [run_sums(Rows(run), [np.arange(len(x))]).outside(None) for run in (x, y)]
     if not all(spread.full for spread in spreads):
-        raise InputError("Theorem 2 needs rows that vary in every direction, and these do not; whiten them first")
+        raise InputError("Theorem 2 needs rows that vary in every direction; whiten them first")
     values = svd(found.matrix)[1]
     return theorem2(
         float(distances.max()),

@@ -1,21 +1,76 @@
-"""From rows to independent components: moments, whitening, rotation, on all rows or on as many as the answer needs."""
+"""Independent components of rows: moments, whitening, rotation, and components in one canonical order.
+
+ICA determines neither the order nor the signs of components. Here those that are distinguishable from noise come first,
+each group in falling order of negentropy, and every component is signed so that its longer tail is positive.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, as_matrix, to_numpy
-from congruence.errors import InputError
-from congruence.ica.rotations import polar
-from congruence.ica.samples import PreparedRows, prepare_rows
-from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing
-from congruence.ica.whiten import Whitening
+from congruence.arrays import Array, Float, as_matrix, resolve_device, to_numpy
+from congruence.checks import check_integers, check_number
+from congruence.errors import InputError, NotConvergedWarning
+from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
+from congruence.ica._solver import polar, random_gradient, random_rotation, solve
+from congruence.ica.whitening import Reread, Whitening, fit_whitening, largest_positive
+from congruence.maps.algebra import decomposing_on, eigh, one_thread
+from congruence.rows.engine import Moments, row_moments
+from congruence.rows.sums import Spread
+from congruence.stats.matching import matched_correlations
+from congruence.tables.blocks import DaskRows
 
+MAX_ITER = 500
+MAX_ITER_FREE = 200  # passes until all components converge, including noise: the default of FastICA
+TOLERANCE = 1e-4
+AGREES = 0.98  # correlation with the same component of another start, from which both count as one
+CONVERGED = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as converged
+SYMMETRIC = 1e-5  # skewness below which its sign is rounding
+ROUNDING_TURN = 1e-5  # radians: rounding of float32 products may turn components by this indefinitely
+COARSE_TOLERANCE = 0.01  # radians that a rough solution may still turn
+SAME = 0.99  # correlation from which two rough solutions count as one
+GATHERED = 2**28  # bytes of chosen rows of a dask array up to which they are copied to this process
+WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
 FIRST = 100  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
+
+
+@dataclass(frozen=True, eq=False)
+class Unmixing:
+    """Components s = (x - mean) @ unmixing.T of unit variance, and their inverse x = s @ mixing.T + mean."""
+
+    mean: Float  # (d,)
+    unmixing: Float  # (k, d)
+    mixing: Float  # (d, k)
+    negentropy: Float  # (k,) squared distance of the average contrast from a Gaussian's; 0 is Gaussian
+    skewness: Float  # (k,) never negative, up to rounding
+    kurtosis: Float  # (k,) 0 is Gaussian, below is flat, above has heavy tails
+    sampling_error: Float  # (k,) standard error of each axis in radians; NaN where rows are not white
+    agreement: Float | None  # (k,) smallest correlation with the same component of another start
+    noise: Array  # (k,) whether the component is indistinguishable from Gaussian noise
+    identified: Array  # (k,) whether it is not noise, agrees across all starts, and has converged
+    converged: bool
+    reason: str  # "converged", "gaussian" (all components indistinguishable from noise) or "cap"
+    changes: tuple[float, ...]  # largest turn of a pair of components, per pass, in radians
+    gradients: tuple[float, ...]  # largest gradient per pass, relative to a random rotation's
+    switched: int | None  # the pass at which L-BFGS took over from the fixed point
+    n: int  # rows used
+
+    @property
+    def k(self) -> int:
+        """The number of components."""
+        return len(self.unmixing)
+
+    @property
+    def iterations(self) -> int:
+        """The number of passes over the rows."""
+        return len(self.changes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +80,7 @@ class Components:
     whitening: Whitening
     unmixing: Unmixing
     error_left: float | None  # radians by which more rows would still turn the components, where rows were chosen
-    rows: Array | None = None  # (m,) which rows decided the rotation, where not all did
+    rows: Array | None = None  # (m,) the rows that the rotation was fitted to, if not all
 
 
 def independent_components(
@@ -49,74 +104,69 @@ def independent_components(
     data : (n, d)
         numpy array, memory map, tensor on any device, or `DaskRows`.
     n_components : int, float or None
-        Directions to keep in the whitening, see `whiten.whitening`; with ``whiten=False``, the number of components to
-        keep of all that the rotation gives.
+        Directions to keep in the whitening: so many, the fewest with this share (below 1) of the variance, or all that
+        vary; with ``whiten=False``, the number of components to keep of all that the rotation gives.
     contrast : {"logcosh", "exp", "cube"}
-        What counts as far from Gaussian.
+        Measure of the distance from Gaussian.
     whiten : bool
         False takes the rows as they are and only rotates them.
     starts : int
-        Random starts; with more than one, how well they agree is reported.
+        Number of random starts; with more than one, their agreement is reported.
     rows : int, "all" or "auto"
-        How many rows to use for the rotation, chosen at random; "auto" uses as many as two halves need to agree.
-        The whitening is always that of all rows.
-    tol, max_iter : float, int
-        See `solver.solve`.
+        Number of rows used to fit the rotation, chosen at random; "auto" uses as many as two halves need to agree.
+        The whitening always uses all rows.
+    tol : float
+        Converged when the last step turns no pair of components by more than this, in radians.
+    max_iter : int
+        Maximum number of passes over the rows.
     seed : int or Generator
         Of the starts and of the choice of rows.
     start : (k, k), optional
-        The rotation of the whitened rows to begin with, instead of a random one.
+        The rotation of the whitened rows to start from, instead of a random one.
     device : str
         "auto" (where the data are), "cpu" or "cuda".
     """
-    _check(starts, rows, tol, max_iter)
+    check_fit(rows, tol, max_iter, starts)
     prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
-    found = components_of(prepared, rows=rows, starts=starts, tol=tol, max_iter=max_iter, seed=seed, start=start)
-    return found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
+    return components_of(prepared, n_components, rows, seed, start, starts=starts, tol=tol, max_iter=max_iter)
+
+
+def check_fit(rows: Any, tol: Any, max_iter: Any, starts: Any = 1) -> None:
+    """Check the options of a fit."""
+    check_integers(1, starts=starts, max_iter=max_iter)
+    whole = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
+    if rows not in ("all", "auto") and not (whole and rows >= 2):
+        raise InputError(f"rows must be 'all', 'auto' or an integer of at least 2; got {rows!r}")
+    check_number("tol", tol, 0, open_low=True)
 
 
 def components_of(
     prepared: PreparedRows,
-    *,
+    n_components: int | float | None = None,
     rows: int | str = "all",
-    starts: int = 2,
-    tol: float = TOLERANCE,
-    max_iter: int = MAX_ITER,
     seed: int | np.random.Generator = 0,
     start: Float | None = None,
+    **options: Any,
 ) -> Components:
-    """Find the independent components of rows whose moments and whitening are known; see `independent_components`."""
-    _check(starts, rows, tol, max_iter)
+    """Find the components of rows whose whitening is known; `options` are those of `Sample.unmix`."""
     rng, n = np.random.default_rng(seed), len(prepared.data)
-    start = _as_rotation(start, prepared.whitening.retained)
-    work = _Work(prepared, {"seed": rng, "starts": starts, "tol": tol, "max_iter": max_iter})
+    start, options["seed"] = _as_rotation(start, prepared.whitening.retained), rng
     left = None
     if rows == "auto":
-        found, index, left = _enough(work, rng, start)
+        found, index, left = _enough_rows(prepared, rng, start, options)
     else:
-        everything = rows == "all" or int(rows) >= n
-        index = None if everything else np.sort(rng.permutation(n)[: int(rows)])
-        found = work.unmix(index, start)
+        index = None if rows == "all" or int(rows) >= n else np.sort(rng.permutation(n)[: int(rows)])
+        found = prepared.subset(index).unmix(start=start, **options)
+    found = found if prepared.whiten else first_components(found, n_components)
     return Components(prepared.whitening, found, left, index)
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """The rows, and how any part of them is to be unmixed."""
-
-    prepared: PreparedRows
-    options: dict[str, Any]
-
-    def unmix(self, index: Array | None, start: Float | None = None, *, near: bool = False) -> Unmixing:
-        return self.prepared.subset(index).unmix(start=start, near=near, **self.options)
-
-
 def first_components(found: Unmixing, n_components: int | float | None) -> Unmixing:
-    """The first components of a rotation of given rows."""
+    """Return the first components of a rotation of given rows."""
     if n_components is None:
         return found
     if isinstance(n_components, (bool, str)) or not float(n_components).is_integer() or n_components < 1:
-        raise InputError(f"with whiten=False n_components must be a positive number or None, not {n_components!r}")
+        raise InputError(f"with whiten=False n_components must be a positive integer or None; got {n_components!r}")
     if n_components >= found.k:
         return found
     k = int(n_components)
@@ -125,35 +175,31 @@ def first_components(found: Unmixing, n_components: int | float | None) -> Unmix
     return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
 
 
-def _enough(work: _Work, rng: np.random.Generator, start: Float | None) -> tuple[Unmixing, Array | None, float]:
+def _enough_rows(
+    prepared: PreparedRows, rng: np.random.Generator, start: Float | None, options: dict[str, Any]
+) -> tuple[Unmixing, Array | None, float]:
     """Double two disjoint halves until they agree, then use both; all rows (None) where they never do."""
-    white, n = work.prepared.whitening, len(work.prepared.data)
+    inverse, n = prepared.whitening.inverse, len(prepared.data)
     order = rng.permutation(n)
-    half = max(2000, FIRST * white.retained)
+    half = max(2000, FIRST * prepared.whitening.retained)
     while 2 * half < n:
-        parts = [np.sort(order[i * half : (i + 1) * half]) for i in range(2)]
-        first, second = work.unmix(parts[0], start), work.unmix(parts[1])  # which agree from one start too easily
-        left = _apart(first, second, white) / 2  # both together err half as much as they differ
+        first, second = (prepared.subset(np.sort(order[i * half : (i + 1) * half])) for i in range(2))
+        halves = first.unmix(start=start, **options), second.unmix(**options)  # from one start they agree too easily
+        rotations = [found.unmixing @ inverse for found in halves]
+        match = np.abs(rotations[0] @ rotations[1].T)
+        angles = [np.arccos(np.minimum(match.max(axis), 1)) for axis in (1, 0)]
+        sure = np.concatenate([angle[found.identified] for angle, found in zip(angles, halves, strict=True)])
+        left = _nine_in_ten(sure) / 2  # both halves together err half as much as they differ
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
-            return work.unmix(index, _rotation(first, white), near=True), index, left
+            return prepared.subset(index).unmix(start=rotations[0], near=True, **options), index, left
         half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
-    found = work.unmix(None, start)
-    sure = found.sampling_error[found.identified]
-    return found, None, float(np.quantile(sure, 0.9)) if sure.size else np.inf
+    found = prepared.subset(None).unmix(start=start, **options)
+    return found, None, _nine_in_ten(found.sampling_error[found.identified])
 
 
-def _apart(first: Unmixing, second: Unmixing, white: Whitening) -> float:
-    """Angle below which nine in ten of the components that either half is sure of meet their partner in the other."""
-    match = np.abs(_rotation(first, white) @ _rotation(second, white).T)  # (k, k)
-    sides = [np.arccos(np.minimum(match.max(axis), 1)) for axis in (1, 0)]
-    sure = np.concatenate([side[f.identified] for side, f in zip(sides, (first, second), strict=True)])
-    return float(np.quantile(sure, 0.9)) if sure.size else np.inf
-
-
-def _rotation(found: Unmixing, white: Whitening) -> Float:
-    """The rotation (k, k) of the whitened rows that gives the components."""
-    return found.unmixing @ white.inverse
+def _nine_in_ten(angles: Float) -> float:
+    return float(np.quantile(angles, 0.9)) if angles.size else np.inf
 
 
 def _as_rotation(start: Any, k: int) -> Float | None:
@@ -162,24 +208,277 @@ def _as_rotation(start: Any, k: int) -> Float | None:
         return None
     start = as_matrix(start, "the start")
     if start.shape != (k, k):
-        raise InputError(f"the start must be a matrix of shape {(k, k)}, but its shape is {tuple(start.shape)}")
+        raise InputError(f"the start must be a matrix of shape {(k, k)}; got shape {tuple(start.shape)}")
     start = to_numpy(start).astype(np.float64)
     if np.linalg.matrix_rank(start) < k:
-        raise InputError("the start has linearly dependent rows, so that no rotation is nearest to it")
+        raise InputError("the start has linearly dependent rows, so no rotation is nearest to it")
     rotation: Float = polar(start)
     return rotation
 
 
-def _check(starts: int, rows: int | str, tol: float, max_iter: int) -> None:
-    if not _is_whole(starts) or starts < 1:
-        raise InputError(f"starts must be a whole number of at least 1, not {starts!r}")
-    if rows not in ("all", "auto") and (not _is_whole(rows) or int(rows) < 2):
-        raise InputError(f"rows must be 'all', 'auto' or a number of at least 2, not {rows!r}")
-    if not tol > 0:
-        raise InputError(f"tol must be positive, not {tol}")
-    if not _is_whole(max_iter) or max_iter < 1:
-        raise InputError(f"max_iter must be a whole number of at least 1, not {max_iter!r}")
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """Rows with their moments and whitening, which every sample of them shares."""
+
+    data: Any  # (n, d)
+    moments: Moments
+    whitening: Whitening
+    covariance: Float | None  # (d, d) second moments, where the rows are neither white nor to be whitened
+    whiten: bool
+    contrast: Contrast
+    device: str
+
+    def subset(self, index: Array | None) -> Sample:
+        """Some rows, unmixed in their own, more precise whitening; components are reported in that of all rows."""
+        if index is None or self.covariance is not None:
+            return Sample(self, self.whitening, self.covariance, index)
+        here, at = self.gather(index)
+        return Sample(here, here.rewhiten(self.whitening, at), None, at, self.whitening)
+
+    def resample(self, index: Array) -> Sample:
+        """Resampled rows with a fit of their own: the directions retained, the whitening and the components.
+
+        Fewer components than those of all rows where the rows drawn do not vary in as many directions.
+        """
+        here, at = self.gather(index)
+        reread = partial(row_moments, here.data, self.device, at)
+        return Sample(here, *_whiten(reread(), self.whitening.retained, self.whiten, reread), index=at)
+
+    def retain(self, n_components: int | float | None) -> PreparedRows:
+        """The same rows with another number of directions retained."""
+        reread = partial(row_moments, self.data, self.device, None)
+        white, covariance = _whiten(self.moments, n_components, self.whiten, reread)
+        return replace(self, whitening=white, covariance=covariance)
+
+    def gather(self, index: Array) -> tuple[PreparedRows, Array]:
+        """Rows that include the chosen ones, and their positions; a few rows of a dask array are copied here."""
+        if not isinstance(self.data, DaskRows) or len(index) * self.data.shape[1] * 8 > GATHERED:
+            return self, index
+        return replace(self, data=self.data.take(index)), np.arange(len(index))
+
+    def rewhiten(self, white: Whitening, index: Array) -> Whitening:
+        """The whitening of some of the rows in the directions that were retained of all."""
+        moments = row_moments(self.data, self.device, index, white.mean, white.matrix.T)
+        values, vectors = eigh(moments.finish())
+        values = np.maximum(values, 1e-12 * values[-1])  # fewer rows than components
+        to_own = (vectors / np.sqrt(values)) @ vectors.T
+        back = (vectors * np.sqrt(values)) @ vectors.T
+        mean = white.mean + white.inverse @ moments.mean
+        return replace(white, mean=mean, matrix=to_own @ white.matrix, inverse=white.inverse @ back)
+
+    def passes(self, white: Whitening, index: Array | None, precision: str = "auto") -> AnyPasses:
+        """Passes over the rows at `index` in a whitening: by dask, in numpy on the CPU, in torch on other devices."""
+        options: dict[str, Any] = {"index": index, "precision": precision}
+        if isinstance(self.data, DaskRows):
+            return DaskPasses(self.data, white.mean, white.matrix, self.contrast, **options)
+        return Passes(self.data, white.mean, white.matrix, self.contrast, **options, device=self.device)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def prepare_rows(
+    data: Any, *, n_components: int | float | None, contrast: str, whiten: bool, device: str
+) -> PreparedRows:
+    """Read the rows once for their moments, and whiten them; the arguments are those of `independent_components`."""
+    form = contrast_named(contrast)
+    device = resolve_device(device, data)
+    if device != "cpu" and isinstance(data, DaskRows):
+        raise InputError(f"device {device!r} cannot be used for a dask array, which is computed on the CPU; use 'cpu'")
+    reread = partial(row_moments, data, device, None)
+    moments = reread()
+    with decomposing_on(device):
+        white, covariance = _whiten(moments, n_components, whiten, reread)
+    return PreparedRows(data, moments, white, covariance, whiten, form, device)
+
+
+def _whiten(
+    moments: Moments, n_components: int | float | None, whiten: bool, reread: Reread
+) -> tuple[Whitening, Float | None]:
+    """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
+    if whiten:
+        return fit_whitening(moments, "pca", n_components, reread=reread), None
+    second = moments.finish() + np.outer(moments.mean, moments.mean)
+    one, d = np.eye(moments.d), moments.d
+    as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d)
+    return as_given, None if np.abs(second - one).max() < WHITE else second
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some rows in a whitening, which can be unmixed from any start; they are gathered once for all starts."""
+
+    prepared: PreparedRows
+    whitening: Whitening  # in which they are unmixed
+    covariance: Float | None = None  # (k, k) of the rows as they are, where they were not whitened
+    index: Array | None = None  # which rows
+    reported: Whitening | None = None  # in which the components are given, where that is another
+
+    @cached_property
+    def source(self) -> AnyPasses:
+        """Passes over these rows."""
+        return self.prepared.passes(self.whitening, self.index)
+
+    def unmix(
+        self,
+        *,
+        seed: int | np.random.Generator = 0,
+        starts: int = 1,
+        start: Float | None = None,
+        near: bool = False,
+        **options: Any,
+    ) -> Unmixing:
+        """Return the components of these rows.
+
+        `start` replaces the first random start; where it is `near` the solution, it is not improved on a few rows
+        first. `options` are `tol` and `max_iter`.
+        """
+        rng, source = np.random.default_rng(seed), self.source
+        begins = [random_rotation(source.k, rng) for _ in range(starts)]
+        begins[:1] = begins[:1] if start is None else [start]
+        agreed: list[Float] = []
+        reference = None
+        few = source.few if self.covariance is None else None
+        if few is not None and not near:
+            begins, agreed, reference = self._improve(begins, few, rng, options.get("max_iter", MAX_ITER))
+        elif start is not None:
+            reference = random_gradient(source, rng, source.n)
+        options |= {"reference": reference, "covariance": self.covariance}
+        found = unmix_rows(source, self.whitening.inverse, begins, agreed, **options)
+        if self.reported is None:
+            return found
+        white = self.reported
+        rotation = polar(found.unmixing @ white.inverse)  # white on all rows again
+        return replace(found, mean=white.mean, unmixing=rotation @ white.matrix, mixing=white.inverse @ rotation.T)
+
+    def _improve(
+        self, begins: list[Float], few: int, rng: np.random.Generator, max_iter: int
+    ) -> tuple[list[Float], list[Float], float]:
+        """Solve a few of the rows roughly, which saves passes over all.
+
+        Returns starts near the solution, the rotations between starts that led to the same one, and the largest
+        gradient of a random rotation.
+        """
+        n, white = self.source.n, self.whitening
+        chosen = np.sort(rng.choice(n, few, replace=False))
+        here, at = self.prepared.gather(chosen if self.index is None else self.index[chosen])
+        own = here.rewhiten(white, at)
+        source, to_own = here.passes(own, at, "float32"), own.matrix @ white.inverse
+        rough = [solve(source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, noise="ignored") for begin in begins]
+        first, *others = [polar(solution.rotation @ to_own) for solution in rough]
+        firm = ~to_numpy(rough[0].point.noise)
+        same = [bool((np.abs(first @ other.T).max(1)[firm] > SAME).all()) for other in others]
+        different = [other for other, equal in zip(others, same, strict=True) if not equal]
+        agreed = [other @ first.T for other, equal in zip(others, same, strict=True) if equal]
+        return [first, *different], agreed, random_gradient(source, rng, n)
+
+
+def unmix_rows(
+    source: AnyPasses,
+    inverse: Float,
+    begins: Sequence[Float],
+    agreed: Sequence[Float] = (),
+    *,
+    covariance: Float | None = None,
+    **options: Any,
+) -> Unmixing:
+    """Rotate whitened rows to independent components.
+
+    Parameters
+    ----------
+    source : Passes or DaskPasses
+        The rows, with their mean and whitening (k, d).
+    inverse : (d, k)
+        The inverse of the whitening.
+    begins : sequence of (k, k)
+        Rotations to start from; the best solution is kept, and the agreement of the others with it is reported.
+    agreed : sequence of (k, k)
+        Rotations from the solution of the first start to those of other starts, which are not solved again.
+    covariance : (k, k), optional
+        Of the rows as they are, where they were not whitened.
+    options
+        `tol`, `max_iter`, `reference` and `noise` of `solve`.
+    """
+    solutions = [solve(source, begin, covariance=covariance, **options) for begin in begins]
+    best = max(solutions, key=lambda solution: solution.point.contrast)
+    others = [solution.rotation for solution in solutions if solution is not best]
+    others += [turn @ solutions[0].rotation for turn in agreed]
+    white, rotation = covariance is None, best.rotation
+    with one_thread(source.k):
+        size = np.ones(source.k) if covariance is None else np.sqrt(np.diag(rotation @ covariance @ rotation.T))
+        shape = source.shape(rotation / np.where(size > 0, size, 1.0)[:, None])
+        negentropy = np.square(shape.contrast - source.contrast.gaussian)
+        agreement = np.min([matched_correlations(rotation @ other.T) for other in others], axis=0) if others else None
+        noise = to_numpy(best.point.noise) if white else np.zeros(source.k, dtype=bool)
+        error = to_numpy(best.point.sampling_error) if white else np.full(source.k, np.nan)
+        identified = ~noise if best.moves is None else ~noise & (to_numpy(best.moves) < CONVERGED)
+        identified = identified if agreement is None else identified & (agreement >= AGREES)
+        order = np.lexsort((-negentropy, noise))  # not by agreement, which another fit with other starts may not share
+        signs = _signs(shape.skewness, inverse @ rotation.T)[order]
+        unmixing = rotation[order] * signs[:, None]
+        return Unmixing(
+            mean=source.mean,
+            unmixing=unmixing @ source.whitening,
+            mixing=inverse @ unmixing.T,
+            negentropy=negentropy[order],
+            skewness=shape.skewness[order] * signs,
+            kurtosis=shape.kurtosis[order],
+            sampling_error=error[order],
+            agreement=None if agreement is None else agreement[order],
+            noise=noise[order],
+            identified=identified[order],
+            converged=best.converged,
+            reason=best.reason,
+            changes=tuple(best.changes),
+            gradients=tuple(best.gradients),
+            switched=best.switched,
+            n=source.n,
+        )
+
+
+def _signs(skewness: Float, mixing: Float) -> Float:
+    """Signs (k,) by skewness; where there is none, so that the largest entry of the mixing column is positive."""
+    if not mixing.size:  # rows that are all equal have no component
+        return np.ones(0)
+    decisive = np.where(np.abs(skewness) > SYMMETRIC, skewness, largest_positive(mixing))
+    return np.where(decisive < 0, -1.0, 1.0)
+
+
+def unmix(spread: Spread, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Unmixing:
+    """Return the independent components of the rows of `spread`, on their numerical rank, in centred coordinates.
+
+    All of them are rotated until they converge, as in the paper: components that are noise in one run may be the same
+    noise in another run on the same rows.
+    """
+    axes, singular = spread.axes  # (d, k), (k,)
+    axes = axes * largest_positive(axes)  # else rounding decides their signs, and with them the start
+    deviation = singular / np.sqrt(spread.n)
+    source = Passes(spread.rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
+    begin = random_rotation(source.k, np.random.default_rng(seed))
+    return unmix_rows(source, axes * deviation, [begin], noise="free", max_iter=max_iter)
+
+
+def advice(found: Unmixing) -> str:
+    """Return why the solver did not converge, and what to do about it; empty where it did."""
+    if found.converged:
+        return ""
+    few = f"{found.n} rows are few for {found.k} components (aim for 100 per component). "
+    few = few if found.n < 50 * found.k else ""
+    if found.reason == "gaussian":
+        return (
+            f"No component is distinguishable from Gaussian noise, so all axes may be arbitrary. {few}Use more rows or "
+            "fewer components, or keep the whitened rows."
+        )
+    noise = int(found.noise.sum())
+    near = f"{noise} of {found.k} components are nearly Gaussian. " if noise else ""
+    remedy = "Raise max_iter (--max-iter), or use fewer components."
+    if found.changes[-1] < ROUNDING_TURN:
+        remedy = "Rounding may prevent convergence; raise tol (--tol)."
+    return (
+        f"ICA did not converge: after {found.iterations} passes the components still turned by "
+        f"{found.changes[-1]:.1e} radians (gradient {found.gradients[-1]:.1e} of that of a random rotation). "
+        f"{near}{few}{remedy}"
+    )
+
+
+def warn_unless_converged(found: Unmixing) -> None:
+    """Warn, with the reason and what to do, where the solver did not converge."""
+    if not found.converged:
+        warnings.warn(advice(found), NotConvergedWarning, stacklevel=3)

@@ -1,28 +1,144 @@
-"""`ICA`: independent components as a scikit-learn estimator, and their file."""
+"""`ICA`: independent components as a scikit-learn estimator, their file, and how estimators read X."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from congruence.arrays import as_matrix, is_dask, is_tensor, listing, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.files import replacing
-from congruence.ica.components import Components, independent_components
-from congruence.ica.opening import affine, as_components, describe_estimator, open_rows
-from congruence.ica.unmix import MAX_ITER, TOLERANCE, warn_unless_converged
+from congruence.ica.components import MAX_ITER, TOLERANCE, Components, independent_components, warn_unless_converged
 from congruence.result import SCHEMA_VERSION
+from congruence.rows.engine import map_rows
+from congruence.tables import Table, as_table, is_table
+from congruence.tables.blocks import DaskRows, whole_rows
+from congruence.tables.frames import is_frame, names_of
+from congruence.tables.inputs import warn_of
+from congruence.tables.spill import spill_chunks
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
 
 
-class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return X as a matrix (n, d) that can be read in chunks, several times; check its width against the estimator's.
+
+    Tensors stay tensors and memory maps stay maps. Paths, tables, data frames and AnnData objects are read by
+    `as_table`, without their ids and metadata; after the fit, the columns of the fit are taken. An iterator of chunks,
+    which can be read only once, is copied into memory or, if it is large, into a temporary file. A dask array stays
+    lazy; for a fit it becomes `DaskRows`.
+    """
+    names = None
+    if isinstance(X, np.ndarray):
+        X = to_numpy(X) if isinstance(X, np.ma.MaskedArray) else X  # check_array ignores the mask
+    elif is_table(X):
+        table = as_table(X, name="X", features=None if reset else _fitted_names(estimator, X))
+        if reset:
+            warn_of(table.notes)
+        X, names = _features_of(X, table)
+    elif isinstance(X, Iterator):
+        X = spill_chunks(X)
+    elif hasattr(X, "to_dask_array"):
+        raise InputError("X is a dask data frame; X.to_dask_array(lengths=True) gives its rows")
+    elif is_dask(X):
+        X = whole_rows(X) if reset or X.ndim != 2 else X.rechunk({1: -1})
+    elif hasattr(X, "chunks") and hasattr(X, "ndim"):  # zarr, h5py
+        X = spill_chunks(X[part] for part in row_chunks(*X.shape)) if X.ndim == 2 else X[...]
+    if not is_tensor(X) and not is_dask(X) and not isinstance(X, np.memmap) and names is None:
+        few = {"ensure_min_samples": 2} if reset else {}
+        return validate_data(estimator, X, reset=reset, dtype=[np.float64, np.float32], **few)
+    # check_array would copy a tensor to the CPU, and search a whole map for NaN, which the moments of a fit find
+    X = as_matrix(X, "X", finite=not reset and not is_dask(X))
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+        vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        if len(X) < 2:
+            raise InputError("X has 1 sample, but at least 2 are needed")
+    elif X.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    elif names is not None and list(getattr(estimator, "feature_names_in_", names)) != list(names):
+        raise InputError(f"the columns of X ({listing(names)}) are not those of the fit, or not in their order")
+    return DaskRows(X) if reset and is_dask(X) else X
+
+
+def _fitted_names(estimator: Any, X: Any) -> list[str] | None:
+    """The columns of the fit, if X has names and all of these are among them."""
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+    there = (X.features or ()) if isinstance(X, Table) else names_of(X) if is_frame(X) else ()
+    return names if names and set(names) <= set(there) else None
+
+
+def _features_of(X: Any, table: Table) -> tuple[Any, tuple[str, ...] | None]:
+    """The features of a table and their names; of a pandas frame as a frame, whose names scikit-learn checks."""
+    features = list(table.features or ())
+    if is_frame(X):
+        columns = names_of(X)
+        if features == columns and not hasattr(X, "column_names"):  # scikit-learn knows no arrow tables
+            return X, None
+        if hasattr(X, "iloc") and set(features) <= set(columns):
+            return X.iloc[:, [columns.index(name) for name in features]], None
+    return table.values, table.features
+
+
+class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of estimators that map rows to (X - mean_) @ matrix.T and back; `_maps` names the two matrices."""
+
+    _maps: tuple[str, str]  # attributes of shape (k, d) and (d, k)
+
+    def transform(self, X: Any) -> Any:
+        """Map rows X, shape (n, d), to shape (n, k); dtype and device are kept, and dask arrays stay lazy."""
+        check_is_fitted(self)
+        X, matrix = open_rows(self, X, reset=False), getattr(self, self._maps[0])
+        return map_rows(X, self.mean_, matrix.T, np.zeros(len(matrix)))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Map transformed rows, shape (n, k), back to shape (n, d); directions that were not kept are at their mean."""
+        check_is_fitted(self)
+        back = getattr(self, self._maps[1])
+        X = as_matrix(X.rechunk({1: -1}) if is_dask(X) and X.ndim == 2 else X, "X", finite=not is_dask(X))
+        if X.shape[1] != back.shape[1]:
+            raise InputError(f"X has {X.shape[1]} columns, but there are {back.shape[1]} components")
+        return map_rows(X, np.zeros(back.shape[1]), back.T, self.mean_)
+
+    def _summary(self) -> str:
+        """What was fitted, in a few words."""
+        raise NotImplementedError
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        defaults = type(self)().get_params()
+        changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
+        shown = [f"{k}=array{np.shape(v)}" if np.ndim(v) else f"{k}={v!r}" for k, v in changed.items()]
+        call = f"{type(self).__name__}({', '.join(shown)})"
+        fitted = self.__sklearn_is_fitted__()
+        return f"<{call} fitted on {self.n_features_in_} columns: {self._summary()}>" if fitted else call
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, self._maps[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (np.ndim(value) == 0 and type(value) is type(default) and value == default)
+
+
+class ICA(LinearEstimator):
     """Independent component analysis that converges, with components in a reproducible order and sign.
 
     Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
@@ -36,7 +152,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Directions to keep in the whitening: so many, the fewest with this share (below 1) of the variance, or all that
         vary by more than rounding.
     contrast : {"logcosh", "exp", "cube"}
-        What counts as far from Gaussian. "logcosh" is robust; "exp" for very heavy tails; "cube" is kurtosis.
+        Measure of the distance from Gaussian. "logcosh" is robust; "exp" is for very heavy tails; "cube" is kurtosis.
     whiten : bool
         False takes the rows as they are, neither centred nor scaled, and only rotates them.
     starts : int
@@ -51,7 +167,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     max_iter : int
         Maximum number of passes over the rows.
     w_init : (k, k) or None
-        The rotation of the whitened rows to begin with (the orthogonal matrix nearest to it), instead of a random one.
+        The rotation of the whitened rows to start from (the orthogonal matrix nearest to it), instead of a random one.
     random_state : int, RandomState or None
         Of the starts and of the choice of rows.
     device : {"auto", "cpu", "cuda"}
@@ -67,8 +183,10 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     negentropy_ : (k,)
         Squared distance of the average contrast from a Gaussian's; 0 is Gaussian. Components are in falling order, but
         those that are indistinguishable from noise come last.
-    skewness_, kurtosis_ : (k,)
-        Components are signed so that skewness is not negative; the kurtosis of a Gaussian is 0.
+    skewness_ : (k,)
+        Components are signed so that it is not negative.
+    kurtosis_ : (k,)
+        That of a Gaussian is 0.
     sampling_error_ : (k,)
         Standard error of each axis in radians, assuming independent components; NaN for rows that are not white.
     identified_ : (k,) of bool
@@ -79,8 +197,10 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     converged_ : bool
     n_iter_ : int
         Passes over the rows.
-    changes_, gradients_ : (n_iter_,)
-        Largest turn in radians and largest gradient, relative to a random rotation's, pass by pass.
+    changes_ : (n_iter_,)
+        Largest turn in radians, pass by pass.
+    gradients_ : (n_iter_,)
+        Largest gradient, relative to a random rotation's, pass by pass.
     rank_ : int
         Directions of X that vary by more than rounding.
     n_rows_ : int
@@ -106,6 +226,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     >>> bool((matched > 0.99).all()), bool(ica.identified_.all())
     (True, True)
     """
+
+    _maps = ("components_", "mixing_")
 
     def __init__(
         self,
@@ -137,9 +259,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
         """
-        data = open_rows(self, X, reset=True)
         found = independent_components(
-            data,
+            open_rows(self, X, reset=True),
             n_components=self.n_components,
             contrast=self.contrast,
             whiten=self.whiten,
@@ -175,18 +296,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.n_rows_, self.error_left_ = ica.n, found.error_left
         self._n_features_out = ica.k
 
-    def transform(self, X: Any) -> Any:
-        """Return the components of X, (n, d) to (n, k), with its dtype and device; dask arrays stay lazy."""
-        check_is_fitted(self)
-        X = open_rows(self, X, reset=False)
-        return affine(X, self.mean_, self.components_.T, np.zeros(len(self.components_)))
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Map components, shape (n, k), back to embeddings, shape (n, d)."""
-        check_is_fitted(self)
-        return affine(
-            as_components(X, len(self.components_)), np.zeros(len(self.components_)), self.mixing_.T, self.mean_
-        )
+    def _summary(self) -> str:
+        return f"{int(self.identified_.sum())} of {len(self.components_)} components identified"
 
     def save(self, path: str | Path, **about: Any) -> None:
         """Write the fitted components as safetensors, with the settings (and `about`) as JSON in its header."""
@@ -208,29 +319,22 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             "features": None if names is None else [str(name) for name in names],
             "about": about,
         }
-        tensors = {name: np.ascontiguousarray(getattr(self, name)) for name in ARRAYS}
-        for name in OPTIONAL:
-            if getattr(self, name) is not None:
-                tensors[name] = np.ascontiguousarray(getattr(self, name))
+        arrays = {name: getattr(self, name) for name in (*ARRAYS, *OPTIONAL)}
+        tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
         with replacing(path) as temporary:
-            save_file(tensors, temporary, metadata={"congruence": json.dumps(header, default=_plain)})
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        known = self.__sklearn_is_fitted__()
-        fitted = f"{int(self.identified_.sum())} of {len(self.components_)} components identified" if known else ""
-        return describe_estimator(self, fitted)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "components_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+            save_file(
+                tensors, temporary, metadata={"congruence": json.dumps(header, default=lambda value: value.item())}
+            )
 
 
 def load_ica(path: str | Path) -> ICA:
-    """Read components written by `ICA.save`, also by version 0.1.0; nothing in the file is executed."""
+    """Read components written by `ICA.save`, also by version 0.1.0; nothing in the file is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        A safetensors file.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -247,42 +351,26 @@ def load_ica(path: str | Path) -> ICA:
             more = {name: file.get_tensor(name) for name in OPTIONAL if name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise InputError(f"cannot read components from {path}: {error}") from error
+    damaged = f"{path} does not hold components: its header is damaged"
     _check_parts(parts, more, path)
-    ica = ICA(**_checked_params(header.get("params"), path))
+    params, known = header.get("params"), ICA().get_params()
+    if not isinstance(params, dict):
+        raise InputError(damaged)
+    ica = ICA(**{name: value for name, value in params.items() if name in known and not isinstance(value, list | dict)})
     for name, value in (dict.fromkeys(OPTIONAL) | parts | more).items():
         setattr(ica, name, value)
-    ica.error_left_ = header.get("error_left")
-    ica.n_features_in_ = parts["components_"].shape[1]
-    ica._n_features_out = len(parts["components_"])
-    ica.converged_ = bool(header.get("converged"))
+    ica._n_features_out, ica.n_features_in_ = parts["components_"].shape
+    ica.error_left_, ica.converged_ = header.get("error_left"), bool(header.get("converged"))
     counts: list[Any] = [header.get(key) for key in ("rank", "rows", "passes")]
     features = header.get("features")
+    named = isinstance(features, list) and [type(name) for name in features] == [str] * ica.n_features_in_
     sound = all(isinstance(count, int) for count in counts) and isinstance(ica.error_left_, float | None)
-    if not sound or not _are_names(features, ica.n_features_in_):
-        raise InputError(f"{path} does not hold components: its header is damaged")
+    if not sound or not (features is None or named):
+        raise InputError(damaged)
     ica.rank_, ica.n_rows_, ica.n_iter_ = counts
     if features:
         ica.feature_names_in_ = np.array(features, dtype=object)
     return ica
-
-
-def _checked_params(params: Any, path: str | Path) -> dict[str, Any]:
-    """The settings of a saved estimator, as far as this version knows them."""
-    if not isinstance(params, dict):
-        raise InputError(f"{path} does not hold components: its header is damaged")
-    known = ICA().get_params()
-    return {name: value for name, value in params.items() if name in known and not isinstance(value, (list, dict))}
-
-
-def _are_names(features: Any, d: int) -> bool:
-    return features is None or (
-        isinstance(features, list) and len(features) == d and all(isinstance(name, str) for name in features)
-    )
-
-
-def _plain(value: Any) -> Any:
-    """A numpy number as one that JSON knows."""
-    return value.item()
 
 
 def _check_parts(parts: dict[str, Any], more: dict[str, Any], path: str | Path) -> None:

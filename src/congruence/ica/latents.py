@@ -1,4 +1,4 @@
-"""Independent components of the latents of a model, of which some may be idle."""
+"""Independent components of the latents of a model, some of which may be idle."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, as_matrix, to_numpy
+from congruence.checks import check_choice, check_seed
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.ica.components import MAX_ITER_FREE
 from congruence.ica.estimator import ICA
-from congruence.ica.unmix import OF_ALL
 
 WAYS = {
     "centred": "a rotation of all latents about their mean",
@@ -29,7 +30,7 @@ class LatentComponents:
     mean: Float  # (L,)
     unmixing: Float  # (k, L)
     mixing: Float  # (L, k)
-    converged: bool  # whether the solver came to rest
+    converged: bool
 
     @property
     def k(self) -> int:
@@ -37,7 +38,7 @@ class LatentComponents:
         return len(self.unmixing)
 
     def transform(self, codes: Array) -> Float:
-        """The components of codes (n, L), shape (n, k)."""
+        """Return the components of codes (n, L), shape (n, k)."""
         found: Float = (np.asarray(codes, dtype=np.float64) - self.mean) @ self.unmixing.T
         return found
 
@@ -45,18 +46,18 @@ class LatentComponents:
 def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE, seed: int = 0) -> LatentComponents:
     """Find the independent components of the codes of a model that may have more latents than it needs.
 
-    Without whitening all latents are kept and only rotated, as in the paper: idle ones stay small, and nothing has to
-    be chosen. That is sound where the decoder is near an isometry, since latents then have the scale of the factors.
-    ICA is about deviations from a mean, so rows are centred (and divided by one number, so that the contrast sees them
-    at its own scale). FastICA without whitening does neither; where the mean of the codes is large, the rotation that
-    it finds has more to do with the mean than with the factors.
+    Without whitening all latents are kept and only rotated, as in the paper: idle ones stay small, and no threshold is
+    needed. This is sound where the decoder is near an isometry, since latents then have the scale of the factors.
+    Rows are centred and divided by one number, so that the contrast sees them at its own scale. FastICA without
+    whitening does neither; where the mean of the codes is large, its rotation depends more on the mean than on the
+    factors.
 
-    Beside idle latents a rotation may lay one factor on several axes, since the contrast gains where its variance is
-    shared with an idle one. Each component still is of one factor only, so that modularity does not suffer, but
-    compactness does. FastICA does the same.
+    With idle latents a rotation may spread one factor over several axes, since the contrast gains where its variance is
+    shared with an idle one. Each component still belongs to one factor, so modularity does not suffer, but compactness
+    does. FastICA does the same.
 
-    With whitening the directions that hardly vary are first left out, because whitening would blow up their noise; all
-    others get unit variance, so that stretches along the axes do not matter.
+    With whitening, directions that hardly vary are left out first, because whitening would amplify their noise; all
+    others get unit variance, so that scales along the axes do not matter.
 
     Parameters
     ----------
@@ -70,42 +71,27 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
     Returns
     -------
     LatentComponents
-        Whether the solver came to rest is in `converged`; nothing is warned of.
+        `converged` is False where the solver did not converge; there is no warning.
 
     References
     ----------
     Nelson et al. 2026, section 4.3 and appendix A.7.3.
     """
-    if way not in WAYS:
-        raise InputError(f"way must be one of {', '.join(WAYS)}, not {way!r}")
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed must be at least 0 and below 2**32, not {seed}")
+    check_choice("way", way, WAYS)
+    check_seed(seed)
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
-    mean, sizes = z.mean(0), _sizes(z)
+    mean = z.mean(0)
+    sizes = np.linalg.svd(z - mean, compute_uv=False) / np.sqrt(len(z))  # standard deviations, falling
     if sizes[0] == 0:
-        raise InputError("codes are all the same, so that they have no components")
+        raise InputError("all codes are equal, so they have no components")
     if way == "whitened":
-        ica = _fit(ICA(int((sizes > least * sizes[0]).sum()), max_iter=OF_ALL, random_state=seed), z)
-        return LatentComponents(way, ica.mean_, ica.components_, ica.mixing_, ica.converged_)
-    rows = (z - mean) / sizes[0] if way == "centred" else z
-    ica = _fit(ICA(whiten=False, max_iter=OF_ALL, random_state=seed), rows)
-    mean = mean if way == "centred" else np.zeros_like(mean)
-    return LatentComponents(way, mean, ica.components_, ica.mixing_, ica.converged_)
-
-
-def _fit(ica: ICA, rows: Float) -> ICA:
+        active = int((sizes > least * sizes[0]).sum())
+        ica, rows = ICA(active, max_iter=MAX_ITER_FREE, random_state=seed), z
+    else:
+        ica = ICA(whiten=False, max_iter=MAX_ITER_FREE, random_state=seed)
+        rows = (z - mean) / sizes[0] if way == "centred" else z
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
-        return ica.fit(rows)
-
-
-def active_directions(codes: Any, least: float = ACTIVE) -> int:
-    """The number of principal directions of codes (n, L) that vary by more than `least` of the one that varies most."""
-    sizes = _sizes(to_numpy(codes).astype(np.float64))
-    return int((sizes > least * sizes[0]).sum())
-
-
-def _sizes(z: Float) -> Float:
-    """Standard deviations along the principal directions, from the largest down."""
-    found: Float = np.linalg.svd(z - z.mean(0), compute_uv=False) / np.sqrt(len(z))
-    return found
+        ica.fit(rows)
+    mean = mean if way == "centred" else ica.mean_
+    return LatentComponents(way, mean, ica.components_, ica.mixing_, ica.converged_)

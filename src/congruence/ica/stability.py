@@ -1,32 +1,48 @@
-"""`component_stability`: are components reproduced from other random starts and on resampled rows?"""
+"""`component_stability`: are components reproduced from other random starts and on resampled rows?
+
+A component is a direction in the space of all whitened rows, and the correlation of two components over all rows is the
+cosine of their directions: no pass over the rows is needed to compare two fits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, as_matrix, is_tensor
+from congruence.arrays import Array, Float, as_matrix, is_tensor, listing, to_numpy
+from congruence.checks import check_integer, check_integers
 from congruence.errors import InputError
-from congruence.ica._resampling import cluster_labels
-from congruence.ica.agreement import chance_agreement, directions, matched_to, whitened_space
-from congruence.ica.components import Components, components_of, first_components
-from congruence.ica.estimator import ICA
-from congruence.ica.icasso import Clusters, cluster_components
-from congruence.ica.opening import open_rows
-from congruence.ica.profile import profile_components
-from congruence.ica.samples import PreparedRows, prepare_rows
-from congruence.ica.stabilities import Agreement, ComponentStability, CurvePoint
-from congruence.ica.unmix import MAX_ITER, TOLERANCE, Unmixing, warn_unless_converged
+from congruence.ica._icasso import Clusters, cluster_components
+from congruence.ica._solver import random_rotation
+from congruence.ica.components import (
+    MAX_ITER,
+    TOLERANCE,
+    Components,
+    PreparedRows,
+    Unmixing,
+    check_fit,
+    components_of,
+    first_components,
+    prepare_rows,
+    warn_unless_converged,
+)
+from congruence.ica.estimator import ICA, open_rows
+from congruence.ica.profiles import profile_components
+from congruence.ica.results import Agreement, ComponentStability, CurvePoint
+from congruence.maps.algebra import eigh
 from congruence.progress import Progress, Steps
+from congruence.stats.matching import matched_correlations
 from congruence.stats.resampling import Units, units_of
-from congruence.tables import as_table, is_table
+from congruence.tables import Table, as_table, is_table
+from congruence.tables.labels import as_labels, missing_labels
 
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve
-FEW_CLUSTERS = 10  # below this a bootstrap over clusters draws from too few cases
+FEW_CLUSTERS = 10  # below this a bootstrap over clusters has too few independent cases
 RESTART, DRAW = 0, 1  # what a stream of random numbers is for
+CHANCE_COMPONENTS = 2000  # drawn in all
 
 
 def component_stability(
@@ -58,8 +74,12 @@ def component_stability(
     ----------
     X : (n, d)
         Anything that `congruence.tables.as_table` takes, or an iterator of chunks.
-    n_components, contrast, whiten, rows, tol, max_iter, device
-        As of `ICA`. With ``rows``, the rows chosen for the fit are those that are resampled.
+    n_components : int, float or None
+        Directions to keep in the whitening, as of `ICA`.
+    contrast : {"logcosh", "exp", "cube"}
+        Measure of the distance from Gaussian, as of `ICA`.
+    whiten : bool
+        False takes the rows as they are and only rotates them.
     restarts : int
         Number of fits of the same rows from other random starts.
     bootstrap : int
@@ -68,11 +88,19 @@ def component_stability(
         Rows of one cluster (patient, plate, document) are resampled together.
     curve : sequence of int
         Further numbers of components to try, each with at most 3 restarts and 5 resamples.
+    rows : int, "all" or "auto"
+        Number of rows used to fit the rotation, as of `ICA`; the rows chosen are those that are resampled.
+    tol : float
+        Tolerance of the solver, as of `ICA`.
+    max_iter : int
+        Maximum number of passes over the rows.
     seed : int
         The same seed gives the same result.
+    device : {"auto", "cpu", "cuda"}
+        Where to compute: "auto" is where X is.
     found : Components, optional
         The components to assess, from a fit of X with the same arguments (`ICA.found_`, perhaps the best of several
-        starts); by default those of one fit from one random start.
+        starts); by default those of a fit from two random starts.
     progress : callable, optional
         Called as progress(what, done, total) while working.
 
@@ -98,40 +126,45 @@ def component_stability(
     >>> found["ica3"]["problem"]
     'gaussian'
     """
-    _check_counts(restarts=restarts, bootstrap=bootstrap, seed=seed)
+    check_integers(0, restarts=restarts, bootstrap=bootstrap, seed=seed)
+    check_fit(rows, tol, max_iter)
     if restarts + bootstrap == 0:
         raise InputError("restarts and bootstrap are both 0, so there is nothing to compare the components with")
-    data, labels, ids, told = _open(X, cluster)
+    table = as_table(X, name="X") if is_table(X) else None
+    X = X if table is None else table.values
+    readable = is_tensor(X) or isinstance(X, (np.memmap, Iterator)) or hasattr(X, "chunks")
+    data = open_rows(ICA(), X if readable else as_matrix(X, "X"), reset=True)
+    labels = cluster_labels(cluster, table, len(data))
     units = units_of(labels, len(data))
     prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
     numbers = _check_curve(curve, prepared)
-    steps = (
-        1 + restarts + bootstrap + len(numbers) * (1 + min(restarts, CURVE_RESTARTS) + min(bootstrap, CURVE_BOOTSTRAP))
-    )
-    tell = Steps(progress, steps)
+    few = 1 + min(restarts, CURVE_RESTARTS) + min(bootstrap, CURVE_BOOTSTRAP)
+    step = Steps(progress, 1 + restarts + bootstrap + len(numbers) * few)
 
+    options: dict[str, Any] = {"tol": tol, "max_iter": max_iter}
     if found is None:
-        found = components_of(prepared, rows=rows, tol=tol, max_iter=max_iter, seed=seed)
-        found = found if whiten else replace(found, unmixing=first_components(found.unmixing, n_components))
+        found = components_of(prepared, n_components, rows, seed, starts=2, **options)
         warn_unless_converged(found.unmixing)
-    _check_found(found, prepared)
-    tell("components of all rows")
-    plan = _Plan(found.rows, units.within(found.rows), seed, {"tol": tol, "max_iter": max_iter})
-    space = whitened_space(prepared)
-    fits = _fits(prepared, plan, found.unmixing.k, restarts, bootstrap, tell)
-    base, others = directions(found.unmixing.unmixing, space), [directions(fit.unmixing, space) for fit in fits]
-    clusters = cluster_components([base, *others])
-    points = [_point(prepared.retaining(k), plan, space, restarts, bootstrap, tell) for k in numbers]
+    else:
+        one, other = found.whitening.matrix, prepared.whitening.matrix
+        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=1e-9 * np.abs(other).max()):
+            raise InputError("found holds components of other rows, or of another number of directions, than X has")
+    step("components of all rows")
+    plan = _Plan(found.rows, units.within(found.rows), seed, options, step, whitened_space(prepared))
+    fits, agreement = plan.refit(prepared, found.unmixing, restarts, bootstrap)
+    clusters = cluster_components([directions(fit.unmixing, plan.space) for fit in (found.unmixing, *fits)])
+    points = [plan.point(prepared.retain(k), restarts, bootstrap) for k in numbers]
+    share = np.square(found.unmixing.mixing).sum(0) / np.trace(prepared.moments.finish())
     return ComponentStability(
         components=found,
-        agreement=_agreement(base, others, restarts),
+        agreement=agreement,
         clusters=clusters,
         chance=chance_agreement(found.unmixing.k, seed),
-        variance_share=_variance_share(found, prepared),
+        variance_share=share,
         curve=tuple(points),
         profile=profile_components(data, found.unmixing),
-        ids=ids,
-        notes=(*told, *_notes(fits, clusters, plan, labels is not None)),
+        ids=None if table is None else table.ids,
+        notes=(*(() if table is None else table.notes), *_notes(fits, clusters, plan, labels is not None)),
         settings={
             "n": len(data),
             "n_components": found.unmixing.k,
@@ -154,60 +187,54 @@ class _Plan:
     rows: Array | None  # (m,) or all
     units: Units
     seed: int
-    options: dict[str, Any]
+    options: dict[str, Any]  # of the solver
+    step: Steps
+    space: Float  # see `whitened_space`
 
-    def stream(self, purpose: int, i: int) -> np.random.Generator:
+    def refit(
+        self, prepared: PreparedRows, base: Unmixing, restarts: int, bootstrap: int
+    ) -> tuple[list[Unmixing], Agreement]:
+        """Fits from other starts, then of resampled rows, and their agreement with `base`."""
+        fits = []
+        same = prepared.subset(self.rows)
+        for i in range(restarts):
+            fits.append(same.unmix(seed=self._stream(RESTART, i), **self.options))
+            self.step("other starts")
+        for i in range(bootstrap):
+            rng = self._stream(DRAW, i)
+            fits.append(prepared.resample(self.units.draw(rng)).unmix(seed=rng, **self.options))
+            self.step("resampled rows")
+        fits = [first_components(fit, base.k) for fit in fits]
+        ours = directions(base.unmixing, self.space)
+        matched = np.array([matched_to(ours, directions(fit.unmixing, self.space)) for fit in fits])
+        return fits, Agreement(matched[:restarts], matched[restarts:])
+
+    def point(self, prepared: PreparedRows, restarts: int, bootstrap: int) -> CurvePoint:
+        """One point of the curve; every point has the same starts and the same resamples."""
+        base = prepared.subset(self.rows).unmix(seed=self.seed, **self.options)
+        self.step(f"{base.k} components")
+        few = min(restarts, CURVE_RESTARTS), min(bootstrap, CURVE_BOOTSTRAP)
+        _, agreement = self.refit(prepared, base, *few)
+        variances = prepared.whitening.variances
+        return CurvePoint(
+            n_components=base.k,
+            variance_share=float(variances[: base.k].sum() / variances.sum()),
+            identified=int(base.identified.sum()),
+            stable=int((base.identified & agreement.stable).sum()),
+            restarts=float(agreement.restarts_mean.mean()),
+            bootstrap=float(agreement.median.mean()),
+            chance=chance_agreement(base.k, self.seed),
+        )
+
+    def _stream(self, purpose: int, i: int) -> np.random.Generator:
         """Random numbers of their own for every fit, so that asking for more fits does not change the first ones."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, i)))
 
 
-def _fits(prepared: PreparedRows, plan: _Plan, k: int, restarts: int, bootstrap: int, tell: Steps) -> list[Unmixing]:
-    """The fits from other starts, then those of resampled rows."""
-    fits = []
-    same = prepared.subset(plan.rows)
-    for i in range(restarts):
-        fits.append(same.unmix(seed=plan.stream(RESTART, i), **plan.options))
-        tell("other starts")
-    for i in range(bootstrap):
-        rng = plan.stream(DRAW, i)
-        fits.append(prepared.resampled(plan.units.draw(rng)).unmix(seed=rng, **plan.options))
-        tell("resampled rows")
-    return [first_components(fit, k) for fit in fits]
-
-
-def _agreement(base: Float, others: Sequence[Float], restarts: int) -> Agreement:
-    matched = np.array([matched_to(base, other) for other in others])
-    return Agreement(matched[:restarts], matched[restarts:])
-
-
-def _point(prepared: PreparedRows, plan: _Plan, space: Float, restarts: int, bootstrap: int, tell: Steps) -> CurvePoint:
-    """One point of the curve; every point has the same starts and the same resamples."""
-    base = prepared.subset(plan.rows).unmix(seed=plan.seed, **plan.options)
-    white, few = prepared.whitening, min(restarts, CURVE_RESTARTS)
-    tell(f"{base.k} components")
-    fits = _fits(prepared, plan, base.k, few, min(bootstrap, CURVE_BOOTSTRAP), tell)
-    others = [directions(fit.unmixing, space) for fit in fits]
-    agreement = _agreement(directions(base.unmixing, space), others, few)
-    return CurvePoint(
-        n_components=base.k,
-        variance_share=float(white.variances[: base.k].sum() / white.variances.sum()),
-        identified=int(base.identified.sum()),
-        stable=int((base.identified & agreement.stable).sum()),
-        restarts=float(agreement.restarts_mean.mean()),
-        bootstrap=float(agreement.median.mean()),
-        chance=chance_agreement(base.k, plan.seed),
-    )
-
-
-def _variance_share(found: Components, prepared: PreparedRows) -> Float:
-    share: Float = np.square(found.unmixing.mixing).sum(0) / np.trace(prepared.moments.finish())
-    return share
-
-
 def _notes(fits: list[Unmixing], clusters: Clusters | None, plan: _Plan, clustered: bool) -> Iterator[str]:
-    cut = sum(fit.reason == "cap" for fit in fits)
-    if cut:
-        yield f"{cut} of {len(fits)} further fits had not converged when they reached max_iter passes."
+    capped = sum(fit.reason == "cap" for fit in fits)
+    if capped:
+        yield f"{capped} of {len(fits)} further fits had not converged when they reached max_iter passes."
     if clusters is None and len(fits) >= 2:
         yield f"The {len(fits) + 1} fits have too many components to be clustered; see the matched correlations."
     elif clusters is not None and clusters.runs <= len(fits):
@@ -216,36 +243,69 @@ def _notes(fits: list[Unmixing], clusters: Clusters | None, plan: _Plan, cluster
         yield f"There are only {plan.units.count} clusters, so the bootstrap has that few independent cases."
 
 
-def _open(X: Any, cluster: Any) -> tuple[Any, Array | None, Array | None, tuple[str, ...]]:
-    """The rows, the cluster of each, their ids, and how columns were chosen."""
-    table = as_table(X, name="X") if is_table(X) else None
-    X = X if table is None else table.values
-    readable = is_tensor(X) or isinstance(X, (np.memmap, Iterator)) or hasattr(X, "chunks")
-    data = open_rows(ICA(), X if readable else as_matrix(X, "X"), reset=True)
-    labels = cluster_labels(cluster, table, len(data))
-    return (data, labels, None, ()) if table is None else (data, labels, table.ids, table.notes)
-
-
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise InputError(f"{name} must be a whole number of at least 0, not {value!r}")
-
-
-def _check_found(found: Components, prepared: PreparedRows) -> None:
-    one, other = found.whitening.matrix, prepared.whitening.matrix
-    if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=1e-9 * np.abs(other).max()):
-        raise InputError("found holds components of other rows, or of another number of directions, than X has")
-
-
 def _check_curve(curve: Sequence[int], prepared: PreparedRows) -> list[int]:
     if isinstance(curve, (str, int)):
-        raise InputError(f"curve must be a sequence of numbers of components, not {curve!r}")
+        raise InputError(f"curve must be a sequence of numbers of components; got {curve!r}")
     if len(curve) and not prepared.whiten:
         raise InputError("a curve chooses how many directions to whiten, so it needs whiten=True")
-    for k in curve:
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= prepared.whitening.rank:
-            raise InputError(
-                f"curve must hold whole numbers from 1 to {prepared.whitening.rank}, in which X varies, not {k!r}"
-            )
-    return [int(k) for k in curve]
+    return [check_integer(f"curve[{i}]", k, 1, prepared.whitening.rank) for i, k in enumerate(curve)]
+
+
+def cluster_labels(cluster: Any, table: Table | None, n: int) -> Array | None:
+    """Return the label of every row, shape (n,), from labels or from the name of a metadata column of the table."""
+    if cluster is None:
+        return None
+    if isinstance(cluster, str):
+        if table is None:
+            raise InputError(f"cluster={cluster!r} names a metadata column, but X has none; pass the labels")
+        column = next((name for name in (cluster, f"Metadata_{cluster}") if name in table.metadata), None)
+        if column is None:
+            known = ", ".join(table.metadata) or "none"
+            raise InputError(f"{table.name} has no metadata column {cluster!r}; it has {known}")
+        cluster = table.metadata[column]
+    labels = to_numpy(cluster)
+    if labels.shape != (n,):
+        raise InputError(f"cluster must have one label per row, shape ({n},), but has shape {labels.shape}")
+    missing = np.flatnonzero(missing_labels(labels))
+    if missing.size:
+        raise InputError(f"cluster has missing labels (row {listing(missing)})")
+    return as_labels(labels)
+
+
+def whitened_space(prepared: PreparedRows) -> Float:
+    """Return a matrix B, shape (d, r), with B @ B.T the covariance of all rows (second moments, if not whitened).
+
+    From the whitening and not from the covariance itself, in which rounding may hide the smallest directions.
+    """
+    if prepared.whiten:
+        white = prepared.whitening
+        return white.inverse if white.retained == white.rank else prepared.retain(None).whitening.inverse
+    mean = prepared.moments.mean
+    values, vectors = eigh(prepared.moments.finish() + np.outer(mean, mean))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def directions(unmixing: Float, space: Float) -> Float:
+    """Return unit vectors (k, r), one per row of `unmixing` (k, d): their products are correlations over all rows."""
+    found = unmixing @ space
+    length = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.asarray(found / np.where(length > 0, length, 1.0))
+
+
+def matched_to(base: Float, other: Float) -> Float:
+    """Return the |correlation| of every component of `base` (k, r) with its partner in `other` (m, r), shape (k,).
+
+    Partners are matched one to one so that the sum is largest. From 0 to 1, higher is closer; 0 for components without
+    a partner because the other fit has fewer.
+    """
+    return np.minimum(matched_correlations(base @ other.T), 1.0)
+
+
+def chance_agreement(k: int, seed: int = 0) -> float:
+    """Return the mean matched |correlation| of k components with a random rotation of themselves.
+
+    0.9 for 2 components, 0.5 for 16, 0.2 for 256.
+    """
+    rng = np.random.default_rng(seed)
+    draws = max(3, CHANCE_COMPONENTS // k)
+    return float(np.mean([matched_to(np.eye(k), random_rotation(k, rng)).mean() for _ in range(draws)]))

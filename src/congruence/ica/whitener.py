@@ -5,19 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
-
 from congruence.arrays import is_dask
 from congruence.errors import InputError
-from congruence.ica.moments import Moments
-from congruence.ica.opening import affine, as_components, describe_estimator, open_rows
-from congruence.ica.samples import moments_over
-from congruence.ica.whiten import whitening
+from congruence.ica.estimator import LinearEstimator, open_rows
+from congruence.ica.whitening import fit_whitening
+from congruence.rows.engine import Moments, row_moments
 
 
-class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Whitener(LinearEstimator):
     """Whiten rows: unit variance, no correlations.
 
     Finds a matrix W with W S W^T = 1, S the population covariance of X, on the directions that vary by more than
@@ -65,6 +60,8 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     True
     """
 
+    _maps = ("whitening_", "inverse_")
+
     def __init__(self, method: str = "pca", *, n_components: int | float | None = None, shrinkage: float | str = 0.0):
         self.method = method
         self.n_components = n_components
@@ -73,50 +70,26 @@ class Whitener(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def fit(self, X: Any, y: Any = None) -> Whitener:
         """Fit to the rows of X, shape (n, d): anything that `as_table` takes, or an iterator of chunks."""
         data = open_rows(self, X, reset=True)
-        again = partial(moments_over, data, "cpu", None)
-        self._moments = again()
-        return self._finish(again)
+        reread = partial(row_moments, data, "cpu", None)
+        self._moments = reread()
+        return self._finish(reread)
 
     def partial_fit(self, X: Any, y: Any = None) -> Whitener:
-        """Take in the rows of one more chunk X, shape (m, d); call it with chunk after chunk."""
+        """Include the rows of one more chunk X, shape (m, d)."""
         if is_dask(X):
-            raise InputError(
-                "partial_fit takes chunks that are in memory; give a dask array to fit, which takes it whole"
-            )
+            raise InputError("partial_fit takes chunks that are in memory; use fit for a dask array")
         first = not hasattr(self, "_moments")
         data = open_rows(self, X, reset=first)
         self._moments = (Moments.empty(data.shape[1]) if first else self._moments).update(data)
         return self._finish(None)
 
-    def _finish(self, again: Any) -> Whitener:
-        found = whitening(self._moments, self.method, self.n_components, self.shrinkage, again)
+    def _finish(self, reread: Any) -> Whitener:
+        found = fit_whitening(self._moments, self.method, self.n_components, self.shrinkage, reread)
         self.mean_, self.whitening_, self.inverse_ = found.mean, found.matrix, found.inverse
         self.rank_, self.variances_, self.shrinkage_ = found.rank, found.variances, found.shrinkage
         self.n_samples_seen_ = self._moments.n
         self._n_features_out = len(found.matrix)
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Whiten the rows of X, shape (n, d), to shape (n, k); tensors stay on their device, dask arrays lazy."""
-        check_is_fitted(self)
-        X = open_rows(self, X, reset=False)
-        return affine(X, self.mean_, self.whitening_.T, np.zeros(len(self.whitening_)))
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Map whitened rows, shape (n, k), back to shape (n, d); directions that were not kept are at their mean."""
-        check_is_fitted(self)
-        return affine(
-            as_components(X, len(self.whitening_)), np.zeros(len(self.whitening_)), self.inverse_.T, self.mean_
-        )
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        known = self.__sklearn_is_fitted__()
-        return describe_estimator(self, f"{len(self.whitening_)} of {self.rank_} directions kept" if known else "")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "whitening_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    def _summary(self) -> str:
+        return f"{len(self.whitening_)} of {self.rank_} directions kept"

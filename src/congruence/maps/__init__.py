@@ -1,4 +1,4 @@
-"""Groups of maps, the best map of each, and the error it leaves."""
+"""Groups of maps, the best map of each, and its error."""
 
 from congruence._lazy import attach
 

@@ -1,4 +1,4 @@
-"""The names of the groups of maps and what they mean; imports nothing heavy."""
+"""The names of the groups of maps and their descriptions; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Iterable
 
 GROUPS = ("identity", "permutation", "rigid", "similarity", "linear")
 MEANINGS = {  # of the groups, and of the unsupervised route
-    "identity": "nothing is undone; the raw difference",
-    "permutation": "dimensions may change places and signs",
-    "rigid": "rotation, reflection and shift",
+    "identity": "no map; the raw difference",
+    "permutation": "a permutation of the dimensions, with signs",
+    "rigid": "rotation, reflection and translation",
     "similarity": "rigid, and one scale for all directions",
     "linear": "any linear map, so stretching and shearing too",
-    "ica": "each run is unmixed on its own, without seeing the other; then components are matched",
+    "ica": "each run is unmixed on its own, without using the other; then components are matched",
+}
+AFTER = {  # the map that was applied, in a sentence
+    "identity": "without any map",
+    "permutation": "after the best permutation",
+    "rigid": "after the best rotation",
+    "similarity": "after the best rotation and scale",
+    "linear": "after the best linear map",
+    "ica": "after unmixing",
 }
 
 

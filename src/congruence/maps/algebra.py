@@ -1,4 +1,4 @@
-"""Matrix decompositions that do not give up, and do not fight over the processor."""
+"""Matrix decompositions with a fallback where LAPACK fails, and with a suitable number of threads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scipy import linalg
 
 from congruence.arrays import Float, single_threaded, thread_pools
 
-LARGE = 1000  # from this width on a decomposition gains from several threads
-FAR = 200  # from this width on a decomposition is worth the way to a GPU
+LARGE = 1000  # from this width on a decomposition is faster with several threads
+FAR = 200  # from this width on a decomposition is worth the copy to a GPU
 
 _device: ContextVar[str] = ContextVar("device", default="cpu")
 
@@ -50,7 +50,7 @@ def one_thread(width: int) -> AbstractContextManager[Any]:
 
 
 def blas_threads() -> int:
-    """How many threads BLAS would use now: what the user, the environment or the machine allows."""
+    """The number of threads that BLAS uses now, as the user, the environment or the machine allows."""
     return max((pool["num_threads"] for pool in thread_pools().info() if pool["user_api"] == "blas"), default=1)
 
 
@@ -85,10 +85,10 @@ def eigh(matrix: Float) -> tuple[Float, Float]:
 
 
 def complete_rotation(u: Float, v: Float) -> Float:
-    """The rotation that carries the columns of u onto those of v, both (d, k), and is else nearest to the identity.
+    """The rotation that maps the columns of u to those of v, both (d, k), and is otherwise nearest to the identity.
 
-    Directions orthogonal to both stay where they are; inside the span of both, what is left of one is turned onto what
-    is left of the other by the orthogonal polar factor.
+    Directions orthogonal to both are fixed. Inside the span of both, the complement of u is mapped to that of v by the
+    orthogonal polar factor.
     """
     d, k = u.shape
     if k == d:

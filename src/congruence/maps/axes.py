@@ -1,4 +1,4 @@
-"""Principal axes of rows that may be far from round: what varies by more than rounding, and in which directions."""
+"""Principal axes of rows of any conditioning, without directions that vary by no more than rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scaled_axes(
 ) -> tuple[Float, Float, Float]:
     """Units (d,), and in these units the singular values (r,) and axes (r, d) that are more than rounding.
 
-    Every dimension is measured in units of its own rounding, so that one large dimension does not drown the others.
+    Every dimension is measured in units of its own rounding, so that one large dimension does not hide the others.
     Taken from the scatter matrix where that resolves the singular values; where it does not, from `triangle`, a matrix
     R that resolves them better with R^T R the scatter (the R of a QR decomposition of the rows, say). Without one, what
     the scatter cannot resolve counts as rounding. `resolution` is the smallest ratio of singular values R resolves.
@@ -49,7 +49,7 @@ def principal_axes(unit: Float, singular: Float, vectors_t: Float) -> tuple[Floa
     """Principal axes (d, r) and singular values (r,), falling, of rows described in the units of `scaled_axes`."""
     if not len(singular):
         return np.zeros((len(unit), 0)), np.zeros(0)
-    factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter that is left
+    factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter without rounding
     values, vectors = eigh(factor @ factor.T)  # rising; several times faster than a singular value decomposition
     if values[0] > CLEAR * values[-1]:
         singular = np.sqrt(values[::-1])

@@ -7,7 +7,7 @@ group but `identity` includes the translation that matches the means. Each map m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,17 @@ import numpy as np
 from scipy import linalg
 
 from congruence._saved import read_saved, write_saved
-from congruence.arrays import Float, Rows, as_matrix, float64_beside, like
+from congruence.arrays import Float, as_float64_like, as_matrix, like
+from congruence.checks import check_choice
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
-from congruence.maps.sums import Paired, sums_of
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, sums_of
 from congruence.stats.matching import signed_permutation
 from congruence.tables import as_paired
 
-_PARTS = ("matrix", "source_mean", "target_mean")  # of a saved map
+_ARRAYS = ("matrix", "source_mean", "target_mean")  # of a saved map
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +44,7 @@ class Map:
 
     @property
     def width(self) -> int:
-        """The number of columns the map takes and gives."""
+        """The number of columns of its input and its output."""
         return len(self.matrix)
 
     @property
@@ -55,13 +57,13 @@ class Map:
         x = as_matrix(x, "x", finite=False)
         d = int(x.shape[1])
         if d > self.width:
-            raise InputError(f"x has {d} columns, but this map acts on {self.width} (narrower rows are zero-padded)")
+            raise InputError(f"x must have at most {self.width} columns, the width of this map; got {d}")
         shift = self.target_mean - self.source_mean[d:] @ self.matrix[d:]  # padded columns are zeros minus the mean
-        matrix, mean, shift = (float64_beside(a, x) for a in (self.matrix[:d], self.source_mean[:d], shift))
-        return like((float64_beside(x, x) - mean) @ matrix + shift, x)
+        matrix, mean, shift = (as_float64_like(a, x) for a in (self.matrix[:d], self.source_mean[:d], shift))
+        return like((as_float64_like(x, x) - mean) @ matrix + shift, x)
 
     def inverse(self) -> Map:
-        """The map that undoes this one. A linear map of low rank or a similarity of scale 0 has none."""
+        """The inverse map. A linear map of low rank or a similarity of scale 0 has none."""
         if self.group in ("identity", "permutation", "rigid"):
             matrix = self.matrix.T.copy()
         else:
@@ -70,7 +72,7 @@ class Map:
             if rank < self.width:
                 raise NotInvertibleError(
                     f"this {self.group} map has rank {rank} of {self.width}, so it has no inverse; "
-                    "fit a rigid map, or fit the way back with x and y exchanged"
+                    "fit a rigid map, or fit the map from y to x"
                 )
             matrix = linalg.inv(self.matrix)
         return Map(self.group, matrix, self.target_mean, self.source_mean)
@@ -78,7 +80,7 @@ class Map:
     def then(self, other: Map) -> Map:
         """The map that applies this one first and `other` second; its group is the larger of the two."""
         if self.width != other.width:
-            raise InputError(f"cannot chain a map of width {self.width} with one of width {other.width}")
+            raise InputError(f"other must be a map of width {self.width}, like this one; got width {other.width}")
         group = max(self.group, other.group, key=GROUPS.index)
         target_mean = (self.target_mean - other.source_mean) @ other.matrix + other.target_mean
         return Map(group, self.matrix @ other.matrix, self.source_mean, target_mean)
@@ -92,9 +94,9 @@ class Map:
 
 
 def write_map(path: str | Path, kind: str, h: Map, about: Mapping[str, Any]) -> None:
-    """Write a map, or what consists of one and `about`, as a file of this kind."""
-    tensors = {name: getattr(h, name) for name in _PARTS}
-    write_saved(path, kind, {"group": h.group, "about": dict(about)}, tensors)
+    """Write a map and further header entries `about` as a file of this kind."""
+    arrays = {name: getattr(h, name) for name in _ARRAYS}
+    write_saved(path, kind, {"group": h.group, "about": dict(about)}, arrays)
 
 
 def load_map(path: str | Path) -> Map:
@@ -103,25 +105,25 @@ def load_map(path: str | Path) -> Map:
 
 
 def read_map(path: str | Path, kind: str) -> tuple[Map, dict[str, Any]]:
-    """Read what `write_map` wrote: the map and what is said about it. 0.1.0 called every file a "map"."""
-    header, parts = read_saved(path, _PARTS, kinds=(kind, "map"), what=f"a {kind}")
+    """Read a file written by `write_map`: the map and `about`. Version 0.1.0 gave every file the kind "map"."""
+    header, arrays = read_saved(path, _ARRAYS, kinds=(kind, "map"), what=f"a {kind}")
     if header.get("group") not in GROUPS:
         raise InputError(f"{path} does not hold a map: its group is {header.get('group')!r}")
-    width = parts["source_mean"].size
-    shapes = [part.shape for part in parts.values()]
-    if shapes != [(width, width), (width,), (width,)] or any(p.dtype != np.float64 for p in parts.values()):
-        raise InputError(f"{path} does not hold a map: its parts have shapes {shapes}")
-    if not all(np.isfinite(part).all() for part in parts.values()):
+    width = arrays["source_mean"].size
+    shapes = [array.shape for array in arrays.values()]
+    if shapes != [(width, width), (width,), (width,)] or any(a.dtype != np.float64 for a in arrays.values()):
+        raise InputError(f"{path} does not hold a map: its arrays have shapes {shapes}")
+    if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"{path} does not hold a map: it has NaN or infinite values")
     about = header.get("about")
-    return Map(header["group"], **parts), about if isinstance(about, dict) else {}
+    return Map(header["group"], **arrays), about if isinstance(about, dict) else {}
 
 
 def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     """Fit the map of `group` that carries the rows of x onto the rows of y with the least squared error.
 
-    Where the data leave the map free (dead units, low rank, fewer rows than dimensions), `linear` takes the
-    solution of minimum norm and `rigid` and `similarity` the rotation nearest to the identity on the free part.
+    Where the data do not determine the map (dead units, low rank, fewer rows than dimensions), `linear` takes the
+    solution of minimum norm, and `rigid` and `similarity` take the rotation nearest to the identity.
 
     Parameters
     ----------
@@ -140,52 +142,30 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     ----------
     Schönemann 1966 (rigid); Umeyama 1991 (similarity).
     """
-    if group not in GROUPS:
-        raise InputError(f"group must be one of {', '.join(GROUPS)}, not {group!r}")
+    check_choice("group", group, GROUPS)
     x, y = as_paired(x, y)
     return fit_group(sums_of(Rows(x), Rows(y)), group)
 
 
 def fit_group(paired: Paired, group: str) -> Map:
     """Fit the map of `group` from the sums of paired rows."""
+    width = paired.width
     if group == "identity":
-        nowhere = np.zeros(paired.width)
-        return Map(group, np.eye(paired.width), nowhere, nowhere)
-    return centred_map(paired, group, _MATRICES[group](paired))
+        return Map(group, np.eye(width), np.zeros(width), np.zeros(width))
+    if group == "permutation":
+        matrix = signed_permutation(paired.padded)
+    elif group == "linear":  # least squares of minimum norm
+        d_x, d_y = paired.cross.shape
+        matrix = np.zeros((width, width))
+        matrix[:d_x, :d_y] = paired.source.solve(paired.cross)
+    else:
+        matrix, size = paired.rotation, paired.source.size
+        if group == "similarity" and size > 0:  # a constant source fits at every scale
+            matrix = matrix * (paired.svd[1].sum() / size)
+    return centred_map(paired, group, matrix)
 
 
 def centred_map(paired: Paired, group: str, matrix: Float) -> Map:
     """The map with the given matrix that carries the mean of the source onto the mean of the target."""
     means = [np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)]
     return Map(group, matrix, *means)
-
-
-def _permutation(paired: Paired) -> Float:
-    return signed_permutation(paired.padded)
-
-
-def _rotation(paired: Paired) -> Float:
-    return paired.rotation
-
-
-def _similarity(paired: Paired) -> Float:
-    """The rotation times the least-squares scale (Umeyama 1991)."""
-    size = paired.source.size
-    scale = paired.svd[1].sum() / size if size > 0 else 1.0  # a constant source fits at every scale
-    return paired.rotation * scale
-
-
-def _linear(paired: Paired) -> Float:
-    """The least-squares matrix of minimum norm."""
-    d_x, d_y = paired.cross.shape
-    matrix = np.zeros((paired.width, paired.width))
-    matrix[:d_x, :d_y] = paired.source.solve(paired.cross)
-    return matrix
-
-
-_MATRICES: dict[str, Callable[[Paired], Float]] = {
-    "permutation": _permutation,
-    "rigid": _rotation,
-    "similarity": _similarity,
-    "linear": _linear,
-}

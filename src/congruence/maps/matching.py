@@ -1,4 +1,4 @@
-"""Matching of dimensions one to one: the signed permutation, and the mean correlation coefficient (MCC)."""
+"""The mean correlation coefficient (MCC) of dimensions, or canonical variates, matched one to one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.maps.algebra import svd
-from congruence.maps.sums import Paired, Spread, sums_of
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, Spread, sums_of
 from congruence.stats.matching import match
 from congruence.tables import as_paired
 
@@ -42,15 +43,15 @@ def strong_mcc(x: Any, y: Any) -> float:
 def weak_mcc(x: Any, y: Any, *, n_components: int = CCA_COMPONENTS) -> float:
     """Mean |correlation| of matched canonical variates of x and y, in sample: closeness up to a linear map.
 
-    In sample it is 1 for any two matrices with n <= d: use the held-out figure of `compare` to judge. It does
-    not bound the strong MCC from above.
+    In sample it is 1 for any two matrices with n <= d: judge by the held-out value of `compare`. It does not bound
+    the strong MCC from above.
 
     Parameters
     ----------
     x, y : (n, d_x) and (n, d_y)
         Paired rows.
     n_components : int
-        How many canonical variates to keep (fewer where the data have lower rank).
+        Number of canonical variates to keep (fewer where the data have lower rank).
 
     Returns
     -------
@@ -75,7 +76,7 @@ class CCA:
 
 def fit_cca(paired: Paired, n_components: int = CCA_COMPONENTS) -> CCA:
     """Canonical correlation analysis by whitening both runs on their numerical rank."""
-    white_x, white_y = _whitening(paired.source), _whitening(paired.target)
+    white_x, white_y = (axes / singular for axes, singular in (paired.source.axes, paired.target.axes))
     u, _, vt = svd(white_x.T @ paired.cross @ white_y, full_matrices=False)
     return CCA(white_x @ u[:, :n_components], white_y @ vt[:n_components].T)
 
@@ -105,14 +106,9 @@ def _correlation(paired: Paired, cca: CCA | None) -> Float:
 
 
 def _varies(spread: Spread, variance: Float) -> Array:
-    """Which dimensions vary by more than the rounding of the stored numbers."""
+    """Whether each dimension varies by more than the rounding of its stored numbers, shape (d,)."""
     varies: Array = np.sqrt(np.maximum(variance, 0)) > np.sqrt(spread.n) * spread.rows.rounding
     return varies
-
-
-def _whitening(spread: Spread) -> Float:
-    axes, singular = spread.axes
-    return axes / singular
 
 
 def _paired(x: Any, y: Any) -> Paired:

@@ -1,28 +1,29 @@
-"""Nearness (epsilon): the error left after the best map of a group, over the diameter of the target.
+"""Nearness (epsilon): the error after the best map of a group, over the diameter of the target.
 
-Every number comes three times: in sample (what the paper prints), held out (fitted on some rows, scored on
-others), and as a null (held out again, after the pairing of the rows was destroyed).
+Each error is computed in sample (as the paper prints it), held out (fitted on some rows, scored on others), and under
+the permutation null (held out, after the pairing of the rows was destroyed).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, float64_beside, is_tensor, row_chunks, to_numpy
-from congruence.checks import check_choice, check_integer, check_integers, check_seed
+from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
+from congruence.checks import check_choice, check_integer, check_integers, check_number, check_seed
 from congruence.errors import InputError
 from congruence.maps.algebra import one_thread
 from congruence.maps.groups import Map
-from congruence.maps.sums import Paired, PairSums, pair_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
 from congruence.tables.blocks import Partition, compute
 
-Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and which fold they leave out
+Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
 
 BLOCK_BYTES = 2 * 2**20  # of float64 rows that are mapped and measured at a time
@@ -40,11 +41,11 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Nearness:
-    """How near two runs are up to one group. Every field is a share of the target's diameter; lower is nearer.
+    """The distance of two runs up to one group of maps, as a share of the target's diameter; lower is closer.
 
     `mean`, `rms`, `q95` and `sup` are in sample (fitted and scored on the same rows, as in the paper's Table 1;
-    Def. 1 is about `sup`). `held_out` is scored on rows left out of the fit; `null` is the same score after the
-    pairing of rows was destroyed, averaged over re-pairings. `errors` holds the held-out error of every row.
+    Def. 1 is about `sup`). `held_out` is scored on rows left out of the fit; `null` is the same score averaged over
+    random re-pairings of the rows. `errors` holds the held-out error of every row.
     """
 
     group: str
@@ -58,19 +59,15 @@ class Nearness:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows, as in the JSON contract."""
-        return {
-            "mean": self.mean,
-            "rms": self.rms,
-            "q95": self.q95,
-            "sup": self.sup,
-            "held_out": {"mean": self.held_out.mean, "low": self.held_out.low, "high": self.held_out.high},
+        return {name: getattr(self, name) for name in ("mean", "rms", "q95", "sup")} | {
+            "held_out": dict(vars(self.held_out)),
             "null": self.null,
         }
 
 
 @dataclass(frozen=True, eq=False)
 class Protocol:
-    """How scores are held out, resampled and compared with chance; one for all pairs of a comparison."""
+    """Folds, clusters and re-pairings: how errors are held out, resampled and compared with the null."""
 
     folds: list[Array]  # row indices of each fold
     unit: Array  # (n,) the cluster of each row; rows of a cluster stay together
@@ -89,7 +86,7 @@ class Protocol:
 
 
 def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: int, seed: int) -> None:
-    """Refuse, before any work, options that make no protocol."""
+    """Check the options of a protocol before any work is done."""
     check_choice("normalize", normalize, (None, "cosine"))
     check_integer("folds", folds, 2)
     check_integers(0, nulls=nulls, bootstrap=bootstrap)
@@ -97,22 +94,16 @@ def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: in
 
 
 def protocol(
-    n: int,
-    *,
-    folds: int = 5,
-    nulls: int = 20,
-    bootstrap: int = 200,
-    cluster: Array | None = None,
-    seed: int = 0,
+    n: int, *, folds: int = 5, nulls: int = 20, bootstrap: int = 200, cluster: Array | None = None, seed: int = 0
 ) -> Protocol:
-    """Deal n rows (or clusters of rows) into folds of about the same size and draw the re-pairings of the null."""
+    """Split n rows (or clusters of rows) into folds of similar size and draw the re-pairings of the null."""
     unit = np.arange(n) if cluster is None else np.unique(cluster, return_inverse=True)[1]
     units = int(unit.max()) + 1
     if cluster is not None and units < 2:
-        raise InputError("all rows belong to one cluster, so no rows can be held out; cluster by something finer")
+        raise InputError("all rows belong to one cluster, so none can be held out; use a finer cluster variable")
     count = min(folds, units, n // 2)
     if count < 2:
-        raise InputError(f"holding rows out takes at least 4 paired rows, but there are only {n}")
+        raise InputError(f"held-out scores need at least 4 paired rows; got {n}")
     rng = np.random.default_rng(seed)
     dealt = _deal(np.bincount(unit), count, rng)
     parts = [np.flatnonzero(dealt[unit] == k) for k in range(count)]
@@ -121,7 +112,7 @@ def protocol(
 
 
 def _deal(sizes: Array, folds: int, rng: np.random.Generator) -> Array:
-    """Deal clusters into folds, the largest first and each to the fold with the fewest rows so far."""
+    """Assign clusters to folds, the largest first and each to the fold with the fewest rows so far."""
     dealt = np.empty(len(sizes), dtype=int)
     shuffled = rng.permutation(len(sizes))
     if sizes.max() == 1:
@@ -135,11 +126,11 @@ def _deal(sizes: Array, folds: int, rng: np.random.Generator) -> Array:
 
 
 def repairing(folds: list[Array], unit: Array, clustered: bool, rng: np.random.Generator) -> Array:
-    """Draw a partner for every row that is not its own, shape (n,).
+    """Draw for every row a partner other than itself, shape (n,).
 
-    Single rows are shuffled inside each fold, so that what is fitted for a fold has seen the same rows as in the true
-    pairing. Rows of a cluster resemble each other, so there each row gets its partner from another cluster, as far as
-    no cluster holds more than half of the rows.
+    Single rows are shuffled inside each fold, so that each fit uses the same rows as in the true pairing. Rows of a
+    cluster resemble each other, so clustered rows are paired with rows of another cluster, unless one cluster holds
+    more than half of the rows.
     """
     partner = np.arange(len(unit))
     if clustered:
@@ -159,8 +150,8 @@ def measure(
 ) -> tuple[dict[str, Nearness], dict[str, Map]]:
     """Measure the nearness of a pair of runs for several ways of fitting a map.
 
-    Returns the nearness and the map fitted to all rows, by name. `tick` is called after each of the
-    1 + nulls rounds, for a progress bar.
+    Returns the nearness and the map fitted to all rows, by name. `tick` reports progress after each of the 1 + nulls
+    rounds.
     """
     maps = _fit_all(fits, sums.outside(None), None)
     in_sample = _errors(maps, sums, None)
@@ -185,16 +176,16 @@ def _fit_all(fits: Mapping[str, Fit], paired: Paired, fold: int | None) -> dict[
 
 
 def _errors(maps: Mapping[str, Map], sums: PairSums, index: Array | None) -> Float:
-    """The errors of all rows, or of those chosen, whose numbers rise, for every map, shape (maps, rows)."""
+    """The errors of all rows, or of those in the increasing `index`, for every map, shape (maps, rows)."""
     x, y = sums.source.rows, sums.target.rows
-    if x.blocks is None or y.blocks is None or not x.blocks.kept:  # rows here are nearer than rows computed anew
+    if x.blocks is None or y.blocks is None or not x.blocks.kept:  # computing rows again costs more
         return _stacked(maps, x, y, index)
-    tasks = x.blocks.each(_block_errors, dict(maps), x.hollow(), y.hollow(), index=index, beside=[y.blocks])
+    tasks = x.blocks.each(_block_errors, dict(maps), x.with_data(), y.with_data(), index=index, beside=[y.blocks])
     return np.concatenate(compute(tasks), axis=1)
 
 
 def _block_errors(block: Any, part: Partition, other: Any, maps: Mapping[str, Map], x: Rows, y: Rows) -> Float:
-    return _stacked(maps, x.holding(to_numpy(block)), y.holding(to_numpy(other)), part.index)
+    return _stacked(maps, x.with_data(to_numpy(block)), y.with_data(to_numpy(other)), part.index)
 
 
 def _stacked(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array | None) -> Float:
@@ -205,53 +196,40 @@ def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[
     """The distance |h(x_i) - y_i| of every chosen row for every map h, each of shape (len(index),)."""
     width = max(x.d, y.d)
     errors = {name: np.empty(len(index)) for name in maps}
-    moves = {name: _move(h, x.d) for name, h in maps.items()}
-    # Chunks are centred; what is left of the means after the map is one small vector, added at the end.
+    products = {name: _multiplication(h, x.d) for name, h in maps.items()}
+    # Chunks are centred; the difference of the means after the map is one small vector, added at the end.
     offsets = {name: h(x.mean[None])[0] - np.pad(y.mean, (0, width - y.d)) for name, h in maps.items()}
-    for part in _blocks(len(index), width, x.device):
+    # On a CPU, blocks stay in its cache while they are mapped, subtracted and squared.
+    for part in row_chunks(len(index), width, BLOCK_BYTES if x.device == "cpu" else None):
         chunk = x.take(index[part])
         target = y.take(index[part], width=width)
-        for name, move in moves.items():
-            miss = move(chunk)
-            miss -= target
-            miss += float64_beside(offsets[name], chunk)
-            errors[name][part] = to_numpy((miss * miss).sum(1) ** 0.5)
+        for name, apply in products.items():
+            residual = apply(chunk)
+            residual -= target
+            residual += as_float64_like(offsets[name], chunk)
+            errors[name][part] = to_numpy((residual * residual).sum(1) ** 0.5)
     return errors
 
 
-def _blocks(n: int, d: int, device: str) -> Iterator[slice]:
-    """Slices of rows: on a CPU few enough to stay in its cache while they are mapped, subtracted and squared."""
-    if device != "cpu":
-        return row_chunks(n, d)
-    step = max(1, BLOCK_BYTES // (8 * d))
-    return (slice(start, min(n, start + step)) for start in range(0, n, step))
-
-
-def _move(h: Map, d: int) -> Callable[[Any], Any]:
+def _multiplication(h: Map, d: int) -> Callable[[Any], Any]:
     """The function chunk -> chunk @ matrix; a permutation of full width only picks columns, which is far cheaper."""
     if d < h.width or h.group not in ("identity", "permutation"):
-        return lambda chunk: chunk @ float64_beside(h.matrix[:d], chunk)
+        return lambda chunk: chunk @ as_float64_like(h.matrix[:d], chunk)
     source = np.abs(h.matrix).argmax(0)  # column j of the result is column source[j] of the chunk
     signs = h.matrix[source, np.arange(d)]
-    return lambda chunk: _columns(chunk, source) * float64_beside(signs, chunk)
-
-
-def _columns(chunk: Any, source: Array) -> Any:
     # numpy takes columns several times faster than it indexes them
-    return chunk[:, source] if is_tensor(chunk) else chunk.take(source, axis=1)
+    return lambda chunk: (
+        (chunk[:, source] if is_tensor(chunk) else chunk.take(source, axis=1)) * as_float64_like(signs, chunk)
+    )
 
 
 def _held_out(sums: PairSums, fits: Mapping[str, Fit], scored: list[Array]) -> list[Float]:
     """The errors of the scored rows of each fold under maps fitted without it: for each, (fits, rows)."""
-    errors = []
-    for k, rows in enumerate(scored):
-        maps = _fit_all(fits, sums.outside(k), k)
-        errors.append(_errors(maps, sums, rows))
-    return errors
+    return [_errors(_fit_all(fits, sums.outside(k), k), sums, rows) for k, rows in enumerate(scored)]
 
 
 def _sampled(plan: Protocol) -> list[Array]:
-    """Some rows of each fold: the null is a mean over many re-pairings, so that many rows of each are enough."""
+    """A sample of the rows of each fold: the null averages many re-pairings, so it needs fewer rows of each."""
     rng = np.random.default_rng(plan.seed)
     most = max(NULL_ROWS // len(plan.folds), 1)
     return [np.sort(rng.permutation(fold)[:most]) if len(fold) > most else fold for fold in plan.folds]
@@ -270,3 +248,25 @@ def _summary(group: str, in_sample: Float, held_out: Float, null: float, diamete
         null=null / diameter if plan.repairings else float("nan"),
         errors=held_out,
     )
+
+
+def statistical_from_structural(epsilon: float, lipschitz_of_inverse: float = 1.0) -> float:
+    """Bound the distance of two trainings that are both within `epsilon` of the factors: 2 C epsilon.
+
+    If |h1 f - u| <= epsilon and |h2 f' - u| <= epsilon everywhere, then |f - h1^-1 h2 f'| <= 2 C epsilon, where C
+    bounds how much h1^-1 stretches: structural near-identifiability implies the statistical one.
+
+    Parameters
+    ----------
+    epsilon : float
+        The supremum of the structural error (Definition 2), in any unit; the bound has the same unit.
+    lipschitz_of_inverse : float
+        C: 1 for permutations and rigid maps, 1 / scale for a similarity, 1 / its least singular value for a linear map.
+
+    References
+    ----------
+    Nelson et al. 2026, appendix A.5.
+    """
+    check_number("epsilon", epsilon, 0)
+    check_number("lipschitz_of_inverse", lipschitz_of_inverse, 0, open_low=True)
+    return 2.0 * lipschitz_of_inverse * epsilon

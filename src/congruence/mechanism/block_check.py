@@ -1,152 +1,38 @@
-"""What `check_blocks` finds: criteria, irreducibility, separability, and the theorems that follow, as data."""
+"""`check_blocks`: the criteria of mechanistic independence for given blocks of latents, and which theorem applies."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from congruence.arrays import Float
-from congruence.errors import UnknownKeyError
-from congruence.formatting import number, percent
-from congruence.mechanism.blocks import Blocks
-from congruence.mechanism.supports import GRID, Tolerance
-from congruence.mechanism.theorems import Theorem, TheoremNumbers
-from congruence.result import Basis, Finding, Status
-
-CLAIMS = {  # of the criteria, about the blocks
-    "D": "No output is reached by two blocks.",
-    "M_coord": "No latent reaches all outputs that a latent of another block reaches.",
-    "M_sparsest": "No direction of the sparsest basis of a block reaches all outputs of one of another block.",
-    "S": "Bases that mix blocks reach more outputs than those that do not.",
-    "H2": "The blocks are additive: no second derivative mixes them.",
-    "IMA": "The derivatives by different blocks are orthogonal.",
-}
-
-
-class CriterionNumbers(TypedDict):
-    """A criterion in JSON; `sweep` has the fraction of points at each tolerance."""
-
-    criterion: str
-    claim: str
-    status: Status
-    basis: Basis
-    margin: float | None
-    measures: str
-    worst: int | None
-    fraction: float
-    points: int
-    degenerate: bool
-    sweep: list[float]
-    remarks: list[str]
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """Whether a criterion holds at all points.
-
-    One point where it fails refutes it, up to the tolerance. Holding at all points only supports that it holds between
-    them, unless the structure of the decoder proves it. It is ambiguous where the answer depends on the tolerance.
-    """
-
-    finding: Finding  # its name is that of the criterion, its number the margin at the worst point
-    measures: str  # what the margin is
-    worst: int | None  # row of the worst point
-    fraction: float  # of the points where it holds
-    points: int
-    degenerate: bool = False  # it holds because there is nothing that could violate it
-    sweep: tuple[float, ...] = ()  # fraction of points at each tolerance of `GRID`
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"."""
-        return self.finding.name
-
-    @property
-    def status(self) -> Status:
-        """That of the finding."""
-        return self.finding.status
-
-    @property
-    def basis(self) -> Basis:
-        """That of the finding."""
-        return cast(Basis, self.finding.basis)
-
-    @property
-    def margin(self) -> float:
-        """The margin at the worst point; NaN where it is not known."""
-        return math.nan if self.finding.number is None else self.finding.number
-
-    def to_dict(self) -> CriterionNumbers:
-        """The fields, as in the JSON contract."""
-        return {
-            "criterion": self.name,
-            "claim": self.finding.claim,
-            "status": self.status,
-            "basis": self.basis,
-            "margin": self.finding.number,
-            "measures": self.measures,
-            "worst": self.worst,
-            "fraction": self.fraction,
-            "points": self.points,
-            "degenerate": self.degenerate,
-            "sweep": list(self.sweep),
-            "remarks": list(self.remarks),
-        }
-
-
-def criterion_of(
-    name: str,
-    status: Status,
-    margin: float,
-    measures: str,
-    worst: int | None,
-    fraction: float,
-    points: int,
-    *,
-    basis: Basis | None = None,
-    **more: Any,
-) -> Criterion:
-    """Make a `Criterion` with its finding."""
-    known = not math.isnan(margin)
-    evidence = f"It holds at {percent(fraction)} of {points} points; {measures}: {number(margin)}."
-    finding = Finding(
-        name,
-        CLAIMS.get(name, f"No derivative of order {name[1:]} mixes blocks."),
-        status,
-        basis,
-        evidence=evidence if known else "It is not known at all points.",
-        number=margin if known else None,
-    )
-    return Criterion(finding, measures, worst, fraction, points, **more)
-
-
-@dataclass(frozen=True)
-class Irreducible:
-    """Whether no block splits into smaller ones in the sense of a criterion, at the points."""
-
-    criterion: str
-    status: Status  # of all blocks together
-    blocks: tuple[Status, ...]  # of each
-    parts: tuple[int, ...]  # the most parts each splits into at a point; -1 where not known, 0 where it moves nothing
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, as in the JSON contract."""
-        return asdict(self) | {"blocks": list(self.blocks), "parts": list(self.parts)}
-
-
-@dataclass(frozen=True)
-class Separable:
-    """Order-n separability over points, at the worst of them."""
-
-    order: int
-    status: Status
-    rank: int
-    expected: int  # the sum of the ranks of all parts, which the rank must reach
-    gap: float  # between singular values that count and those that do not
-    degenerate: bool
-    remark: str = ""
+from congruence.checks import check_choice, check_integer, check_number
+from congruence.decoder.probed import Probed
+from congruence.errors import InputError, UnknownKeyError
+from congruence.mechanism._judge import (
+    Survey,
+    judge_criteria,
+    judge_interactions,
+    judge_separability,
+    survey_points,
+    survey_sparsity,
+)
+from congruence.mechanism._matroid import TOLERANCE
+from congruence.mechanism.blocks import Blocks, read_blocks
+from congruence.mechanism.criteria import RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
+from congruence.mechanism.derivatives import classify_curvature, is_double, open_decoder
+from congruence.mechanism.interactions import Separability
+from congruence.mechanism.sparsity_gap import BUDGET
+from congruence.mechanism.theorems import (
+    Criterion,
+    CriterionNumbers,
+    Irreducibility,
+    Theorem,
+    TheoremNumbers,
+    apply_theorems,
+)
+from congruence.result import Status
 
 
 class BlockCheckNumbers(TypedDict):
@@ -181,8 +67,8 @@ class BlockCheck:
     output_shape: tuple[int, ...]
     bending: str  # "smooth", "piecewise linear" or "affine"
     criteria: tuple[Criterion, ...]
-    irreducible: tuple[Irreducible, ...]
-    separable: tuple[Separable, ...]
+    irreducible: tuple[Irreducibility, ...]
+    separable: tuple[Separability, ...]
     theorems: tuple[Theorem, ...]
     tolerance: Tolerance
     injective: Status  # whether no direction is lost at any point
@@ -212,7 +98,7 @@ class BlockCheck:
             "irreducible": [one.to_dict() for one in self.irreducible],
             "separable": [asdict(one) for one in self.separable],
             "theorems": [one.to_dict() for one in self.theorems],
-            "tolerance": self.tolerance.to_dict() | {"sweep": GRID.tolist()},
+            "tolerance": self.tolerance.to_dict(),
             "injective": self.injective,
             "nonzeros": list(self.nonzeros),
             "contrast": self.contrast,
@@ -220,3 +106,129 @@ class BlockCheck:
             "rho_minus": self.rho[1],
             "overlap": self.overlap.tolist(),
         }
+
+
+def check_blocks(
+    decoder: Any,
+    z: Any,
+    blocks: Any = None,
+    *,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    scale: str = "global",
+    orders: Sequence[int] = (2, 3),
+    budget: float = BUDGET,
+    chunk: int | None = None,
+    device: str = "auto",
+    seed: int = 0,
+) -> BlockCheck:
+    """Check whether blocks of latents act on the outputs independently of each other, at given points.
+
+    Parameters
+    ----------
+    decoder : torch module or function
+        Maps latents (rows, ...) to outputs (rows, ...). A module must be in evaluation mode; it is not changed.
+    z : (r, d)
+        Points: latents sampled from the domain. Their distribution does not matter.
+    blocks : list of lists of latents, or text like '0-1,2,3-4'
+        Which latents form a factor together; by default each latent is one.
+    rtol : float, optional
+        Entries of a Jacobian up to rtol times its largest entry count as zero; mixed derivatives and cosines are
+        compared with rtol, too. By default 1e-6, or 1e-4 for a decoder that only works in float32.
+    atol : float
+        Entries up to atol count as zero.
+    scale : {"global", "column"}
+        "column" compares entries after dividing each column by its length: for latents in different units.
+    orders : sequence of int, each at least 2
+        Of the derivatives of Type H_n.
+    budget : float
+        Sets of rows that may be tried at a point for the exact sparsity gap; past it there are bounds.
+    chunk : int, optional
+        Points at a time; chosen by memory by default.
+    device : str
+        "auto" stays on the device of the weights.
+    seed : int
+        Of random directions and searches.
+
+    Returns
+    -------
+    BlockCheck
+        The criteria D, M (in the given coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each
+        `holds`, `fails`, `ambiguous` or `unknown`; and which of Theorems 2 to 5 applies. Each is computed on its own,
+        and none is inferred from another.
+
+    References
+    ----------
+    Matthes et al. 2026, "Mechanistic Independence"; Brady et al. 2023; Gresele et al. 2021 (IMA).
+    """
+    check_budget(rtol, budget)
+    check_number("atol", atol, 0)
+    check_choice("scale", scale, SCALES)
+    for order in orders:
+        check_integer("orders", order, 2)
+    probed = open_decoder(decoder, z, device)
+    parts = read_blocks(blocks, probed.dimension)
+    wide = is_double(probed)
+    small = TOLERANCE if wide else SINGLE
+    rtol = rtol if rtol is not None else RTOL if wide else SINGLE
+    survey = survey_points(probed, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)
+    sparsity = survey_sparsity(survey.kept, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
+    bending = classify_curvature(probed, seed)
+    finite = bending == "piecewise linear"
+    (*criteria, orthogonal), irreducible = judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
+    for n in dict.fromkeys(orders):
+        one = judge_interactions(probed, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
+        criteria.append(one)
+    criteria.append(orthogonal)
+    separable, curved = judge_separability(probed, parts, orders, finite, small, seed)
+    points = survey.at
+    injective: Status = "fails" if points.lost.any() else "holds"
+    nonzeros = int(points.nonzeros.min()), int(points.nonzeros.max())
+    irreducible = (*irreducible, *curved)
+    separable_by = {one.order: one.status for one in separable}
+    worst = sparsity[0][criteria[3].worst or 0][0]  # of Type S
+    return BlockCheck(
+        blocks=parts,
+        points=len(probed.z),
+        dimension=probed.dimension,
+        outputs=probed.outputs,
+        output_shape=probed.output_shape,
+        bending=bending,
+        criteria=tuple(criteria),
+        irreducible=irreducible,
+        separable=separable,
+        theorems=apply_theorems(criteria, irreducible, separable_by, injective, nonzeros[0]),
+        tolerance=survey.tolerance,
+        injective=injective,
+        nonzeros=nonzeros,
+        contrast=float(points.contrast.mean()),
+        rho=(worst.rho_plus, worst.rho_minus),
+        overlap=survey.overlap,
+        sizes=survey.sizes,
+        notes=tuple(_notes(probed, finite, survey, len(sparsity[0]), wide)),
+    )
+
+
+def check_budget(rtol: float | None, budget: float) -> None:
+    """Check the tolerance and the budget of `check_blocks` and `discover`."""
+    if rtol is not None and not 0 <= rtol < 1:
+        raise InputError(f"rtol must be at least 0 and below 1; got {rtol!r}")
+    if not budget >= 0:
+        raise InputError(f"budget must be a number of at least 0; got {budget!r}")
+
+
+def _notes(probed: Probed, finite: bool, survey: Survey, gaps: int, wide: bool) -> list[str]:
+    points, lost = len(probed.z), int((survey.at.lost > 0).sum())
+    notes = {
+        "The decoder works in float32 only, so small numbers are less certain.": not wide,
+        "The decoder is piecewise linear: differences over one standard deviation replace derivatives.": finite,
+        "No interval of a decade of tolerances leaves all supports the same: criteria on supports are uncertain.": (
+            survey.tolerance.stable is None
+        ),
+        f"The sparsity gap was computed at {gaps} of {points} points.": gaps < points,
+        "With no more outputs than latents, every Jacobian splits into single directions in some basis.": (
+            probed.outputs <= probed.dimension
+        ),
+        f"The Jacobian loses a direction at {lost} of {points} points.": lost > 0,
+    }
+    return [note for note, applies in notes.items() if applies]

@@ -1,4 +1,4 @@
-"""Blocks of latents: which latents together make one factor."""
+"""Blocks of latents (which latents together form one factor), and partitions in general."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from congruence.arrays import Array
 from congruence.errors import InputError
 
 Blocks = tuple[tuple[int, ...], ...]  # a partition of the latents 0, ..., d - 1
 
-RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+_LONGEST = 10**6  # latents of a range
 
 
 def read_blocks(blocks: Any, d: int) -> Blocks:
@@ -20,63 +22,48 @@ def read_blocks(blocks: Any, d: int) -> Blocks:
 
     Parameters
     ----------
-    blocks : list of lists of numbers, text, or None
-        "0-1,2,3-4" is [[0, 1], [2], [3, 4]]; a plus joins what is not next to each other, as in "0+2,1,3-4". A bare
-        number in a list is a block of one. None makes each latent a block.
+    blocks : list of lists of integers, str or None
+        "0-1,2,3-4" is [[0, 1], [2], [3, 4]]; a plus joins latents that are not adjacent, as in "0+2,1,3-4". A bare
+        integer in a list is a block of one latent. None makes each latent a block.
     d : int
-        The number of latents; every one of them must be in exactly one block.
+        The number of latents; each of them must be in exactly one block.
     """
     if blocks is None:
         return tuple((a,) for a in range(d))
-    parts = _from_text(blocks) if isinstance(blocks, str) else _from_list(blocks)
+    parts = _parse(blocks) if isinstance(blocks, str) else _check_lists(blocks)
     flat = [a for part in parts for a in part]
     outside = sorted({a for a in flat if not 0 <= a < d})
     if outside:
-        raise InputError(f"blocks names latent {outside[0]}, but latents are numbered from 0 to {d - 1}")
+        raise InputError(f"blocks must name latents from 0 to {d - 1}; got latent {outside[0]}")
     if not parts or not all(parts):
-        raise InputError(f"blocks must not be empty, not {blocks!r}")
+        raise InputError(f"blocks must not be empty; got {blocks!r}")
     twice = sorted({a for a in flat if flat.count(a) > 1})
     if twice:
-        raise InputError(f"blocks must share no latent, but latent {twice[0]} is in more than one place of {blocks!r}")
+        raise InputError(f"blocks must be disjoint, but latent {twice[0]} is in more than one place of {blocks!r}")
     missing = sorted(set(range(d)) - set(flat))
     if missing:
-        raise InputError(f"blocks must hold all {d} latents, but latent {missing[0]} is in none of {blocks!r}")
+        raise InputError(f"blocks must contain all {d} latents, but latent {missing[0]} is in none of {blocks!r}")
     return tuple(tuple(sorted(part)) for part in parts)
 
 
-def write_blocks(blocks: Iterable[Iterable[int]]) -> str:
-    """The blocks as text that `read_blocks` understands: runs of numbers as ranges."""
-    return ",".join(_written(sorted(block)) for block in blocks)
-
-
-def block_of(blocks: Blocks) -> Any:
-    """The number of the block of each latent, shape (d,)."""
-    owner = np.empty(sum(len(block) for block in blocks), dtype=int)
-    for k, block in enumerate(blocks):
-        owner[list(block)] = k
-    return owner
-
-
-def _from_text(text: str) -> list[list[int]]:
+def _parse(text: str) -> list[list[int]]:
     parts = []
     for piece in text.split(","):
         block: list[int] = []
         for run in piece.split("+"):
-            found = RANGE.fullmatch(run)
-            if not found:
-                raise InputError(f"blocks must read like '0-1,2,3-4' (or '0+2,1'), not {text!r}")
-            first, last = int(found[1]), int(found[2] or found[1])
-            if last < first:
-                raise InputError(f"blocks must have ranges that go up, but {run.strip()!r} does not")
-            if last - first > 10**6:
-                raise InputError(f"blocks has a range of more than a million latents: {run.strip()!r}")
+            read = _RANGE.fullmatch(run)
+            if not read:
+                raise InputError(f"blocks must be written like '0-1,2,3-4' (or '0+2,1'); got {text!r}")
+            first, last = int(read[1]), int(read[2] or read[1])
+            if not first <= last <= first + _LONGEST:
+                raise InputError(f"blocks must have rising ranges of at most {_LONGEST} latents; got {run.strip()!r}")
             block.extend(range(first, last + 1))
         parts.append(block)
     return parts
 
 
-def _from_list(blocks: Any) -> list[list[int]]:
-    wrong = f"blocks must be a list of lists of numbers, or text like '0-1,2,3-4', not {blocks!r}"
+def _check_lists(blocks: Any) -> list[list[int]]:
+    wrong = f"blocks must be a list of lists of integers, or text like '0-1,2,3-4'; got {blocks!r}"
     try:
         parts = [[part] if isinstance(part, int | np.integer) else list(part) for part in blocks]
     except TypeError:
@@ -86,7 +73,12 @@ def _from_list(blocks: Any) -> list[list[int]]:
     return [[int(a) for a in part] for part in parts]
 
 
-def _written(block: list[int]) -> str:
+def write_blocks(blocks: Iterable[Iterable[int]]) -> str:
+    """Write blocks as text that `read_blocks` understands, with ranges for consecutive latents."""
+    return ",".join(_write_block(sorted(block)) for block in blocks)
+
+
+def _write_block(block: list[int]) -> str:
     runs: list[list[int]] = []
     for a in block:
         if runs and runs[-1][-1] == a - 1:
@@ -94,3 +86,32 @@ def _written(block: list[int]) -> str:
         else:
             runs.append([a])
     return "+".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def label_members(blocks: Blocks) -> Array:
+    """Return the number of the block of each member, shape (d,)."""
+    labels = np.empty(sum(map(len, blocks)), dtype=int)
+    for k, block in enumerate(blocks):
+        labels[list(block)] = k
+    return labels
+
+
+def group_labels(labels: Array) -> Blocks:
+    """Return the members of each label, ordered by the first member; labels below 0 are left out."""
+    return tuple(sorted(tuple(np.flatnonzero(labels == k).tolist()) for k in np.unique(labels[labels >= 0])))
+
+
+def merge_groups(n: int, groups: Iterable[Any]) -> Blocks:
+    """Return the finest partition of 0, ..., n - 1 in which the members of each group are together."""
+    labels = np.arange(n)
+    for group in groups:
+        hit = np.isin(labels, labels[np.asarray(group, dtype=int)])
+        labels[hit] = labels[hit].min(initial=n)
+    return group_labels(labels)
+
+
+def connected_blocks(adjacency: Any) -> Blocks:
+    """Return the connected components of a symmetric (k, k) adjacency matrix."""
+    from scipy.sparse.csgraph import connected_components
+
+    return group_labels(connected_components(np.asarray(adjacency, dtype=np.int8), directed=False)[1])

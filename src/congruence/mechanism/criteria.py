@@ -1,133 +1,250 @@
-"""The criteria of mechanistic independence at a point, on arrays: D, M and the orthogonality of blocks.
+"""Supports of Jacobians, and the criteria D, M and block orthogonality at a point, on arrays.
 
-S is in `sparsity_gap`, H_n in `interactions`. Every function takes one Jacobian j, (m, d), and blocks of its columns.
+A trained decoder has no exact zeros, so a support depends on the tolerance; it is reliable where it stays the same over
+a wide interval of tolerances. Criteria take one Jacobian j, (m, d), or its support, and blocks of its columns. Type S
+is in `sparsity_gap`, Type H_n in `interactions`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
-from congruence.mechanism.blocks import Blocks, block_of
-from congruence.mechanism.connectivity import TOLERANCE, joined, row_components, unit_rows
+from congruence.arrays import Array, Float, to_numpy
+from congruence.checks import check_choice
+from congruence.decoder.certificates import kind_of, layers_of
+from congruence.decoder.probed import import_torch
+from congruence.mechanism._matroid import TOLERANCE, row_components, scale_to_unit, unit_rows
+from congruence.mechanism.blocks import Blocks, label_members, merge_groups
+
+RTOL = 1e-6
+SINGLE = 1e-4  # tolerance of supports and of ranks for a decoder that does not work in float64
+SCALES = ("global", "column")
+SWEEP = 10.0 ** np.arange(-8.0, -0.75, 0.5)  # tolerances
+DECADE = 1.0  # of tolerances over which a support must stay the same to be reliable
+_BINS = 200  # of a decade, for the interval without entries
+# Layers whose outputs depend on the same latents as their inputs.
+_ELEMENTWISE = {"ReLU", "LeakyReLU", "PReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish", "Softplus", "Tanh"}
+_ELEMENTWISE |= {"Sigmoid", "Hardtanh", "Hardsigmoid", "Hardswish", "Softsign", "LogSigmoid", "Identity", "Dropout"}
+_ELEMENTWISE |= {"Flatten"}
 
 
-def block_norms(j: Float, blocks: Blocks) -> Float:
-    """How much each block moves each output: lengths of the parts of the rows, (m, K)."""
-    return np.stack([np.linalg.norm(j[:, list(block)], axis=1) for block in blocks], axis=1)
+def relative_sizes(j: Float, scale: str = "global") -> Float:
+    """Return the sizes of the entries of Jacobians (..., m, d) relative to the largest of each, from 0 to 1.
+
+    Parameters
+    ----------
+    j : (..., m, d)
+    scale : {"global", "column"}
+        "column" divides each column by its length first, for latents in different units.
+    """
+    check_choice("scale", scale, SCALES)
+    size = np.abs(j)
+    if scale == "column":
+        lengths = np.linalg.norm(j, axis=-2, keepdims=True)
+        dead = lengths <= np.finfo(np.float64).eps * lengths.max(axis=-1, keepdims=True)  # only rounding
+        size = np.where(dead, 0.0, size / np.where(dead, 1.0, lengths))
+    largest = size.max(axis=(-2, -1), keepdims=True)
+    return np.asarray(size / np.where(largest > 0, largest, 1.0))
+
+
+def support_of(j: Float, *, rtol: float = RTOL, atol: float = 0.0, scale: str = "global") -> Array:
+    """Return which entries are above rtol times the largest, and above atol; bool, of the shape of j."""
+    return np.asarray((relative_sizes(j, scale) > rtol) & (np.abs(j) > atol))
+
+
+class SizeHistogram:
+    """A histogram of the relative sizes of entries, from which the widest interval without entries is read."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(round(float(np.log10(SWEEP[-1] / SWEEP[0])) * _BINS), dtype=np.int64)
+
+    def add(self, shares: Float) -> None:
+        """Count the relative sizes of one Jacobian."""
+        inside = shares[(shares > SWEEP[0]) & (shares < SWEEP[-1])]
+        places = np.floor((np.log10(inside) - np.log10(SWEEP[0])) * _BINS).astype(int)
+        self.counts += np.bincount(np.clip(places, 0, len(self.counts) - 1), minlength=len(self.counts))
+
+    def widest_gap(self) -> tuple[float, float]:
+        """Return the widest interval of tolerances, within those of the sweep, over which no support changes."""
+        filled = np.concatenate([[-1], np.flatnonzero(self.counts), [len(self.counts)]])
+        gap = int(np.diff(filled).argmax())
+        ends = np.log10(SWEEP[0]) + np.array([filled[gap] + 1, filled[gap + 1]]) / _BINS
+        return float(10.0 ** ends[0]), float(10.0 ** ends[1])
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What counts as zero in a Jacobian, and how far that could be moved without changing any support."""
+
+    rtol: float
+    atol: float
+    scale: str
+    low: float  # the widest interval of relative tolerances over which all supports stay the same ...
+    high: float  # ... ends here
+
+    @property
+    def decades(self) -> float:
+        """The width of that interval."""
+        return float(np.log10(self.high) - np.log10(self.low)) if self.high > self.low else 0.0
+
+    @property
+    def stable(self) -> float | None:
+        """The tolerance in the middle of it, if it is at least a decade wide."""
+        return float(np.sqrt(self.low * self.high)) if self.decades >= DECADE else None
+
+    @property
+    def decade(self) -> tuple[float, float, float]:
+        """The tolerance, and the ends of the decade around it."""
+        return self.rtol, self.rtol * 10 ** (-DECADE / 2), self.rtol * 10 ** (DECADE / 2)
+
+    @property
+    def nearby(self) -> tuple[float, ...]:
+        """Tolerances at which a verdict on supports must be the same to be reliable, rtol first.
+
+        The decade around it and the stable one; if there is none, the ends of the sweep.
+        """
+        return (*self.decade, *((SWEEP[0], SWEEP[-1]) if self.stable is None else (self.stable,)))
+
+    def truncate(self, j: Float, rtol: float) -> Float:
+        """Return the Jacobian with exact zeros outside of its support at a relative tolerance."""
+        return np.where(support_of(j, rtol=rtol, atol=self.atol, scale=self.scale), j, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as in the JSON contract."""
+        return {
+            "rtol": self.rtol,
+            "atol": self.atol,
+            "scale": self.scale,
+            "stable_low": self.low,
+            "stable_high": self.high,
+            "stable_decades": self.decades,
+            "sweep": SWEEP.tolist(),
+        }
 
 
 def disjoint_margin(j: Float, blocks: Blocks) -> float:
-    """How far a Jacobian is from Type D: 0 where no output is moved by two blocks, at most 1/2.
+    """Return how far a Jacobian is from Type D: 0 if no output is moved by two blocks, at most 1/2.
 
     The largest product of the norms of two blocks in one output, over the largest squared norm of an output.
     """
-    norms = block_norms(j, blocks)
-    if norms.shape[1] < 2:
+    if len(blocks) < 2:
         return 0.0
+    norms = np.stack([np.linalg.norm(j[:, list(block)], axis=1) for block in blocks], axis=1)  # (m, K)
     two = -np.partition(-norms, 1, axis=1)[:, :2]
     largest = float(np.square(norms).sum(axis=1).max())
     return float((two[:, 0] * two[:, 1]).max() / largest) if largest > 0 else 0.0
 
 
-def disjoint_from(shares: Float, blocks: Blocks) -> float:
-    """The relative tolerance from which on Type D holds, of relative sizes (m, d): 0 where it does for all of them."""
+def disjoint_tolerance(shares: Float, blocks: Blocks) -> float:
+    """Return the smallest relative tolerance at which Type D holds, for relative sizes (m, d); 0 if at any."""
     if len(blocks) < 2:
         return 0.0
     reach = np.stack([shares[:, list(block)].max(axis=1) for block in blocks], axis=1)
     return float((-np.partition(-reach, 1, axis=1)[:, 1]).max())
 
 
-def overlap(support: Array, blocks: Blocks) -> Float:
-    """Outputs that two blocks both reach, over those of the block that reaches fewer, (K, K); 0 is disjoint."""
+def block_overlap(support: Array, blocks: Blocks) -> Float:
+    """Return the outputs that two blocks both reach, over those of the block that reaches fewer, (K, K)."""
     reach = np.stack([support[:, list(block)].any(axis=1) for block in blocks], axis=1).astype(np.float64)
     shared = reach.T @ reach
     sizes = np.diag(shared)
     fewer = np.minimum(sizes[:, None], sizes)
-    shares: Float = np.divide(shared, fewer, out=np.zeros_like(shared), where=fewer > 0)
-    return shares
+    return np.divide(shared, fewer, out=np.zeros_like(shared), where=fewer > 0)
 
 
 def containment_margin(support: Array, blocks: Blocks) -> float:
-    """How far Type M is from failing: 0 where it fails, at most 1.
+    """Return how far Type M is from failing: 0 if it fails, at most 1.
 
-    The least share of a column's outputs that a column of another block does not reach, over all ordered pairs. A
-    column that reaches nothing is contained in every other, so that M fails. It depends on the basis of each block.
+    The smallest share of a column's outputs that a column of another block does not reach, over all ordered pairs. A
+    column that reaches nothing is contained in every other, so M fails. It depends on the basis of each block.
     """
-    owner = block_of(blocks)
+    owner = label_members(blocks)
     across = owner[:, None] != owner
     if not across.any():
         return 1.0
     inside = support.astype(np.float64)
-    sizes = inside.sum(axis=0)
-    own = sizes[:, None] - inside.T @ inside  # (a, b): outputs of a that b does not reach
-    share = np.divide(own, sizes[:, None], out=np.zeros_like(own), where=sizes[:, None] > 0)
+    sizes = inside.sum(axis=0)[:, None]
+    own = sizes - inside.T @ inside  # (a, b): outputs of a that b does not reach
+    share = np.divide(own, sizes, out=np.zeros_like(own), where=sizes > 0)
     return float(share[across].min())
 
 
 def nested_parts(support: Array, block: tuple[int, ...]) -> int:
-    """Into how many parts the columns of a block split so that none contains one of another part; 1 is M-irreducible.
+    """Return into how many parts a block splits so that no column contains one of another part; 1 is M-irreducible.
 
-    It is our interpretation of irreducibility for Type M, and depends on the basis.
+    This is our interpretation of irreducibility for Type M, and it depends on the basis.
     """
     inside = support[:, list(block)]
-    pairs = [
-        np.array([a, b])
+    pairs = (
+        (a, b)
         for a, b in combinations(range(len(block)), 2)
         if not (inside[:, a] & ~inside[:, b]).any() or not (inside[:, b] & ~inside[:, a]).any()
-    ]
-    return joined(len(block), pairs)[1]
+    )
+    return len(merge_groups(len(block), pairs))
 
 
 def disjoint_parts(j: Float, block: tuple[int, ...], tolerance: float = TOLERANCE) -> int:
-    """Into how many parts with disjoint outputs a block splits, in any basis; 1 is D-irreducible, 0 moves nothing."""
+    """Return into how many parts with disjoint outputs a block splits, in any basis.
+
+    1 is D-irreducible; 0 is a block that moves nothing.
+    """
     if len(block) == 1:
         return int(j[:, block[0]].any())
     return row_components(unit_rows(j[:, list(block)])[0], tolerance)[1]
 
 
-@dataclass(frozen=True)
-class Orthogonality:
-    """How far the blocks of a Jacobian are from orthogonal to each other."""
+def block_orthogonality(j: Float, blocks: Blocks, tolerance: float = TOLERANCE) -> tuple[float, float]:
+    """Return the contrast of independent mechanism analysis for blocks, and the largest cosine between two of them.
 
-    contrast: float  # at least 0, and 0 where they are orthogonal; infinite where directions are lost between blocks
-    cosine: float  # the largest between directions of two blocks, from 0 to 1
-
-
-def block_orthogonality(j: Float, blocks: Blocks, tolerance: float = TOLERANCE) -> Orthogonality:
-    """The contrast of independent mechanism analysis for blocks, and the largest cosine between two of them.
-
-    sum_k 1/2 log det(J_k^T J_k) - 1/2 log det(J^T J), which for single latents and as many outputs is that of
-    Gresele et al. 2021. It is not changed by a change of basis inside a block. NaN where a block loses a direction.
+    The contrast is sum_k 1/2 log det(J_k^T J_k) - 1/2 log det(J^T J), at least 0, and 0 if the blocks are orthogonal.
+    For single latents and as many outputs it is that of Gresele et al. 2021. It does not change with the basis inside a
+    block. It is infinite if the Jacobian loses a direction between blocks; both are NaN if a block loses one.
     """
-    scaled, frames, total = _unit_columns(j), np.empty_like(j), 0.0
+    scaled, frames, total = scale_to_unit(j, 0), np.empty_like(j), 0.0
     for block in map(list, blocks):
         frame, upper = np.linalg.qr(scaled[:, block])
         sizes = np.linalg.svd(upper, compute_uv=False)
         if len(block) > len(scaled) or sizes[-1] <= tolerance:
-            return Orthogonality(float("nan"), float("nan"))
+            return float("nan"), float("nan")
         frames[:, block] = frame
         total += float(np.log(sizes).sum())
     products = frames.T @ frames
     cosines = [np.linalg.norm(products[np.ix_(one, two)], ord=2) for one, two in combinations(blocks, 2)]
     cosine = min(float(max(cosines, default=0.0)), 1.0)
-    sizes = np.linalg.svd(np.asarray(np.linalg.qr(scaled, mode="r")), compute_uv=False)
+    sizes = _singular_values(scaled)
     if scaled.shape[1] > len(scaled) or sizes[-1] <= tolerance:
-        return Orthogonality(float("inf"), cosine)
-    return Orthogonality(max(total - float(np.log(sizes).sum()), 0.0), cosine)
-
-
-def _unit_columns(j: Float) -> Float:
-    """Columns of length 1, which adds the same to both terms of the contrast; zeros stay."""
-    lengths = np.linalg.norm(j, axis=0)
-    return j / np.where(lengths > 0, lengths, 1.0)
+        return float("inf"), cosine
+    return max(total - float(np.log(sizes).sum()), 0.0), cosine
 
 
 def lost_directions(j: Float, tolerance: float = TOLERANCE) -> int:
-    """How many directions of the latents a Jacobian sends to zero; 0 is locally injective."""
-    scaled = _unit_columns(j)
-    sizes = np.linalg.svd(np.asarray(np.linalg.qr(scaled, mode="r")), compute_uv=False)
+    """Return how many directions of the latents a Jacobian sends to zero; 0 is locally injective."""
+    sizes = _singular_values(scale_to_unit(j, 0))
     return int(j.shape[1] - (sizes > tolerance * max(float(sizes[0]), 1e-300)).sum())
+
+
+def _singular_values(matrix: Float) -> Float:
+    """Singular values by way of the triangular factor, which is small."""
+    return np.linalg.svd(np.asarray(np.linalg.qr(matrix, mode="r")), compute_uv=False)
+
+
+def reachable_outputs(decoder: Any) -> Array | None:
+    """Return which outputs each latent can reach at any point, (m, d) bool; None if the structure cannot be read.
+
+    In a chain of linear layers and functions of single numbers, an output that no path of non-zero weights connects to
+    a latent does not depend on it anywhere.
+    """
+    torch = import_torch()
+    layers = [part for _, part in layers_of(decoder)] if isinstance(decoder, torch.nn.Module) else []
+    reach: Array | None = None
+    for layer in layers:
+        if kind_of(layer) == "Linear":
+            weights = to_numpy(layer.weight) != 0
+            reach = weights if reach is None else (weights.astype(np.float32) @ reach.astype(np.float32)) > 0
+        elif kind_of(layer) not in _ELEMENTWISE:
+            return None
+    return reach

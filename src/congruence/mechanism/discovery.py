@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,36 +21,53 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.decoder.probed import Probed, import_torch
 from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.formatting import count
-from congruence.mechanism.additive_parts import LARGEST, finest_additive
-from congruence.mechanism.blocks import Blocks, write_blocks
-from congruence.mechanism.checking import SINGLE
-from congruence.mechanism.derivatives import bending, jacobian_chunks, opened, second_derivative_chunks
-from congruence.mechanism.disjoint_parts import HatTree, global_components, hat_tree
-from congruence.mechanism.graphs import action_graph, join_partitions
+from congruence.mechanism.block_check import check_budget
+from congruence.mechanism.blocks import Blocks, merge_groups, write_blocks
+from congruence.mechanism.criteria import RTOL, SINGLE, SWEEP
+from congruence.mechanism.derivatives import (
+    classify_curvature,
+    jacobian_chunks,
+    open_decoder,
+    second_derivative_chunks,
+)
+from congruence.mechanism.domains import standardise
+from congruence.mechanism.parts import MOST_LATENTS, Splitting, finest_additive, global_components, hat_tree, split
+from congruence.mechanism.profile import action_graph
 from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
-from congruence.mechanism.splitting import Followed, Splitting, follow, split
-from congruence.mechanism.supports import RTOL
+from congruence.stats.matching import match
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
-SWEEP = tuple(10.0 ** (k / 2) for k in range(-16, -1))  # tolerances from 1e-8 to 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class PartTracking:
+    """Parts matched from neighbour to neighbour over the sample."""
+
+    order: Array  # (r, K) which part of each point continues part k of the first; -1 if it was lost
+    overlap: Float  # (r,) cosine of the largest angle to the neighbour it was matched with; NaN for the first point
+
+    @property
+    def lost(self) -> int:
+        """The number of points at which the parts have other dimensions than at most points."""
+        return int((self.order < 0).any(axis=1).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class FinestParts:
     """The finest parts of one type."""
 
     type: str  # "D", "S" or "H2"
-    splittings: tuple[Splitting, ...] = field(repr=False)  # one for each point; empty where nothing could be found
+    splittings: tuple[Splitting, ...] = field(repr=False)  # one for each point; empty if nothing could be found
     partition: Blocks | None  # finest blocks of the given coordinates that are sums of parts at every point
-    followed: Followed | None = field(repr=False)
+    followed: PartTracking | None = field(repr=False)
     sweep: tuple[tuple[float, tuple[int, ...]], ...] = ()  # tolerance and the most common dimensions at it; Type D
     outputs: tuple[Array, ...] = field(default=(), repr=False)  # Type D: outputs that are connected at any point
     notes: tuple[str, ...] = ()
 
     @property
     def dims(self) -> tuple[int, ...] | None:
-        """Dimensions of the parts at most points, from the smallest; None where nothing could be found."""
-        return Counter(one.dims for one in self.splittings).most_common(1)[0][0] if self.splittings else None
+        """Dimensions of the parts at most points, from the smallest; None if nothing could be found."""
+        return _most_common(one.dims for one in self.splittings) if self.splittings else None
 
     @property
     def agreeing(self) -> float:
@@ -61,7 +79,8 @@ class Found:
         """Whether the parts lie along the given coordinates: then the partition is as fine as the parts."""
         if self.partition is None or not self.dims:
             return None
-        acting = [block for block in self.partition if not _still(block, self.splittings)]
+        largest = np.max([one.shares.max(axis=0, initial=0.0) for one in self.splittings], axis=0)  # (d,)
+        acting = [block for block in self.partition if largest[list(block)].max() >= 1e-12]
         return len(acting) == len(self.dims) and self.agreeing == 1.0
 
     @property
@@ -69,10 +88,9 @@ class Found:
         """Over how many decades of tolerance the dimensions stay the same, of the seven in the sweep; Type D."""
         if not self.sweep:
             return None
-        runs = [dims == self.dims for _, dims in self.sweep]
         longest = current = 0
-        for same in runs:
-            current = current + 1 if same else 0
+        for _, dims in self.sweep:
+            current = current + 1 if dims == self.dims else 0
             longest = max(longest, current)
         return max(longest - 1, 0) / 2
 
@@ -85,26 +103,25 @@ class Found:
             return f"Type {self.type}: no direction is determined."
         where = "at every point" if self.agreeing == 1 else f"at {100 * self.agreeing:.3g} % of points"
         if len(self.dims) == 1:
-            text = f"no finer than one part of {self.dims[0]} {where}" + self._finer()
+            text = f"no finer than one part of {self.dims[0]} {where}"
+            finer = [(rtol, len(dims)) for rtol, dims in self.sweep if len(dims) > 1]
+            if finer:  # a trained decoder has no exact zeros
+                text += f" ({finer[0][1]} parts from a tolerance of {finer[0][0]:.1g} on)"
         else:
             text = f"{len(self.dims)} parts of dimensions {', '.join(map(str, self.dims))} {where}"
         idle = self.splittings[0].idle.shape[1]
         if idle:
             text += f", and {count(idle, 'direction')} that it does not determine"
         if len(self.dims) > 1:
-            named = write_blocks(self.partition)
-            text += f"; along the coordinates {named}" if self.aligned else f", but not along the coordinates ({named})"
+            text += "; along the coordinates {}" if self.aligned else ", but not along the coordinates ({})"
+            text = text.format(write_blocks(self.partition))
             if not self.aligned and len(self.outputs) == len(self.dims):
                 text += f"; over all points the outputs form {len(self.outputs)} groups"
         return f"Type {self.type}: {text}."
 
-    def _finer(self) -> str:
-        """The tolerance from which there would be more parts: a trained decoder has no exact zeros."""
-        finer = [(rtol, len(dims)) for rtol, dims in self.sweep if len(dims) > 1]
-        return f" ({finer[0][1]} parts from a tolerance of {finer[0][0]:.1g} on)" if finer else ""
-
     def to_dict(self) -> dict[str, Any]:
-        """What holds over the sample; nothing of single points."""
+        """Numbers over the sample, without those of single points."""
+        seen = self.followed.overlap[np.isfinite(self.followed.overlap)] if self.followed else np.zeros(0)
         return {
             "type": self.type,
             "dims": None if self.dims is None else list(self.dims),
@@ -113,7 +130,7 @@ class Found:
             "aligned": self.aligned,
             "idle": max((one.idle.shape[1] for one in self.splittings), default=0),
             "lost": None if self.followed is None else self.followed.lost,
-            "overlap": None if self.followed is None else _least(self.followed.overlap),
+            "overlap": None if self.followed is None else float(seen.min()) if seen.size else float("nan"),
             "outputs": [len(part) for part in self.outputs],
             "steady": self.steady,
             "sweep": [{"rtol": rtol, "dims": list(dims)} for rtol, dims in self.sweep],
@@ -124,16 +141,16 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """What `discover` found: for each type the finest parts that a decoder supports."""
+    """The finest parts that a decoder supports, for each type. ``discovery["D"]`` has those of one type."""
 
-    found: tuple[Found, ...]
+    found: tuple[FinestParts, ...]
     points: int
     dimension: int
     outputs: int
     graph: Array = field(repr=False)  # (d, d) which latents act on a common output at any point: G_D
     notes: tuple[str, ...] = ()
 
-    def __getitem__(self, type: str) -> Found:
+    def __getitem__(self, type: str) -> FinestParts:
         for one in self.found:
             if one.type == type:
                 return one
@@ -170,124 +187,139 @@ def discover(
     Parameters
     ----------
     decoder : torch module or function
+        As in `jacobians`.
     z : (r, d)
         Points; some dozens are as informative as thousands.
-    types : of "D", "S" and "H2"
+    types : sequence of "D", "S" and "H2"
         D: parts act on disjoint outputs. S: parts make the Jacobian sparsest. H2: parts add up, in some smooth
         coordinates; second derivatives of up to 20 latents.
     rtol : float, optional
-        What counts as zero relative to the largest; 1e-6 unless given, or 1e-4 for what works in float32 only. Trained
-        decoders have no exact zeros: see `Found.sweep`.
+        What counts as zero relative to the largest; by default 1e-6, or 1e-4 for a decoder that only works in float32.
+        Trained decoders have no exact zeros: see `sweep` of the result.
     budget : float
         Of Type S at a point, see `sparsity_gap`; past it the parts are unknown.
-    chunk, device
-        As in `jacobians`.
+    chunk : int, optional
+        Points at a time; chosen by memory by default.
+    device : str
+        "auto" stays on the device of the weights.
     seed : int
         Of the elements drawn for H2.
 
     Warns
     -----
     FewOutputsWarning
-        Where there are no more outputs than latents: any invertible square Jacobian splits into single directions.
+        If there are no more outputs than latents: any invertible square Jacobian splits into single directions.
     """
-    wanted = _types(types)
-    if rtol is not None and not 0 <= rtol < 1:
-        raise InputError(f"rtol must be at least 0 and below 1, not {rtol!r}")
-    if not budget >= 0:
-        raise InputError(f"budget must be a number of at least 0, not {budget!r}")
-    probed = opened(decoder, z, device)
+    wanted = tuple(dict.fromkeys(types.split(",") if isinstance(types, str) else types))
+    unknown = [one for one in wanted if one not in TYPES]
+    if unknown or not wanted:
+        raise InputError(f"types must be some of {', '.join(TYPES)}; got {', '.join(map(str, unknown)) or 'nothing'}")
+    check_budget(rtol, budget)
+    probed = open_decoder(decoder, z, device)
     rows = to_numpy(probed.z).astype(np.float64)
     small = rtol if rtol is not None else RTOL if probed.z.dtype == import_torch().float64 else SINGLE
     notes = []
     if probed.outputs <= probed.dimension:
-        text = (
+        notes.append(
             f"The decoder has {probed.outputs} outputs for {probed.dimension} latents; parts of type D and S at a "
             "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
-        notes.append(text)
-        warnings.warn(text, FewOutputsWarning, stacklevel=2)
-    finders: dict[str, Callable[[], Found]] = {
-        "D": lambda: _disjoint(probed, rows, small, chunk),
-        "S": lambda: _sparse(probed, rows, small, budget, chunk),
-        "H2": lambda: _additive(probed, rows, small, chunk, seed),
+        warnings.warn(notes[0], FewOutputsWarning, stacklevel=2)
+    finders: dict[str, Callable[[], FinestParts]] = {
+        "D": lambda: _find_disjoint(probed, rows, small, chunk),
+        "S": lambda: _find_sparse(probed, rows, small, budget, chunk),
+        "H2": lambda: _find_additive(probed, rows, small, chunk, seed),
     }
     graph = np.eye(probed.dimension, dtype=bool)
-    for jacobian in jacobian_chunks(probed, chunk=chunk):
-        graph |= action_graph(jacobian, rtol=small)
+    for part in jacobian_chunks(probed, chunk=chunk):
+        graph |= action_graph(part, rtol=small)
     found = tuple(finders[type]() for type in wanted)
     return Discovery(found, len(rows), probed.dimension, probed.outputs, graph, tuple(notes))
 
 
-def _types(types: Sequence[str]) -> tuple[str, ...]:
-    wanted = tuple(types.split(",")) if isinstance(types, str) else tuple(types)
-    unknown = [one for one in wanted if one not in TYPES]
-    if unknown or not wanted:
-        raise InputError(f"types must be some of {', '.join(TYPES)}, not {', '.join(map(str, unknown)) or 'nothing'}")
-    return tuple(dict.fromkeys(wanted))
+def _most_common(dims: Any) -> tuple[int, ...]:
+    counts: Counter[tuple[int, ...]] = Counter(dims)
+    return counts.most_common(1)[0][0]
 
 
-def _each(probed: Probed, chunk: int | None) -> Iterator[Float]:
-    """Jacobians (m, d), point by point."""
-    for some in jacobian_chunks(probed, chunk=chunk):
-        yield from some
+def _find_disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
+    trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk))]
+    sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
+    splittings = [tree.splitting(rtol) for tree in trees]
+    return _combine("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
 
 
-def _disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) -> Found:
-    trees = [hat_tree(jacobian) for jacobian in _each(probed, chunk)]
-    splittings = tuple(tree.splitting(rtol) for tree in trees)
-    sweep = tuple((at, _common(trees, at)) for at in SWEEP)
-    return _gathered("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
-
-
-def _common(trees: list[HatTree], rtol: float) -> tuple[int, ...]:
-    return Counter(tree.dims(rtol) for tree in trees).most_common(1)[0][0]
-
-
-def _sparse(probed: Probed, rows: Float, rtol: float, budget: float, chunk: int | None) -> Found:
+def _find_sparse(probed: Probed, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
     splittings = []
-    for jacobian in _each(probed, chunk):
-        parts = sparse_decomposition(_without_specks(jacobian, rtol), budget=budget)
+    for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk)):
+        size = np.abs(jacobian).max(axis=1, keepdims=True)
+        moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that hardly move
+        parts = sparse_decomposition(moving, budget=budget)
         if parts is None:
             note = f"A point needs more than {budget:g} sets of outputs; raise the budget or use fewer outputs."
-            return Found("S", (), None, None, notes=(note,))
+            return FinestParts("S", (), None, None, notes=(note,))
         splittings.append(split(jacobian, parts, np.zeros((probed.dimension, 0))))
-    return _gathered("S", tuple(splittings), rows, rtol)
+    return _combine("S", splittings, rows, rtol)
 
 
-def _without_specks(jacobian: Float, rtol: float) -> Float:
-    """The Jacobian without outputs that hardly move."""
-    size = np.abs(jacobian).max(axis=1, keepdims=True)
-    return np.where(size > rtol * size.max(), jacobian, 0.0)
+def _find_additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
+    note = ""
+    if probed.dimension > MOST_LATENTS:
+        note = f"It can be found for up to {MOST_LATENTS} latents, and there are {probed.dimension}."
+    elif (kind := classify_curvature(probed, seed)) != "smooth":
+        note = f"The decoder is {kind}, so its second derivatives vanish."
+    if note:
+        return FinestParts("H2", (), None, None, notes=(note,))
+    both = zip(
+        chain.from_iterable(jacobian_chunks(probed, chunk=1)),
+        chain.from_iterable(second_derivative_chunks(probed, chunk=chunk)),
+        strict=True,
+    )
+    return _combine("H2", [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both], rows, rtol)
 
 
-def _additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed: int) -> Found:
-    if probed.dimension > LARGEST:
-        note = f"It can be found for up to {LARGEST} latents, and there are {probed.dimension}."
-        return Found("H2", (), None, None, notes=(note,))
-    kind = bending(probed, seed)
-    if kind != "smooth":
-        return Found("H2", (), None, None, notes=(f"The decoder is {kind}, so its second derivatives vanish.",))
-    splittings = []
-    for jacobian, hessian in zip(
-        _each(probed, 1), (one for some in second_derivative_chunks(probed, chunk=chunk) for one in some), strict=True
-    ):
-        splittings.append(finest_additive(jacobian, hessian, rtol=rtol, seed=seed))
-    return _gathered("H2", tuple(splittings), rows, rtol)
-
-
-def _gathered(type: str, splittings: tuple[Splitting, ...], rows: Float, rtol: float, **more: Any) -> Found:
+def _combine(type: str, splittings: list[Splitting], rows: Float, rtol: float, **more: Any) -> FinestParts:
     """The parts of all points together."""
-    partition = join_partitions((one.partition(rtol) for one in splittings), rows.shape[1])
+    partition = merge_groups(rows.shape[1], (block for one in splittings for block in one.partition(rtol)))
     notes = tuple(dict.fromkeys(note for one in splittings for note in one.notes))
-    followed = follow(splittings, rows)
-    return Found(type, splittings, partition, followed, notes=notes, **more)
+    return FinestParts(type, tuple(splittings), partition, _track_parts(splittings, rows), notes=notes, **more)
 
 
-def _still(block: tuple[int, ...], splittings: tuple[Splitting, ...]) -> bool:
-    """Whether a block of coordinates is in no part at any point."""
-    return all(not len(one.shares) or one.shares[:, list(block)].max() < 1e-12 for one in splittings)
+def _track_parts(splittings: Sequence[Splitting], z: Any) -> PartTracking:
+    """Match the parts of neighbouring points by the angles between them.
+
+    Points are visited along the shortest tree that joins them, from the one in the middle; only points with the same
+    dimensions can be matched. This does not decide whether the parts are tangent to coordinates of a global chart.
+    """
+    scaled = standardise(np.asarray(z, dtype=np.float64))
+    dims = [one.dims for one in splittings]
+    common = max(set(dims), key=lambda one: (dims.count(one), one))
+    left = np.array([one == common for one in dims])
+    start = int(np.argmin(np.where(left, np.linalg.norm(scaled - scaled.mean(0), axis=1), np.inf)))
+    order, overlap = np.full((len(dims), len(common)), -1), np.full(len(dims), np.nan)
+    order[start] = np.arange(len(common))
+    left[start] = False
+    away, source = np.linalg.norm(scaled - scaled[start], axis=1), np.full(len(scaled), start)
+    while left.any():
+        there = int(np.argmin(np.where(left, away, np.inf)))
+        here = source[there]
+        order[there], overlap[there] = _match_parts(splittings[here], order[here], splittings[there])
+        left[there] = False
+        nearer = np.linalg.norm(scaled - scaled[there], axis=1)
+        source[nearer < away] = there
+        away = np.minimum(away, nearer)
+    return PartTracking(order, overlap)
 
 
-def _least(overlap: Float) -> float:
-    seen = overlap[np.isfinite(overlap)]
-    return float(seen.min()) if seen.size else float("nan")
+def _match_parts(before: Splitting, order: Array, after: Splitting) -> tuple[Array, float]:
+    """Which parts of `after` continue those of `before`, and the worst cosine of a principal angle between them."""
+    if not len(order):
+        return order, 1.0
+    near = np.array([[_cosine(before.parts[k], part) for part in after.parts] for k in order])
+    rows, columns = match(near)
+    return columns, float(near[rows, columns].min())
+
+
+def _cosine(one: Float, two: Float) -> float:
+    """The cosine of the largest principal angle between subspaces of the same dimension; -1 for other dimensions."""
+    return float(np.linalg.svd(one.T @ two, compute_uv=False)[-1]) if one.shape == two.shape else -1.0

@@ -1,32 +1,42 @@
-"""`MechanismExamination`: do blocks of latents act on separate parts of the observation, and are they identified?"""
+"""`examine_mechanism`: do blocks of latents act on separate parts of the observation, and are they identified?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
+import numpy as np
+
+from congruence.arrays import Array, to_numpy
+from congruence.checks import check_integer
+from congruence.decoder._latents import read_latents
+from congruence.errors import InputError
 from congruence.formatting import count
-from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, Criterion
-from congruence.mechanism.blocks import write_blocks
-from congruence.mechanism.decomposable import Disentanglement
-from congruence.mechanism.discovery import Discovery
-from congruence.mechanism.profile import BlockProfile
-from congruence.mechanism.theorems import Theorem, strongest
+from congruence.mechanism._options import MechanismOptions
+from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, check_blocks
+from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
+from congruence.mechanism.discovery import Discovery, discover
+from congruence.mechanism.disentanglement import Disentanglement, measure_disentanglement
+from congruence.mechanism.domains import LatentDomain
+from congruence.mechanism.profile import BlockProfile, profile_blocks
+from congruence.mechanism.theorems import Criterion, Theorem, strongest
+from congruence.options import takes
+from congruence.progress import Progress
 from congruence.result import Finding, Result, conclude
 
 if TYPE_CHECKING:
     from congruence.document import Document
 
 BlocksFrom = Literal["given", "D", "S", "H2", "none"]
-ORIGINS: Mapping[BlocksFrom, str] = {
+_ORIGINS: Mapping[BlocksFrom, str] = {
     "given": "The blocks were given.",
     "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
     "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
     "H2": "The blocks were found: the finest along the coordinates whose curvatures do not mix (Type H2).",
     "none": "No blocks were given and none lie along the coordinates, so each latent is a block.",
 }
-REASONS = {  # why a theorem identifies the blocks
+_REASONS = {  # why a theorem identifies the blocks
     "D": "they act on disjoint outputs",
     "M_coord": "no latent moves all outputs of a latent of another block",
     "M_sparsest": "no direction of one moves all outputs of a direction of another",
@@ -51,17 +61,17 @@ class MechanismExamination(Result):
     """The answer to "do factors act on separate parts of the observation?".
 
     The first finding is that a theorem identifies the blocks: the conclusion of the strongest theorem, with its
-    premises. Where a model was given, two more say whether its codes are disentangled. ``examination["D"]`` is one
+    premises. If a model was given, two more say whether its codes are disentangled. ``examination["D"]`` is one
     criterion, ``examination["theorem2_D"]`` one theorem.
     """
 
     check: BlockCheck
     profile: BlockProfile
-    discovery: Discovery | None  # None where blocks were given
+    discovery: Discovery | None  # None if blocks were given
     blocks_from: BlocksFrom
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
-    disentanglement: Disentanglement | None = None  # of a model, where one was given
+    disentanglement: Disentanglement | None = None  # of a model, if one was given
 
     @property
     def strongest(self) -> Theorem:
@@ -79,7 +89,7 @@ class MechanismExamination(Result):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Whether the blocks are identified and, where a model was given, whether its codes are disentangled."""
+        """Whether the blocks are identified and, if a model was given, whether its codes are disentangled."""
         model = self.disentanglement
         return (self.identified,) if model is None else (self.identified, model.local, model.everywhere)
 
@@ -91,29 +101,25 @@ class MechanismExamination(Result):
     @property
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict, the answer first."""
+        names = [one.name for one in self.check.criteria if one.status == "holds"]
+        criteria = f"Criteria that hold at {count(self.check.points, 'point')}: {', '.join(names) or 'none'}."
         model = () if self.disentanglement is None else self.disentanglement.headlines
-        return (self._answer, self._criteria, ORIGINS[self.blocks_from], *model)
+        return (self._answer, criteria, _ORIGINS[self.blocks_from], *model)
 
     @property
     def _answer(self) -> str:
         best = self.strongest
-        why = REASONS.get(best.criterion, f"no derivative of order {best.criterion[1:]} mixes them")
+        why = _REASONS.get(best.criterion, f"no derivative of order {best.criterion[1:]} mixes them")
         if best.strength == "holds":
             return f"Theorem {best.number} identifies the blocks {self.blocks_text}: {why}."
         if best.strength == "conditional":
             models = "for models whose Jacobian is as sparse"
             return f"Theorem {best.number} identifies the blocks {self.blocks_text} {models}: {why}."
         if self.blocks_from == "none" and self.discovery is not None:
-            for found in self.discovery.found:
-                if found.dims is not None and len(found.dims) > 1:
-                    return f"The decoder has {len(found.dims)} parts of type {found.type}, but its latents mix them."
+            for parts in self.discovery.found:
+                if parts.dims is not None and len(parts.dims) > 1:
+                    return f"The decoder has {len(parts.dims)} parts of type {parts.type}, but its latents mix them."
         return f"No theorem is shown to identify the blocks {self.blocks_text}."
-
-    @property
-    def _criteria(self) -> str:
-        names = [one.name for one in self.check.criteria if one.status == "holds"]
-        points = count(self.check.points, "point")
-        return f"Criteria that hold at {points}: {', '.join(names)}." if names else f"No criterion holds at {points}."
 
     @property
     def verdict(self) -> str:
@@ -122,12 +128,11 @@ class MechanismExamination(Result):
 
     def parts(self) -> dict[str, Finding | Criterion]:
         """The findings, the conclusions of the theorems and the criteria, by name."""
-        found: dict[str, Finding | Criterion] = {one.name: one for one in self.findings}
-        found |= {one.conclusion.name: one.conclusion for one in self.check.theorems}
-        return found | {one.name: one for one in self.check.criteria}
+        findings = (*self.findings, *(one.conclusion for one in self.check.theorems))
+        return {**{one.name: one for one in findings}, **{one.name: one for one in self.check.criteria}}
 
     def numbers(self) -> MechanismNumbers:
-        """Criteria, theorems, overlaps, what was discovered, and what a model makes of the factors."""
+        """Criteria, theorems, overlaps, discovered parts, and the disentanglement of a model."""
         return {
             "blocks": [list(block) for block in self.check.blocks],
             "blocks_from": self.blocks_from,
@@ -148,3 +153,121 @@ class MechanismExamination(Result):
         from congruence.mechanism._document import describe
 
         return describe(self)
+
+
+@takes(MechanismOptions)
+def examine_mechanism(
+    decoder: Any, latents: Any, *, options: MechanismOptions, progress: Progress | None = None
+) -> MechanismExamination:
+    """Check blocks of latents against the criteria of mechanistic independence; find blocks if none are given.
+
+    Parameters
+    ----------
+    decoder : torch module or function
+        Maps latents (rows, ...) to outputs (rows, ...). A module must be in evaluation mode; it is not changed.
+    latents : array, tensor, frame, table or path
+        The points, (n, d). Their distribution does not matter.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    blocks : as in `read_blocks`, optional
+        Found by `discover` by default: the first type of `types` with more than one block along the coordinates.
+    model : torch module or function, optional
+        The decoder of a model, if `decoder` is the generator of its data: are its codes disentangled? The rows of
+        latents are taken as a sample of the domain.
+    codes : as `latents`, optional
+        The model's codes of the same rows; searched for by default. Tables are paired by row id if both have ids,
+        otherwise row by row.
+    points : int or None, default 64
+        How many rows to examine, drawn with `seed`; None for all.
+
+    Returns
+    -------
+    MechanismExamination
+        Its first finding is that a theorem identifies the blocks; its status is never better than the premises'.
+
+    References
+    ----------
+    Matthes et al. 2026, "Mechanistic Independence".
+    """
+    tell = progress or (lambda what, done, total: None)
+    if options.points is not None:
+        check_integer("points", options.points)
+    if options.codes is not None and options.model is None:
+        raise InputError("codes are those of a model: give its decoder as model")
+    orders = _read_orders(options.orders)
+    given = read_latents(latents, options, options.codes, "codes")
+    every = to_numpy(given.values)
+    chosen = _draw_rows(len(every), options.points, options.seed)
+    rows = every[chosen]
+    shared: dict[str, Any] = {"chunk": options.chunk, "device": options.device}
+    searching: dict[str, Any] = {**shared, "rtol": options.rtol, "budget": options.budget, "seed": options.seed}
+    steps = 3 + (options.blocks is None)
+    tell("finding blocks" if options.blocks is None else "checking blocks", 0, steps)
+    discovery, blocks = None, options.blocks
+    origin: BlocksFrom = "given"
+    if blocks is None:
+        discovery = discover(decoder, rows, types=options.types, **searching)
+        blocks, origin = _choose_blocks(discovery)
+        tell("checking blocks", 1, steps)
+    check = check_blocks(decoder, rows, blocks, atol=options.atol, scale=options.scale, orders=orders, **searching)
+    tell("measuring effects", steps - 2, steps)
+    profile = profile_blocks(decoder, rows, check.blocks, rtol=check.tolerance.rtol, **shared)
+    tell("finished" if options.model is None else "examining the model", steps - 1, steps)
+    model = None
+    if options.model is not None:
+        model = measure_disentanglement(
+            decoder,
+            options.model,
+            rows,
+            check.blocks,
+            codes=None if given.second is None else to_numpy(given.second)[chosen],
+            domain=LatentDomain.sample(every.reshape(len(every), -1)),
+            device=options.device,
+            seed=options.seed,
+        )
+    notes = [*given.notes, *(discovery.notes if discovery else ()), *check.notes, *(model.notes if model else ())]
+    return MechanismExamination(
+        check=check,
+        profile=profile,
+        discovery=discovery,
+        blocks_from=origin,
+        notes=tuple(dict.fromkeys(notes)),
+        settings={
+            **given.settings,
+            "blocks": "found" if options.blocks is None else write_blocks(check.blocks),
+            **({"types": [one.type for one in discovery.found]} if discovery else {}),
+            **({"codes": "searched for"} if options.model is not None and options.codes is None else {}),
+            "points": len(rows),
+            "rtol": check.tolerance.rtol,
+            "atol": options.atol,
+            "scale": options.scale,
+            "orders": list(orders),
+            "budget": options.budget,
+            "seed": options.seed,
+            "device": options.device,
+        },
+        disentanglement=model,
+    )
+
+
+def _read_orders(orders: Sequence[Any]) -> tuple[int, ...]:
+    """Orders of derivatives without repetitions; on the command line they are text."""
+    numbers = [int(n) if isinstance(n, str) and n.isdigit() else n for n in orders]
+    if not numbers:
+        raise InputError("orders must be integers of at least 2, such as 2,3; got none")
+    return tuple(dict.fromkeys(check_integer("orders", n, 2) for n in numbers))
+
+
+def _draw_rows(n: int, points: int | None, seed: int) -> Array:
+    """The indices of at most `points` of n rows, in their order."""
+    if points is None or n <= points:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:points])
+
+
+def _choose_blocks(discovery: Discovery) -> tuple[Blocks, BlocksFrom]:
+    """The partition of the first type that has more than one block, or single latents."""
+    for parts in discovery.found:
+        if parts.partition is not None and parts.dims and len(parts.partition) > 1:
+            return parts.partition, cast(BlocksFrom, parts.type)
+    return read_blocks(None, discovery.dimension), "none"

@@ -1,43 +1,41 @@
-"""Type H_n: do n-th derivatives that mix two blocks vanish?
+"""Type H_n: do n-th derivatives that mix two blocks vanish, and does that identify the blocks?
 
-All derivatives are along steps as long as the spread of each latent, so that units do not matter. Where there are few
-of them, every one is taken; else random directions find a mixed derivative that is not zero almost surely, and finding
-none only supports that there is none. Derivatives of a piecewise linear decoder are empty, and differences over finite
-steps take their place.
+All derivatives are along steps as long as the standard deviation of each latent, so units do not matter. If there are
+few of them, all are computed; otherwise random directions find a non-zero mixed derivative almost surely, and finding
+none only supports that there is none. Derivatives of a piecewise linear decoder vanish, and differences over finite
+steps replace them.
+
+Separability and irreducibility are about the derivatives inside the blocks: whether those of different blocks point
+along different outputs, also from all derivatives of lower order, and whether those of one block split into several
+parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, permutations
 from math import comb
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.decoder.probed import Probed
-from congruence.mechanism.blocks import Blocks, block_of
-from congruence.mechanism.connectivity import TOLERANCE
+from congruence.mechanism._matroid import TOLERANCE
+from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 from congruence.mechanism.derivatives import difference_chunks, directional_chunks, step_lengths
+from congruence.mechanism.parts import symmetric_algebra
+from congruence.result import Status
 
-MOST_TUPLES = 400  # of latents, whose derivatives are all taken
-MOST_NUMBERS = 2e7  # tuples times outputs times points
-TRIALS = 2  # of random directions for each block
-FEW = 8  # points for the size of first derivatives
-
-
-@dataclass(frozen=True, eq=False)
-class Interactions:
-    """Mixed derivatives of order n at r points, relative to all of that order; 0 where H_n holds."""
-
-    order: int
-    cross: Float  # (r,) largest mixed one over the largest of all; 0 where there is nothing of this order
-    degenerate: Array  # (r,) whether there is nothing of this order at all, so that H_n holds trivially
-    complete: bool  # whether all derivatives were taken, and not random directions
-    differences: bool  # whether finite differences took their place
+MOST_TUPLES = 400  # of latents, whose derivatives are all computed
+_MOST_NUMBERS = 2e7  # tuples times outputs times points
+_TRIALS = 2  # of random directions for each block
+_SLOPE_POINTS = 8  # for the size of first derivatives
+_CHUNK = 2**22  # numbers of derivatives at a time
+_SMALL = 1e-7  # relative: forms and eigenvalues this close to each other are the same
 
 
-def interactions(
+def measure_interactions(
     probed: Probed,
     blocks: Blocks,
     order: int,
@@ -45,50 +43,168 @@ def interactions(
     differences: bool = False,
     tolerance: float = TOLERANCE,
     seed: int = 0,
-) -> Interactions:
-    """Measure mixed derivatives of an order of at least 2 at all points of a decoder.
+) -> tuple[Float, Array, bool]:
+    """Measure mixed derivatives of an order of at least 2, or differences, at all points of a decoder.
 
-    Below `tolerance`, relative to the first derivatives, there is nothing of this order.
+    Returns
+    -------
+    cross : (r,) array
+        The largest mixed derivative over the largest of that order; 0 if there is nothing of this order.
+    degenerate : (r,) array of bool
+        Whether all derivatives of this order, relative to the first, are below `tolerance`: then H_n holds trivially.
+    complete : bool
+        Whether all derivatives were computed, and not those along random directions.
     """
     directions, mixed, complete = _directions(probed, blocks, order, seed)
-    steps = directions * step_lengths(probed)
-    parts = difference_chunks(probed, steps) if differences else directional_chunks(probed, steps)
+    lengths = step_lengths(probed)
+    parts = (difference_chunks if differences else directional_chunks)(probed, directions * lengths)
     largest, crossing = [], []
     for part in parts:  # (some, q, m)
         size = np.abs(part).max(axis=2)
         largest.append(size.max(axis=1))
         crossing.append(size[:, mixed].max(axis=1, initial=0.0))
     every, cross = np.concatenate(largest), np.concatenate(crossing)
-    empty = every <= tolerance * _slope(probed)
-    return Interactions(order, np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete, differences)
-
-
-def _slope(probed: Probed) -> float:
-    """The largest first derivative along a step, over a few points."""
-    few = replace(probed, z=probed.z[:FEW])
-    unit = np.diag(step_lengths(probed))[:, None, :]
-    return max(float(np.abs(part).max()) for part in directional_chunks(few, unit)) or 1e-300
+    few = replace(probed, z=probed.z[:_SLOPE_POINTS])
+    slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
+    empty = every <= tolerance * slope
+    return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
 
 
 def _directions(probed: Probed, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
     """Directions (q, order, d) to differentiate along, which of them mix blocks, and whether they are all there are."""
     d = probed.dimension
+    owner = label_members(blocks)
     tuples = comb(d + order - 1, order)
-    if tuples <= MOST_TUPLES and tuples * probed.outputs * len(probed.z) <= MOST_NUMBERS:
+    if tuples <= MOST_TUPLES and tuples * probed.outputs * len(probed.z) <= _MOST_NUMBERS:
         every = np.array(list(combinations_with_replacement(range(d), order)))
-        owner = block_of(blocks)[every]
-        return np.eye(d)[every], owner.min(axis=1) != owner.max(axis=1), True
+        return np.eye(d)[every], owner[every].min(axis=1) != owner[every].max(axis=1), True
     rng = np.random.default_rng(seed)
-    owner = block_of(blocks)
-    found, mixed = [], []
-    for _ in range(TRIALS):
-        found.append(rng.standard_normal((order, d)))
+    drawn, mixed = [], []
+    for _ in range(_TRIALS):
+        drawn.append(rng.standard_normal((order, d)))
         mixed.append(False)
         for k in range(len(blocks) if len(blocks) > 1 else 0):
-            drawn = rng.standard_normal((order, d))
-            drawn[0, owner != k] = 0.0  # along block k first, then along all others
-            drawn[1, owner == k] = 0.0
-            found.append(drawn)
+            one = rng.standard_normal((order, d))
+            one[0, owner != k] = 0.0  # along block k first, then along all others
+            one[1, owner == k] = 0.0
+            drawn.append(one)
             mixed.append(True)
-    drawn = np.array(found)
-    return drawn / np.abs(drawn).max(axis=2, keepdims=True), np.array(mixed), False
+    directions = np.array(drawn)
+    return directions / np.abs(directions).max(axis=2, keepdims=True), np.array(mixed), False
+
+
+def derivative_tensors(probed: Probed, rows: int, order: int) -> Iterator[dict[int, Float]]:
+    """Yield all derivatives of order 1 to n at each of the first points, by order, (m, d, ..., d) each."""
+    d = probed.dimension
+    here, steps = replace(probed, z=probed.z[:rows]), step_lengths(probed)
+    chunk = max(1, _CHUNK // (probed.outputs * d**order))
+    places = {n: np.array(list(combinations_with_replacement(range(d), n))) for n in range(1, order + 1)}
+    walks = [directional_chunks(here, np.eye(d)[every] * steps, chunk=chunk) for every in places.values()]
+    for parts in zip(*walks, strict=True):  # (some, q, m) of each order
+        for k in range(len(parts[0])):
+            yield {n: _fill(part[k].T, places[n], d) for n, part in zip(places, parts, strict=True)}
+
+
+def _fill(values: Float, places: Array, d: int) -> Float:
+    """The symmetric tensors (m, d, ..., d) of values (m, q) at places (q, n)."""
+    full = np.empty((len(values), *([d] * places.shape[1])))
+    for order in permutations(range(places.shape[1])):
+        full[(slice(None), *places[:, order].T)] = values
+    return full
+
+
+@dataclass(frozen=True)
+class Separability:
+    """Order-n separability, by ranks of derivatives: at one point, or at the worst of several."""
+
+    order: int
+    status: Status
+    rank: int  # of everything together
+    expected: int  # the sum of the ranks of all parts, which the rank must reach
+    gap: float  # smallest singular value that counts over the largest that does not; infinite if none is left
+    degenerate: bool  # there is nothing of this order at all
+    remark: str = ""
+
+
+def measure_separability(
+    derivatives: dict[int, Float], blocks: Blocks, order: int, tolerance: float = TOLERANCE
+) -> Separability:
+    """Test whether the n-th derivatives inside the blocks share no direction with each other or with lower ones.
+
+    Parameters
+    ----------
+    derivatives : order -> (m, d, ..., d)
+        All derivatives of order 1 to n at a point, along steps of comparable length.
+    """
+    parts = [*(_inside(derivatives[order], block, order) for block in blocks), _lower(derivatives, order)]
+    floor = tolerance * float(np.abs(derivatives[1]).max())
+    ranks = [_rank(part, floor, tolerance)[0] for part in parts]
+    rank, gap = _rank(np.hstack(parts), floor, tolerance)
+    status: Status = "holds" if rank == sum(ranks) else "fails"
+    return Separability(order, status, rank, sum(ranks), gap, degenerate=not any(ranks[:-1]))
+
+
+def _inside(tensor: Float, block: tuple[int, ...], order: int) -> Float:
+    """The different derivatives with respect to latents of one block, (m, q)."""
+    every = np.array(list(combinations_with_replacement(block, order)))
+    return np.asarray(tensor[(slice(None), *every.T)])
+
+
+def _lower(derivatives: dict[int, Float], order: int) -> Float:
+    """All derivatives of lower order, (m, q)."""
+    latents = tuple(range(derivatives[1].shape[1]))
+    return np.hstack([_inside(derivatives[n], latents, n) for n in range(1, order)])
+
+
+def _rank(columns: Float, floor: float, tolerance: float) -> tuple[int, float]:
+    """The rank of columns, scaled to length 1 unless they are zero, and how clear it is."""
+    lengths = np.linalg.norm(columns, axis=0)
+    live = columns[:, lengths > floor] / lengths[lengths > floor]
+    if not live.size:
+        return 0, float("inf")
+    sizes = np.linalg.svd(np.asarray(np.linalg.qr(live, mode="r")), compute_uv=False)
+    rank = int((sizes > tolerance * sizes[0]).sum())
+    return rank, float(sizes[rank - 1] / max(sizes[rank], 1e-300)) if rank < len(sizes) else float("inf")
+
+
+def curved_parts(
+    derivatives: dict[int, Float], block: tuple[int, ...], order: int, *, tolerance: float = TOLERANCE, seed: int = 0
+) -> tuple[int, int]:
+    """Return into how many parts a block splits whose n-th derivatives do not mix, and how many directions are flat.
+
+    Derivatives are taken modulo those of lower order, so no smooth change of coordinates matters. A splitting is a
+    projector X with T(Xu, v, ...) = T(u, Xv, ...); such X form an algebra, and the eigenvalues of a generic element
+    give the parts. Flat directions, on which nothing of this order is left, belong to no part. H_n-irreducible is
+    (1, 0).
+    """
+    k, lower = len(block), _lower(derivatives, order)
+    inner = derivatives[order][np.ix_(range(len(lower)), *([list(block)] * order))].reshape(len(lower), -1)
+    lengths = np.linalg.norm(lower, axis=0)
+    floor = tolerance * float(np.abs(derivatives[1]).max())
+    frame, sizes, _ = np.linalg.svd(lower[:, lengths > floor] / lengths[lengths > floor], full_matrices=False)
+    frame = frame[:, sizes > tolerance * sizes.max(initial=0.0)]
+    left = inner - frame @ (frame.T @ inner)
+    upper = np.asarray(np.linalg.qr(left, mode="r")) if len(left) > left.shape[1] else left  # the same forms, fewer
+    forms = upper.reshape(len(upper), *([k] * order))
+    size = float(np.abs(forms).max(initial=0.0))
+    if size <= max(floor, _SMALL * float(np.abs(inner).max(initial=0.0))):
+        return 0, k
+    basis, values, _ = np.linalg.svd(np.moveaxis(forms, 1, 0).reshape(k, -1) / size)
+    curved = basis[:, : k - int((values <= _SMALL * values[0]).sum()) - max(0, k - len(values))]
+    for axis in range(1, order + 1):
+        forms = np.moveaxis(np.tensordot(forms, curved, axes=(axis, 0)), -1, axis)
+    return _count_parts(forms / size, seed), k - curved.shape[1]
+
+
+def _count_parts(forms: Float, seed: int) -> int:
+    """The number of parts of forms (q, k, ..., k) without flat directions."""
+    k = forms.shape[1]
+    if k == 1:
+        return 1
+    slices = np.moveaxis(forms.reshape(len(forms), k, k, -1), -1, 1).reshape(-1, k, k)  # the last directions fixed
+    algebra = symmetric_algebra(slices, _SMALL)
+    generic = np.tensordot(np.random.default_rng(seed).standard_normal(len(algebra)), algebra, axes=1)
+    values = np.linalg.eigvals(generic)
+    values = values.real + 1j * np.abs(values.imag)  # a complex pair is one real part
+    near = np.abs(values[:, None] - values) <= np.sqrt(_SMALL) * np.abs(values).max()
+    return len(merge_groups(k, (np.flatnonzero(row) for row in near)))

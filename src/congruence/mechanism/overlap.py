@@ -1,8 +1,8 @@
-"""Generators whose slots write to rows of the observation that overlap as much as one chooses.
+"""Generators whose slots write to overlapping rows of the observation, with a chosen overlap.
 
 Every slot has a small network of its own (or they share one) that writes `width` rows of x. Neighbours share some of
-these rows, and what is written to a shared row is added up. Without overlap the slots act on disjoint rows (Type D);
-with overlap they still add (Type H2), unless the sums are bent by `combine="sum_then_elementwise"`.
+these rows, and the values written to a shared row are added. Without overlap the slots act on disjoint rows (Type D);
+with overlap they still add (Type H2), unless the sums are transformed by `combine="sum_then_elementwise"`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 
-LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
-DRAWS, KEPT = 400, 0.25  # matrices drawn for each layer, and the share of them, the best conditioned, to choose from
-BEND = 0.5  # of a sum t, which is bent to t + BEND sin(t)
-COMBINE = ("sum", "sum_then_elementwise")
+_LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
+_DRAWS, _KEPT = 400, 0.25  # matrices drawn for each layer, and the share of them, the best conditioned, to choose from
+_CURVE = 0.5  # of a sum t, which becomes t + _CURVE sin(t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,52 +43,57 @@ class OverlapGenerator:
 
     @property
     def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """The columns of the latents that each slot holds."""
+        """The columns of the latents of each slot."""
         q = self.first.shape[2]
         return tuple(tuple(range(i * q, (i + 1) * q)) for i in range(self.slots))
 
     @property
     def overlap(self) -> float:
         """The largest share of a slot's rows that it shares with one other slot."""
-        written = self._written()
+        written = np.zeros((self.slots, self.outputs))
+        np.put_along_axis(written, self.rows, 1.0, axis=1)
         shared = written @ written.T - np.diag(written.sum(1))
         return float(shared.max() / self.rows.shape[1])
 
     def __call__(self, latents: Array) -> Float:
-        """Observations (n, m) of latents (n, d)."""
-        return self._seen(latents)[0]
+        """Return observations (n, m) of latents (n, d)."""
+        return self._evaluate(latents)[0]
 
     def jacobian(self, latents: Array) -> Float:
-        """The Jacobian at each row of latents (n, d), shape (n, m, d), exact away from the kinks."""
-        inner, slope = self._seen(latents)[1:]
-        q = self.first.shape[2]
-        found = np.zeros((len(inner), self.outputs, self.dimension))
-        for i in range(self.slots):
-            bent = np.where(inner[:, i, :, None] > 0, 1.0, LEAK) * self.first[i]  # (n, hidden, q)
-            found[:, self.rows[i], i * q : (i + 1) * q] = self.second[i] @ bent
-        return found * slope[:, :, None]
+        """Return the Jacobian at each row of latents (n, d), shape (n, m, d), exact away from the kinks."""
+        _, inner, slope = self._evaluate(latents)
+        jacobian = np.zeros((len(inner), self.outputs, self.dimension))
+        for i, block in enumerate(self.blocks):
+            sloped = np.where(inner[:, i, :, None] > 0, 1.0, _LEAK) * self.first[i]  # (n, hidden, q)
+            jacobian[:, self.rows[i], block[0] : block[-1] + 1] = self.second[i] @ sloped
+        return jacobian * slope[:, :, None]
 
-    def decoder(self) -> Any:
-        """The same map as a function of torch tensors (n, d), for all that looks at decoders."""
-        return _decoder(self)
-
-    def _seen(self, latents: Array) -> tuple[Float, Float, Float]:
-        """Observations (n, m), what goes into the LeakyReLU (n, K, hidden), and the slope of the last step (n, m)."""
+    def _evaluate(self, latents: Array) -> tuple[Float, Float, Float]:
+        """Observations (n, m), inputs of the LeakyReLU (n, K, hidden), and the slope of the last step (n, m)."""
         parts = np.asarray(latents, dtype=np.float64).reshape(len(latents), self.slots, -1)
         inner = np.einsum("nkq,khq->nkh", parts, self.first)
-        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, LEAK * inner), self.second)
+        written = np.einsum("nkh,kwh->nkw", np.where(inner > 0, inner, _LEAK * inner), self.second)
         x = np.zeros((len(parts), self.outputs))
         for i in range(self.slots):
             x[:, self.rows[i]] += written[:, i]
         if self.combine == "sum":
             return x, inner, np.ones_like(x)
-        return x + BEND * np.sin(x), inner, 1 + BEND * np.cos(x)
+        return x + _CURVE * np.sin(x), inner, 1 + _CURVE * np.cos(x)
 
-    def _written(self) -> Float:
-        """1 where a slot writes to a row, (K, m)."""
-        written = np.zeros((self.slots, self.outputs))
-        np.put_along_axis(written, self.rows, 1.0, axis=1)
-        return written
+    def decoder(self) -> Any:
+        """Return the same map as a function of torch tensors (n, d), for all functions that take decoders."""
+        import torch
+
+        first, second, rows = (torch.from_numpy(np.array(part)) for part in (self.first, self.second, self.rows))
+
+        def decode(z: Any) -> Any:
+            inner = torch.einsum("nkq,khq->nkh", z.reshape(len(z), self.slots, -1), first.to(z))
+            written = torch.einsum("nkh,kwh->nkw", torch.nn.functional.leaky_relu(inner, _LEAK), second.to(z))
+            x = torch.zeros(len(z), self.outputs, dtype=z.dtype, device=z.device)
+            x = x.index_add(1, rows.reshape(-1).to(z.device), written.reshape(len(z), -1))
+            return x if self.combine == "sum" else x + _CURVE * torch.sin(x)
+
+        return decode
 
 
 def overlap_generator(
@@ -103,8 +108,8 @@ def overlap_generator(
 ) -> OverlapGenerator:
     """Draw a generator of K slots, each with `slot_dim` latents and `width` rows, of which neighbours share some.
 
-    Two slots share round(overlap * width) rows. Three and more stand in a ring, and each shares so many rows with
-    the one before and as many others with the one after it; then the overlap is at most 0.5.
+    Two slots share round(overlap * width) rows. Three and more form a ring, and each shares that many rows with the
+    slot before and as many others with the slot after it; then the overlap is at most 0.5.
 
     Parameters
     ----------
@@ -112,26 +117,29 @@ def overlap_generator(
         K, at least 2.
     overlap : float
         From 0 (disjoint rows) to below 1, or to 0.5 with more than two slots.
+    slot_dim : int
+        Latents of each slot.
+    width : int
+        Rows that each slot writes.
     shared_net : bool
         Whether all slots have the same network, as in Brady et al., or each its own.
     combine : {"sum", "sum_then_elementwise"}
-        Whether rows are sums of what slots write there, or sums t bent to t + sin(t) / 2, which is no longer additive.
+        Whether rows are sums t of what slots write there, or t + sin(t) / 2, which is no longer additive.
     seed : int
         Of the weights: uniform, columns of length 1, from the best conditioned quarter of 400 draws.
 
     References
     ----------
-    Brady et al. 2023 (without overlap); Matthes et al. 2026, whose way of making supports overlap is not known to us.
+    Brady et al. 2023 (without overlap); Matthes et al. 2026, whose construction of overlapping supports is not known to
+    us.
     """
-    if slots < 2:
-        raise InputError(f"slots must be at least 2, not {slots}")
-    most = "below 1" if slots == 2 else "at most 0.5 with more than two slots"
+    check_integer("slots", slots, 2)
     if not (0 <= overlap < 1 if slots == 2 else 0 <= overlap <= 0.5):
-        raise InputError(f"overlap must be at least 0 and {most}, not {overlap}")
-    if combine not in COMBINE:
-        raise InputError(f"combine must be one of {', '.join(COMBINE)}, not {combine!r}")
+        most = "below 1" if slots == 2 else "at most 0.5 with more than two slots"
+        raise InputError(f"overlap must be at least 0 and {most}; got {overlap}")
+    check_choice("combine", combine, ("sum", "sum_then_elementwise"))
     shift = width - round(overlap * width)
-    outputs = 2 * width - (width - shift) if slots == 2 else slots * shift
+    outputs = width + shift if slots == 2 else slots * shift
     if outputs < slots * slot_dim:
         raise InputError(
             f"{slots} slots with an overlap of {overlap} write {outputs} rows, fewer than their {slots * slot_dim} "
@@ -144,44 +152,25 @@ def overlap_generator(
     return OverlapGenerator(first, second, rows, outputs, combine)
 
 
+def _layer(rng: np.random.Generator, rows: int, columns: int) -> Float:
+    """One of the best conditioned of several random matrices with columns of length 1."""
+    drawn = rng.uniform(-10, 10, size=(_DRAWS, rows, columns))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    order = np.argsort(np.linalg.cond(drawn))
+    return np.asarray(drawn[order[rng.integers(round(_KEPT * _DRAWS))]])
+
+
 def dependent_covariance(dimension: int, degrees: float, seed: int = 0) -> Float:
-    """A covariance with unit variances drawn from a Wishart distribution, shape (d, d).
+    """Draw a covariance with unit variances from a Wishart distribution, shape (d, d).
 
     The fewer `degrees` of freedom (at least d), the more the latents depend on each other; infinitely many give the
-    identity. Brady et al. take as many as there are latents.
+    identity. Brady et al. use as many as there are latents.
     """
     if degrees < dimension:
-        raise InputError(f"degrees must be at least the {dimension} latents, not {degrees}")
+        raise InputError(f"degrees must be at least the {dimension} latents; got {degrees}")
     if np.isinf(degrees):
         return np.eye(dimension)
-    rng = np.random.default_rng([seed, dimension])
-    drawn = rng.normal(size=(int(degrees), dimension))
+    drawn = np.random.default_rng([seed, dimension]).normal(size=(int(degrees), dimension))
     covariance = drawn.T @ drawn
     spread = np.sqrt(np.diag(covariance))
     return np.asarray(covariance / spread / spread[:, None])
-
-
-def _layer(rng: np.random.Generator, rows: int, columns: int) -> Float:
-    """One of the best conditioned of several random matrices with columns of length 1."""
-    drawn = rng.uniform(-10, 10, size=(DRAWS, rows, columns))
-    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    order = np.argsort(np.linalg.cond(drawn))
-    return np.asarray(drawn[order[rng.integers(round(KEPT * DRAWS))]])
-
-
-def _decoder(generator: OverlapGenerator) -> Any:
-    import torch
-
-    first, second, rows = (
-        torch.from_numpy(np.array(part)) for part in (generator.first, generator.second, generator.rows)
-    )
-
-    def decode(z: Any) -> Any:
-        parts = z.reshape(len(z), generator.slots, -1)
-        inner = torch.einsum("nkq,khq->nkh", parts, first.to(z))
-        written = torch.einsum("nkh,kwh->nkw", torch.nn.functional.leaky_relu(inner, LEAK), second.to(z))
-        x = torch.zeros(len(z), generator.outputs, dtype=z.dtype, device=z.device)
-        x = x.index_add(1, rows.reshape(-1).to(z.device), written.reshape(len(z), -1))
-        return x if generator.combine == "sum" else x + BEND * torch.sin(x)
-
-    return decode

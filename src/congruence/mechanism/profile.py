@@ -1,4 +1,4 @@
-"""Where each block of latents acts: how strongly it moves every output, and how much two blocks overlap."""
+"""Where each block of latents acts: the graph of latents that act on a common output, and the overlap of blocks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,92 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
-from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
-from congruence.mechanism.derivatives import jacobian_chunks, opened
-from congruence.mechanism.graphs import action_graph
-from congruence.mechanism.supports import RTOL
+from congruence.arrays import Array, Float, to_numpy
+from congruence.errors import InputError
+from congruence.mechanism._matroid import scale_to_unit
+from congruence.mechanism.blocks import Blocks, connected_blocks, read_blocks, write_blocks
+from congruence.mechanism.criteria import RTOL
+from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
+from congruence.mechanism.parts import as_jacobians, finest_disjoint
+
+
+def action_graph(jacobian: Any, basis: Any = None, *, rtol: float = RTOL) -> Array:
+    """Find which directions act on a common output: G_D of Matthes et al. 2026.
+
+    Parameters
+    ----------
+    jacobian : (m, d) or (r, m, d)
+        At one point, or at several: then an edge at any of them is an edge.
+    basis : (d, k), optional
+        Directions as columns; the coordinates by default.
+    rtol : float
+        A direction acts on an output if its derivative is above this share of the direction's largest one.
+
+    Returns
+    -------
+    (k, k) array of bool
+        Symmetric; the diagonal marks the directions that act at all.
+    """
+    stack = as_jacobians(jacobian)
+    size = np.abs(stack if basis is None else stack @ to_numpy(basis).astype(np.float64))
+    support = size > rtol * size.max(axis=(0, 1), keepdims=True)  # (r, m, k); units of latents do not matter
+    flat = support.reshape(-1, support.shape[2]).astype(np.float64)
+    return np.asarray(flat.T @ flat > 0)
+
+
+@dataclass(frozen=True)
+class ComponentGap:
+    """How many components G_D has at most, over bases that keep to the blocks and over all others.
+
+    `gap` is positive exactly if the blocks act on disjoint outputs (Type D) and every latent acts: bases that keep to
+    the blocks then have one component more than any other can reach.
+    """
+
+    aligned: int
+    misaligned: int | None  # None if there is only one block: every basis keeps to it
+
+    @property
+    def gap(self) -> int | None:
+        """`aligned` minus `misaligned`; None if there is nothing to compare with."""
+        return None if self.misaligned is None else self.aligned - self.misaligned
+
+
+def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> ComponentGap:
+    """Find the largest number of components of G_D over aligned and over misaligned bases, at one point; exact.
+
+    The finest Type-D parts of each block by itself are joined if their outputs meet: that is what the best aligned
+    basis has. The best of all bases has one component for each finest Type-D part of all latents. If these are the same
+    and each part lies in one block, a misaligned vector joins two parts, and one is lost.
+
+    Parameters
+    ----------
+    jacobian : (m, d)
+        Of full column rank.
+    blocks : list of lists of latents, or text
+        As in `congruence.mechanism.blocks.read_blocks`.
+    rtol : float
+        What counts as zero, relative to the largest.
+    """
+    matrix = as_jacobians(jacobian)[0]
+    d = matrix.shape[1]
+    partition = read_blocks(blocks, d)
+    whole = finest_disjoint(matrix, rtol=rtol)
+    if whole.idle.shape[1]:
+        raise InputError(f"jacobian must have full column rank {d}; got rank {d - whole.idle.shape[1]}")
+    inside = []
+    for block in partition:
+        basis = np.eye(d)[:, list(block)]
+        inside += [basis @ part for part in finest_disjoint(matrix[:, list(block)], rtol=rtol).parts]
+    effects = np.stack([np.abs(matrix @ part).max(axis=1) for part in inside], axis=1)  # (m, parts)
+    support = (effects > rtol * effects.max(axis=0)).astype(np.float64)
+    aligned = len(connected_blocks(support.T @ support > 0))
+    if len(partition) == 1:
+        return ComponentGap(aligned, None)
+    if aligned < len(whole.parts):
+        return ComponentGap(aligned, len(whole.parts))
+    sizes = np.array([[np.abs(part[list(block)]).max() for block in partition] for part in whole.parts])
+    contained = ((sizes > rtol * sizes.max(axis=1, keepdims=True)).sum(axis=1) == 1).all()
+    return ComponentGap(aligned, aligned - 1 if contained else aligned)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +101,7 @@ class BlockProfile:
 
     blocks: Blocks
     effects: Float = field(repr=False)  # (K, m) how far each block moves each output, root mean square over points
-    overlap: Float  # (K, K) from 0, where two blocks share no output, to 1, where they move all of them alike
+    overlap: Float  # (K, K) from 0 if two blocks share no output to 1 if they move all outputs equally
     shared: Array  # (K, K) outputs that both move at some point; on the diagonal those that the block moves
     near: Float  # (d, d) the same as `overlap`, between single latents
     graph: Array  # (d, d) which latents move a common output at some point: G_D
@@ -29,7 +110,7 @@ class BlockProfile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each block is called: its latents."""
+        """The names of the blocks, by their latents."""
         return tuple(f"z{write_blocks([block])}" for block in self.blocks)
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,14 +136,20 @@ def profile_blocks(
 
     Parameters
     ----------
-    decoder, z, chunk, device
+    decoder : torch module or function
         As in `jacobians`.
-    blocks : as in `read_blocks`
-        Each latent by itself unless given.
+    z : (r, d)
+        Points.
+    blocks : list of lists of latents, or text
+        As in `congruence.mechanism.blocks.read_blocks`; each latent by itself by default.
     rtol : float
-        Of the largest effect of a latent: what is below counts as none.
+        Effects up to this share of the largest effect of a latent count as zero.
+    chunk : int, optional
+        Points at a time; chosen by memory by default.
+    device : str
+        "auto" stays on the device of the weights.
     """
-    probed = opened(decoder, z, device)
+    probed = open_decoder(decoder, z, device)
     d, m, r = probed.dimension, probed.outputs, len(probed.z)
     partition = read_blocks(blocks, d)
     effects, moves = np.zeros((len(partition), m)), np.zeros((len(partition), m), dtype=bool)
@@ -75,12 +162,12 @@ def profile_blocks(
         overlap += _cosines(lengths).sum(0)
         near += _cosines(np.abs(jacobian).transpose(0, 2, 1)).sum(0)
         graph |= action_graph(jacobian, rtol=rtol)
-    count = moves.astype(np.float64)
+    number = moves.astype(np.float64)
     return BlockProfile(
         blocks=partition,
         effects=np.sqrt(effects / r),
         overlap=overlap / r,
-        shared=np.rint(count @ count.T).astype(int),
+        shared=np.rint(number @ number.T).astype(int),
         near=near / r,
         graph=graph,
         output_shape=probed.output_shape,
@@ -89,7 +176,6 @@ def profile_blocks(
 
 
 def _cosines(lengths: Float) -> Float:
-    """Cosines between rows of (., K, m) that are not negative; 0 for rows of zeros."""
-    size = np.linalg.norm(lengths, axis=2, keepdims=True)
-    unit = lengths / np.where(size > 0, size, 1.0)
+    """Cosines between non-negative rows of (., K, m); 0 for rows of zeros."""
+    unit = scale_to_unit(lengths, 2)
     return unit @ unit.transpose(0, 2, 1)

@@ -1,26 +1,132 @@
-"""Which theorem of mechanistic independence applies, and what it identifies (Matthes et al. 2026).
+"""Criteria, irreducibility, and which theorem of mechanistic independence applies (Matthes et al. 2026).
 
-Each combines a criterion with irreducibility of the blocks, and some need more. All are about points: identification on
-a whole domain needs Theorem 1 as well. None depends on how the latents are distributed, and none needs an invertible
-generator beyond local injectivity.
+Each theorem combines a criterion with irreducibility of the blocks, and some need more. All are about points:
+identification on a whole domain needs Theorem 1 as well. None depends on the distribution of the latents, and none
+needs an invertible generator beyond local injectivity.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypedDict, cast
 
-from congruence.result import Finding, Status, conclude
-
-if TYPE_CHECKING:
-    from congruence.mechanism.block_check import Criterion, Irreducible
+from congruence.formatting import number, percent
+from congruence.result import Basis, Finding, Status, conclude
 
 IDENTIFIED = (
     "Each block is identified near every point, up to an invertible map of its own and the order of the blocks, for "
     "every density of the latents that is positive there. On a whole domain this needs Theorem 1 as well."
 )
-STRENGTH = ("holds", "conditional", "ambiguous", "unknown", "premise fails")  # from the strongest
+CLAIMS = {
+    "D": "No output is reached by two blocks.",
+    "M_coord": "No latent reaches all outputs that a latent of another block reaches.",
+    "M_sparsest": "No direction of the sparsest basis of a block reaches all outputs of one of another block.",
+    "S": "Bases that mix blocks reach more outputs than those that do not.",
+    "H2": "The blocks are additive: no second derivative mixes them.",
+    "IMA": "The derivatives by different blocks are orthogonal.",
+}
+_STRENGTH = ("holds", "conditional", "ambiguous", "unknown", "premise fails")  # from the strongest
+_THEOREMS = {"D": 2, "M_coord": 3, "M_sparsest": 3, "S": 4}  # H_n has Theorem 5, IMA none
+
+
+class CriterionNumbers(TypedDict):
+    """A criterion in JSON; `sweep` has the fraction of points at each tolerance."""
+
+    criterion: str
+    claim: str
+    status: Status
+    basis: Basis
+    margin: float | None
+    measures: str
+    worst: int | None
+    fraction: float
+    points: int
+    degenerate: bool
+    sweep: list[float]
+    remarks: list[str]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """Whether a criterion holds at all points.
+
+    One point where it fails refutes it, up to the tolerance. Holding at all points only supports that it holds between
+    them, unless the structure of the decoder proves it. It is ambiguous if the answer depends on the tolerance.
+    """
+
+    finding: Finding  # its name is that of the criterion, its number the margin at the worst point
+    measures: str  # what the margin is
+    worst: int | None  # row of the worst point
+    fraction: float  # of the points at which it holds
+    points: int
+    degenerate: bool = False  # it holds because there is nothing that could violate it
+    sweep: tuple[float, ...] = ()  # fraction of points at each tolerance of the sweep
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """One of "D", "M_coord", "M_sparsest", "S", "H2", "H3", ... and "IMA"."""
+        return self.finding.name
+
+    @property
+    def status(self) -> Status:
+        """The status of the finding."""
+        return self.finding.status
+
+    @property
+    def basis(self) -> Basis:
+        """The basis of the finding."""
+        return cast(Basis, self.finding.basis)
+
+    @property
+    def margin(self) -> float:
+        """The margin at the worst point; NaN if it is not known."""
+        return math.nan if self.finding.number is None else self.finding.number
+
+    def to_dict(self) -> CriterionNumbers:
+        """The fields, as in the JSON contract."""
+        about = {"criterion": self.name, "claim": self.finding.claim, "status": self.status, "basis": self.basis}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "finding"}
+        lists = {"sweep": list(self.sweep), "remarks": list(self.remarks)}
+        return cast(CriterionNumbers, about | {"margin": self.finding.number} | own | lists)
+
+
+def make_criterion(
+    name: str,
+    status: Status,
+    margin: float,
+    measures: str,
+    worst: int | None,
+    fraction: float,
+    points: int,
+    *,
+    basis: Basis | None = None,
+    **more: Any,
+) -> Criterion:
+    """Make a `Criterion` with its finding."""
+    claim = CLAIMS.get(name, f"No derivative of order {name[1:]} mixes blocks.")
+    evidence = f"It holds at {percent(fraction)} of {points} points; {measures}: {number(margin)}."
+    if math.isnan(margin):
+        finding = Finding(name, claim, status, basis, evidence="It is not known at all points.")
+    else:
+        finding = Finding(name, claim, status, basis, evidence=evidence, number=margin)
+    return Criterion(finding, measures, worst, fraction, points, **more)
+
+
+@dataclass(frozen=True)
+class Irreducibility:
+    """Whether no block splits into smaller ones in the sense of a criterion, at the points."""
+
+    criterion: str
+    status: Status  # of all blocks together
+    blocks: tuple[Status, ...]  # of each
+    parts: tuple[int, ...]  # most parts each splits into at a point; -1 if not known, 0 if it moves nothing
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, as in the JSON contract."""
+        return asdict(self) | {"blocks": list(self.blocks), "parts": list(self.parts)}
 
 
 class TheoremNumbers(TypedDict):
@@ -44,7 +150,7 @@ class Theorem:
 
     @property
     def status(self) -> Status:
-        """That of the conclusion."""
+        """The status of the conclusion."""
         return self.conclusion.status
 
     @property
@@ -54,7 +160,7 @@ class Theorem:
 
     @property
     def conditional(self) -> bool:
-        """Whether only what is assumed about a model is open."""
+        """Whether only the assumptions about a model are open."""
         return bool(self.assumed) and {premise.name for premise in self.open_premises} <= set(self.assumed)
 
     @property
@@ -76,70 +182,61 @@ class Theorem:
 
 
 def strongest(theorems: Sequence[Theorem]) -> Theorem:
-    """Return the theorem that says most, the first where several do."""
-    return min(theorems, key=lambda one: STRENGTH.index(one.strength))
+    """Return the theorem that says most, the first if several do."""
+    return min(theorems, key=lambda one: _STRENGTH.index(one.strength))
 
 
-def theorems_of(
-    criteria: Mapping[str, Criterion],
-    irreducible: Mapping[str, Irreducible],
+def apply_theorems(
+    criteria: Sequence[Criterion],
+    irreducible: Sequence[Irreducibility],
     separable: Mapping[int, Status],
     injective: Status,
-    nonzeros: int | None,
+    nonzeros: int,
 ) -> tuple[Theorem, ...]:
     """Apply Theorems 2 to 5.
 
     Parameters
     ----------
-    criteria, irreducible : by criterion
-        As `check_blocks` makes them.
+    criteria : sequence of Criterion
+    irreducible : sequence of Irreducibility
+        One for each criterion but IMA.
     separable : order -> status
-        Of n-order separability, with directions that do not bend counted against it.
+        Of n-order separability; flat directions count against it.
     injective : status
         Whether the Jacobian loses no direction.
-    nonzeros : int, optional
-        Least number of non-zero entries of the Jacobian over points, which a model must not exceed for Theorem 3.
+    nonzeros : int
+        Smallest number of non-zero entries of the Jacobian over points, which a model must not exceed for Theorem 3.
 
     References
     ----------
     Matthes et al. 2026. The numbers of the theorems for D and S are inferred from a summary of the paper.
     """
-    found = []
-    for number, name in ((2, "D"), (3, "M_coord"), (3, "M_sparsest"), (4, "S")):
-        if name in criteria:
-            extra = [_sparsity(nonzeros)] if number == 3 else []
-            found.append(_theorem(number, criteria[name], irreducible.get(name), injective, extra))
-    for order in sorted(separable):
-        if f"H{order}" in criteria:
-            claim = f"The blocks are separable of order {order}, and every direction bends."
-            extra = [Finding("separable", claim, separable[order], evidence="Ranks of derivatives at the points.")]
-            found.append(_theorem(5, criteria[f"H{order}"], irreducible.get(f"H{order}"), injective, extra))
-    return tuple(found)
+    parts = {one.criterion: one for one in irreducible}
+    by_name = {one.name: one for one in criteria}
+    theorems = []
+    for name in (*_THEOREMS, *(f"H{order}" for order in sorted(separable))):
+        numbered = _THEOREMS.get(name, 5)
+        premises = [
+            by_name[name].finding,
+            _irreducible(parts[name]),
+            Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
+        ]
+        if numbered == 3:
+            claim = "The model's Jacobian has no more non-zero entries than the generator's."
+            evidence = f"It is assumed, not measured. The sparsest Jacobian of the generator has {nonzeros}."
+            premises.append(Finding("sparse_model", claim, "unknown", evidence=evidence))
+        if numbered == 5:
+            order = int(name[1:])
+            claim = f"The blocks are separable of order {order}, and every direction is curved."
+            evidence = "Ranks of derivatives at the points."
+            premises.append(Finding("separable", claim, separable[order], evidence=evidence))
+        claim = f"Theorem {numbered} identifies the blocks (Type {name})."
+        conclusion = conclude(f"theorem{numbered}_{name}", claim, premises)
+        theorems.append(Theorem(numbered, name, conclusion, ("sparse_model",) if numbered == 3 else ()))
+    return tuple(theorems)
 
 
-def _sparsity(nonzeros: int | None) -> Finding:
-    claim = "The model's Jacobian has no more non-zero entries than the generator's."
-    known = "" if nonzeros is None else f" The sparsest Jacobian of the generator has {nonzeros}."
-    return Finding("sparse_model", claim, "unknown", evidence=f"It is assumed, not measured.{known}")
-
-
-def _theorem(
-    number: int, criterion: Criterion, irreducible: Irreducible | None, injective: Status, extra: list[Finding]
-) -> Theorem:
-    premises = (
-        criterion.finding,
-        _irreducible(irreducible),
-        Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
-        *extra,
-    )
-    claim = f"Theorem {number} identifies the blocks (Type {criterion.name})."
-    conclusion = conclude(f"theorem{number}_{criterion.name}", claim, premises)
-    return Theorem(number, criterion.name, conclusion, tuple(one.name for one in extra if one.name == "sparse_model"))
-
-
-def _irreducible(found: Irreducible | None) -> Finding:
+def _irreducible(one: Irreducibility) -> Finding:
     claim = "The blocks are irreducible: none splits into smaller ones of the same type."
-    if found is None:
-        return Finding("irreducible", claim, "unknown", evidence="It was not examined.")
-    parts = ", ".join("unknown" if n < 0 else str(n) for n in found.parts)
-    return Finding("irreducible", claim, found.status, evidence=f"Largest number of parts of each block: {parts}.")
+    parts = ", ".join("unknown" if n < 0 else str(n) for n in one.parts)
+    return Finding("irreducible", claim, one.status, evidence=f"Largest number of parts of each block: {parts}.")

@@ -11,7 +11,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.metrics._dci import DCI
 from congruence.metrics._infomec import InfoMEC
-from congruence.metrics._mcc import MCC
+from congruence.metrics._mcc import CorrelationScores
 from congruence.metrics._regression import RegressionScores
 from congruence.metrics.evaluation import CodeRow, FactorRow
 from congruence.metrics.factors import Factors, factor_columns
@@ -126,7 +126,7 @@ def factor_code_matrices(s: Factors, results: Mapping[str, Any]) -> dict[str, Fl
         importance = np.full_like(matrices["nmi"], np.nan)
         importance[[s.names.index(name) for name in dci.factors]] = dci.importance
         matrices["importance"] = importance
-    if isinstance(mcc, MCC):
+    if isinstance(mcc, CorrelationScores):
         correlation = np.full_like(matrices["nmi"], np.nan)
         live = [k for k, factor in enumerate(s) if not factor.left_out]
         owner = factor_columns([s[k] for k in live], unordered=False).owner

@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.maps.matching import fit_cca, matched_correlation
-from congruence.maps.sums import sums_of
 from congruence.metrics._estimators import mean_of_finite, standardise
 from congruence.metrics._results import MetricResult, Note, note_if
 from congruence.metrics.factors import NO_FACTORS, factor_columns, read_usable
+from congruence.rows.engine import Rows
+from congruence.rows.sums import sums_of
 from congruence.stats.matching import match_columns, matched_correlations
 
 ENOUGH = 10  # rows for each code and factor, below which canonical correlations of noise are far from 0
 
 
 @dataclass(frozen=True, eq=False)
-class MCC(MetricResult):
+class CorrelationScores(MetricResult):
     """Mean correlation coefficients, in sample, from 0 to 1, higher is better."""
 
     columns: tuple[str, ...]  # the rows of the matrices: factors, or cosine and sine of a circular one
@@ -33,7 +34,7 @@ class MCC(MetricResult):
     headline = ("mcc", "mcc_spearman", "mcc_weak")
 
 
-def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> MCC:
+def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> CorrelationScores:
     """Match codes with factors one to one so that the sum of |correlations| is largest, and take the mean.
 
     `mcc` is invariant to order, sign, scale and shift of each code, `mcc_spearman` also to any increasing function of
@@ -71,13 +72,13 @@ def mcc(codes: Any, factors: Any, *, kinds: Any = "auto", seed: int = 0) -> MCC:
         reasons = {"mcc_weak": reason} if reason else {}
     else:
         reason = "All factors are unordered classes, which cannot be correlated." if len(s) else NO_FACTORS
-        reasons = dict.fromkeys(MCC.headline, reason)
+        reasons = dict.fromkeys(CorrelationScores.headline, reason)
     matched = match_columns(np.abs(pearson))
     unmatched = [name for name, code in zip(table.names, matched, strict=True) if code < 0]
     notes += note_if(unmatched, "no code is left, which counts as 0")
     if not reasons and len(z) < ENOUGH * (z.shape[1] + len(table.names)):
         notes += (Note(f"mcc_weak is in sample and biased upwards: {len(z)} rows are few for {z.shape[1]} codes"),)
-    return MCC(
+    return CorrelationScores(
         columns=table.names,
         pearson=pearson,
         spearman=spearman,

@@ -15,7 +15,7 @@ from congruence.metrics._explicitness import explicitness
 from congruence.metrics._factor_vae import factor_vae
 from congruence.metrics._infomec import infomec
 from congruence.metrics._irs import irs
-from congruence.metrics._mcc import MCC, mcc
+from congruence.metrics._mcc import CorrelationScores, mcc
 from congruence.metrics._mig import mig
 from congruence.metrics._modularity import modularity
 from congruence.metrics._regression import RegressionScores, regression
@@ -76,7 +76,7 @@ METRICS: dict[str, Metric] = {
         Metric("irs", irs, ("irs",), _SIGNED, HIGHER, _EACH - {"scales"} | _ORDER, "fast", "Suter et al. 2019"),
         Metric("beta_vae", beta_vae, ("beta_vae",), _UNIT, HIGHER, _UNSCALED, "fast", "Higgins et al. 2017"),
         Metric("factor_vae", factor_vae, ("factor_vae",), _UNIT, HIGHER, _EACH, "fast", "Kim & Mnih 2018"),
-        Metric("mcc", mcc, MCC.headline, _UNIT, HIGHER, _EACH | _ORDER, "fast", "Khemakhem et al. 2020"),
+        Metric("mcc", mcc, CorrelationScores.headline, _UNIT, HIGHER, _EACH | _ORDER, "fast", "Khemakhem et al. 2020"),
         Metric("regression", regression, _R2, _TO_ONE, HIGHER, _EACH | _ORDER, "minutes", _HSU),
         Metric("sis", sis, ("sis",), _SIGNED, HIGHER, _SLOTS, "minutes", "Brady et al. 2023"),
         Metric("block_score", block_score, ("block_score",), _UNIT, HIGHER, _SLOTS, "fast", "Lachapelle et al. 2023"),

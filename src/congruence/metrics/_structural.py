@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows
+from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.algebra import svd
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.nearness import Nearness, check_method, measure, protocol
-from congruence.maps.sums import Paired, pair_sums, run_sums
 from congruence.metrics._estimators import standardise as standardise_columns
 from congruence.metrics._results import MetricResult, note_if
 from congruence.metrics.factors import NO_FACTORS, factor_columns, read_usable
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, pair_sums, run_sums
 from congruence.stats.matching import match
 
 GROUPS = ("permutation", "rigid", "similarity", "linear")

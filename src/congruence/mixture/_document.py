@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from operator import attrgetter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,42 +24,42 @@ from congruence.document import (
     facts,
 )
 from congruence.formatting import UNDEFINED, elided, number
-from congruence.mixture.conditions import HOLDS, NAMES
-from congruence.mixture.theorems import in_every_run, missing, needed
+from congruence.mixture.assumptions import combine_runs, missing, needed
+from congruence.mixture.conditions import NAMES
 from congruence.result import STATUSES, Finding
 
 if TYPE_CHECKING:
-    from congruence.mixture.agreement import Agreement, PairAgreement
+    from congruence.mixture.agreement import SpaceAgreement
     from congruence.mixture.examination import MixtureExamination
 
-SHOWN = 6  # runs with a picture
-POINTS = 400  # rows in each
-TINT = 0.75  # of the strongest cell of a matrix
-REMARKS = {
+_SHOWN = 6  # runs with a picture
+_POINTS = 400  # rows in each
+_TINT = 0.75  # of the strongest cell of a matrix
+_REMARKS = {
     "holds": "the theorems apply",
     "fails": "nothing is identified",
     "ambiguous": "a premise is ambiguous, or holds in some runs only",
     "unknown": "no theorem is shown to apply",
 }
-SPREADS = (
+_SPREADS = (
     ("distance", "affine distance", "of the priors, after the best map found; an upper bound; lower is closer"),
     ("relative", "relative affine distance", "relative to the norms of both densities: 0 is equal, 1 is no overlap"),
     ("strong", "strong MCC", "codes as learned, in sample; higher is closer, 0 to 1"),
     ("weak", "weak MCC", "codes up to a linear map, in sample; higher is closer, 0 to 1"),
     ("weak_held_out", "weak MCC, held out", "the linear map is fitted on other rows; the number to report"),
 )
-TABLE = (
+_TABLE = (
     "The rows of Table 1 of Kivva et al., from weak to strong. Where the table lists F4 and the theorems need F2, the "
     "theorems are followed: F4 is then needed only to identify the decoder as well."
 )
-GLOSSARY = (
+_GLOSSARY = (
     (
         "identified",
         "every model of this kind that gives the same distribution of the data has this prior, or decoder, up to the "
         "maps named. This is about the distribution, not about finitely many rows or what an optimiser finds.",
     ),
     ("certified", "decided exactly, up to rounding. “Supported” means by a sample or a test."),
-    ("unknown", "the evidence does not decide; no theorem is said to apply because of it."),
+    ("unknown", "the evidence does not decide, so it supports no theorem."),
     (
         "affine distance",
         "the L2 distance left between two prior densities after the best affine map found. It depends on the scale of "
@@ -92,7 +91,7 @@ def describe(result: MixtureExamination) -> Document:
         details=details,
         claim="Prior identified, at least up to an affine map?",
         status=result.status,
-        remark=REMARKS[result.status] if result.checked else "not checked",
+        remark=_REMARKS[result.status] if result.checked else "not checked",
         notes=result.notes,
         sections=tuple(_sections(result)),
         reading=(
@@ -100,7 +99,7 @@ def describe(result: MixtureExamination) -> Document:
             "mixture with components U and the decoder f is piecewise affine. Their theorems need the assumptions P1 "
             "to P3 on the prior and F1 to F4 on the decoder."
         ),
-        glossary=GLOSSARY,
+        glossary=_GLOSSARY,
         settings=result.settings,
         title=f"Mixture prior: {headline}",
     )
@@ -108,7 +107,7 @@ def describe(result: MixtureExamination) -> Document:
 
 def _sections(result: MixtureExamination) -> Iterator[Section]:
     if result.checked:
-        blocks: tuple[Block, ...] = (_hierarchy(result), Text(TABLE, muted=True))
+        blocks: tuple[Block, ...] = (_hierarchy(result), Text(_TABLE, muted=True))
         yield Section("Which row of the hierarchy is reached?", blocks, id="hierarchy")
         blocks = (_runs(result), Heading("Evidence"), _evidence(result), Heading("Theorems"), _theorems(result))
         yield Section("Which assumptions hold?", blocks, id="assumptions")
@@ -124,7 +123,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
     rows: list[tuple[Any, ...]] = []
     for same in zip(*(one.rows for one in checked.values()), strict=True):
         each = dict(zip(checked, (row.prior for row in same), strict=True))
-        finding = in_every_run(each)
+        finding = combine_runs(each)
         best = "strongest" if same[0].number == result.row else ""
         cells = (Cell(str(same[0].number), same[0].number, below=best), " + ".join(needed(finding)), finding.claim)
         rows.append((*cells, _here(finding, list(each.values()))))
@@ -140,7 +139,7 @@ def _hierarchy(result: MixtureExamination) -> Table:
 
 def _here(finding: Finding, each: list[Finding], below: str = "") -> Cell:
     """The badge of a finding, with the number of runs in which it holds where that is not all or none."""
-    held = sum(one.status == HOLDS for one in each)
+    held = sum(one.status == "holds" for one in each)
     text = f"holds in {held} of {len(each)}" if 0 < held < len(each) else finding.status
     return Cell(text, STATUSES.index(finding.status), below=below, status=finding.status)
 
@@ -148,13 +147,12 @@ def _here(finding: Finding, each: list[Finding], below: str = "") -> Cell:
 def _runs(result: MixtureExamination) -> Table:
     rows = []
     for run in result.runs:
-        found = run.assumptions
-        marks: list[Any] = [None] * len(NAMES)
-        if found is not None:  # on a terminal the marks alone
-            marks = [Cell("", STATUSES.index(f.status), status=f.status) for f in found.premises.values()]
-        row = None if found is None else found.row
-        about = [*([run.model] if run.model else []), f"J = {run.components}"]
-        rows.append((Cell(run.name, below=", ".join(about)), *marks, row))
+        marks: list[Any] = [None] * (len(NAMES) + 1)
+        if run.assumptions is not None:
+            statuses = [finding.status for finding in run.assumptions.premises.values()]
+            marks = [*(Cell("", STATUSES.index(one), status=one) for one in statuses), run.assumptions.row]
+        about = f"{run.model}, J = {run.components}" if run.model else f"J = {run.components}"
+        rows.append((Cell(run.name, below=about), *marks))
     columns = (Column("run", "name"), *(Column(name, "text") for name in NAMES), Column("row"))
     note = "row: the strongest row of Table 1 that holds, 0 for none. J: the number of components of the prior."
     return Table("Assumptions", columns, rows, sortable=False, brief=True, note=note)
@@ -179,9 +177,9 @@ def _theorems(result: MixtureExamination) -> Table:
 
 def _spaces(result: MixtureExamination) -> Iterator[Block]:
     """Codes of the runs, as learned and mapped onto the first run."""
-    spaces, found = result.spaces[:SHOWN], result.agreement
+    spaces, found = result.spaces[:_SHOWN], result.agreement
     n = len(result.labels)
-    rows = np.linspace(0, n - 1, min(POINTS, n)).astype(int)
+    rows = np.linspace(0, n - 1, min(_POINTS, n)).astype(int)
     names = elided([one.name for one in spaces], 16)
     labels, learned = result.labels[rows], [one.codes[rows, :2] for one in spaces]
     if found is None:
@@ -202,8 +200,8 @@ def _spaces(result: MixtureExamination) -> Iterator[Block]:
     )
 
 
-def _agreement(found: Agreement) -> Iterator[Block]:
-    spreads = [(title, found.spread(name), about) for name, title, about in SPREADS]
+def _agreement(found: SpaceAgreement) -> Iterator[Block]:
+    spreads = [(title, found.spread(name), about) for name, title, about in _SPREADS]
     lines = [
         (title, f"{number(one.mean)} ± {number(one.deviation, 2)}", f"{about}; {one.pairs} ordered pairs")
         for title, one, about in spreads
@@ -225,30 +223,29 @@ def _agreement(found: Agreement) -> Iterator[Block]:
     yield Table("Ordered pairs", columns, rows, brief=True)
 
 
-def _matrices(found: Agreement) -> Iterator[Group]:
+def _matrices(found: SpaceAgreement) -> Iterator[Group]:
     """Matrices over runs: rows are sources, columns targets; stronger is farther, or closer for MCC."""
-    if any(pair.affine is not None for pair in found.pairs):
-        top = max(pair.affine.distance for pair in found.pairs if pair.affine is not None)
+    pairs = {(pair.source, pair.target): pair for pair in found.pairs}
+    distances = {names: pair.affine.distance for names, pair in pairs.items() if pair.affine is not None}
+    if distances:
         about = "L2, after the best affine map found from row to column: an upper bound; 0 is best."
-        yield _matrix(found, "Affine distance of the priors", about, _distance, top)
+        yield _matrix(found, "Affine distance of the priors", about, distances, max(distances.values()))
     about = "Codes as learned, matched one to one, in sample; 1 is best."
-    yield _matrix(found, "Strong MCC", about, attrgetter("strong"), 1.0)
+    yield _matrix(found, "Strong MCC", about, {names: pair.strong for names, pair in pairs.items()})
     about = "After a linear map fitted on other rows; 1 is best."
-    yield _matrix(found, "Weak MCC, held out", about, attrgetter("weak_held_out"), 1.0)
+    yield _matrix(found, "Weak MCC, held out", about, {names: pair.weak_held_out for names, pair in pairs.items()})
 
 
-def _distance(pair: PairAgreement) -> float:
-    return math.nan if pair.affine is None else pair.affine.distance
-
-
-def _matrix(found: Agreement, title: str, about: str, value: Callable[[PairAgreement], float], top: float) -> Group:
+def _matrix(
+    found: SpaceAgreement, title: str, about: str, values: Mapping[tuple[str, str], float], top: float = 1.0
+) -> Group:
     names = [one.name for one in found.spaces]
     rows: list[tuple[Any, ...]] = []
     for source in names:
         cells: list[Cell] = []
         for target in names:
-            one = math.nan if source == target else value(found[source, target])
-            tint = TINT * min(max(one / top, 0.0), 1.0) if math.isfinite(one) and top > 0 else 0.0
+            one = values.get((source, target), math.nan)
+            tint = _TINT * min(max(one / top, 0.0), 1.0) if math.isfinite(one) and top > 0 else 0.0
             text = "" if source == target else UNDEFINED if math.isnan(one) else number(one)
             cells.append(Cell(text, hint=f"{source} to {target}", tint=round(tint, 3)))
         rows.append((source, *cells))

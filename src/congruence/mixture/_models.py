@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from congruence.errors import InputError
-from congruence.mixture.gmm import GaussianMixture, as_mixture
+from congruence.mixture.priors import GaussianMixture, as_mixture
 
-LARGEST = 1000  # components of a prior that is written out
-LOGITS = "bernoulli"  # the likelihood of models whose decoder gives the logits of pixels
+_MOST_COMPONENTS = 1000  # of a prior whose arrays are built
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureModel:
-    """The parts of one trained model, as `examine_mixture` takes them.
+    """The parts of one trained model.
 
     Parameters
     ----------
@@ -36,7 +35,7 @@ class MixtureModel:
     active_latents : float, optional
         Number of latents that carry information about the data, where it was logged.
     notes : tuple of str
-        What limits the results of this model.
+        Limits of the results of this model.
     """
 
     prior: Any
@@ -55,7 +54,7 @@ class MixtureModel:
         if not hasattr(model, "mixture_prior"):
             raise InputError(f"model must have a method mixture_prior(); {type(model).__name__} has none")
         decoder: Any = getattr(model, "decoder", None)
-        logits = getattr(model, "likelihood", "") == LOGITS
+        logits = getattr(model, "likelihood", "") == "bernoulli"
         parts = cls(
             prior=model,
             decoder=decoder.as_chain() if hasattr(decoder, "as_chain") else decoder,
@@ -68,7 +67,7 @@ class MixtureModel:
 
     @property
     def components(self) -> int:
-        """The number of components of the prior; a product of facets is not written out for it."""
+        """The number of components of the prior; the arrays of a product of facets are not built for it."""
         if hasattr(self.prior, "facet_priors"):
             return math.prod(len(weights) for weights, _, _ in self.prior.facet_priors())
         if hasattr(self.prior, "mixture_prior"):
@@ -76,27 +75,26 @@ class MixtureModel:
         return as_mixture(self.prior).components
 
     def mixture(self) -> GaussianMixture | None:
-        """The prior, or None where it has too many components to be written out."""
-        return as_mixture(self.prior) if self.components <= LARGEST else None
+        """The prior; None if it has more than 1000 components."""
+        return as_mixture(self.prior) if self.components <= _MOST_COMPONENTS else None
 
 
 def as_models(
     prior: Any, decoder: Any = None, codes: Any = None, data: Any = None, noise: float | str | None = None
 ) -> dict[str, MixtureModel]:
-    """Return one prior with its parts, or a mapping of name to model or parts, as models by name."""
+    """Return one prior with its parts, or a mapping of name to model, as models by name."""
     given = {"decoder": decoder, "codes": codes, "data": data, "noise": noise}
     given = {name: value for name, value in given.items() if value is not None}
     if isinstance(prior, Mapping):
         if given:
             raise InputError(f"with a mapping of models, {', '.join(given)} must be given in the MixtureModel of each")
         if not prior:
-            raise InputError("prior must hold at least one model, but the mapping is empty")
-        return {str(name): as_model(one) for name, one in prior.items()}
-    return {str(getattr(codes, "name", None) or "model"): replace(as_model(prior), **given)}
+            raise InputError("prior must hold at least one model; got an empty mapping")
+        return {str(name): _as_model(one) for name, one in prior.items()}
+    return {str(getattr(codes, "name", None) or "model"): replace(_as_model(prior), **given)}
 
 
-def as_model(prior: Any) -> MixtureModel:
-    """Return a prior, a trained model or its parts as parts."""
+def _as_model(prior: Any) -> MixtureModel:
     if isinstance(prior, MixtureModel):
         return prior
     return MixtureModel.from_model(prior) if hasattr(prior, "mixture_prior") else MixtureModel(prior)

@@ -1,4 +1,4 @@
-"""The options of `examine_mixture`, for Python and the command line."""
+"""The options of `examine_mixture`, for Python and the command line, which must not import numpy."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Any
 
 from congruence.options import DATA, option
 
-ROWS = 2000
 TOLERANCE = 0.02  # correlation within a component that may be rounding or estimation error
-MOST_COMPONENTS = 64
 
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """How priors and decoders are examined, and runs compared."""
+    """Options of the examination of priors and decoders, and of the comparison of runs."""
 
-    rows: int = option(ROWS, "Largest number of rows of codes, the same in every run.", panel=DATA)
+    rows: int = option(2000, "Largest number of rows of codes, the same in every run.", panel=DATA)
     labels: Any = option(None, "Metadata column of the codes that marks rows in the figures.", panel=DATA)
     check: bool = option(True, "Check the assumptions of the hierarchy, or only compare the runs.")
     tolerance: float = option(TOLERANCE, "P2: largest correlation within a component that counts as none.")
-    max_components: int = option(MOST_COMPONENTS, "Check assumptions of priors with at most this many components.")
+    max_components: int = option(64, "Check assumptions of priors with at most this many components.")
     seed: int = option(0, "The same seed gives the same result.")
     noise: float | str | None = option(None, "Standard deviation of the noise on outputs.", in_shell=False)

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import permutations
 from typing import Any, TypedDict
 
 import numpy as np
 
-from congruence.arrays import Array, Float, Rows, as_matrix, to_numpy
+from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.maps.groups import fit_map
 from congruence.maps.matching import fit_cca, matched_correlation
-from congruence.maps.sums import sums_of
-from congruence.mixture.affine import AffineDistance, affine_distance
-from congruence.mixture.gmm import GaussianMixture
+from congruence.mixture.distances import AffineDistance, affine_distance
+from congruence.mixture.priors import GaussianMixture
+from congruence.rows.engine import Rows
+from congruence.rows.sums import sums_of
 
-MOST = 16  # components of a prior for which an affine map is fitted
-FEWEST = 20  # rows of a half on which a canonical map is fitted
-SPREADS = ("distance", "relative", "strong", "weak", "weak_held_out")
+_MOST_COMPONENTS = 16  # of priors between which an affine map is fitted
+_FEWEST = 20  # rows of a half on which a canonical map is fitted
+_SPREADS = ("distance", "relative", "strong", "weak", "weak_held_out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +33,20 @@ class LatentSpace:
 
     name: str
     codes: Float  # (n, m)
-    prior: GaussianMixture | None = None  # None where it is unknown, or too large to write out
+    prior: GaussianMixture | None = None  # None if it is unknown, or has too many components
 
     def __post_init__(self) -> None:
         codes = to_numpy(as_matrix(self.codes, f"the codes of {self.name}")).astype(np.float64, copy=False)
         if self.prior is not None and self.prior.dimension != codes.shape[1]:
             raise InputError(
-                f"the prior of {self.name} has {self.prior.dimension} latents, but its codes have {codes.shape[1]}"
+                f"codes of {self.name} must have {self.prior.dimension} columns, one for each latent of its prior; got "
+                f"{codes.shape[1]}"
             )
         object.__setattr__(self, "codes", codes)
 
     @property
     def states(self) -> Array:
-        """The most likely component of every row, (n,); all 0 where the prior has no density."""
+        """The most likely component of every row, (n,); all 0 if the prior has no density."""
         if self.prior is None or self.prior.degenerate:
             return np.zeros(len(self.codes), dtype=int)
         return np.asarray(self.prior.log_joint(self.codes).argmax(1))
@@ -56,10 +58,10 @@ class PairAgreement:
 
     source: str
     target: str
-    affine: AffineDistance | None  # of the priors; None where one is unknown, degenerate or has too many components
+    affine: AffineDistance | None  # of the priors; None if one is unknown, degenerate or has too many components
     strong: float  # MCC of the codes as learned, in sample: from 0 to 1, higher is closer
     weak: float  # MCC of canonical variates, in sample
-    weak_held_out: float  # the same, fitted on half of the rows and scored on the other; NaN with few rows
+    weak_held_out: float  # fitted on one half of the rows and scored on the other; NaN with few rows
     correlation: Float  # (m, m), |correlation| of every latent of the source with every one of the target
 
     def to_dict(self) -> PairNumbers:
@@ -101,7 +103,7 @@ class AgreementNumbers(TypedDict):
 
 
 @dataclass(frozen=True)
-class Spread:
+class PairSpread:
     """Mean and standard deviation over ordered pairs, and the number of pairs."""
 
     mean: float
@@ -109,12 +111,12 @@ class Spread:
     pairs: int
 
     def __str__(self) -> str:
-        deviation = self.deviation if self.deviation > 1e-9 * abs(self.mean) else 0.0  # less is rounding
+        deviation = self.deviation if self.deviation > 1e-9 * abs(self.mean) else 0.0  # below is rounding
         return f"{self.mean:.3g} ± {deviation:.2g}"
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class SpaceAgreement:
     """All ordered pairs of several runs."""
 
     spaces: tuple[LatentSpace, ...]
@@ -123,7 +125,7 @@ class Agreement:
     def __getitem__(self, names: tuple[str, str]) -> PairAgreement:
         return next(pair for pair in self.pairs if (pair.source, pair.target) == names)
 
-    def spread(self, what: str) -> Spread:
+    def spread(self, what: str) -> PairSpread:
         """Mean and standard deviation over pairs of "distance", "relative", "strong", "weak" or "weak_held_out"."""
         if what in ("distance", "relative"):
             values = [getattr(pair.affine, what) for pair in self.pairs if pair.affine is not None]
@@ -131,39 +133,52 @@ class Agreement:
             values = [getattr(pair, what) for pair in self.pairs]
         kept = [value for value in values if math.isfinite(value)]
         if not kept:
-            return Spread(math.nan, math.nan, 0)
-        return Spread(float(np.mean(kept)), float(np.std(kept)), len(kept))
+            return PairSpread(math.nan, math.nan, 0)
+        return PairSpread(float(np.mean(kept)), float(np.std(kept)), len(kept))
 
     def aligned(self, name: str, onto: str) -> Float:
-        """Codes of one run mapped onto another by the affine map of their priors, (n, m).
+        """Codes of one run, (n, m), mapped onto another by the affine map of their priors.
 
-        Where the priors have no such map, by the linear map fitted to the paired codes.
+        Without such a map, by the linear map fitted to the paired codes.
         """
-        codes = next(one.codes for one in self.spaces if one.name == name)
+        codes = {one.name: one.codes for one in self.spaces}
         if name == onto:
-            return codes
+            return codes[name]
         affine = self[name, onto].affine
         if affine is not None:
-            return np.asarray(codes @ affine.matrix.T + affine.shift)
-        target = next(one.codes for one in self.spaces if one.name == onto)
-        return np.asarray(fit_map(codes, target, "linear")(codes))
+            return affine(codes[name])
+        return np.asarray(fit_map(codes[name], codes[onto], "linear")(codes[name]))
 
     @property
     def verdict(self) -> str:
         """The MCC of the codes and the distance of the priors, in one or two sentences."""
-        distance, strong, weak, held_out = (self.spread(n) for n in ("distance", "strong", "weak", "weak_held_out"))
+        distance, _, strong, weak, held_out = map(self.spread, _SPREADS)
         over = f"Over {len(self.pairs)} ordered pairs of {len(self.spaces)} runs"
         if strong.pairs < len(self.pairs):
             over = f"Over the {strong.pairs} of {len(self.pairs)} ordered pairs whose codes vary"
-        said = f"{over}, the MCC of the codes is {strong} as learned (strong) and {weak} up to a linear map (weak"
-        said += f"; held out {held_out})." if held_out.pairs else ")."
+        text = f"{over}, the MCC of the codes is {strong} as learned (strong) and {weak} up to a linear map (weak"
+        text += f"; held out {held_out})." if held_out.pairs else ")."
         if not strong.pairs:
-            said = "The codes do not vary, so they have no MCC."
-        return f"{said} The affine distance of the priors is at most {distance}." if distance.pairs else said
+            text = "The codes do not vary, so they have no MCC."
+        return f"{text} The affine distance of the priors is at most {distance}." if distance.pairs else text
+
+    @property
+    def notes(self) -> list[str]:
+        """The limits of the comparison."""
+        notes = []
+        if any(pair.affine is None for pair in self.pairs):
+            notes.append("Affine maps are not fitted between priors with many components or without a density.")
+        n, m = self.spaces[0].codes.shape
+        for space in self.spaces:
+            constant = int((np.ptp(space.codes, axis=0) == 0).sum())
+            if constant:
+                notes.append(f"{space.name}: {constant} of {m} latents are constant, and the MCC leaves them out.")
+        if not _can_hold_out(n, m):
+            notes.append(f"With {n} rows the MCC is high by chance, and there are too few to hold some out.")
+        return notes
 
     def to_dict(self) -> AgreementNumbers:
         """Runs, pairs and means over pairs as plain data."""
-        spreads = {name: self.spread(name) for name in SPREADS}
         return {
             "runs": [
                 {
@@ -175,10 +190,7 @@ class Agreement:
                 for one in self.spaces
             ],
             "pairs": [pair.to_dict() for pair in self.pairs],
-            "over_pairs": {
-                name: {"mean": one.mean, "deviation": one.deviation, "pairs": one.pairs}
-                for name, one in spreads.items()
-            },
+            "over_pairs": {name: asdict(self.spread(name)) for name in _SPREADS},
         }
 
 
@@ -187,19 +199,21 @@ def compare_spaces(
     *,
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
-) -> Agreement:
+) -> SpaceAgreement:
     """Compare the latent spaces of runs pair by pair, in both directions.
 
     Parameters
     ----------
-    spaces : sequence of LatentSpace
+    spaces : sequence or mapping of LatentSpace
         At least two, with the same rows and the same number of latents; row i is the same sample in all.
     seed : int
-        Of the random halves of rows, and of the matchings of components where there are too many to try all.
+        Seed of the random halves of rows, and of the matchings of components.
+    progress : callable, optional
+        Called as progress(what, done, total) before each pair.
 
     Returns
     -------
-    Agreement
+    SpaceAgreement
         MCC is in sample, as in the paper, and the weak one also held out; affine distances are upper bounds.
 
     References
@@ -208,50 +222,39 @@ def compare_spaces(
     """
     given = tuple(spaces.values()) if isinstance(spaces, Mapping) else tuple(spaces)
     if len(given) < 2:
-        raise InputError(f"comparing takes at least 2 runs, not {len(given)}")
+        raise InputError(f"spaces must hold at least 2 runs; got {len(given)}")
     names = [one.name for one in given]
     if len(set(names)) < len(names):
-        raise InputError(f"runs must have different names, not {', '.join(names)}")
+        raise InputError(f"runs must have different names; got {', '.join(names)}")
     shapes = {one.codes.shape for one in given}
     if len(shapes) > 1:
-        raise InputError(f"codes of all runs must have the same shape, not {sorted(shapes)}")
+        raise InputError(f"codes of all runs must have the same shape; got {sorted(shapes)}")
     both = list(permutations(given, 2))
     pairs = []
     for i, (source, target) in enumerate(both):
         if progress is not None:
             progress("comparing pairs", i, len(both))
-        pairs.append(_pair(source, target, seed))
-    return Agreement(given, tuple(pairs))
+        pairs.append(_compare_pair(source, target, seed))
+    return SpaceAgreement(given, tuple(pairs))
 
 
-def _pair(source: LatentSpace, target: LatentSpace, seed: int) -> PairAgreement:
-    x, y = source.codes, target.codes
-    whole = sums_of(Rows(x), Rows(y))
-    return PairAgreement(
-        source.name,
-        target.name,
-        _affine(source.prior, target.prior, seed),
-        matched_correlation(whole),
-        matched_correlation(whole, fit_cca(whole)),
-        _held_out(x, y, seed),
-        _sizes(x, y),
-    )
+def _compare_pair(source: LatentSpace, target: LatentSpace, seed: int) -> PairAgreement:
+    x, y, p, q = source.codes, target.codes, source.prior, target.prior
+    affine = None
+    if p is not None and q is not None and max(p.components, q.components) <= _MOST_COMPONENTS:
+        affine = None if p.degenerate or q.degenerate else affine_distance(p, q, seed=seed)
+    sums = sums_of(Rows(x), Rows(y))
+    strong, weak = matched_correlation(sums), matched_correlation(sums, fit_cca(sums))
+    return PairAgreement(source.name, target.name, affine, strong, weak, _held_out_mcc(x, y, seed), _correlations(x, y))
 
 
-def _affine(p: GaussianMixture | None, q: GaussianMixture | None, seed: int) -> AffineDistance | None:
-    if p is None or q is None or max(p.components, q.components) > MOST or p.degenerate or q.degenerate:
-        return None
-    return affine_distance(p, q, seed=seed)
+def _can_hold_out(n: int, m: int) -> bool:
+    return n // 2 >= max(_FEWEST, 2 * m)
 
 
-def can_hold_out(codes: Float) -> bool:
-    """Whether half of the rows of codes, (n, m), suffice to fit a canonical map."""
-    return bool(len(codes) // 2 >= max(FEWEST, 2 * codes.shape[1]))
-
-
-def _held_out(x: Float, y: Float, seed: int) -> float:
+def _held_out_mcc(x: Float, y: Float, seed: int) -> float:
     """The weak MCC of one half of the rows, with the canonical map and the matching fitted on the other."""
-    if not can_hold_out(x):
+    if not _can_hold_out(*x.shape):
         return math.nan
     order = np.random.default_rng(seed).permutation(len(x))
     half = len(x) // 2
@@ -259,8 +262,8 @@ def _held_out(x: Float, y: Float, seed: int) -> float:
     return matched_correlation(scored, fit_cca(fitted), fitted)
 
 
-def _sizes(x: Float, y: Float) -> Float:
-    """|correlation| of every column of x with every column of y; 0 where one is constant."""
+def _correlations(x: Float, y: Float) -> Float:
+    """|correlation| of every column of x with every column of y; 0 if one is constant."""
     x, y = x - x.mean(0), y - y.mean(0)
     scale = np.outer(np.sqrt((x * x).sum(0)), np.sqrt((y * y).sum(0)))
     return np.asarray(np.abs(x.T @ y) / np.where(scale > 0, scale, 1.0))

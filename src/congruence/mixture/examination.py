@@ -1,4 +1,4 @@
-"""What `examine_mixture` returns: runs, their assumptions, and their agreement."""
+"""`examine_mixture`: what does a mixture prior identify, and do several runs agree?"""
 
 from __future__ import annotations
 
@@ -8,31 +8,48 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from congruence.arrays import Array
-from congruence.mixture.agreement import Agreement, AgreementNumbers, LatentSpace, PairAgreement
-from congruence.mixture.conditions import HOLDS, NAMES
-from congruence.mixture.hierarchy import (
+import numpy as np
+
+from congruence.arrays import Array, Float, to_numpy
+from congruence.checks import check_integer
+from congruence.errors import InputError
+from congruence.mixture._models import MixtureModel, as_models
+from congruence.mixture._options import MixtureOptions
+from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
+from congruence.mixture.assumptions import (
+    AFFINE,
+    DRAWS,
     ESSENTIAL,
     IDENTIFIED,
     ORDER,
+    SCALED,
     Assumptions,
     AssumptionsNumbers,
+    check_assumptions,
+    combine_runs,
 )
-from congruence.mixture.theorems import AFFINE, SCALED, in_every_run
-from congruence.result import Finding, Result, Status
+from congruence.mixture.conditions import NAMES
+from congruence.mixture.priors import GaussianMixture
+from congruence.options import takes
+from congruence.progress import Progress
+from congruence.result import Finding, Result, Status, recorded
+from congruence.tables import as_table
+from congruence.tables.inputs import pair_tables
+from congruence.tables.labels import as_labels
 
 if TYPE_CHECKING:
     from congruence.document import Document
 
-PAIR_COLUMNS = ("source", "target", "distance", "relative", "before", "strong", "weak", "weak_held_out")
-STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
-HEADLINES = (  # by the row of Table 1
+_PAIR_COLUMNS = ("source", "target", "distance", "relative", "before", "strong", "weak", "weak_held_out")
+_STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
+_HEADLINES = (  # by the row of Table 1
     "No theorem is shown to apply",
     "The prior is identified up to an affine map",
     "The prior and the decoder are identified up to an affine map",
     "The prior is identified up to permutation, scaling and translation",
     "The prior and the hidden states are identified up to permutation, scaling and translation",
 )
+_LOGITS = "the decoder is examined up to the logits of the pixels, without their noise, which the theorems do not cover"
 
 
 class RunNumbers(TypedDict):
@@ -90,7 +107,7 @@ class MixtureExamination(Result):
     """
 
     runs: tuple[ExaminedRun, ...]
-    agreement: Agreement | None  # None for a single run
+    agreement: SpaceAgreement | None  # None for a single run
     spaces: tuple[LatentSpace, ...]  # codes, or draws from a single prior without codes
     labels: Array  # (n,), the cluster of each row, for figures
     labels_from: str
@@ -106,13 +123,13 @@ class MixtureExamination(Result):
     def row(self) -> int:
         """The strongest row of Table 1 that holds in every run that was checked, 1 to 4; 0 for none."""
         each = zip(*(one.rows for one in self.checked.values()), strict=True)
-        return max((some[0].number for some in each if all(row.prior.status == HOLDS for row in some)), default=0)
+        return max((some[0].number for some in each if all(row.prior.status == "holds" for row in some)), default=0)
 
     @property
     def identified(self) -> dict[str, str | None]:
         """Up to what "P(Z)", "f" and "P(U)" are identified in every run that was checked; None: not shown."""
         each = [one.identified for one in self.checked.values()] or [dict.fromkeys(("P(Z)", "f", "P(U)"))]
-        return {name: min((one[name] for one in each), key=STRENGTH.index) for name in each[0]}
+        return {name: min((one[name] for one in each), key=_STRENGTH.index) for name in each[0]}
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -132,7 +149,7 @@ class MixtureExamination(Result):
         return tuple(self._over_runs(some) for some in each)
 
     def _over_runs(self, findings: Sequence[Finding]) -> Finding:
-        return in_every_run(dict(zip(self.checked, findings, strict=True)))
+        return combine_runs(dict(zip(self.checked, findings, strict=True)))
 
     @property
     def status(self) -> Status:
@@ -148,20 +165,18 @@ class MixtureExamination(Result):
         where = ""
         if len(self.runs) > 1 and any(one.row for one in self.checked.values()):
             where = " in every run" if len(self.checked) == len(self.runs) else " in every run that was checked"
-        return (f"{HEADLINES[self.row]}{where}.", self._explanation(), *agreement)
+        return (f"{_HEADLINES[self.row]}{where}.", self._explanation(), *agreement)
 
     def _explanation(self) -> str:
-        """What each run reaches."""
+        """The rows that the runs reach."""
         verdicts = {one.verdict for one in self.checked.values()}
         if len(verdicts) == 1:
             return verdicts.pop()
         reached = Counter(one.row for one in self.checked.values())
         if not any(reached):
             return f"None of the {len(self.checked)} runs is shown to satisfy P1, F1 and F2 together."
-        counts = ", ".join(
-            f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached)
-        )
-        return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {counts}."
+        counts = (f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached))
+        return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
 
     @property
     def verdict(self) -> str:
@@ -196,10 +211,148 @@ class MixtureExamination(Result):
         for pair in self.agreement.pairs:
             numbers = pair.to_dict()
             values = {**numbers, **numbers["mcc"]}
-            yield {name: values[name] for name in PAIR_COLUMNS}
+            yield {name: values[name] for name in _PAIR_COLUMNS}
 
     def document(self) -> Document:
         """Hierarchy, assumptions with their evidence, theorems, latent spaces, and the agreement of runs."""
         from congruence.mixture._document import describe
 
         return describe(self)
+
+
+@takes(MixtureOptions)
+def examine_mixture(
+    prior: Any,
+    decoder: Any = None,
+    codes: Any = None,
+    data: Any = None,
+    *,
+    options: MixtureOptions,
+    progress: Progress | None = None,
+) -> MixtureExamination:
+    """Check which theorems of Kivva et al. apply to a mixture prior and decoder, and compare several runs.
+
+    Parameters
+    ----------
+    prior : GaussianMixture, fitted scikit-learn mixture, or model with `mixture_prior()`; or a mapping of these
+        A trained model provides its own decoder and noise. Several runs are given as a mapping of name to model, or of
+        name to `MixtureModel`, which holds prior, decoder and codes; they are examined one by one, and compared.
+    decoder : torch module, optional
+        From m latents to n outputs; without it the conditions on the decoder are unknown.
+    codes : array, frame or table, (rows, m), optional
+        Latents of the data, which are compared with the prior and at which the decoder is examined; draws from the
+        prior otherwise.
+    data : (rows, n), optional
+        Observations, which are compared with draws of the whole model.
+    progress : callable, optional
+        Called as progress(what, done, total) while working.
+    labels : array of shape (rows,), or name of a metadata column of the codes, optional
+        Marks rows in the figures; by default the most likely component of the prior.
+    noise : float or "unknown", optional
+        Standard deviation of the known Gaussian noise on the outputs; by default that of the model, or 0.
+
+    Returns
+    -------
+    MixtureExamination
+        A finding for every condition and theorem. A theorem holds only where all its premises do.
+
+    References
+    ----------
+    Kivva et al. 2022, Theorems 3.9 and 3.10, Table 1.
+    """
+    check_integer("rows", options.rows, 2)
+    progress = progress or (lambda what, done, total: None)
+    models = as_models(prior, decoder, codes, data, options.noise)
+    priors = {name: _mixture(name, model, named=isinstance(prior, Mapping)) for name, model in models.items()}
+    values, labels, notes, files = _read_codes(models, options)
+    runs, spaces = [], []
+    for i, (name, model) in enumerate(models.items()):
+        progress("checking assumptions", i, len(models))
+        runs.append(_examine_run(name, model, priors[name], values.get(name), options))
+        if name in values:
+            spaces.append(LatentSpace(name, values[name], priors[name]))
+    agreement = compare_spaces(spaces, seed=options.seed, progress=progress) if len(spaces) > 1 else None
+    labels_from = "" if not spaces else options.labels if isinstance(options.labels, str) else "labels"
+    rows = len(spaces[0].codes) if spaces else 0
+    (first, mixture), *_ = priors.items()
+    if labels is None and spaces:
+        labels, labels_from = spaces[0].states, f"most likely component in {first}"
+    elif not spaces and mixture is not None:
+        drawn = mixture.draw(DRAWS, seed=options.seed)
+        spaces = [LatentSpace(first, drawn.latents, mixture)]
+        labels, labels_from = drawn.states, "component of the prior (draws from the prior)"
+    notes = [*notes, *(f"{run.name}: {note}." for run in runs for note in run.notes)]
+    notes += [note for run in runs if run.assumptions is not None for note in run.assumptions.notes]
+    notes += [] if agreement is None else agreement.notes
+    return MixtureExamination(
+        runs=tuple(runs),
+        agreement=agreement,
+        spaces=tuple(spaces),
+        labels=np.zeros(0, dtype=int) if labels is None else labels,
+        labels_from=labels_from,
+        notes=tuple(dict.fromkeys(notes)),
+        settings={
+            "models": ", ".join(dict.fromkeys(run.model or run.name for run in runs)),
+            "components of the prior": [run.components for run in runs],
+            "rows": rows,
+            "assumptions checked": options.check,
+            "tolerance": options.tolerance,
+            "largest prior checked": options.max_components,
+            "seed": options.seed,
+        }
+        | files,
+    )
+
+
+def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture | None:
+    try:
+        return model.mixture()
+    except InputError as error:
+        if not named:
+            raise
+        raise InputError(f"the prior of {name} cannot be used: {error}") from error
+
+
+def _read_codes(
+    models: Mapping[str, MixtureModel], options: MixtureOptions
+) -> tuple[dict[str, Float], Array | None, list[str], dict[str, Any]]:
+    """The codes of every run on the same rows, the labels of these rows, notes, and the files read."""
+    given = {name: model.codes for name, model in models.items() if model.codes is not None}
+    if len(models) > 1 and len(given) < len(models):
+        without = [name for name in models if name not in given]
+        raise InputError(f"several runs are compared by their codes; {', '.join(without)} has none")
+    if not given:
+        return {}, None, [], {}
+    inputs = pair_tables([as_table(codes, name=name) for name, codes in given.items()], labels=options.labels)
+    n, labels = len(inputs.values[0]), inputs.labels
+    rows = np.arange(n) if n <= options.rows else np.linspace(0, n - 1, options.rows).astype(int)
+    if labels is not None:
+        if labels.ndim > 1:
+            raise InputError(f"labels must be one column; got shape {labels.shape}")
+        labels = np.unique(as_labels(labels), return_inverse=True)[1][rows]
+    values = zip(inputs.names, inputs.values, strict=True)
+    codes = {name: np.asarray(to_numpy(x), dtype=np.float64)[rows] for name, x in values}
+    return codes, labels, inputs.notes, recorded(inputs.files)
+
+
+def _examine_run(
+    name: str, model: MixtureModel, prior: GaussianMixture | None, codes: Float | None, options: MixtureOptions
+) -> ExaminedRun:
+    notes, assumptions, most = list(model.notes), None, options.max_components
+    if options.check and prior is not None and model.components <= most:
+        assumptions = check_assumptions(
+            prior,
+            model.decoder,
+            codes,
+            model.data,
+            noise=model.noise,
+            tolerance=options.tolerance,
+            seed=options.seed,
+        )
+        notes += [_LOGITS] if model.logits and model.decoder is not None else []
+    elif options.check:
+        notes.append(
+            f"the assumptions were not checked, since the prior has {model.components} components (at most {most} are "
+            "checked)"
+        )
+    return ExaminedRun(name, model.kind, model.components, model.active_latents, assumptions, tuple(notes))

@@ -1,8 +1,8 @@
-"""The exact likelihood of x = ReLU(a z + b) + noise, where the one latent z is a mixture of Gaussians.
+"""The exact likelihood of x = ReLU(a z + b) + noise, where the single latent z follows a mixture of Gaussians.
 
-Between two kinks the decoder is affine, so that the density of x is a sum over components and pieces of a Gaussian
-times the share of the component's posterior that lies on the piece: nothing is sampled. Expectations over x are sums on
-a grid that is finer than the noise; for such smooth densities the error of the sum falls faster than any power.
+Between two kinks the decoder is affine, so the density of x is a sum over components and pieces of a Gaussian times the
+share of the component's posterior that lies on the piece: nothing is sampled. Expectations over x are sums on a grid
+that is finer than the noise; for such smooth densities the error of the sum decreases faster than any power.
 """
 
 from __future__ import annotations
@@ -14,57 +14,52 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
+from congruence.checks import check_number
 from congruence.errors import InputError
-from congruence.mixture.gmm import LOG_2PI, GaussianMixture
+from congruence.mixture.priors import LOG_2PI, GaussianMixture
 
-FAR = 1e8  # stands for infinity as the end of a piece, so that derivatives stay finite
-STEEP = 1e-12  # a slope nearer to 0 than this is taken for this, so that its kink is somewhere
-STEP = 0.75  # of the grid, in standard deviations of the noise: laws then sum to 1 up to 1e-14
-REACH = 8.0  # standard deviations within which a law is looked at
-RARE = 1e-16  # of the largest density: points of the grid with less are left out
-CELLS = 2**21  # points of the grid before rare ones are left out
+_FAR = 1e8  # replaces infinity as the end of a piece, so that derivatives stay finite
+_STEEP = 1e-12  # smallest slope, so that the kink is finite
+_REACH = 8.0  # standard deviations covered by the grid
+_RARE = 1e-16  # relative to the largest density: points of the grid with less are left out
+_CELLS = 2**21  # largest number of points of the grid before rare ones are left out
 
+PARAMETERS = ("weights", "means", "scales", "slopes", "biases")
 Parameters = dict[str, Any]  # tensors "weights", "means", "scales" (..., J) and "slopes", "biases" (..., h)
 
 
 @dataclass(frozen=True, eq=False)
 class ReluModel:
-    """The law of x = ReLU(slopes z + biases) + noise e, with z from `prior` and e standard normal.
+    """The distribution of x = ReLU(slopes z + biases) + noise e, with z from `prior` and e standard normal.
 
-    One latent, h units and n numbers observed: every unit, n = h, or with a readout one sum of them, n = 1. Rescaling
-    and shifting z and the layer together leaves the law of x as it is.
+    There are one latent, h units and n observed numbers: every unit, n = h, or with a readout one sum of them, n = 1.
+    Rescaling and shifting z and the layer together does not change the distribution of x.
     """
 
     prior: GaussianMixture  # of one latent
     slopes: Float  # (h,), not 0
     biases: Float  # (h,)
-    noise: float  # standard deviation, above 0, taken as known
-    readout: Float | None = None  # (h,), the weight of each unit in the sum that is observed
+    noise: float  # standard deviation, above 0, assumed known
+    readout: Float | None = None  # (h,), the weight of each unit in the observed sum
 
     def __post_init__(self) -> None:
         if self.prior.dimension != 1:
-            raise InputError(f"prior must be of one latent, not of {self.prior.dimension}")
+            raise InputError(f"prior must have one latent; got {self.prior.dimension}")
         if self.prior.degenerate:
             raise InputError("prior must have components of variance above 0")
         slopes, biases = np.array(self.slopes, dtype=float), np.array(self.biases, dtype=float)
         if slopes.ndim != 1 or slopes.shape != biases.shape or not slopes.size:
-            raise InputError(f"slopes and biases must be lists of as many numbers, not {slopes.shape}, {biases.shape}")
+            raise InputError(f"slopes and biases must have the same shape (h,); got {slopes.shape} and {biases.shape}")
         if not slopes.all():
-            raise InputError("slopes must not be 0: such a unit does not see the latent")
-        if not (math.isfinite(self.noise) and self.noise > 0):
-            raise InputError(f"noise must be above 0, not {self.noise!r}")
+            raise InputError("slopes must not be 0: such a unit does not depend on the latent")
+        check_number("noise", self.noise, 0, open_low=True)
         object.__setattr__(self, "slopes", slopes)
         object.__setattr__(self, "biases", biases)
         if self.readout is not None:
             readout = np.array(self.readout, dtype=float)
             if readout.shape != slopes.shape:
-                raise InputError(f"readout must be a list of {len(slopes)} numbers, not of shape {readout.shape}")
+                raise InputError(f"readout must have shape {slopes.shape}; got {readout.shape}")
             object.__setattr__(self, "readout", readout)
-
-    @property
-    def observations(self) -> int:
-        """N, how many numbers make an observation."""
-        return len(self.observed)
 
     @property
     def observed(self) -> Float:
@@ -73,29 +68,25 @@ class ReluModel:
 
     @property
     def kinks(self) -> Float:
-        """The latents at which a unit begins or ends, (h,)."""
+        """The latents at which a unit changes between active and inactive, (h,)."""
         return np.asarray(-self.biases / self.slopes)
 
     @property
     def injective(self) -> bool:
-        """Whether no two latents decode to the same (F4), exactly.
+        """Whether no two latents have the same output (F4), exactly.
 
-        Where all units are seen, some unit must be active on every piece; a sum of them must rise or fall throughout.
+        If all units are observed, some unit must be active on every piece; a sum of them must be monotonic.
         """
-        pieces = self._slopes_of_pieces()
-        if self.readout is None:
-            return bool(pieces.any(axis=1).all())
-        return bool((pieces > 0).all() or (pieces < 0).all())
-
-    def _slopes_of_pieces(self) -> Float:
-        """The derivative of the decoder on every piece, (pieces, n)."""
         kinks = np.unique(self.kinks)
         inside = np.concatenate([[kinks[0] - 1], (kinks[1:] + kinks[:-1]) / 2, [kinks[-1] + 1]])
         active = self.slopes * inside[:, None] + self.biases > 0
-        return np.asarray((active * self.slopes) @ self.observed.T)
+        derivatives = (active * self.slopes) @ self.observed.T  # (pieces, n)
+        if self.readout is None:
+            return bool(derivatives.any(axis=1).all())
+        return bool((derivatives > 0).all() or (derivatives < 0).all())
 
     def decode(self, z: Any) -> Float:
-        """Observations without noise of latents (k,) or (k, 1), as (k, n)."""
+        """Observations without noise, (k, n), of latents (k,) or (k, 1)."""
         units = np.maximum(np.asarray(z, dtype=float).reshape(-1, 1) * self.slopes + self.biases, 0)
         return np.asarray(units @ self.observed.T)
 
@@ -109,40 +100,41 @@ class ReluModel:
         import torch
 
         prior = self.prior
-        values = {"weights": prior.weights, "means": prior.means[:, 0], "scales": np.sqrt(prior.covariances[:, 0, 0])}
-        values |= {"slopes": self.slopes, "biases": self.biases}
-        return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+        scales = np.sqrt(prior.covariances[:, 0, 0])
+        values = (prior.weights, prior.means[:, 0], scales, self.slopes, self.biases)
+        return {name: torch.tensor(x, dtype=torch.float64) for name, x in zip(PARAMETERS, values, strict=True)}
 
     def log_density(self, x: Any) -> Float:
         """The log density of observations, (k, n) -> (k,), exact up to rounding."""
         import torch
 
-        x = np.asarray(to_numpy(x), dtype=float).reshape(-1, self.observations)
+        x = np.asarray(to_numpy(x), dtype=float).reshape(-1, len(self.observed))
         return np.asarray(log_density(torch.tensor(x), self.parameters(), self.observed, self.noise).numpy())
 
-    def surface(self, *, step: float = STEP) -> Surface:
+    def surface(self, *, step: float = 0.75) -> Surface:
         """The expected negative log-likelihood when this model is the truth, as a function of the parameters.
 
-        `step` is that of the grid on which observations are summed, in standard deviations of the noise.
+        `step` is that of the grid of observations, in standard deviations of the noise; with the default, distributions
+        sum to 1 up to 1e-14.
         """
         points = self._grid(step * self.noise)
         density = np.exp(self.log_density(points))
-        kept = density > RARE * density.max()
-        weights = density[kept] * (step * self.noise) ** self.observations
+        kept = density > _RARE * density.max()
+        weights = density[kept] * (step * self.noise) ** len(self.observed)
         return Surface(self, points[kept], weights)
 
     def _grid(self, step: float) -> Array:
         scales = np.sqrt(self.prior.covariances[:, 0, 0])
         means = self.prior.means[:, 0]
-        ends = [(means - REACH * scales).min(), (means + REACH * scales).max()]
+        ends = [(means - _REACH * scales).min(), (means + _REACH * scales).max()]
         seen = self.decode(np.concatenate([ends, self.kinks]))
         lines = [
-            np.arange(low - REACH * self.noise, high + REACH * self.noise + step, step)
+            np.arange(low - _REACH * self.noise, high + _REACH * self.noise + step, step)
             for low, high in zip(seen.min(0), seen.max(0), strict=True)
         ]
         count = math.prod(len(line) for line in lines)
-        if count > CELLS:
-            raise InputError(f"a grid of {count} points is too large for {len(lines)} observations: take a larger step")
+        if count > _CELLS:
+            raise InputError(f"step gives a grid of {count} points, of which at most {_CELLS} fit; increase it")
         return np.stack([axis.ravel() for axis in np.meshgrid(*lines, indexing="ij")], axis=1)
 
 
@@ -163,11 +155,11 @@ class Surface:
 
     @property
     def least(self) -> float:
-        """The value at the truth, which no law of x can undercut: the entropy of x."""
+        """The value at the truth, the entropy of x: a lower bound for every distribution of x."""
         return float(self(self.truth.parameters()))
 
     def excess(self, model: ReluModel) -> float:
-        """By how much another model is worse: KL(truth, model), 0 only where both give x the same law."""
+        """KL(truth, model), which is 0 only if both give x the same distribution."""
         return float(self(model.parameters())) - self.least
 
 
@@ -179,14 +171,12 @@ def log_density(x: Any, parameters: Parameters, observed: Float, noise: float) -
     """
     import torch
 
-    weights, means, scales, slopes, biases = (
-        parameters[name] for name in ("weights", "means", "scales", "slopes", "biases")
-    )
-    slopes = torch.where(slopes.abs() < STEEP, torch.where(slopes < 0, -STEEP, STEEP), slopes)
-    kinks = (-biases / slopes).clamp(-FAR / 2, FAR / 2).sort(-1).values  # (..., h)
-    end = torch.full_like(kinks[..., :1], FAR)
+    weights, means, scales, slopes, biases = (parameters[name] for name in PARAMETERS)
+    slopes = torch.where(slopes.abs() < _STEEP, torch.where(slopes < 0, -_STEEP, _STEEP), slopes)
+    kinks = (-biases / slopes).clamp(-_FAR / 2, _FAR / 2).sort(-1).values  # (..., h)
+    end = torch.full_like(kinks[..., :1], _FAR)
     low, high = torch.cat([-end, kinks], -1), torch.cat([kinks, end], -1)  # (..., p)
-    inside = torch.where(low <= -FAR, high - 1, torch.where(high >= FAR, low + 1, (low + high) / 2))
+    inside = torch.where(low <= -_FAR, high - 1, torch.where(high >= _FAR, low + 1, (low + high) / 2))
     active = (slopes[..., None, :] * inside[..., None] + biases[..., None, :] > 0).to(slopes.dtype)  # (..., p, h)
     readout = torch.as_tensor(observed)  # (n, h)
     d = (active * slopes[..., None, :]) @ readout.T  # (..., p, n)
@@ -213,7 +203,7 @@ def _log_mass(low: Any, high: Any) -> Any:
     """Log of the standard normal probability between low and high, also far out in a tail."""
     import torch
 
-    turned = low + high > 0  # by symmetry look at the left tail, where logarithms keep their digits
+    turned = low + high > 0  # by symmetry use the left tail, where logarithms keep their digits
     low, high = torch.where(turned, -high, low), torch.where(turned, -low, high)
     left, right = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
     return right + torch.log(-torch.expm1((left - right).clamp(max=-1e-15)))

@@ -19,8 +19,8 @@ from congruence.result import versions
 
 LIMIT = 1_900_000  # bytes of a page
 ROWS, DETAILS = 500, 12  # of a table, and parts with figures, about 60 kB each
-MARKS = {"fails": "✕", "ambiguous": "≈", "unknown": "?", "holds": "✓"}  # tell statuses apart without colour
-GAP = 2  # pixels between images side by side
+MARKS = {"fails": "✕", "ambiguous": "≈", "unknown": "?", "holds": "✓"}  # distinguish statuses without colour
+GAP = 2  # pixels between adjacent images
 
 
 class _Limits(NamedTuple):

@@ -1,4 +1,4 @@
-"""Where a training runs, in what precision, and whether it gives the same bits again."""
+"""Devices, precision, determinism and threads of torch."""
 
 from __future__ import annotations
 
@@ -14,42 +14,31 @@ from pathlib import Path
 from typing import Any
 
 from congruence.arrays import resolve_device
-from congruence.errors import MissingDependencyError
-from congruence.rows.threads import one_thread
+from congruence.checks import require
 
-GENERATORS = threading.RLock()  # torch's are the process's: threads that set and restore them take turns
+GENERATORS = threading.RLock()  # held while torch's random generators, which the whole process shares, are replaced
 AMPERE = (8, 0)  # the first GPUs that multiply bfloat16
 
 
 def load_torch(what: str = "training") -> Any:
-    """Import torch, or say what needs it and how to get it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError(f"{what} needs torch: pip install 'congruence[torch]'") from error
-    return torch
+    """Import torch, or raise an error that says what needs it and how to install it."""
+    return require("torch", what, "torch")
 
 
 def load_transformers() -> Any:
-    """Import transformers, or say how to get it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingDependencyError(
-            "models built from configurations need transformers: pip install 'congruence[extract]'"
-        ) from error
-    return transformers
+    """Import transformers, or raise an error that says how to install it."""
+    return require("transformers", "building models from configurations", "extract")
 
 
 def training_device(device: str) -> str:
-    """Turn "auto" into a GPU where torch sees one, and refuse what cannot be had."""
+    """Return the device to train on: "auto" is a GPU where torch finds one."""
     if device == "auto":
         return "cuda" if load_torch().cuda.is_available() else "cpu"
     return resolve_device(device)
 
 
 def training_precision(precision: str, device: str) -> str:
-    """Turn "auto" into bfloat16 on a GPU that is fast with it, and into float32 elsewhere."""
+    """Return the precision to train in: "auto" is bfloat16 on a GPU that multiplies it, else float32."""
     if precision != "auto":
         return precision
     able = device.startswith("cuda") and load_torch().cuda.get_device_capability(device) >= AMPERE
@@ -57,7 +46,7 @@ def training_precision(precision: str, device: str) -> str:
 
 
 def can_compile() -> bool:
-    """Whether kernels can be made for a GPU: that takes triton, a compiler of C for it to call, and Python.h."""
+    """Whether GPU kernels can be compiled, which needs triton, a C compiler and Python.h."""
     return (
         importlib.util.find_spec("triton") is not None
         and any(map(shutil.which, ("cc", "gcc", "clang")))
@@ -66,17 +55,17 @@ def can_compile() -> bool:
 
 
 def _header_folders() -> list[str]:
-    """Where the headers of this Python may be; many systems leave them to a package of their own (python3-dev)."""
+    """Where the headers of this Python may be; many systems ship them separately (python3-dev)."""
     known = (sysconfig.get_path("include"), sysconfig.get_path("include", "posix_prefix"))
     return [*known, sysconfig.get_config_var("INCLUDEPY") or ""]
 
 
 @contextlib.contextmanager
 def kernels(device: str, *, deterministic: bool) -> Iterator[None]:
-    """Choose how torch computes inside the block: the fastest way it finds, or one that gives the same bits again.
+    """Choose torch's kernels inside the block: the fastest it finds, or deterministic ones.
 
-    Deterministic on a CPU also means one thread: sums are cut into as many parts as there are threads. A GPU is torch's
-    current one inside the block, since that is where kernels of triton and CUDA graphs go.
+    Deterministic on a CPU also means one thread, since sums are split by the number of threads. A GPU is torch's
+    current device inside the block, which triton kernels and CUDA graphs need.
     """
     import torch
 
@@ -88,9 +77,9 @@ def kernels(device: str, *, deterministic: bool) -> Iterator[None]:
     flags = (cudnn.deterministic, cudnn.benchmark, filled.fill_uninitialized_memory)
     try:
         if deterministic:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it torch refuses products on a GPU
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch refuses products on a GPU without it
             torch.use_deterministic_algorithms(True)
-            filled.fill_uninitialized_memory = False  # that is for finding mistakes, and takes time
+            filled.fill_uninitialized_memory = False  # a debugging aid that takes time
         cudnn.deterministic, cudnn.benchmark = deterministic, not deterministic
         with one_thread() if device == "cpu" else _on_gpu(device):
             yield
@@ -110,7 +99,7 @@ def _on_gpu(device: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def full_precision() -> Iterator[None]:
-    """Let convolutions and products on a GPU take float32 as it is, so that codes are those that a CPU gives."""
+    """Compute float32 convolutions and products on a GPU in float32, so that codes are those of a CPU."""
     import torch
 
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
@@ -123,7 +112,7 @@ def full_precision() -> Iterator[None]:
 
 @contextlib.contextmanager
 def short_products() -> Iterator[None]:
-    """Let products of float32 on a GPU take factors of 10 bits (TF32), as trainings can; sums are still float32."""
+    """Multiply float32 matrices on a GPU as TF32 (factors of 10 bits, sums in float32) inside the block."""
     import torch
 
     before = torch.backends.cuda.matmul.allow_tf32
@@ -132,3 +121,16 @@ def short_products() -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread inside the block; with small layers, two on a busy machine were up to 50 times slower."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -64,8 +64,8 @@ def subsample_interval(
     return float(np.clip(low, *bounds)), float(np.clip(high, *bounds))
 
 
-def t_interval(values: Float, *, folds: bool = False) -> tuple[float, float]:
-    """The 95 % interval of the mean of values (n,) by Student's t; NaN below three values.
+def t_interval(values: Float, *, folds: bool = False, fewest: int = 3) -> tuple[float, float]:
+    """The 95 % interval of the mean of values (n,) by Student's t; NaN below `fewest` values.
 
     `folds` corrects for values of cross-validation folds, whose training rows overlap (Nadeau & Bengio 2003): the
     variance is multiplied by 1 / n + 1 / (n - 1) instead of 1 / n.
@@ -73,7 +73,7 @@ def t_interval(values: Float, *, folds: bool = False) -> tuple[float, float]:
     from scipy.stats import t
 
     n, mean = len(values), float(np.mean(values))
-    if n < 3:
+    if n < fewest:
         return NO_INTERVAL
     half = float(t.ppf(0.975, n - 1)) * math.sqrt((1 / n + folds / (n - 1)) * float(np.var(values, ddof=1)))
     return mean - half, mean + half

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Rows, as_matrix, is_dask, is_tensor
+from congruence.arrays import Array, as_matrix, is_dask, is_tensor
 from congruence.errors import InputError, InputWarning
 from congruence.files import InputFile, describe_file
+from congruence.rows.engine import Rows
 from congruence.tables._honours import honours
 from congruence.tables._pairing import column_notes, identified, labels_of, pairing_notes, per_row, reselected
 from congruence.tables.blocks import DaskRows, brought

@@ -1,4 +1,4 @@
-"""Can new vectors stand in for old ones? `translate` fits a map between two embedding models and tests it."""
+"""Can new vectors replace old ones? `translate` fits a map between two embedding models and tests it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A translation as a document: what translated vectors find and what it takes; or, unpaired, which components match."""
+"""A translation as a document: held-out scores of translated vectors; or, unpaired, the matched components."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ GLOSSARY = (
 UNPAIRED_GLOSSARY = (
     (
         "confidence",
-        "the correlation of what two random halves of the rows map into a component, averaged over splits: 1 where "
-        "they do the same, about 0 where they match at random, below 0 where they disagree about the sign.",
+        "the correlation of a component under the maps of two random halves of the rows, averaged over splits: 1 where "
+        "the maps agree, about 0 where they match at random, below 0 where they disagree about the sign.",
     ),
     (
         "distance",
         "Wasserstein distance of order 2 between the distributions of two components of unit variance; 0 is the same "
         "shape.",
     ),
-    ("sampling", "the distance that the number of rows alone leaves open."),
+    ("sampling", "the distance that is expected from the number of rows alone."),
     ("next best", "the distance to the nearest other component of the new model."),
     (
         "trusted",
-        "a confidence above the limit, and shapes no farther apart than sampling explains. No component is trusted if "
-        "more than half of all shapes have no counterpart.",
+        "a confidence above the limit, and a distance that sampling explains. No component is trusted if more than "
+        "half of all shapes have no counterpart.",
     ),
 )
 
@@ -57,10 +57,10 @@ def _paired(translation: Translation) -> Document:
     assert certificate is not None
     groups = ordered_groups(translation.candidates)
     blocks = {
-        "What do translated vectors find?": _retrieval(translation, certificate.retrieval),
+        "Which neighbours do translated vectors find?": _retrieval(translation, certificate.retrieval),
         "What does a probe trained on old vectors score?": _probe(certificate.probe),
         "How many paired rows are needed?": _curve(translation, certificate),
-        "Which kind of map is needed?": _maps(translation, groups, certificate),
+        "Which group of maps is needed?": _maps(translation, groups, certificate),
     }
     sections = [Section(title, tuple(found), id=f"part-{i}") for i, (title, found) in enumerate(blocks.items())]
     rows, decision = translation.n_new, DECISIONS[translation.status]
@@ -93,8 +93,8 @@ def _paired(translation: Translation) -> Document:
 
 def _retrieval(translation: Translation, found: Retrieval) -> Iterator[Block]:
     yield Text(
-        "Held-out rows are looked up among the old vectors, once by their own old vector and once by their translated "
-        "one.",
+        "The old vectors are searched with held-out rows, once with the old vector of a row and once with its "
+        "translated vector.",
         muted=True,
     )
     require = translation.settings.get("require")
@@ -126,14 +126,14 @@ def _probe(probe: Probe | None) -> Iterator[Block]:
     if probe is None:
         return
     yield Text(
-        f"The {probe.score} of a linear probe trained on old vectors, on rows that neither it nor the map had seen.",
+        f"The {probe.score} of a linear probe trained on old vectors, on rows held out from the probe and the map.",
         muted=True,
     )
     nothing = "always the most frequent class" if probe.score == "accuracy" else "always the mean"
     rows: list[tuple[str, Any, str]] = [
-        ("old vectors", probe.ideal, "what the probe was trained for"),
+        ("old vectors", probe.ideal, "as the probe was trained"),
         ("translated vectors", probe.after, "new vectors through the map, then the same probe"),
-        ("untranslated vectors", probe.before, "new vectors as they are"),
+        ("untranslated vectors", probe.before, "new vectors without the map"),
         ("no vectors", probe.baseline, nothing),
     ]
     yield facts(rows, f"Probe trained on old vectors, {probe.score}", brief=True)
@@ -172,7 +172,7 @@ def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
 
 
 def _maps(translation: Translation, groups: list[str], certificate: Certificate) -> Iterator[Block]:
-    chosen = "was chosen: the smallest kind that no larger one clearly beats on held-out rows"
+    chosen = "was chosen: the smallest group that no larger one clearly improves upon on held-out rows"
     asked = chosen if translation.settings.get("group") == "auto" else "was requested"
     yield Text(f"{asked}. {drift_sentence(certificate.drift)}", strong=f"The {translation.group} map")
     figure = Figure(
@@ -190,15 +190,15 @@ def _maps(translation: Translation, groups: list[str], certificate: Certificate)
         )
         for name, near in nears
     ]
-    columns = (Column("map", "text"), Column("held out"), Column("null"))
-    label = f"Error by kind of map, % of the old diameter {number(translation.diameter, 4)}"
+    columns = (Column("group", "text"), Column("held out"), Column("null"))
+    label = f"Error by group of maps, % of the old diameter {number(translation.diameter, 4)}"
     yield Grid((figure, Table(label, columns, rows, brief=True)), "pictures")
 
 
 def drift_sentence(drift: Drift) -> str:
     """Say whether the models differ by more than a linear map can undo."""
     if not math.isfinite(drift.share):
-        return "There are too few rows to look for a nonlinear difference."
+        return "There are too few rows to test for a nonlinear difference."
     predicted = f"a nonlinear map predicts {percent(drift.share)} of the residual of the best linear map"
     if drift.found:
         return f"The models differ by more than a linear map: {predicted}. No map fitted here can undo that."
@@ -230,36 +230,36 @@ def _unpaired(translation: Translation, found: ComponentMatching) -> Document:
     ]
     numbers: list[tuple[str, Any, str]] = [
         ("confidence", found.confidence, "of the whole map, over all dimensions; at most 1"),
-        ("by chance", found.chance, "what random matches stay below in 95 of 100 cases"),
+        ("by chance", found.chance, "95 % quantile for random matches"),
         ("trusted", f"{found.trusted} of {k}", "components"),
         ("covered", share(found.covered), "share of the old model’s variance in trusted components"),
     ]
     figure = Figure("match_confidence", (found, translation.settings.get("trust", math.nan)), brief=True)
     explained = Text(
         "Each model is unmixed on its own, and components are matched by the shapes of their distributions. "
-        "A minus means that the sign is turned.",
+        "A minus means that the sign is reversed.",
         muted=True,
     )
     table = Table("Matched components of the old and the new model", columns, rows, brief=True)
     sections = (
         Section("Which component matches which?", (explained, table), id="matches"),
-        Section("How far can it be trusted?", (facts(numbers, "Confidence in the whole map", brief=True), figure)),
+        Section("How reliable is the map?", (facts(numbers, "Confidence in the whole map", brief=True), figure)),
     )
-    carried = "all components" if translation.settings.get("keep") == "all" else "trusted components only"
+    mapped = "all components" if translation.settings.get("keep") == "all" else "trusted components only"
     return Document(
         question="From a new model to the old one, without paired rows: can its vectors be translated?",
         headline=translation.headlines[0],
         details=translation.headlines[1:],
         claim="Can all components be matched?",
         status=translation.status,
-        remark=f"experimental; {count(k, 'component')}, the map uses {carried}",
+        remark=f"experimental; {count(k, 'component')}, the map uses {mapped}",
         notes=translation.notes,
         sections=sections,
         reading=(
             "No row was embedded by both models. If both are linear images of the same independent components, and "
-            "the components differ in shape, independent component analysis finds them in each model, and their "
-            "shapes tell which belong together. This cannot be verified without paired rows: everything is repeated "
-            "on random halves of the rows, and what two halves do not agree on is not trusted."
+            "the components differ in shape, independent component analysis finds them in each model, and they are "
+            "matched by their shapes. This cannot be verified without paired rows: everything is repeated on random "
+            "halves of the rows, and a component on which two halves disagree is not trusted."
         ),
         glossary=UNPAIRED_GLOSSARY,
         settings={

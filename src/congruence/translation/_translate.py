@@ -1,7 +1,7 @@
-"""`translate`: map the vectors of a new model into the space of the old one, and measure what is lost.
+"""`translate`: map the vectors of a new model into the space of the old one, and measure the loss.
 
 A team that replaces its embedding model need not embed everything again if the new model is the old one up to a
-map: a few thousand rows embedded by both are enough to fit it, and held-out rows show what it costs.
+map: a few thousand rows embedded by both are enough to fit it, and held-out rows measure its quality.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align.prepared import prepare
-from congruence.align.verdict import advice_on_clusters, advice_on_diameter, advice_on_rows, clearly_better
-from congruence.arrays import Array, Float, Rows, resolve_device, row_chunks, to_numpy
+from congruence.align._run_statistics import read_paired, sum_run
+from congruence.align.verdict import clearly_better, diameter_notes, sampling_notes
+from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.checks import check_choice, check_number
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
-from congruence.maps.nearness import Nearness, Protocol, check_method, measure, protocol
-from congruence.maps.sums import Paired, PairSums, pair_sums
-from congruence.options import reading, takes
+from congruence.maps.nearness import Nearness, Protocol, measure
+from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
-from congruence.tables import gather
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, PairSums, pair_sums
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval
@@ -57,35 +58,20 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         ``unpaired=True`` their rows are not paired, and ids are ignored.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id, features, metadata, key : str, optional
-        Which columns hold the row ids, the embedding and the metadata; which array of a file or AnnData.
     labels : (n,) or (n, m), or the name of a metadata column, optional
-        What a linear probe trained on old vectors should predict: text or whole numbers are classes, floats are
-        regressed.
+        The target of a linear probe trained on old vectors: text and integers are classes, floats are regressed.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of refusing them.
     group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}
         The kind of map. "auto" takes the smallest of rigid, similarity and linear that no larger one clearly beats on
         held-out rows.
-    normalize : {None, "cosine"}
-        "cosine" for embeddings compared by their angle: rows are put on the unit sphere before and after.
-    require : float
-        The share of the true 10 nearest neighbours that translated vectors must find for a go.
-    folds, nulls, bootstrap, seed, device
-        As for `compare`.
     unpaired : bool
-        Match the components of models that share no rows. It has its own options:
+        Match the components of models that share no rows; components, splits, trust and keep are for this case only.
     components : int
-        How many principal directions of each model are unmixed (fewer where a model is narrower). Only few can be
+        Number of principal directions of each model to unmix (fewer where a model is narrower). Only few can be
         distinguished by their shapes, so more is seldom better.
-    splits : int
-        How often the rows are split into halves; whitening, ICA and matching are repeated on each half.
-    trust : float
-        The confidence, from 0 to 1, from which on a component is trusted.
     keep : {"trusted", "all"}
-        Which components the translator maps: those that are trusted, the others staying at their mean, or all.
+        The components that the translator maps: the trusted ones, with the others at their mean, or all.
 
     Returns
     -------
@@ -95,26 +81,10 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     _check_options(options)
     if options.unpaired:
         return translate_unpaired(old, new, options, progress)
-    inputs = gather(
-        {"old": old, "new": new},
-        **reading(options),
-        cluster=options.cluster,
-        labels=options.labels,
-        drop_missing=options.drop_missing,
-    )
+    inputs, (y, x), plan, settings = read_paired({"old": old, "new": new}, options, options.labels)
     if inputs.labels is not None:
         check_labels(inputs.labels)
-    engine = resolve_device(options.device, *inputs.values)
-    y, x = inputs.rows(engine, options.normalize)
-    plan = protocol(
-        y.n,
-        folds=options.folds,
-        nulls=options.nulls,
-        bootstrap=options.bootstrap,
-        cluster=inputs.cluster,
-        seed=options.seed,
-    )
-    target, source = prepare("old", y, plan), prepare("new", x, plan)
+    target, source = sum_run("old", y, plan), sum_run("new", x, plan)
     diameter = target.diameter
     step = Steps(progress, 1 + options.nulls + 4)
     sums = pair_sums(source.sums, target.sums)
@@ -124,32 +94,15 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     chosen = _choose(near, plan)
     translator = Translator(fit_group(sums.outside(None), chosen), options.normalize, x.d, y.d)
     certificate = _certify(sums, chosen, translator, diameter.value, plan, inputs.labels, step)
-    verdict = judge_retrieval(near[chosen], certificate, options.require)
-    advice = (
-        advice_on_rows(x.n, max(x.d, y.d)),
-        advice_on_clusters(plan.unit) if plan.clustered else None,
-        advice_on_diameter("old", diameter),
-    )
+    finding, headlines, notes = judge_retrieval(near[chosen], certificate, options.require)
     return Translation(
         translator=translator,
         n_old=y.n,
         n_new=x.n,
-        finding=verdict.finding,
-        headlines=verdict.headlines,
-        notes=(*verdict.notes, *inputs.notes, *(note for note in advice if note)),
-        settings={
-            "group": options.group,
-            "normalize": options.normalize,
-            "require": options.require,
-            "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
-            "paired": "by id" if inputs.by_id else "by position",
-            "folds": len(plan.folds),
-            "nulls": options.nulls,
-            "bootstrap": options.bootstrap,
-            "seed": options.seed,
-            "device": engine,
-            **recorded(inputs.files),
-        },
+        finding=finding,
+        headlines=headlines,
+        notes=(*notes, *inputs.notes, *sampling_notes(max(x.d, y.d), plan), *diameter_notes([target])),
+        settings={"group": options.group, "require": options.require, **settings, **recorded(inputs.files)},
         diameter=diameter.value,
         candidates=near,
         certificate=certificate,
@@ -157,7 +110,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
 
 
 def _check_options(options: TranslateOptions) -> None:
-    """Refuse values that mean nothing, and options of the other way to translate."""
+    """Check the values, and refuse options of the other way to translate."""
     defaults = {field.name: field.default for field in fields(TranslateOptions)}
     for name in NEED_PAIRS if options.unpaired else NEED_NO_PAIRS:
         value = getattr(options, name)
@@ -165,17 +118,12 @@ def _check_options(options: TranslateOptions) -> None:
             if options.unpaired:
                 raise InputError(f"{name} needs rows that both models embedded, so it cannot be used with unpaired")
             raise InputError(f"{name} can be used with unpaired only")
-    if options.group not in GROUPS:
-        raise InputError(f"group must be one of {', '.join(GROUPS)}, not {options.group!r}")
-    check_method(
-        options.normalize, folds=options.folds, nulls=options.nulls, bootstrap=options.bootstrap, seed=options.seed
-    )
-    if not 0 < options.require <= 1:
-        raise InputError(f"require must be a share above 0 and at most 1, such as 0.9, not {options.require!r}")
+    check_choice("group", options.group, GROUPS)
+    check_number("require", options.require, 0, 1, open_low=True)
 
 
 def _fit(group: str, paired: Paired, fold: int | None) -> Map:
-    """The map as it is applied: of wider new vectors, what lies beyond the old dimensions is cut off, and no error."""
+    """The map as it is applied: for wider new vectors, dimensions beyond the old ones are cut off and not scored."""
     h = fit_group(paired, group)
     return replace(h, matrix=np.where(np.arange(h.width) < paired.target.rows.d, h.matrix, 0.0))
 
@@ -203,29 +151,29 @@ def _certify(
     if x.n > EVALUATED_ROWS:
         index = np.sort(np.random.default_rng(plan.seed).choice(x.n, EVALUATED_ROWS, replace=False))
     old, new = _raw(y, index), _raw(x, index)
-    carried = _held_out_translations(sums, group, translator, plan, index)
-    retrieval = measure_retrieval(old, carried, new, plan.unit[index], plan)
+    translated = _held_out_translations(sums, group, translator, plan, index)
+    retrieval = measure_retrieval(old, translated, new, plan.unit[index], plan)
     step("measuring retrieval")
-    probe = None if labels is None else measure_probe(old, carried, new, labels[index], plan.fold_of[index])
+    probe = None if labels is None else measure_probe(old, translated, new, labels[index], plan.fold_of[index])
     step("training probes")
     curve = learning_curve(x, y, partial(_fit, group), diameter, plan)
     step("learning curve")
     drift = measure_drift(x, y, plan)
-    step("looking for drift")
+    step("measuring drift")
     return Certificate(retrieval=retrieval, probe=probe, curve=curve, drift=drift)
 
 
 def _held_out_translations(sums: PairSums, group: str, translator: Translator, plan: Protocol, index: Array) -> Float:
     """Every chosen row translated by a map that was fitted without its fold, shape (m, d_old)."""
     x = sums.source.rows
-    carried = np.empty((len(index), translator.d_old))
+    translated = np.empty((len(index), translator.d_old))
     fold_of = plan.fold_of[index]
     for k in range(len(plan.folds)):
         mine = np.flatnonzero(fold_of == k)
         h = fit_group(sums.outside(k), group)
         for part in row_chunks(len(mine), h.width):
-            carried[mine[part]] = h(_raw(x, index[mine[part]]))[:, : translator.d_old]
-    return on_sphere(carried) if translator.normalize else carried
+            translated[mine[part]] = h(_raw(x, index[mine[part]]))[:, : translator.d_old]
+    return on_sphere(translated) if translator.normalize else translated
 
 
 def _raw(rows: Rows, index: Array) -> Float:

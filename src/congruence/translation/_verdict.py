@@ -1,8 +1,6 @@
-"""From what was measured to a finding and sentences: can new vectors be translated?"""
+"""From measurements to a finding, the sentences of the verdict, and notes: can new vectors be translated?"""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,22 +10,14 @@ from congruence.result import Finding, Status
 from congruence.translation.certificate import Certificate
 from congruence.translation.result import ComponentMatching
 
-BY_CHANCE = 0.1  # a share of neighbours that random vectors find: from here on recall says too little for a go
+BY_CHANCE = 0.1  # if random vectors find more than this share of the neighbours, recall is too little evidence for a go
 ANSWERS: dict[Status, str] = {
     "holds": "New vectors can be translated into the old space.",
     "ambiguous": "It is not yet certain that new vectors can be translated well enough.",
     "unknown": "There are too few paired rows to decide whether new vectors can be translated.",
     "fails": "New vectors cannot be translated well enough.",
 }
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A finding, the sentences of the verdict, and notes."""
-
-    finding: Finding
-    headlines: tuple[str, ...]
-    notes: tuple[str, ...]
+Verdict = tuple[Finding, tuple[str, ...], tuple[str, ...]]  # the finding, the sentences of the verdict, and notes
 
 
 def judge_retrieval(near: Nearness, certificate: Certificate, require: float) -> Verdict:
@@ -70,38 +60,38 @@ def judge_retrieval(near: Nearness, certificate: Certificate, require: float) ->
         interval=(low, high),
         null=retrieval.chance,
     )
-    return Verdict(finding, (ANSWERS[status], evidence, f"{error}."), tuple(notes))
+    return finding, (ANSWERS[status], evidence, f"{error}."), tuple(notes)
 
 
 def judge_matching(found: ComponentMatching) -> Verdict:
     """Decide whether the components of two models can be matched without paired rows.
 
     The claim holds if all components are trusted and is ambiguous if some are. If none is, it fails where most shapes
-    of one model are not found in the other, and is unknown where the shapes agree but several agree equally well.
+    of one model do not occur in the other, and is unknown where they do but several fit equally well.
     """
     k, trusted = len(found.matches), found.trusted
     unlike = sum(not match.fits for match in found.matches)
-    status: Status = "ambiguous" if trusted else "unknown" if 2 * unlike <= k else "fails"
-    status = "holds" if trusted == k else status
-    covered = f"The matched components hold {percent(found.covered)} of the variance of the old vectors."
-    headlines = {
-        "holds": (f"Without paired rows, all components ({k}) are matched with confidence.", covered),
-        "ambiguous": (f"Without paired rows, {trusted} of {k} components are matched with confidence.", covered),
-        "unknown": (
-            f"Without paired rows, none of {k} components can be matched with confidence.",
-            "Components whose distributions are alike, symmetric or Gaussian cannot be distinguished, and few rows "
-            "blur their shapes.",
-        ),
-        "fails": (
-            f"{unlike} of {k} components of the old model have no counterpart of the same shape in the new one.",
-            "The models may be unrelated, or their rows may come from different populations.",
-        ),
-    }[status]
+    evidence = f"The matched components hold {percent(found.covered)} of the variance of the old vectors."
+    status: Status
+    if trusted == k:
+        status, answer = "holds", f"Without paired rows, all components ({k}) are matched with confidence."
+    elif trusted:
+        status, answer = "ambiguous", f"Without paired rows, {trusted} of {k} components are matched with confidence."
+    elif 2 * unlike <= k:
+        status, answer = "unknown", f"Without paired rows, none of {k} components can be matched with confidence."
+        evidence = (
+            "Components whose distributions are alike, symmetric or Gaussian cannot be distinguished, nor can shapes "
+            "estimated from few rows."
+        )
+    else:
+        status = "fails"
+        answer = f"{unlike} of {k} components of the old model have no counterpart of the same shape in the new one."
+        evidence = "The models may be unrelated, or their rows may come from different populations."
     finding = Finding(
         "matching",
         "All components of the old model can be matched by their shapes.",
         status,
-        evidence=f"{trusted} of {k} components are trusted. {covered}" if trusted else headlines[1],
+        evidence=f"{trusted} of {k} components are trusted. {evidence}" if trusted else evidence,
         number=found.confidence,
         null=found.chance,
     )
@@ -109,4 +99,4 @@ def judge_matching(found: ComponentMatching) -> Verdict:
         "Experimental: no paired row confirms this translation. Check it on rows that both models embedded "
         "(congruence translate fit) before relying on it."
     )
-    return Verdict(finding, headlines, (note,))
+    return finding, (answer, evidence), (note,)

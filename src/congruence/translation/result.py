@@ -1,4 +1,4 @@
-"""What `translate` returns: a translator, and how far it can be relied on."""
+"""The result of `translate`: a translator, and the evidence for its quality."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComponentMatch:
-    """A component of the old model and the one of the new model that has its shape.
+    """A component of the old model and the component of the new model whose distribution has the same shape.
 
     Distances are Wasserstein distances of order 2 between components of unit variance: 0 is the same shape.
-    `sampling` is the distance that the number of rows leaves open. `confidence`, at most 1, is the correlation of what
-    two halves of the rows map into this component, averaged over splits: about 0 where they match at random, below 0
-    where they disagree about the sign.
+    `sampling` is the distance expected from the number of rows. `confidence`, at most 1, is the correlation of the
+    values of this component under the maps of two halves of the rows, averaged over splits: about 0 where they match
+    at random, below 0 where they disagree about the sign.
     """
 
     old: int
@@ -36,7 +36,7 @@ class ComponentMatch:
     sampling: float
     confidence: float
     share: float  # of the old model's variance
-    fits: bool  # whether the shapes are as near as those of one component would be
+    fits: bool  # whether the distance is no larger than sampling explains
     trusted: bool
 
 
@@ -44,8 +44,8 @@ class ComponentMatch:
 class ComponentMatching:
     """The components of two models, matched by their shapes without paired rows.
 
-    `confidence` is the correlation of what two halves of the rows map, over all dimensions and averaged over splits, at
-    most 1; `chance` is the 95 % quantile of what random matches reach.
+    `confidence`, at most 1, is the correlation of the maps of two halves of the rows over all dimensions, averaged over
+    splits; `chance` is its 95 % quantile for random matches.
     """
 
     matches: tuple[ComponentMatch, ...]
@@ -54,7 +54,7 @@ class ComponentMatching:
 
     @property
     def trusted(self) -> int:
-        """How many components are trusted."""
+        """The number of trusted components."""
         return sum(match.trusted for match in self.matches)
 
     @property
@@ -67,8 +67,8 @@ class TranslationNumbers(TypedDict):
     """The numbers of a translation in JSON.
 
     Errors (`groups`, `curve`) are shares of the old space's `diameter`. `rows_enough` is the smallest number of paired
-    rows from which on the error stays within 10 % of the last. `matching` is there for unpaired translations, all
-    other entries that may be left out for paired ones.
+    rows from which on the error stays within 10 % of the last. Unpaired translations have `matching`, paired ones all
+    other optional entries.
     """
 
     group: str
@@ -89,7 +89,7 @@ class TranslationNumbers(TypedDict):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Translation(Result):
-    """A fitted translator, and what was measured about it on rows it had not seen.
+    """A fitted translator, and its quality on held-out rows.
 
     ``result.translator(x)`` translates rows of the new model. A paired translation has a `certificate` and the
     nearness of every group that was tried (`candidates`, shares of the old `diameter`), and ``result["linear"]`` is the
@@ -121,11 +121,11 @@ class Translation(Result):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """One finding: translated vectors find enough neighbours; or, unpaired, all components can be matched."""
+        """One finding: translated vectors find enough neighbours; or, unpaired, all components are matched."""
         return (self.finding,)
 
     def parts(self) -> dict[Any, Any]:
-        """The nearness of each group that was tried; of an unpaired translation, the match of each old component."""
+        """The nearness of each group that was fitted; of an unpaired translation, the match of each old component."""
         return dict(self.candidates) if self.matching is None else {match.old: match for match in self.matching.matches}
 
     def numbers(self) -> TranslationNumbers:
@@ -168,8 +168,8 @@ class Translation(Result):
             return
         found, probe = self.certificate.retrieval, self.certificate.probe
         for name, recall in (("recall_10", found.recall_10), ("recall_1", found.recall_1)):
-            beside = (found.before, found.chance) if name == "recall_10" else (nan, nan)
-            yield _row(name, recall.mean, recall.low, recall.high, *beside)
+            others = (found.before, found.chance) if name == "recall_10" else (nan, nan)
+            yield _row(name, recall.mean, recall.low, recall.high, *others)
         yield _row("itself", found.itself)
         yield _row("rank_agreement", found.rank_agreement)
         if probe is not None:
@@ -179,15 +179,15 @@ class Translation(Result):
             yield _row(f"error {name}", held.mean, held.low, held.high, nan, near.null)
 
     def document(self) -> Document:
-        """Headline, held-out scores, probe, learning curve and kinds of map; or the matched components."""
+        """Headline, held-out scores, probe, learning curve and groups of maps; or the matched components."""
         from congruence.translation._document import describe
 
         return describe(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the translator, with its status and verdict in the header; one that maps nothing is refused."""
+        """Write the translator, with its status and verdict in the header; one without components is refused."""
         if self.matching is not None and self.settings["keep"] == "trusted" and not self.matching.trusted:
-            raise InputError("no component is trusted, so there is nothing to save; keep='all' (--keep all) maps all")
+            raise InputError("no component is trusted, so the map is constant; keep='all' (--keep all) maps all")
         self.translator.save(path, status=self.status, verdict=self.verdict)
 
 

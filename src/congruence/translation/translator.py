@@ -1,4 +1,4 @@
-"""`Translator`: a fitted map between two models' spaces, as it is applied and saved."""
+"""`Translator`: a fitted map between the spaces of two models, to apply and to save."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import as_matrix, float64_beside, like
+from congruence.arrays import as_float64_like, as_matrix, library, like
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, read_map, write_map
-from congruence.maps.pair_bounds import library
 
 HALF = 65504  # the largest float16
 
@@ -31,7 +30,7 @@ class Translator:
 
     def __call__(self, x: Any) -> Any:
         """Translate rows of the new space into the old one."""
-        return self._carry(x, self.map, self.d_new, self.d_old)
+        return self._apply(x, self.map, self.d_new, self.d_old)
 
     def inverse(self, y: Any) -> Any:
         """Translate rows of the old space into the new one; a map that loses information has no inverse."""
@@ -40,26 +39,26 @@ class Translator:
                 f"this map takes {self.d_new} dimensions to {self.d_old}, so it has no inverse; "
                 "fit the other direction with old and new exchanged"
             )
-        return self._carry(y, self.map.inverse(), self.d_old, self.d_new)
+        return self._apply(y, self.map.inverse(), self.d_old, self.d_new)
 
-    def _carry(self, x: Any, h: Map, width: int, out: int) -> Any:
+    def _apply(self, x: Any, h: Map, width: int, out: int) -> Any:
         x = as_matrix(x, "x", finite=False)
         if x.shape[1] != width:
-            raise InputError(f"x has {x.shape[1]} columns, but this map was fitted for {width}")
+            raise InputError(f"x must have {width} columns, as the rows of the fit; got {x.shape[1]}")
         matrix, before = h.matrix[:width, :out], h.source_mean[:width]
         dtype = str(x.dtype).removeprefix("torch.")
         single = dtype == "float32" and 1e-30 < np.abs(matrix).max() < 1e30  # else the map is beyond float32
-        # Rows minus the rounded mean are exact enough in float32; what rounding the mean left out is added at the end.
+        # Rows minus the rounded mean are exact enough in float32; the rounding of the mean is added at the end.
         rounded = before.astype(np.float32).astype(np.float64) if single else before
         shift = h.target_mean[:out] - (before - rounded) @ matrix - h.source_mean[width:] @ h.matrix[width:, :out]
-        rows = x if single else float64_beside(x, x)
-        parts = (like(part, x) if single else float64_beside(part, x) for part in (rounded, matrix, shift))
+        rows = x if single else as_float64_like(x, x)
+        parts = (like(part, x) if single else as_float64_like(part, x) for part in (rounded, matrix, shift))
         mean, matrix, shift = parts
-        carried = ((on_sphere(rows) if self.normalize else rows) - mean) @ matrix + shift
-        carried = on_sphere(carried) if self.normalize else carried
-        if dtype == "float16" and abs(carried).max() > HALF:
+        mapped = ((on_sphere(rows) if self.normalize else rows) - mean) @ matrix + shift
+        mapped = on_sphere(mapped) if self.normalize else mapped
+        if dtype == "float16" and abs(mapped).max() > HALF:
             raise InputError("translated values are too large for float16; convert x to float32")
-        return like(carried, x)
+        return like(mapped, x)
 
     def save(self, path: str | Path, **about: Any) -> None:
         """Write as safetensors with a JSON header; `congruence.load` reads it on any machine."""

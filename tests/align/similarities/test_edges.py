@@ -6,13 +6,13 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
+from congruence.align._run_statistics import PairStatistics, RunStatistics, sum_pair
 from congruence.align.similarities import (
     MEASURES,
     angular_procrustes,
     cka,
     distances,
     neighbour_overlap,
-    neighbours,
     plain_cka,
     procrustes,
     pwcca,
@@ -21,10 +21,9 @@ from congruence.align.similarities import (
     size_and_shape,
     svcca,
 )
-from congruence.align.similarities.sides import Both, Side, both_of
-from congruence.arrays import Rows
 from congruence.errors import InputError
-from congruence.maps.sums import pair_sums, run_sums
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
 
 ALL = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 
@@ -145,8 +144,8 @@ def test_the_engine_of_other_devices_gives_the_same_value(measure, rng):
     """Rows on "cpu:0" go the way of rows on a CUDA device: torch does the arithmetic."""
     x = rng.normal(size=(40, 3)) * [1, 1, 1e-4] @ ortho_group.rvs(3, random_state=0)
     for y in (x[:, :2] + rng.normal(size=(40, 2)), x * 2):
-        sides = [Side(run_sums(Rows(z, "cpu:0"), [np.arange(40)])) for z in (x, y)]
-        both = Both(*sides, pair_sums(*(side.sums for side in sides)).outside(None))
+        sides = [RunStatistics("", run_sums(Rows(z, "cpu:0"), [np.arange(40)])) for z in (x, y)]
+        both = PairStatistics(*sides, pair_sums(*(side.sums for side in sides)).outside(None))
         assert_allclose(measure.of(both), measure.function(x, y), atol=1e-6)
 
 
@@ -169,24 +168,24 @@ def test_distances_of_a_run_from_a_rotated_copy_are_zero_to_the_last_digits(rng)
 
 
 def test_many_rows_are_sampled_by_seed(rng, monkeypatch):
-    monkeypatch.setattr(neighbours, "NEIGHBOUR_ROWS", 60)
+    monkeypatch.setattr(distances, "NEIGHBOUR_ROWS", 60)
     x, y = rng.normal(size=(2, 200, 3))
     for f in (neighbour_overlap, lambda x, y, seed=0: rsa(x, y, rows=60, seed=seed)):
         assert f(x, y, seed=1) == f(x, y, seed=1) != f(x, y, seed=2)
         assert_allclose(f(x, x), 1)
     monkeypatch.setattr(distances, "RSA_ROWS", 60)
-    assert MEASURES["rsa"].of(both_of(x, y)) == rsa(x, y, rows=60)
-    assert MEASURES["neighbour_overlap"].of(both_of(x, y)) == neighbour_overlap(x, y)
+    assert MEASURES["rsa"].of(sum_pair(x, y)) == rsa(x, y, rows=60)
+    assert MEASURES["neighbour_overlap"].of(sum_pair(x, y)) == neighbour_overlap(x, y)
 
 
 def test_wrong_options_are_named(rng):
     x = rng.normal(size=(5, 2))
-    with pytest.raises(InputError, match="k must be at least 1, not 0"):
+    with pytest.raises(InputError, match="k must be an integer of at least 1; got 0"):
         neighbour_overlap(x, x, k=0)
-    with pytest.raises(InputError, match="rows must be at least 3, not 2"):
+    with pytest.raises(InputError, match="rows must be an integer of at least 3; got 2"):
         rsa(x, x, rows=2)
     for variance in (0, 1.01):
-        with pytest.raises(InputError, match=f"variance must be above 0 and at most 1, not {variance}"):
+        with pytest.raises(InputError, match=f"variance must be a number above 0 and at most 1; got {variance}"):
             svcca(x, x, variance=variance)
 
 

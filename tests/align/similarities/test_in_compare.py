@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.align._compare import compare
-from congruence.align.similarities import MEASURES, distances, kernels, neighbours
+from congruence.align.similarities import MEASURES, correlations, distances
 from congruence.errors import InputError
 
 QUICK = {"groups": ["rigid"], "nulls": 0, "bootstrap": 0}
@@ -49,15 +49,16 @@ def test_rows_on_the_unit_sphere_are_compared_as_such(runs):
     assert_allclose(pair.similarities["size_and_shape"], MEASURES["size_and_shape"].function(x, y))
 
 
-def test_what_belongs_to_one_run_is_worked_out_once(runs, monkeypatch):
+def test_statistics_of_one_run_are_computed_once(runs, monkeypatch):
     calls = []
-    for module, name in ((distances, "centred_ranks"), (neighbours, "nearest"), (kernels, "squared_norms")):
+    names = {"_centred_ranks": distances, "_find_neighbours": distances, "squared_norms": correlations}
+    for name, module in names.items():
         work = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, _work=work, _name=name, **k: calls.append(_name) or _work(*a, **k))
     compare(runs, similarities=["rsa", "cka", "neighbour_overlap"], directions="both", **QUICK)
-    assert sorted(calls) == sorted(3 * ["centred_ranks", "nearest", "squared_norms"])
+    assert sorted(calls) == sorted(3 * list(names))
 
 
 def test_unknown_measures_are_refused_before_anything_is_read():
-    with pytest.raises(InputError, match=r"similarities must be 'all' or some of cka, .*; 'ckaa' is not"):
+    with pytest.raises(InputError, match=r"similarities must be 'all' or a list of names from cka, .*; got 'ckaa'"):
         compare(["missing.npy", "missing too.npy"], similarities=["ckaa"])

@@ -12,10 +12,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
 import congruence.align.similarities as package
-from congruence.align.similarities import MEASURES
-from congruence.align.similarities.registry import HIGHER, LOWER, MAPS, chosen
-from congruence.align.similarities.sides import both_of
-from congruence.errors import InputError
+from congruence.align._run_statistics import sum_pair
+from congruence.align.similarities import HIGHER, LOWER, MAPS, MEASURES
 
 ALL = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 EVERY_MAP = pytest.mark.parametrize("kind", MAPS)
@@ -120,7 +118,7 @@ def test_symmetry_is_as_declared(measure):
 @ALL
 def test_prepared_sums_give_what_the_function_gives(measure):
     x, y = runs(0)
-    assert measure.of(both_of(x, y)) == measure.function(x, y)
+    assert measure.of(sum_pair(x, y)) == measure.function(x, y)
 
 
 @ALL
@@ -132,18 +130,6 @@ def test_docstrings_say_shapes_range_direction_and_reference(measure):
     assert "NaN" in text
     assert measure.reference.split(",")[0] in text
     assert getattr(package, measure.name) is measure.function
-
-
-def test_names_are_chosen_and_unknown_ones_are_refused():
-    assert chosen(()) == ()
-    assert chosen(["svcca", "cka"]) == ("svcca", "cka")
-    assert chosen("all") == chosen(["all"]) == tuple(MEASURES)
-    with pytest.raises(InputError, match=r"'all' or some of cka, plain_cka, .*weak_mcc; 'ccka' is not"):
-        chosen(["cka", "ccka"])
-    with pytest.raises(InputError, match="as a list; not 'svcca'"):
-        chosen("svcca")
-    with pytest.raises(InputError, match="names one twice: cka, cka"):
-        chosen(["cka", "cka"])
 
 
 def test_the_documentation_says_the_same():

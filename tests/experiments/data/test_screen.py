@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kurtosis
 
-from congruence.batches.mixing import draw_mixing
 from congruence.errors import InputError
+from congruence.experiments.data.mixing import draw_mixing
 from congruence.experiments.data.screen import GENES, simulate_screen
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import one_thread
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 from congruence.activations import load_pretrained  # noqa: E402
 from congruence.errors import InputError, MissingDependencyError  # noqa: E402
 from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
-from congruence.experiments.recipes.pair_trainings import embed  # noqa: E402
+from congruence.experiments.recipes.model_pairs.trainings import embed  # noqa: E402
 from congruence.experiments.training.loop import optimise  # noqa: E402
 from congruence.experiments.training.settings import Training  # noqa: E402
 

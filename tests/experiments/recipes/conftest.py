@@ -7,7 +7,7 @@ import pytest
 from congruence.document import share
 from congruence.experiments.recipes import recipe as recipes
 from congruence.experiments.recipes.recipe import Recipe
-from congruence.experiments.recipes.result import Figure, RecipeResult, number_table
+from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
 from congruence.report.figures.svg import Drawing
 from congruence.result import Finding
 
@@ -50,7 +50,7 @@ def toy(monkeypatch):
             paper={"mean": 0.5},
             ours={"mean": mean},
             tables=(number_table("Means", ("what", "paper", "ours"), rows, "In 1."),),
-            figures=(Figure("line", "A line.", drawing),),
+            figures=(RecipeFigure("line", "A line.", drawing),),
             notes=("The curve is ours.",),
             terms=(("mean", "the sum over the count"),),
         )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,17 +9,16 @@ from numpy.testing import assert_allclose
 
 from congruence.experiments.data.screen import GENES, simulate_screen
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.deconfounding import _parts
-from congruence.experiments.recipes.deconfounding_claims import findings_of
-from congruence.experiments.recipes.deconfounding_screen import (
+from congruence.experiments.recipes.deconfounding.claims import judge, make_tables
+from congruence.experiments.recipes.deconfounding.run import DialExperiment, parts_of_screens
+from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     UNUSED,
-    Measured,
-    Task,
-    interval_of,
-    measure_axes,
+    ScreenScores,
+    estimate_difference,
+    match_axes,
+    tree_labels,
 )
-from congruence.experiments.recipes.deconfounding_tables import Experiment, tables_of
 from congruence.parts import Parts
 
 GUIDES = tuple(f"{gene}_guide_1" for gene in GENES)
@@ -32,7 +30,7 @@ def measured(dial, auroc, match, taint, rng):
     def around(values, shape, spread=0.002):
         return {name: value + spread * rng.normal(size=shape) for name, value in zip(CONDITIONS, values, strict=True)}
 
-    return Measured(
+    return ScreenScores(
         dial=dial,
         bound=np.inf,
         constants=np.array([1.0, 1.0 + dial]),
@@ -51,11 +49,11 @@ def found(rng):
     """What the theory predicts."""
     near = measured(0.0, (0.6, 0.65, 0.75, 0.6), 0.95, 0.01, rng)
     far = measured(1.5, (0.55, 0.55, 0.55, 0.55), 0.2, 0.2, rng)
-    return Experiment(near, (near, far), (0.25,))
+    return DialExperiment(near, (near, far), (0.25,))
 
 
 def statuses(found):
-    return [claim.status for claim in findings_of(found)]
+    return [claim.status for claim in judge(found)]
 
 
 def test_all_claims_hold_where_all_is_as_predicted(found):
@@ -91,11 +89,11 @@ def test_what_noise_could_have_made_is_ambiguous(found, rng):
 
 
 def test_intervals_know_that_folds_share_their_training_rows():
-    one = interval_of(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    one = estimate_difference(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert one.mean == 3
     assert_allclose(one.high - one.mean, 2.7764451 * np.sqrt(0.45 * 2.5), rtol=1e-6)
-    assert np.isnan(interval_of(np.array([1.0, 2.0])).low)
-    assert str(interval_of(np.array([0.1, 0.1]))) == "+0.100"
+    assert np.isnan(estimate_difference(np.array([1.0, 2.0])).low)
+    assert str(estimate_difference(np.array([0.1, 0.1]))) == "+0.100"
 
 
 def test_genes_count_alike_however_many_guides_they_have(found):
@@ -105,7 +103,7 @@ def test_genes_count_alike_however_many_guides_they_have(found):
 
 
 def test_the_papers_numbers_stand_beside_ours(found):
-    auroc, sparsity, concentration, dial = tables_of(found)
+    auroc, sparsity, concentration, dial = make_tables(found)
     assert (auroc.rows[4][0], auroc.rows[4][1].text, auroc.rows[4][1].value) == ("PLK1 (6)", "0.803", 0.803)
     assert auroc.rows[4][2].text.startswith("0.60")
     assert sparsity.rows[0][5].text == "0.237"
@@ -116,16 +114,16 @@ def test_the_papers_numbers_stand_beside_ours(found):
 
 def test_trees_see_the_guides_and_controls_they_are_meant_to():
     screen = simulate_screen(1000, 24, 10, 0.0, 1, share=0.02)
-    labels = Task(1, 100, 3, 5, 1, (), 0, "cpu").labels(screen)
+    labels = tree_labels(screen, 1, 100, 0)
     assert (labels == "control").sum() == 100
     assert screen.is_control[labels == "control"].all()
     assert set(screen.guide[labels == "MTOR"]) == {"MTOR_guide_1"}
     assert (labels == UNUSED).sum() == 1000 - 100 - 6 * 20
-    assert (Task(6, None, 3, 5, 1, (), 0, "cpu").labels(screen) == screen.gene).all()
+    assert (tree_labels(screen, 6, None, 0) == screen.gene).all()
 
 
 def test_near_an_isometry_independent_components_are_the_biology_and_free_of_plates():
-    near, far = (measure_axes(simulate_screen(6000, 24, 40, dial, 2, share=0.01), 0, "cpu") for dial in (0.0, 1.5))
+    near, far = (match_axes(simulate_screen(6000, 24, 40, dial, 2, share=0.01), 0, "cpu") for dial in (0.0, 1.5))
     assert np.median(near["match.ica"]) > 0.95 > near["match.rotated"].max()
     assert near["taint.ica"].mean() < 0.02 < near["taint.base"].mean()
     assert far["match.ica"].mean() < 0.4
@@ -147,7 +145,7 @@ def test_a_part_is_kept_for_other_dials_or_devices_and_not_for_another_screen(tm
     settings = {"n": 100, "dials": [0.0, 1.5], "device": "cuda", "guides": 6, "rounds": 10}
 
     def parts(shares=(), **changes):
-        return _parts(SimpleNamespace(parts=Parts(tmp_path, settings | changes)), shares)
+        return parts_of_screens(Parts(tmp_path, settings | changes), shares)
 
     parts().put("dial0-guides1-axes", {"found": np.ones(1)})
     for kept in (parts(), parts(dials=[0.0]), parts(device="cpu"), parts(guides=1)):

@@ -10,39 +10,40 @@ from numpy.testing import assert_allclose, assert_array_equal
 pytest.importorskip("torch")
 
 from congruence.errors import InputError
-from congruence.experiments.recipes import disentanglement as method
-from congruence.experiments.recipes import disentanglement_trainings as trainings
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.disentanglement_choice import (
+from congruence.experiments.recipes.disentanglement import run as method
+from congruence.experiments.recipes.disentanglement import trainings
+from congruence.experiments.recipes.disentanglement.claims import headlines, judge, make_tables
+from congruence.experiments.recipes.disentanglement.figures import matched_order, sheet
+from congruence.experiments.recipes.disentanglement.scores import (
+    OTHER_SCORES,
+    SCORES,
     Candidate,
-    Row,
+    ScoreRow,
     choose,
     choose_by_agreement,
     choose_by_isometry,
     difference,
-    over_data,
-    over_seeds,
-    reconstructing,
+    keep_reconstructing,
+    mean_modularity,
+    mean_over_data,
+    mean_over_seeds,
+    summarise_spectrum,
 )
-from congruence.experiments.recipes.disentanglement_claims import Experiment, findings_of
-from congruence.experiments.recipes.disentanglement_figures import matched_order, sheet
-from congruence.experiments.recipes.disentanglement_scores import BESIDE, SCORES, modularity_of, spectrum
-from congruence.experiments.recipes.disentanglement_tables import tables_of
-from congruence.experiments.recipes.disentanglement_trainings import Setting
+from congruence.experiments.recipes.disentanglement.trainings import ModelVariant
 from congruence.parts import Parts
 
 
-def candidate(decay=0.1, look=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae", seeds=3, agreement=0.8, defect=0.5):
+def candidate(decay=0.1, snapshot=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae", seeds=3, agreement=0.8, defect=0.5):
     spread = np.linspace(-0.01, 0.01, seeds)
     ways = [raw, ica, raw, ica] if model == "ae" else [raw]
     scores = np.stack([np.column_stack([np.array(ways) + one, [0.8] * len(ways), [0.3] * len(ways)]) for one in spread])
     return Candidate(
-        setting=Setting(model, decay, seeds),
-        look=look,
-        step=100 * (look + 1),
+        variant=ModelVariant(model, decay, seeds),
+        snapshot=snapshot,
+        step=100 * (snapshot + 1),
         psnr=psnr,
         scores=scores,
-        counted=np.full(len(ways), 5.0),
         agreement=np.full(4, agreement if seeds > 1 else np.nan),
         nearness=np.array([0.2, 0.1, 0.05, 0.4]),
         defects=np.linspace(defect, defect + 0.1, seeds),
@@ -54,7 +55,7 @@ def candidate(decay=0.1, look=0, *, raw=0.4, ica=0.6, psnr=30.0, model="ae", see
 
 def row(name, one, way="raw"):
     judged = {score: np.column_stack([one.values(way, score)] + [one.values(way, score)] * 2) for score in SCORES}
-    return Row(name, one, way, judged | {score: np.full((one.setting.seeds, 3), np.nan) for score in BESIDE})
+    return ScoreRow(name, one, way, judged | {score: np.full((one.variant.seeds, 3), np.nan) for score in OTHER_SCORES})
 
 
 def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
@@ -68,7 +69,7 @@ def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
         rows[name] = row(name, candidate(0.0, raw=other, model=model, seeds=1))
     for name, model in (("VQ-VAE", "vqvae"), ("VQ-VAE with weight decay", "vqvae"), ("QLAE", "qlae")):
         rows[name] = row(name, candidate(0.0, raw=quantised, model=model, seeds=1))
-    found = Experiment(
+    found = method.DisentanglementScores(
         data="rooms",
         note="a twin",
         factors=("a", "b"),
@@ -83,10 +84,10 @@ def findings(*, raw=0.4, ica=0.7, other=0.5, quantised=0.6, **changes):
 
 def test_the_filter_keeps_what_is_at_most_twice_as_wrong_and_labels_choose_among_it():
     sharp, blurred, fair = candidate(0.0, psnr=30, ica=0.5), candidate(3.0, psnr=26.9, ica=0.9), candidate(psnr=27.1)
-    assert reconstructing([sharp, blurred, fair]) == [sharp, fair]
+    assert keep_reconstructing([sharp, blurred, fair]) == [sharp, fair]
     assert choose([sharp, blurred, fair], "ica") is fair
     assert choose([sharp, fair, candidate(ica=np.nan)], "ica") is fair
-    late = candidate(0.0, look=1, raw=0.45, ica=0.4)
+    late = candidate(0.0, snapshot=1, raw=0.45, ica=0.4)
     assert choose([sharp, late], "raw") is late
     assert choose([sharp, late], "ica") is sharp
 
@@ -104,14 +105,14 @@ def test_intervals_are_those_of_student():
 
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.6, 0.1, 5), rng.normal(0.4, 0.2, 4)
-    mean, low, high = over_seeds(a)
+    mean, low, high = mean_over_seeds(a)
     assert mean == pytest.approx(a.mean())
     assert high - mean == pytest.approx(mean - low)
-    assert np.isnan(over_seeds(a[:1])[1])
+    assert np.isnan(mean_over_seeds(a[:1])[1])
 
-    def of(values, look):
-        one = candidate(seeds=len(values), look=look)
-        return Row("x", one, "raw", {"infom": np.column_stack([values] * 3)})
+    def of(values, snapshot):
+        one = candidate(seeds=len(values), snapshot=snapshot)
+        return ScoreRow("x", one, "raw", {"infom": np.column_stack([values] * 3)})
 
     welch = ttest_ind(a, b, equal_var=False).confidence_interval()
     assert_allclose(difference(of(a, 0), of(b, 1))[1:], [welch.low, welch.high])
@@ -123,29 +124,29 @@ def test_intervals_are_those_of_student():
 
 
 def test_over_data_sets_only_seeds_make_the_interval():
-    mean, low, high = over_data([np.array([0.1, 0.2]), np.array([0.8, 0.9])])
+    mean, low, high = mean_over_data([np.array([0.1, 0.2]), np.array([0.8, 0.9])])
     assert mean == pytest.approx(0.5)
     assert high - low < 0.35  # although the data sets differ by 0.7
-    assert np.isnan(over_data([np.array([0.1]), np.array([0.2])])[1])
+    assert np.isnan(mean_over_data([np.array([0.1]), np.array([0.2])])[1])
 
 
 def test_the_spectrum_says_which_latents_are_active_and_how_far_from_an_isometry():
-    sizes, active, defect = spectrum(np.tile([2.0, 2.0, 0.01], (5, 1)))
+    sizes, active, defect = summarise_spectrum(np.tile([2.0, 2.0, 0.01], (5, 1)))
     assert_allclose(sizes, [2, 2, 0.01])
     assert (active, defect) == (2, 0)
-    assert spectrum(np.tile([2.0, 2 / np.e], (4, 1)))[2] == pytest.approx(0.5)
-    assert spectrum(np.zeros((3, 2)))[1] == 1
+    assert summarise_spectrum(np.tile([2.0, 2 / np.e], (4, 1)))[2] == pytest.approx(0.5)
+    assert summarise_spectrum(np.zeros((3, 2)))[1] == 1
 
 
 def test_a_code_that_tells_nothing_is_skipped():
-    assert modularity_of(np.array([1.0, np.nan, 0.5]), 2) == pytest.approx(0.5)
-    assert np.isnan(modularity_of(np.full(2, np.nan), 2))
+    assert mean_modularity(np.array([1.0, np.nan, 0.5]), 2) == pytest.approx(0.5)
+    assert np.isnan(mean_modularity(np.full(2, np.nan), 2))
 
 
 def test_all_claims_can_hold():
     found = findings()
-    assert [claim.status for claim in findings_of(found, 0)] == ["holds"] * 7
-    assert len(tables_of([found, dataclasses.replace(found, data="sprites")])) == 8
+    assert [claim.status for claim in judge(found, 0)] == ["holds"] * 7
+    assert len(make_tables([found, dataclasses.replace(found, data="sprites")])) == 8
 
 
 @pytest.mark.parametrize(
@@ -157,28 +158,28 @@ def test_all_claims_can_hold():
     ],
 )
 def test_a_claim_falls_with_its_numbers(changes, fallen):
-    found = findings_of(findings(**changes), 0)
+    found = judge(findings(**changes), 0)
     assert [i for i, claim in enumerate(found) if claim.status == "fails"] == fallen
 
 
 def test_whoever_wins_is_named_and_one_seed_cannot_be_sure_of_little():
     close = findings(other=0.68, quantised=0.2)
-    claim = findings_of(close, 0)[2]
+    claim = judge(close, 0)[2]
     assert claim.status == "ambiguous"
     assert "AE + ICA is better here, but the difference does not exceed the variation over seeds." in claim.evidence
-    lost = findings_of(findings(other=0.95), 0)[2]
+    lost = judge(findings(other=0.95), 0)[2]
     assert "β-VAE is better here, and the difference exceeds the variation over seeds." in lost.evidence
-    assert "β-VAE has the highest InfoM" in method._answer([findings(other=0.95)])[0]
-    assert "VQ-VAE has the highest InfoM" in method._answer([findings(quantised=0.9)])[0]
+    assert "β-VAE has the highest InfoM" in headlines([findings(other=0.95)])[0]
+    assert "VQ-VAE has the highest InfoM" in headlines([findings(quantised=0.9)])[0]
 
 
 def test_other_claims_fall_too():
     flat = dataclasses.replace(candidate(0.3), spectrum=np.linspace(1, 0.5, 4))
     rows = findings().rows
-    assert findings_of(findings(rows=rows | {"AE + ICA": row("AE + ICA", flat, "ica")}), 0)[4].status == "fails"
+    assert judge(findings(rows=rows | {"AE + ICA": row("AE + ICA", flat, "ica")}), 0)[4].status == "fails"
     grid = tuple(candidate(d, ica=0.4 + 0.1 * i, defect=0.3 + 0.2 * i) for i, d in enumerate((0.3, 0.1, 0.0)))
-    assert findings_of(findings(grid=grid), 0)[5].status == "fails"
-    assert findings_of(findings(without_labels={"agreement": candidate(ica=0.5)}), 0)[6].status == "fails"
+    assert judge(findings(grid=grid), 0)[5].status == "fails"
+    assert judge(findings(without_labels={"agreement": candidate(ica=0.5)}), 0)[6].status == "fails"
 
 
 def test_codes_are_put_in_the_order_of_their_factors():
@@ -189,6 +190,7 @@ def test_codes_are_put_in_the_order_of_their_factors():
 
 
 def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatch):
+    monkeypatch.setattr(method, "PARAMETERS", {"smoke": method.PARAMETERS["smoke"] | {"evaluated": 120, "looks": 1}})
     told, said = [], []
     options = {"scale": "smoke", "device": "cpu", "progress": lambda *now: told.append(now), "announce": said.append}
     reproduce("disentanglement", tmp_path / "a", **options)
@@ -207,15 +209,15 @@ def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatc
 
     parts = tmp_path / "a" / "parts"
     parts = Parts(parts, json.loads((parts / "settings.json").read_text()))
-    bench = trainings.Bench("sprites", method.PARAMETERS["smoke"], 0, "cpu", parts)
-    vae = Setting("vae", 0.0, 1)
-    before = trainings.looks(bench, vae, 0)
+    study = trainings.ImageStudy("sprites", method.PARAMETERS["smoke"], 0, "cpu", parts)
+    vae = ModelVariant("vae", 0.0, 1)
+    before = trainings.load_snapshots(study, vae, 0)
     (tmp_path / "a" / "parts" / "sprites-vae-wd0-0-step8.safetensors").unlink()
     assert method.plan(method.PARAMETERS["smoke"], "cpu", parts).startswith("plan: 10 trainings of 8 steps, 9 of them")
     trained, real = [], trainings.train_model
     again = lambda *given, **how: trained.append(given[0].name) or real(*given, **how)  # noqa: E731
     monkeypatch.setattr(trainings, "train_model", again)
-    again = [trainings.looks(bench, setting, number) for setting, number in bench.trainings if setting.model != "ae"]
+    again = [trainings.load_snapshots(study, *one) for one in study.trainings if one[0].model != "ae"]
     assert trained == ["vae"]
     assert_array_equal(again[0][-1]["codes"], before[-1]["codes"])
     with pytest.raises(InputError, match="holds disentanglement with other settings"):
@@ -223,7 +225,7 @@ def test_the_recipe_runs_and_goes_on_from_what_was_finished(tmp_path, monkeypatc
 
 
 def test_data_sets_may_be_given_together_and_the_plan_knows_them(tmp_path):
-    with pytest.raises(InputError, match="data must be some of rooms, sprites, .*, not 'cats'"):
+    with pytest.raises(InputError, match="data must be one of 'rooms', 'sprites', .*; got 'cats'"):
         reproduce("disentanglement", tmp_path / "b", scale="smoke", data="rooms,cats", device="cpu")
     parts = Parts(tmp_path, {})
     paper = dict(method.PARAMETERS["paper"])

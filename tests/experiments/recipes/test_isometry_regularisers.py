@@ -4,38 +4,38 @@ import numpy as np
 import pytest
 
 from congruence.experiments.models.regularised import KINDS
-from congruence.experiments.recipes import isometry_regularisers as method
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.isometry_regularisers import Kind, findings_of
+from congruence.experiments.recipes.isometry_regularisers import run as method
+from congruence.experiments.recipes.isometry_regularisers.claims import judge
 from congruence.maps.nearness import HeldOut, Nearness
 
 
-def kind(name, condition, unexplained=0.3, error=None):
+def runs(condition, unexplained=0.3, error=None):
     near = [0.01 * condition if error is None else error] * 3
     pairs = tuple(Nearness("similarity", 0.1, 0.1, 0.1, 0.1, HeldOut(e, e, e), 0.4, np.zeros(1)) for e in near)
-    return Kind(name, (condition, condition + 0.1, condition - 0.1), (unexplained,) * 3, pairs)
+    return method.RegulariserRuns((condition, condition + 0.1, condition - 0.1), (unexplained,) * 3, pairs)
 
 
 def held(kinds):
-    return [claim.status for claim in findings_of(kinds, 0)[0]]
+    return [claim.status for claim in judge(kinds, 0)[0]]
 
 
 def test_claims_follow_the_numbers():
-    better = [kind(name, 5 - i) for i, name in enumerate(KINDS)]
+    better = {name: runs(5 - i) for i, name in enumerate(KINDS)}
     assert held(better) == ["holds"] * 5
-    worse = [kind(name, 5 + i, error=0.2 - 0.02 * i) for i, name in enumerate(KINDS)]
+    worse = {name: runs(5 + i, error=0.2 - 0.02 * i) for i, name in enumerate(KINDS)}
     assert held(worse) == ["fails"] * 5
 
 
 def test_runs_on_both_sides_of_the_mean_without_leave_it_open():
-    kinds = [kind(name, 5.05 if name == "residual" else 5 - i) for i, name in enumerate(KINDS)]
+    kinds = {name: runs(5.05 if name == "residual" else 5 - i) for i, name in enumerate(KINDS)}
     assert held(kinds)[2] == "ambiguous"
 
 
 def test_what_was_hardly_trained_is_not_judged():
-    kinds = [kind(name, 5 - i, 0.9 if name == "spectral norm" else 0.3) for i, name in enumerate(KINDS)]
+    kinds = {name: runs(5 - i, 0.9 if name == "spectral norm" else 0.3) for i, name in enumerate(KINDS)}
     assert held(kinds) == ["holds", "unknown", "holds", "holds", "holds"]
-    assert held([kind(name, 5 - i, 0.9) for i, name in enumerate(KINDS)]) == ["unknown"] * 5
+    assert held({name: runs(5 - i, 0.9) for i, name in enumerate(KINDS)}) == ["unknown"] * 5
 
 
 def test_the_recipe_runs_and_untrained_networks_bear_nothing_out(tmp_path, monkeypatch):

@@ -4,20 +4,29 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.experiments.recipes import mechanistic_overlap as method
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.overlap_claims import (
-    bootstrap,
-    falls_with_overlap,
-    findings_of_densities,
-    identified_when_disjoint,
-    in_bad_minima,
-    only_disjoint_is_type_d,
-    turning_helps,
+from congruence.experiments.recipes.mechanistic_overlap import run as method
+from congruence.experiments.recipes.mechanistic_overlap.claims import (
+    bootstrap_mean,
+    judge_densities,
+    judge_identification,
+    judge_minima,
+    judge_overlap,
+    judge_rotations,
+    judge_type_d,
 )
-from congruence.experiments.recipes.overlap_densities import Densities, between_slots, symmetric_root, unmixed_score
-from congruence.experiments.recipes.overlap_ensemble import SlotMember, SlotOutcome
-from congruence.experiments.recipes.overlap_runs import Grid, disjoint_margin, draw_data, scored, true_contrast
+from congruence.experiments.recipes.mechanistic_overlap.slots import SlotMember, SlotOutcome
+from congruence.experiments.recipes.mechanistic_overlap.trainings import (
+    Densities,
+    OverlapGrid,
+    between_slots,
+    disjoint_margin,
+    draw_data,
+    score_ica,
+    score_members,
+    symmetric_root,
+    true_contrast,
+)
 from congruence.mechanism.overlap import dependent_covariance, overlap_generator
 
 OVERLAPS = (0.0, 0.4, 0.8)
@@ -32,7 +41,7 @@ def grid(chosen, *, other=0.2, better=0.01, unexplained=0.01, truth=1.0, turned=
     margin = np.broadcast_to(np.array([[0.0], [0.3], [0.4]]), (3, 3))
     flat = {"ceiling": np.full((3, 3), 0.98), "truth": np.full((3, 3), truth), "margin": margin}
     left = np.full(shape, unexplained)
-    return Grid(2, turned, OVERLAPS, (0.01,), error, np.ones(shape), left, sis, **flat)
+    return OverlapGrid(2, turned, OVERLAPS, (0.01,), error, np.ones(shape), left, sis, **flat)
 
 
 def test_the_restart_with_the_lowest_loss_is_selected_whatever_its_score():
@@ -43,17 +52,17 @@ def test_the_restart_with_the_lowest_loss_is_selected_whatever_its_score():
 
 
 def test_identification_follows_the_scores_and_is_left_open_where_hardly_anything_was_trained():
-    assert identified_when_disjoint(grid([0.96, 0.5, 0.1])).status == "holds"
-    assert identified_when_disjoint(grid([0.94, 0.5, 0.1])).status == "fails"
-    assert identified_when_disjoint(grid([0.96, 0.5, 0.1], unexplained=0.3)).status == "unknown"
+    assert judge_identification(grid([0.96, 0.5, 0.1])).status == "holds"
+    assert judge_identification(grid([0.94, 0.5, 0.1])).status == "fails"
+    assert judge_identification(grid([0.96, 0.5, 0.1], unexplained=0.3)).status == "unknown"
 
 
 def test_a_fall_with_overlap_is_told_with_whether_it_is_monotone():
-    falling, bumpy, rising = (falls_with_overlap(grid(s)) for s in ([0.9, 0.5, 0.1], [0.9, 0.1, 0.5], [0.5, 0.6, 0.9]))
+    falling, bumpy, rising = (judge_overlap(grid(s)) for s in ([0.9, 0.5, 0.1], [0.9, 0.1, 0.5], [0.5, 0.6, 0.9]))
     assert (falling.status, bumpy.status, rising.status) == ("holds", "holds", "fails")
     assert "decreasing at every step" in falling.evidence
     assert "not at every step" in bumpy.evidence
-    assert falls_with_overlap(grid([0.9, 0.5, 0.9])).status == "ambiguous"
+    assert judge_overlap(grid([0.9, 0.5, 0.9])).status == "ambiguous"
 
 
 def test_bad_minima_are_those_above_a_loss_that_is_known_and_others_say_nothing():
@@ -65,15 +74,15 @@ def test_bad_minima_are_those_above_a_loss_that_is_known_and_others_say_nothing(
         (grid(bad, truth=10.0), [grid(bad, truth=10.0, better=0.0095)], "unknown"),  # hardly lower
         (grid([0.97, 0.95, 0.96]), [], "unknown"),  # nothing is bad
     ):
-        assert in_bad_minima([one], [one, *every]).status == status
+        assert judge_minima([one], [one, *every]).status == status
 
 
 def test_only_disjoint_rows_are_type_d_and_turns_are_judged_over_all_restarts():
-    assert only_disjoint_is_type_d([grid([0.9, 0.5, 0.1])]).status == "holds"
+    assert judge_type_d([grid([0.9, 0.5, 0.1])]).status == "holds"
     good, plain = grid([0.9, 0.8, 0.7], other=0.8), grid([0.9, 0.5, 0.1], turned=False)
-    assert turning_helps(good, plain).status == "holds"
-    assert turning_helps(plain, good).status == "fails"
-    assert turning_helps(good, good).status == "ambiguous"
+    assert judge_rotations(good, plain).status == "holds"
+    assert judge_rotations(plain, good).status == "fails"
+    assert judge_rotations(good, good).status == "ambiguous"
 
 
 def densities(mine, mixture, margin=0.0, error=0.01):
@@ -92,7 +101,7 @@ def densities(mine, mixture, margin=0.0, error=0.01):
 
 def test_claims_on_densities_follow_the_numbers():
     def held(*given, **more):
-        return [claim.status for claim in findings_of_densities(densities(*given, **more))]
+        return [claim.status for claim in judge_densities(densities(*given, **more))]
 
     assert held([0.97, 0.95], [0.98, 0.5]) == ["holds", "holds"]
     assert held([0.97, 0.5], [0.98, 0.95]) == ["fails", "fails"]
@@ -106,7 +115,7 @@ def test_ica_unmixes_independent_latents_and_not_dependent_ones(rng):
     for root in (np.eye(6), symmetric_root(covariance)):
         latents = rng.laplace(size=(2000, 6)) @ root
         fresh, mixing = rng.laplace(size=(400, 6)), rng.normal(size=(6, 6))
-        scores.append(unmixed_score(latents @ mixing, latents, fresh @ mixing, fresh, 0))
+        scores.append(score_ica(latents @ mixing, latents, fresh @ mixing, fresh, 0))
     assert scores[0] > 0.8
     assert scores[1] < 0.7
     assert_allclose(symmetric_root(covariance) @ symmetric_root(covariance), covariance)
@@ -133,17 +142,17 @@ def test_processes_score_as_this_one_does(rng, monkeypatch):
     codes[1] = np.nan  # a training that diverged
     members = [SlotMember(i % 2, 0.1, i) for i in range(3)]
     outcome = SlotOutcome(*(np.zeros(3),) * 3, codes)
-    here = scored(outcome, members, latents, 2)["sis"]
-    monkeypatch.setattr("congruence.experiments.recipes.overlap_runs.WORTH_PROCESSES", 1)
-    assert_allclose(scored(outcome, members, latents, 2)["sis"], here, rtol=1e-12)
+    here = score_members(outcome, members, latents, 2)
+    monkeypatch.setattr("congruence.experiments.recipes.mechanistic_overlap.trainings.WORTH_PROCESSES", 1)
+    assert_allclose(score_members(outcome, members, latents, 2), here, rtol=1e-12)
     assert here[1] == -1
     assert here[0] > 0.5
 
 
 def test_intervals_hold_the_mean():
-    low, high = bootstrap(np.array([0.2, 0.4, 0.9]))
+    low, high = bootstrap_mean(np.array([0.2, 0.4, 0.9]))
     assert 0.2 <= low < 0.5 < high <= 0.9
-    assert bootstrap(np.array([0.3])) == (0.3, 0.3)
+    assert bootstrap_mean(np.array([0.3])) == (0.3, 0.3)
 
 
 def test_the_recipe_runs_and_judges_nothing_that_was_hardly_trained(tmp_path, monkeypatch):

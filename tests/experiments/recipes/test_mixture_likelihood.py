@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.experiments.recipes import mixture_likelihood as method
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.mixture_likelihood import judge
-from congruence.experiments.recipes.mixture_likelihood_figures import chosen_slices
-from congruence.experiments.recipes.relu_likelihoods import Case, case_model, draw_model, measure_remark, split_heaviest
-from congruence.mixture.likelihood_slices import Slice
+from congruence.experiments.recipes.mixture_likelihood import run as method
+from congruence.experiments.recipes.mixture_likelihood.claims import judge
+from congruence.experiments.recipes.mixture_likelihood.figures import choose_slices
+from congruence.experiments.recipes.mixture_likelihood.run import (
+    LikelihoodCase,
+    case_model,
+    draw_model,
+    measure_remark,
+    split_heaviest,
+)
+from congruence.mixture.likelihood_minima import Slice
 
 VALUES = np.linspace(-1, 1, 11)
 
@@ -30,7 +36,7 @@ BETTER = valley(np.where(VALUES > 0.5, -1e-3, VALUES**2))
 def case(number=0, kind="right", injective=True, slices=(GOOD, BENT), excess=(0.0, 0.3), apart=(0.0, 0.9)):
     searched = kind == "right"
     ends = np.array(excess if searched else ()), np.array(apart if searched else ())
-    return Case(number, kind, 2, 2, injective, slices, *ends)
+    return LikelihoodCase(number, kind, 2, 2, injective, slices, *ends)
 
 
 def cases(**changes):
@@ -93,7 +99,7 @@ def test_a_component_written_twice_is_the_same_law():
 
 
 def test_slices_with_several_valleys_are_shown_first():
-    shown = chosen_slices([case(i) for i in range(9)])
+    shown = choose_slices([case(i) for i in range(9)])
     assert [one.slices[i].valleys > 1 for one, i in shown] == [True] * 4 + [False] * 2
     assert len({one.number for one, _ in shown}) == 6
 

@@ -13,13 +13,23 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
 from congruence.errors import InputError  # noqa: E402
 from congruence.experiments.models.configured import ImageClasses, MaskedPatches, NextToken  # noqa: E402
-from congruence.experiments.recipes import model_pairs, reproduce  # noqa: E402
-from congruence.experiments.recipes.pair_claims import PRINTED, findings_of, pairs_by_kind, rigid_share  # noqa: E402
-from congruence.experiments.recipes.pair_figures import read_layers  # noqa: E402
-from congruence.experiments.recipes.pair_scores import disagreement, has_graphs  # noqa: E402
-from congruence.experiments.recipes.pair_spectra import Spectra, decoder_spectra, layer_spectra  # noqa: E402
-from congruence.experiments.recipes.pair_tables import tables_of  # noqa: E402
-from congruence.experiments.recipes.pair_trainings import Bench, _chosen, _how, _seed  # noqa: E402
+from congruence.experiments.recipes import reproduce  # noqa: E402
+from congruence.experiments.recipes.model_pairs import run as model_pairs  # noqa: E402
+from congruence.experiments.recipes.model_pairs.claims import (  # noqa: E402
+    PRINTED,
+    judge,
+    make_tables,
+    pairs_by_kind,
+    rigid_share,
+)
+from congruence.experiments.recipes.model_pairs.figures import read_layers  # noqa: E402
+from congruence.experiments.recipes.model_pairs.scores import disagreement, has_graphs  # noqa: E402
+from congruence.experiments.recipes.model_pairs.spectra import (  # noqa: E402
+    JacobianSpectra,
+    decoder_spectra,
+    layer_spectra,
+)
+from congruence.experiments.recipes.model_pairs.trainings import PairStudy, choose_rows  # noqa: E402
 from congruence.parts import Parts  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -99,7 +109,7 @@ def test_a_classifier_forgets_more_directions_than_it_has_features():
 
 
 def test_the_summary_of_a_spectrum_is_of_what_the_map_keeps():
-    told = Spectra(np.array([[4.0, 0.5, 0.0], [4.0, 0.5, 1e-9]]), 5).summary()
+    told = JacobianSpectra(np.array([[4.0, 0.5, 0.0], [4.0, 0.5, 1e-9]]), 5).summary()
     assert told["lost"] == 3
     assert (told["largest"], told["least"], told["constant"], told["condition"]) == (4.0, 0.5, 4.0, 8.0)
 
@@ -141,33 +151,32 @@ def findings(**changes):
 
 
 def test_the_numbers_of_the_paper_bear_out_its_claims():
-    assert [claim.status for claim in findings_of(findings())] == ["holds"] * 8
+    assert [claim.status for claim in judge(findings())] == ["holds"] * 8
 
 
 def test_claims_follow_the_numbers():
     flat = told(0.2, 0.15, 0.149, 0.25, -0.5)
-    order, ica, language, rigid, alike, *_ = findings_of(findings(gpt=flat))
+    order, ica, language, rigid, alike, *_ = judge(findings(gpt=flat))
     assert [one.status for one in (order, ica, language, rigid, alike)] == ["holds", "fails", "fails", "holds", "holds"]
     bent = told(0.2, 0.19, 0.02, 0.1, 0.5)
-    assert [one.status for one in findings_of(findings(mae=bent))[3:5]] == ["fails", "fails"]
+    assert [one.status for one in judge(findings(mae=bent))[3:5]] == ["fails", "fails"]
     crossed = told(0.2, 0.1, 0.15, 0.1, 0.5)
-    assert findings_of(findings(resnet=crossed))[0].status == "fails"
+    assert judge(findings(resnet=crossed))[0].status == "fails"
     far = findings()
     far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"heads": 0.4}
-    assert findings_of(far)[6].status == "fails"
+    assert judge(far)[6].status == "fails"
     far["gpt"]["pairs"]["gpt-0 gpt-1"]["heads"] |= {"unique": False}
-    assert findings_of(far)[6].status == "unknown"
+    assert judge(far)[6].status == "unknown"
     far["mae"]["steps"][-1]["null"] = 0.1  # as near as before in shares of the diameter, but all of it is chance
-    assert findings_of(far)[7].status == "fails"
+    assert judge(far)[7].status == "fails"
     by_chance = told(0.6, 0.55, 0.52, 0.6, 0.0)
-    assert findings_of(findings(wide=by_chance))[5].status == "fails"
+    assert judge(findings(wide=by_chance))[5].status == "fails"
 
 
 def test_no_two_trainings_share_first_weights_or_batches_and_the_first_rows_are_from_everywhere():
-    bench = Bench(model_pairs.PARAMETERS["paper"], 0, "cpu", Parts(Path(), {}))
-    for draws in (_seed, lambda *one: _how(*one).seed):
-        assert len({draws(bench, *one) for one in bench.trainings if one[0] in ("gpt", "wide")}) == 4
-    first = _chosen(10_000, 3000, 0)[:16]
+    study = PairStudy(model_pairs.PARAMETERS["paper"], 0, "cpu", Parts(Path(), {}))
+    assert len({study.training_seed(*one) for one in study.trainings if one[0] in ("gpt", "wide")}) == 4
+    first = choose_rows(10_000, 3000, 0)[:16]
     assert len(set(first)) == 16
     assert first.max() > 5000
 
@@ -195,7 +204,7 @@ def test_the_recipe_writes_all_that_is_asked_for(smoke):
     printed = {"permutation": 0.219, "similarity": 0.15, "linear": 0.131, "ica": 0.202, "efficiency": 0.25}
     assert result["numbers"]["paper"]["Pythia-160M-0, -1"] == printed
     assert "Python 3." in result["numbers"]["ours"]["data"]["gpt"]
-    assert len(tables_of({family: result["numbers"]["ours"][family] for family in families})) == 9
+    assert len(make_tables({family: result["numbers"]["ours"][family] for family in families})) == 9
     assert (smoke / "layer-map-gpt.svg").is_file()
     assert (smoke / "parts" / "models" / "resnet-1" / "model.safetensors").is_file()
 
@@ -216,7 +225,7 @@ def test_what_was_lost_is_done_again_and_comes_out_the_same(smoke, tmp_path):
 def test_missing_data_are_named_with_the_way_out(tmp_path, monkeypatch):
     monkeypatch.setenv("CONGRUENCE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(InputError, match="--data rooms takes pictures that are drawn here"):
+    with pytest.raises(InputError, match="--data rooms uses images that are drawn here"):
         reproduce("model-pairs", tmp_path / "out", scale="smoke", device="cpu", data="mnist")
     assert not has_graphs()
 

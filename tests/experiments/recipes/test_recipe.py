@@ -2,7 +2,8 @@ import pytest
 
 from congruence.errors import InputError
 from congruence.experiments.recipes import RECIPES, SCALES, find_recipe
-from congruence.experiments.recipes.result import interval_or_none, status_above, status_of
+from congruence.experiments.recipes.result import interval_or_none, status_of
+from congruence.result import status_above
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)

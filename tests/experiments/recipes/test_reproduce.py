@@ -199,8 +199,8 @@ def test_a_folder_without_permission_is_refused(toy, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scale": "huge"}, "scale must be one of smoke, small, paper, full, not 'huge'"),
-        ({"seed": -1}, "seed must be between 0 and 4294967295, not -1"),
+        ({"scale": "huge"}, "scale must be one of 'smoke', 'small', 'paper', 'full'; got 'huge'"),
+        ({"seed": -1}, "seed must be an integer from 0 to 4294967295; got -1"),
         ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda'"),
     ],
 )

@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.sprite_isometry import PARAMETERS, findings_of_squares, measure_squares
+from congruence.experiments.recipes.sprite_isometry.claims import judge
+from congruence.experiments.recipes.sprite_isometry.run import PARAMETERS, measure_squares
 
 
 @pytest.fixture(scope="module")
@@ -17,19 +18,19 @@ def squares():
 
 
 def test_all_claims_hold(squares):
-    assert [claim.status for claim in findings_of_squares(squares)] == ["holds"] * 4
+    assert [claim.status for claim in judge(squares)] == ["holds"] * 4
     assert_allclose([squares.exponent, squares.factor], [0.5, 2.0], rtol=5e-3)
 
 
 @pytest.mark.parametrize(("change", "fallen"), [({"drift": 1e-3}, 0), ({"mixed": 1e-3}, 1)])
 def test_a_claim_falls_with_its_number(change, fallen, squares):
-    claims = findings_of_squares(dataclasses.replace(squares, **change))
+    claims = judge(dataclasses.replace(squares, **change))
     assert [i for i, claim in enumerate(claims) if claim.status != "holds"] == [fallen]
 
 
 def test_squares_that_stay_smooth_are_not_conformal(squares):
     smooth = dataclasses.replace(squares, sigmas=squares.sigmas[:2], metrics=squares.metrics[:2])
-    assert findings_of_squares(smooth)[2].status == "fails"
+    assert judge(smooth)[2].status == "fails"
 
 
 def test_the_recipe_writes_its_result(tmp_path):

@@ -8,14 +8,14 @@ import pytest
 
 from congruence.document import share
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes import statistical_versus_structural as method
-from congruence.experiments.recipes.masked_reconstruction import Level, draw_rows, measure_level
-from congruence.experiments.recipes.misspecified_regression import fit_draws, measure_regression
-from congruence.experiments.recipes.statistical_claims import (
-    findings_of_masking,
-    findings_of_regression,
-    table_of_masking,
+from congruence.experiments.recipes.statistical_versus_structural import run as method
+from congruence.experiments.recipes.statistical_versus_structural.claims import (
+    judge_masking,
+    judge_regression,
+    masking_table,
 )
+from congruence.experiments.recipes.statistical_versus_structural.regression import fit_draws, measure_regression
+from congruence.experiments.recipes.statistical_versus_structural.run import MaskingLevel, draw_images, measure_level
 from congruence.maps.nearness import HeldOut, Nearness
 
 TINY = {"sizes": [20, 50], "draws": 4, "visible": [6, 2], "runs": 2, "rows": 130}
@@ -40,7 +40,7 @@ def level(visible, **changes):
     if visible == 2:
         found |= {"unexplained": (0.3,), "rigid": errors(0.15, 0.16), "linear": errors(0.14, 0.15), "least": 0.13}
         found |= {"expected": errors(0.03), "least_unexplained": 0.29}
-    return Level(**found | changes)
+    return MaskingLevel(**found | changes)
 
 
 def held(claims):
@@ -48,7 +48,7 @@ def held(claims):
 
 
 def test_all_claims_of_the_regression_hold(regression):
-    assert held(findings_of_regression(regression)) == ["holds"] * 4
+    assert held(judge_regression(regression)) == ["holds"] * 4
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_all_claims_of_the_regression_hold(regression):
     ],
 )
 def test_a_claim_of_the_regression_falls_with_its_numbers(change, fallen, regression):
-    claims = findings_of_regression(dataclasses.replace(regression, **change))
+    claims = judge_regression(dataclasses.replace(regression, **change))
     assert [i for i, claim in enumerate(claims) if claim.status != "holds"] == [fallen]
 
 
 def test_all_claims_of_the_masked_autoencoder_can_hold():
-    assert held(findings_of_masking([level(6), level(3), level(2)])) == ["holds"] * 5
-    assert held(findings_of_masking([level(6), level(2)])) == ["holds"] * 4
+    assert held(judge_masking([level(6), level(3), level(2)])) == ["holds"] * 5
+    assert held(judge_masking([level(6), level(2)])) == ["holds"] * 4
 
 
 @pytest.mark.parametrize(
@@ -87,17 +87,17 @@ def test_all_claims_of_the_masked_autoencoder_can_hold():
 )
 def test_a_claim_of_the_masked_autoencoder_falls_with_its_numbers(where, change, fallen):
     levels = [level(visible, **(change if visible == where else {})) for visible in (6, 3, 2)]
-    assert [i for i, claim in enumerate(findings_of_masking(levels)) if claim.status != "holds"] == fallen
+    assert [i for i, claim in enumerate(judge_masking(levels)) if claim.status != "holds"] == fallen
 
 
 def test_what_is_not_known_in_closed_form_is_a_dash():
-    table = table_of_masking([level(6), level(2)])
+    table = masking_table([level(6), level(2)])
     assert {row[2] for row in table.rows if "E[" in row[0]} == {None}
     assert [row[3] for row in table.rows if "E[" in row[0]] == [share(0.13), share(0.03)]
 
 
 def test_the_error_of_codes_that_are_the_factors_rotated_is_nothing(rng):
-    rows = draw_rows(130, 2, 0)
+    rows = draw_images(130, 2, 0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     exact = {"codes": rows.factors @ turn + 1, "pictures": rows.pictures.reshape(130, -1), "stretch": np.ones(130)}
     found = measure_level(rows, [exact, exact | {"codes": rows.factors}], 0)

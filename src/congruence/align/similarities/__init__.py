@@ -1,15 +1,27 @@
-"""Similarities that need no map: how alike are two runs with paired rows?
+"""Similarity measures that need no map: how alike are two runs with paired rows?
 
-Each measure is a function of two arrays; `MEASURES` says what each one ignores, its range and its direction.
+Each measure is a function of two arrays. `MEASURES` declares the invariances, the range and the direction of each;
+tests check these declarations.
 """
 
-from congruence.align.similarities.cca import pwcca, svcca
-from congruence.align.similarities.distances import rsa, rsa_pearson
-from congruence.align.similarities.kernels import cka, plain_cka
-from congruence.align.similarities.neighbours import neighbour_overlap
-from congruence.align.similarities.registry import MEASURES, Measure
-from congruence.align.similarities.shapes import angular_procrustes, procrustes, size_and_shape
-from congruence.maps.matching import strong_mcc, weak_mcc
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from congruence.align._run_statistics import PairStatistics
+from congruence.align.similarities import correlations, distances
+from congruence.align.similarities.correlations import cka, plain_cka, pwcca, svcca
+from congruence.align.similarities.distances import (
+    angular_procrustes,
+    neighbour_overlap,
+    procrustes,
+    rsa,
+    rsa_pearson,
+    size_and_shape,
+)
+from congruence.maps.matching import fit_cca, matched_correlation, strong_mcc, weak_mcc
 
 __all__ = [
     "MEASURES",
@@ -27,3 +39,85 @@ __all__ = [
     "svcca",
     "weak_mcc",
 ]
+
+MAPS = ("permutation", "rotation", "linear", "scale", "translation")
+HIGHER, LOWER = "higher is closer", "lower is closer"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure of how alike two runs with paired rows are.
+
+    `invariant_to` names the maps that may be applied to either side without changing the value: "permutation" (order
+    and signs of dimensions), "rotation" (any orthogonal map), "linear" (any invertible matrix), "scale" (one factor for
+    all dimensions) and "translation".
+    """
+
+    function: Callable[..., float]  # of arrays x (n, d_x) and y (n, d_y)
+    of: Callable[[PairStatistics], float]  # the same with its default options, from cached statistics
+    title: str
+    meaning: str
+    invariant_to: frozenset[str]
+    range: tuple[float, float]  # the least and the largest value
+    direction: str  # "higher is closer" or "lower is closer"
+    reference: str
+    symmetric: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name of the function, by which the measure is chosen."""
+        return self.function.__name__
+
+    @property
+    def itself(self) -> float:
+        """The value of a run compared with itself: the closest end of the range."""
+        return self.range[1] if self.direction == HIGHER else self.range[0]
+
+
+def _weak_mcc(pair: PairStatistics) -> float:
+    return matched_correlation(pair.sums, fit_cca(pair.sums)) if pair.vary else math.nan
+
+
+def _strong_mcc(pair: PairStatistics) -> float:
+    return matched_correlation(pair.sums)
+
+
+_LINEAR = frozenset(MAPS)
+_SIMILARITY = _LINEAR - {"linear"}
+_RIGID = _SIMILARITY - {"scale"}
+_PERMUTATION = _SIMILARITY - {"rotation"}
+_SHARE, _CORRELATION = (0.0, 1.0), (-1.0, 1.0)
+_CHORD, _ARC, _DISTANCE = (0.0, math.sqrt(2)), (0.0, math.pi / 2), (0.0, math.inf)
+_CKA, _RSA, _MCC = "Kornblith et al. 2019", "Kriegeskorte et al. 2008", "Khemakhem et al. 2020"
+
+# fmt: off
+MEASURES = {measure.name: measure for measure in (
+    Measure(cka, correlations.cka_of, "CKA", "agreement of the linear kernels, without bias",
+            _SIMILARITY, _CORRELATION, HIGHER, _CKA),
+    Measure(plain_cka, correlations.plain_cka_of, "CKA, plain", "agreement of the linear kernels, biased for few rows",
+            _SIMILARITY, _SHARE, HIGHER, _CKA),
+    Measure(svcca, correlations.svcca_of, "SVCCA",
+            "mean canonical correlation of the directions with 99 % of the variance",
+            _SIMILARITY, _SHARE, HIGHER, "Raghu et al. 2017"),
+    Measure(pwcca, correlations.pwcca_of, "PWCCA", "canonical correlations, weighted by their use in the source",
+            _PERMUTATION, _SHARE, HIGHER, "Morcos et al. 2018", symmetric=False),
+    Measure(rsa, distances.rsa_of, "RSA", "rank correlation of the distances between rows",
+            _SIMILARITY, _CORRELATION, HIGHER, _RSA),
+    Measure(rsa_pearson, distances.rsa_pearson_of, "RSA, Pearson", "correlation of the squared distances between rows",
+            _SIMILARITY, _CORRELATION, HIGHER, _RSA),
+    Measure(neighbour_overlap, distances.overlap_of, "neighbour overlap", "share of nearest neighbours in common",
+            _SIMILARITY, _SHARE, HIGHER, "Huh et al. 2024"),
+    Measure(procrustes, distances.procrustes_of, "Procrustes distance",
+            "between shapes of norm 1 after the best rotation",
+            _SIMILARITY, _CHORD, LOWER, "Williams et al. 2021, Ding et al. 2021"),
+    Measure(angular_procrustes, distances.angle_of, "Procrustes angle", "between shapes after the best rotation",
+            _SIMILARITY, _ARC, LOWER, "Williams et al. 2021"),
+    Measure(size_and_shape, distances.size_and_shape_of, "size-and-shape distance",
+            "after the best rotation, without scaling, over all rows",
+            _RIGID, _DISTANCE, LOWER, "Dryden & Mardia 2016"),
+    Measure(strong_mcc, _strong_mcc, "MCC, strong", "correlation of dimensions matched one to one",
+            _PERMUTATION, _SHARE, HIGHER, _MCC),
+    Measure(weak_mcc, _weak_mcc, "MCC, weak, in sample", "correlation after the best linear map (CCA)",
+            _LINEAR, _SHARE, HIGHER, _MCC),
+)}
+# fmt: on

@@ -1,17 +1,37 @@
-"""Representational similarity analysis (RSA): do the same rows lie far apart in both runs?"""
+"""Distances: representational similarity analysis (RSA), mutual nearest neighbours and Procrustes distances.
+
+Procrustes distances are those of centred runs, the narrower zero-padded, after the best rotation; lower is closer. The
+best rotation leaves |X|^2 + |Y|^2 - 2 |X'Y|_* (nuclear norm), so d x d sums suffice, except for distances near 0, which
+they cannot resolve: those are summed over the rows. The rotation is fitted to the rows it is scored on, so unrelated
+runs come closer the more dimensions they have for their rows.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from congruence.align.similarities.kernels import ROUNDING
-from congruence.align.similarities.sides import Both, Side, both_of, paired_rows, sampled, squared_norms
-from congruence.arrays import Float, Rows, to_numpy
-from congruence.errors import InputError
+from congruence.align._run_statistics import (
+    PairStatistics,
+    RunStatistics,
+    paired_rows,
+    sample_rows,
+    squared_norms,
+    sum_pair,
+)
+from congruence.align.similarities.correlations import ROUNDING
+from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
+from congruence.checks import check_integer
+from congruence.rows.engine import Rows
 
 RSA_ROWS = 2000  # there are n (n - 1) / 2 distances to rank: 2 million, 16 MB and a third of a second per run
+NEIGHBOURS = 10
+NEIGHBOUR_ROWS = 10_000  # distances are quadratic in rows: more than this many are sampled
+RESOLVED = 1e-3  # a squared distance below this share of the squared norms loses digits as a difference of sums
+_BLOCK = 512
 
 
 def rsa(x: Any, y: Any, *, rows: int = RSA_ROWS, seed: int = 0) -> float:
@@ -25,7 +45,9 @@ def rsa(x: Any, y: Any, *, rows: int = RSA_ROWS, seed: int = 0) -> float:
     x, y : (n, d_x) and (n, d_y)
         Paired rows; distances are Euclidean (squaring them would not change their ranks).
     rows : int
-        The most rows to use, at least 3.
+        The largest number of rows to use, at least 3.
+    seed : int
+        The seed of the sample.
 
     Returns
     -------
@@ -35,18 +57,16 @@ def rsa(x: Any, y: Any, *, rows: int = RSA_ROWS, seed: int = 0) -> float:
 
     References
     ----------
-    Kriegeskorte et al. 2008, who take 1 - correlation for distance; Euclidean distance is what a rotation leaves alone.
+    Kriegeskorte et al. 2008, who take 1 - correlation for distance; Euclidean distance is invariant to rotation.
     """
-    if rows < 3:
-        raise InputError(f"rows must be at least 3, not {rows}")
-    source, target = (centred_ranks(r, rows, seed) for r in paired_rows(x, y))
-    return _cosine(source, target)
+    check_integer("rows", rows, 3)
+    return _cosine(*(_centred_ranks(r, rows, seed) for r in paired_rows(x, y)))
 
 
 def rsa_pearson(x: Any, y: Any) -> float:
     """Pearson correlation of the squared distances between rows in x with those in y, over all pairs of rows.
 
-    Worked out from d x d sums and squared row norms: exact, and never an n x n matrix. Invariant to permutation,
+    Computed from d x d sums and squared row norms: exact, and never an n x n matrix. Invariant to permutation,
     rotation, one scale and translation of either side; symmetric. Rows far from the others weigh more than in `rsa`.
 
     Parameters
@@ -64,31 +84,152 @@ def rsa_pearson(x: Any, y: Any) -> float:
     ----------
     Kriegeskorte et al. 2008; squared Euclidean distances as in rsatoolbox.
     """
-    return pearson(both_of(x, y))
+    return rsa_pearson_of(sum_pair(x, y))
 
 
-def spearman(both: Both) -> float:
-    """RSA from what each run keeps of its own distances."""
-    return _cosine(both.source.once(_ranks), both.target.once(_ranks))
+def neighbour_overlap(x: Any, y: Any, *, k: int = NEIGHBOURS, seed: int = 0) -> float:
+    """The mean share of a row's k nearest neighbours in x that are also among its k nearest in y (mutual k-NN).
+
+    Invariant to permutation, rotation, one scale and translation of either side; symmetric. More than 10 000 rows are
+    sampled; distances are computed in blocks, never as an n x n matrix. Rows at equal distance are exchangeable.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows; distances are Euclidean. On rows of unit length neighbours by cosine are the same.
+    k : int
+        Neighbours per row, at most n - 1.
+    seed : int
+        The seed of the sample.
+
+    Returns
+    -------
+    float
+        From 0 to 1, higher is closer; unrelated runs give about k / (n - 1). NaN if one side is constant.
+
+    References
+    ----------
+    Huh et al. 2024 (mutual k-NN), who take the inner product of unit rows.
+    """
+    check_integer("k", k)
+    source, target = paired_rows(x, y)
+    return _shared_neighbours(_find_neighbours(source, k, seed), _find_neighbours(target, k, seed))
 
 
-def pearson(both: Both) -> float:
-    """Pearson RSA from prepared sums and row norms."""
-    x, y = both.source, both.target
-    if x.rows.n < 3 or not both.vary:
+def procrustes(x: Any, y: Any) -> float:
+    """Distance between the shapes of two runs: centred, scaled to norm 1, and rotated onto each other.
+
+    A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection), one
+    scale and translation of either run.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows.
+
+    Returns
+    -------
+    float
+        From 0 to sqrt(2), lower is closer: 0 for equal runs up to the above. NaN if one side is constant.
+
+    References
+    ----------
+    Williams et al. 2021; Ding et al. 2021, who print its square (0 to 2).
+    """
+    return procrustes_of(sum_pair(x, y))
+
+
+def angular_procrustes(x: Any, y: Any) -> float:
+    """Angle between two runs as vectors of norm 1, after the best rotation: the arc whose chord is `procrustes`.
+
+    A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection), one
+    scale and translation of either run.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows.
+
+    Returns
+    -------
+    float
+        From 0 to pi / 2, lower is closer: arccos(|X'Y|_* / (|X| |Y|)). NaN if one side is constant.
+
+    References
+    ----------
+    Williams et al. 2021 (angular ground metric).
+    """
+    return angle_of(sum_pair(x, y))
+
+
+def size_and_shape(x: Any, y: Any) -> float:
+    """Distance between two runs, centred and rotated onto each other, in their own units: the size counts too.
+
+    A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection) and
+    translation of either side, not to scale. It is a norm over all rows, so it grows with the root of n.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows.
+
+    Returns
+    -------
+    float
+        From 0 up, lower is closer. NaN if one side is constant.
+
+    References
+    ----------
+    Dryden & Mardia 2016; Williams et al. 2021 (Euclidean ground metric).
+    """
+    return size_and_shape_of(sum_pair(x, y))
+
+
+def rsa_of(pair: PairStatistics) -> float:
+    """RSA from cached statistics."""
+    return _cosine(pair.source.cached(_ranks), pair.target.cached(_ranks))
+
+
+def _ranks(run: RunStatistics) -> Float:
+    return _centred_ranks(run.rows, RSA_ROWS, run.seed)
+
+
+def _centred_ranks(rows: Rows, most: int, seed: int) -> Float:
+    """Ranks of the distances between rows (of a sample of many), centred, of unit norm; empty where all are equal."""
+    from scipy.spatial.distance import pdist
+    from scipy.stats import rankdata
+
+    distances = pdist(to_numpy(rows.take(sample_rows(rows.n, most, seed))))  # (m (m - 1) / 2,)
+    rounding = 4 * np.linalg.norm(rows.rounding)  # of the difference of two distances
+    if distances.size == 0 or np.ptp(distances) <= rounding:
+        return np.zeros(0)
+    ranks: Float = rankdata(distances) - (distances.size + 1) / 2
+    return ranks / np.linalg.norm(ranks)
+
+
+def _cosine(a: Float, b: Float) -> float:
+    if not (a.size and b.size):
+        return float("nan")
+    return float(np.clip(a @ b, -1, 1))
+
+
+def rsa_pearson_of(pair: PairStatistics) -> float:
+    """Pearson RSA from cached statistics."""
+    x, y = pair.source, pair.target
+    if x.rows.n < 3 or not pair.vary:
         return float("nan")
     excess_x, excess_y = _excess(x), _excess(y)
-    own_x = _covariance(excess_x, excess_x, x.spread.scatter / x.size**2)
-    own_y = _covariance(excess_y, excess_y, y.spread.scatter / y.size**2)
+    own_x = _covariance(excess_x, excess_x, x.spread.scatter / x.norm**2)
+    own_y = _covariance(excess_y, excess_y, y.spread.scatter / y.norm**2)
     if min(own_x, own_y) <= ROUNDING / x.rows.n:
         return float("nan")
-    shared = _covariance(excess_x, excess_y, both.sums.cross / (x.size * y.size))
+    shared = _covariance(excess_x, excess_y, pair.sums.cross / (x.norm * y.norm))
     return float(np.clip(shared / np.sqrt(own_x * own_y), -1, 1))
 
 
-def _excess(side: Side) -> Float:
-    """How far each squared row norm is from their mean, in units of their sum, shape (n,)."""
-    return side.once(squared_norms) / side.size**2 - 1 / side.rows.n
+def _excess(run: RunStatistics) -> Float:
+    """The deviation of each squared row norm from their mean, in units of their sum, shape (n,)."""
+    return run.cached(squared_norms) / run.norm**2 - 1 / run.rows.n
 
 
 def _covariance(excess_x: Float, excess_y: Float, cross: Float) -> float:
@@ -102,24 +243,98 @@ def _covariance(excess_x: Float, excess_y: Float, cross: Float) -> float:
     return n * float(excess_x @ excess_y) + 2 * float((cross * cross).sum()) - 2 / (n - 1)
 
 
-def _ranks(side: Side) -> Float:
-    return centred_ranks(side.rows, RSA_ROWS, side.seed)
+def overlap_of(pair: PairStatistics) -> float:
+    """Neighbour overlap from cached statistics."""
+    return _shared_neighbours(pair.source.cached(_nearest), pair.target.cached(_nearest))
 
 
-def centred_ranks(rows: Rows, most: int, seed: int) -> Float:
-    """Ranks of the distances between rows (of a sample of many), centred, of unit norm; empty where all are equal."""
-    from scipy.spatial.distance import pdist
-    from scipy.stats import rankdata
-
-    distances = pdist(to_numpy(rows.take(sampled(rows.n, most, seed))))  # (m (m - 1) / 2,)
-    rounding = 4 * np.linalg.norm(rows.rounding)  # of the difference of two distances
-    if distances.size == 0 or np.ptp(distances) <= rounding:
-        return np.zeros(0)
-    ranks: Float = rankdata(distances) - (distances.size + 1) / 2
-    return ranks / np.linalg.norm(ranks)
+def _nearest(run: RunStatistics) -> _Neighbours:
+    return _find_neighbours(run.rows, seed=run.seed)
 
 
-def _cosine(a: Float, b: Float) -> float:
-    if not (a.size and b.size):
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """The k nearest neighbours of each row, or of each row of a sample where there are many."""
+
+    rows: Rows
+    index: Array  # (m,) the rows that were sampled
+    nearest: Array  # (m, k) positions in `index`; no columns where all rows are equal
+
+    @cached_property
+    def reach(self) -> Float:
+        """The distance of the farthest neighbour plus rounding, shape (m,)."""
+        return np.asarray(self.distances(self.nearest).max(1) * (1 + 1e-12) + self.rows.rounding.max())
+
+    def distances(self, others: Array) -> Float:
+        """The distances of each row from others, given by their positions, shape (m, k)."""
+        points = to_numpy(self.rows.take(self.index))
+        distances = np.empty(others.shape)
+        for part in row_chunks(len(points), others.shape[1] * self.rows.d):
+            distances[part] = np.sqrt(np.square(points[part, None] - points[others[part]]).sum(2))
+        return distances
+
+
+def _find_neighbours(rows: Rows, k: int = NEIGHBOURS, seed: int = 0) -> _Neighbours:
+    """Find the k nearest neighbours of each row (of a sample of rows where there are many)."""
+    index = sample_rows(rows.n, NEIGHBOUR_ROWS, seed)
+    points = to_numpy(rows.take(index))
+    squares = (points * points).sum(1)
+    varies = ((points * points).mean(0) > rows.rounding**2).any()
+    k = min(k, len(index) - 1) if varies else 0
+    nearest = np.empty((len(index), k), dtype=np.intp)
+    for start in range(0, len(index) if k else 0, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        distance = squares - 2 * points[part] @ points.T  # up to a constant per row
+        distance[np.arange(len(distance)), np.arange(len(index))[part]] = np.inf
+        nearest[part] = np.argpartition(distance, k - 1, axis=1)[:, :k]
+    return _Neighbours(rows, index, nearest)
+
+
+def _shared_neighbours(a: _Neighbours, b: _Neighbours) -> float:
+    """The mean share of neighbours in one run that are no farther than the k-th in the other, in both directions.
+
+    Where all distances differ these are the common neighbours; equal distances are exchangeable.
+    """
+    if not (a.nearest.size and b.nearest.size):
         return float("nan")
-    return float(np.clip(a @ b, -1, 1))
+    hits = (one.distances(other.nearest) <= one.reach[:, None] for one, other in ((a, b), (b, a)))
+    return float(np.mean([hit.mean() for hit in hits]))
+
+
+def procrustes_of(pair: PairStatistics) -> float:
+    """The shape distance from cached statistics."""
+    return _distance(pair, 1 / pair.source.norm, 1 / pair.target.norm) if pair.vary else float("nan")
+
+
+def angle_of(pair: PairStatistics) -> float:
+    """The angular distance from cached statistics; by the chord, because arccos loses half the digits near 0."""
+    return float(2 * np.arcsin(min(procrustes_of(pair), np.sqrt(2)) / 2)) if pair.vary else float("nan")
+
+
+def size_and_shape_of(pair: PairStatistics) -> float:
+    """The size-and-shape distance from cached statistics."""
+    return _distance(pair, 1.0, 1.0) if pair.vary else float("nan")
+
+
+def _distance(pair: PairStatistics, scale_x: float, scale_y: float) -> float:
+    sizes = (scale_x * pair.source.norm) ** 2 + (scale_y * pair.target.norm) ** 2
+    squared = sizes - 2 * scale_x * scale_y * pair.sums.svd[1].sum()
+    if squared < RESOLVED * sizes:
+        squared = _squared_rows(pair, scale_x, scale_y)
+    return float(np.sqrt(squared))
+
+
+def _squared_rows(pair: PairStatistics, scale_x: float, scale_y: float) -> float:
+    """The squared distance, summed over the rows after the best rotation.
+
+    In the directions that the runs share, the rotation carries u onto v; the others can be made orthogonal.
+    """
+    width, total = pair.sums.width, 0.0
+    u, v = pair.sums.svd[0], pair.sums.svd[2].T  # (width, k)
+    for part in row_chunks(pair.source.rows.n, width):
+        x, y = scale_x * pair.source.rows.take(part, width), scale_y * pair.target.rows.take(part, width)
+        to_u, to_v = as_float64_like(u, x), as_float64_like(v, y)
+        shared_x, shared_y = x @ to_u, y @ to_v
+        for left in (shared_x - shared_y, x - shared_x @ to_u.T, y - shared_y @ to_v.T):
+            total += float((left * left).sum())
+    return total

@@ -67,9 +67,9 @@ def show(
 
         congruence data show sprites --continuous --rows 3 --out sprites.svg
     """
+    from congruence.experiments.data.image_sheet import check_sheet_path, write_sheet
     from congruence.experiments.data.registry import find_image_set
     from congruence.experiments.data.variations import vary_factors
-    from congruence.report.figures.image_sheet import check_sheet_path, write_sheet
 
     chosen = find_image_set(name)
     path = Path(f"{name}.png") if out is None else out

@@ -11,4 +11,5 @@ from congruence.experiments.data.relu_mixtures import random_relu_mixture as ran
 from congruence.experiments.data.room_images import rooms as rooms
 from congruence.experiments.data.row_sets import load_rows as load_rows
 from congruence.experiments.data.rows import FactorRows as FactorRows
+from congruence.experiments.data.screen import simulate_screen as simulate_screen
 from congruence.experiments.data.sprite_images import sprites as sprites

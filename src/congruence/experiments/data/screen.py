@@ -16,7 +16,7 @@ The laws, fixed before any result was looked at:
 * **Nuisance**: all other factors; what cells do anyway.
 * **Design.** Rows are dealt to plates evenly, wells are drawn anew on each plate, a tenth of the plates holds controls
   only, and the rows of a guide are a given share of all rows, spread over the other plates. The rest are controls.
-* **Mixing.** `congruence.batches.mixing`: rotations with cosine fields between them, dialled from an isometry away;
+* **Mixing.** `experiments.data.mixing`: rotations with cosine fields between them, dialled from an isometry away;
   then Gaussian noise of standard deviation 0.05 on every coordinate.
 """
 
@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array
-from congruence.batches.mixing import Mixing, draw_mixing
 from congruence.errors import InputError
+from congruence.experiments.data.mixing import Mixing, draw_mixing
 
 GENES = {  # guides, factors and their shift in standard deviations
     "CYP11B1": (1, 1, 1.2),

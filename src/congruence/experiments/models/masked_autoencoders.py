@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.errors import MissingDependencyError
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import one_thread
 
 Draw = Callable[
     [int, np.random.Generator], tuple[Float, Float]

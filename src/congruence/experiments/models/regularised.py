@@ -14,8 +14,7 @@ from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training
-from congruence.rows.devices import load_torch, training_device
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import load_torch, one_thread, training_device
 
 KINDS = ("none", "weight decay", "spectral norm", "residual", "isometry penalty")
 BLOCKS = 2  # of the residual decoder

@@ -1,7 +1,7 @@
 """Reproduce the papers' results: one recipe for each table, figure or example.
 
-`recipe.py` lists the recipes, `_reproduce.py` runs one in a folder, `parts.py` stores what was already computed,
-`result.py` and `_document.py` describe the result, `_files.py` writes it; every other file belongs to a recipe.
+`recipe.py` lists the recipes, `_reproduce.py` runs one in a folder, `result.py` and `_document.py` describe the result,
+and `_files.py` writes it. Each recipe is a package: `run.py` computes, `claims.py` judges, `figures.py` draws.
 """
 
 from __future__ import annotations

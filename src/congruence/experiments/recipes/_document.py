@@ -13,13 +13,13 @@ from congruence.result import Finding, Status
 
 READING = (
     "A claim is a statement of the paper in our words. Its status is computed from the numbers shown with it, by "
-    "limits that the recipe states and that are the same for every seed. A claim that fails is a result, too."
+    "limits that the recipe states and that are the same for every seed. A claim that fails is also a result."
 )
 WORDS = (
     ("holds", "our numbers support the claim, at this scale and with this seed."),
     ("fails", "our numbers contradict the claim."),
     ("ambiguous", "the claim is true in part only, or the interval allows both answers."),
-    ("unknown", "there is too little to judge by."),
+    ("unknown", "there are too few numbers to decide."),
     ("scale", "how much was computed. " + "; ".join(f"{name}: {about}" for name, about in SCALES.items()) + "."),
 )
 
@@ -72,6 +72,6 @@ def tally(findings: Sequence[Finding]) -> str:
         ("unknown", "cannot be judged at this scale", "cannot be judged at this scale"),
     )
     for status, one, many in words:
-        found = statuses.count(status)
-        parts += [f"{found} {one if found == 1 else many}"] if found else []
+        if number := statuses.count(status):
+            parts.append(f"{number} {one if number == 1 else many}")
     return ", ".join(parts) + "."

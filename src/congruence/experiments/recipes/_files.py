@@ -10,7 +10,7 @@ from typing import Any
 
 from congruence.document import Cell
 from congruence.experiments.recipes.recipe import Recipe
-from congruence.experiments.recipes.result import Figure, RecipeResult, number_table
+from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
 from congruence.files import write_text
 from congruence.report.figures.svg import standalone
 from congruence.report.html import render_html
@@ -37,16 +37,15 @@ def has_current_layout(content: Mapping[str, Any]) -> bool:
 
 
 def read_result(recipe: Recipe, content: Mapping[str, Any], folder: Path) -> RecipeResult | None:
-    """The result in a folder, from the content of its result.json; None where a file is missing or damaged."""
+    """The result in a folder, from the content of its result.json; None if a file is missing or damaged."""
     if not all((folder / file).is_file() for file in FILES):
         return None
     try:
         numbers = content["numbers"]
         notes = tuple(content["notes"])
-        other = {name: version for name, version in content["versions"].items() if versions().get(name) != version}
+        other = [f"{name} {one}" for name, one in content["versions"].items() if versions().get(name) != one]
         if other:
-            made = ", ".join(f"{name} {version}" for name, version in other.items())
-            notes += (f"This result was computed earlier, with other versions: {made}.",)
+            notes += (f"This result was computed earlier, with other versions: {', '.join(other)}.",)
         return RecipeResult(
             recipe=recipe,
             headlines=tuple(numbers["headlines"]),
@@ -66,12 +65,12 @@ def read_result(recipe: Recipe, content: Mapping[str, Any], folder: Path) -> Rec
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where there is none."""
+    """The object in a JSON file; None if there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _finding(content: Mapping[str, Any]) -> Finding:
@@ -90,6 +89,6 @@ def _table(content: Mapping[str, Any]) -> Any:
     return number_table(content["title"], content["columns"], rows, content["note"])
 
 
-def _figure(path: Path, caption: str) -> Figure:
-    text = path.read_text(encoding="utf-8")
-    return Figure(path.stem, caption, re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL).rstrip("\n"))
+def _figure(path: Path, caption: str) -> RecipeFigure:
+    svg = re.sub(r"<style>.*?</style>", "", path.read_text(encoding="utf-8"), count=1, flags=re.DOTALL)
+    return RecipeFigure(path.stem, caption, svg.rstrip("\n"))

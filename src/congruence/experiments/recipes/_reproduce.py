@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from congruence.arrays import resolve_device
+from congruence.checks import check_choice, check_seed
 from congruence.errors import CongruenceWarning, InputError
 from congruence.experiments.recipes._files import FILES, RESULT, has_current_layout, read_json, read_result, write_files
 from congruence.experiments.recipes._options import ReproduceOptions
-from congruence.experiments.recipes.recipe import SCALES, Job, Method, Recipe, find_recipe
+from congruence.experiments.recipes.recipe import SCALES, Method, Recipe, RecipeJob, find_recipe
 from congruence.experiments.recipes.result import RecipeResult
 from congruence.files import check_writable, system_reason, write_text
 from congruence.options import takes
@@ -70,29 +71,26 @@ def reproduce(
         One finding for each claim of the paper, the paper's numbers and ours; `folder` holds the files.
     """
     recipe = find_recipe(name)
-    if options.scale not in SCALES:
-        raise InputError(f"scale must be one of {', '.join(SCALES)}, not {options.scale!r}")
-    if not 0 <= options.seed < 2**32:
-        raise InputError(f"seed must be between 0 and {2**32 - 1}, not {options.seed}")
-    engine = _engine(options.device)
+    check_choice("scale", options.scale, SCALES)
+    check_seed(options.seed)
+    device = _resolve_device(options.device)
     method = recipe.method()
     parameters = _parameters(method, name, options.scale, options.data)
     folder = _writable_folder(HOME / f"{name}-{options.scale}-seed{options.seed}" if out is None else Path(out))
     settings = {"recipe": name, "edition": method.EDITION, "scale": options.scale, "seed": options.seed}
-    settings = json.loads(json_text(settings | {"device": engine} | parameters))  # as it will be read back
+    settings = json.loads(json_text(settings | {"device": device} | parameters))  # as it will be read back
     _check_owner(folder, settings, options.force)
-    command = _command(settings)
-    if not options.force and (found := _finished(recipe, folder, settings | {"command": command})) is not None:
-        return found
+    shown = settings | {"command": _command(settings)}
+    if not options.force and (finished := _read_finished(recipe, folder, shown)) is not None:
+        return finished
 
     (folder / PARTS).mkdir(exist_ok=True)
     write_text(folder / PARTS / OWNER, json_text(settings))
     parts = Parts(folder / PARTS, settings, kept=not options.force)
     if announce is not None and hasattr(method, "plan"):
-        announce(method.plan(parameters, engine, parts))
+        announce(method.plan(parameters, device, parts))
     report_progress = progress or (lambda what, done, total: None)
-    shown = settings | {"command": command}
-    result = method.run(Job(recipe, shown, options.seed, engine, parameters, parts, report_progress))
+    result = method.run(RecipeJob(recipe, shown, options.seed, device, parameters, parts, report_progress))
     write_files(result, folder)
     return replace(result, folder=folder)
 
@@ -105,15 +103,13 @@ def _parameters(method: Method, name: str, scale: str, data: str | None) -> dict
     known = getattr(method, "DATA", ())
     if not known:
         raise InputError(f"{name} generates its own data, so data cannot be {data!r}")
-    several = getattr(method, "SEVERAL", False)
-    asked = [one.strip() for one in data.split(",")] if several else [data]
-    wrong = [one for one in asked if one not in known]
-    if wrong:
-        raise InputError(f"data must be {'some' if several else 'one'} of {', '.join(known)}, not {wrong[0]!r}")
-    return parameters | {"data": ",".join(dict.fromkeys(asked))}
+    names = [name.strip() for name in data.split(",")] if getattr(method, "SEVERAL", False) else [data]
+    for name in names:
+        check_choice("data", name, known)
+    return parameters | {"data": ",".join(dict.fromkeys(names))}
 
 
-def _engine(device: str) -> str:
+def _resolve_device(device: str) -> str:
     """Turn "auto" into a GPU if torch sees one."""
     if device != "auto":
         return resolve_device(device)
@@ -143,9 +139,9 @@ def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None
     """Refuse to overwrite files that no recipe wrote, and other results unless `force` is given."""
     owner = read_json(folder / PARTS / OWNER)
     if owner is None:
-        strange = [file for file in (*FILES, PARTS) if (folder / file).exists()]
-        if strange:
-            raise InputError(f"{folder} holds {strange[0]}, which no recipe wrote; give another folder")
+        foreign = [file for file in (*FILES, PARTS) if (folder / file).exists()]
+        if foreign:
+            raise InputError(f"{folder} holds {foreign[0]}, which no recipe wrote; give another folder")
         return
     if owner != settings and (owner.get("recipe") != settings["recipe"] or not force):
         other = ", ".join(f"{key} {owner.get(key)}" for key in ("scale", "seed", "device", "edition"))
@@ -154,13 +150,13 @@ def _check_owner(folder: Path, settings: Mapping[str, Any], force: bool) -> None
         raise InputError(f"{folder} holds {owner.get('recipe')} with other settings ({other}); {advice}")
 
 
-def _finished(recipe: Recipe, folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
+def _read_finished(recipe: Recipe, folder: Path, settings: Mapping[str, Any]) -> RecipeResult | None:
     """The result in the folder, if it is complete and has these settings."""
     content = read_json(folder / RESULT)
     if content is None:
         return None
     if not has_current_layout(content):
-        text = f"{folder} holds a result in the layout of version 0.1.0; it is written again from the parts that it has"
+        text = f"{folder} holds a result in the layout of version 0.1.0; it is written again from its finished parts"
         warnings.warn(text, CongruenceWarning, stacklevel=4)
         return None
     return read_result(recipe, content, folder) if content.get("settings") == settings else None

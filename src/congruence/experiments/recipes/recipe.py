@@ -24,7 +24,7 @@ SCALES = {
 
 
 @dataclass(frozen=True)
-class Job:
+class RecipeJob:
     """What a recipe receives: its size, seed and device, and the parts that were computed before."""
 
     recipe: Recipe
@@ -48,7 +48,7 @@ class Method(Protocol):
     EDITION: int
     PARAMETERS: Mapping[str, Mapping[str, Any]]  # by scale; all that JSON can hold
 
-    def run(self, job: Job) -> RecipeResult:
+    def run(self, job: RecipeJob) -> RecipeResult:
         """Run the experiment."""
 
 
@@ -73,77 +73,77 @@ RECIPES = (
         question="Is a representation that every training reproduces also the true one?",
         sentence="A misspecified regression and a masked autoencoder: stable across trainings, and not the truth.",
         source="Nelson et al. 2026, appendix A.1, examples 1 and 2",
-        module="congruence.experiments.recipes.statistical_versus_structural",
+        module="congruence.experiments.recipes.statistical_versus_structural.run",
     ),
     Recipe(
         name="sprite-isometry",
         question="Is the map from the position and size of a square to its image an isometry?",
         sentence="The metric of images of a square: an isometry in its position, conformal in position and size.",
         source="Nelson et al. 2026, section 3.3.1 and appendix A.6",
-        module="congruence.experiments.recipes.sprite_isometry",
+        module="congruence.experiments.recipes.sprite_isometry.run",
     ),
     Recipe(
         name="mnist-bilipschitz",
         question="Do two trainings agree better if their decoders are closer to isometries?",
         sentence="Pairs of orthogonal autoencoders on digits: the closer to an isometry, the smaller the rigid error.",
         source="Nelson et al. 2026, section 4.1 and appendix A.7.1",
-        module="congruence.experiments.recipes.mnist_bilipschitz",
+        module="congruence.experiments.recipes.mnist_bilipschitz.run",
     ),
     Recipe(
         name="isometry-regularisers",
         question="Which regularisers make a decoder nearly isometric and two trainings agree?",
         sentence="Autoencoders with weight decay, spectral norm, residual layers or a penalty: isometry, agreement.",
         source="Nelson et al. 2026, appendix A.4 (named there; the experiment is ours)",
-        module="congruence.experiments.recipes.isometry_regularisers",
+        module="congruence.experiments.recipes.isometry_regularisers.run",
     ),
     Recipe(
         name="deconfounding",
         question="Do whitening and ICA help on unseen plates, and only near an isometry?",
         sentence="A simulated screen of six genes: trees on held-out plates, and ICA's gain away from an isometry.",
         source="Nelson et al. 2026, section 4.4 and appendix A.7.4, Tables 3, 4 and 7 (on simulated data)",
-        module="congruence.experiments.recipes.deconfounding",
+        module="congruence.experiments.recipes.deconfounding.run",
     ),
     Recipe(
         name="disentanglement",
         question="Does ICA on a plain autoencoder find the true factors as well as specialised models?",
         sentence="Table 2: an autoencoder with weight decay and ICA against VAEs, BioAE, VQ-VAE and QLAE, by InfoMEC.",
         source="Nelson et al. 2026, section 4.3, table 2 and appendix A.7.3",
-        module="congruence.experiments.recipes.disentanglement",
+        module="congruence.experiments.recipes.disentanglement.run",
     ),
     Recipe(
         name="model-pairs",
         question="Do two trainings of a language model, an autoencoder or a classifier find the same representation?",
         sentence="Table 1: pairs of GPT-NeoX, masked autoencoders, ResNets and graph networks, by group of maps.",
         source="Nelson et al. 2026, section 4.2, table 1 and appendix A.7.2",
-        module="congruence.experiments.recipes.model_pairs",
+        module="congruence.experiments.recipes.model_pairs.run",
     ),
     Recipe(
         name="mechanistic-overlap",
         question="Does the compositional contrast identify slots whose supports overlap?",
         sentence="Slots with increasingly overlapping supports: SIS of autoencoders trained with the contrast.",
         source="Matthes et al. 2026, the experiment on overlapping supports",
-        module="congruence.experiments.recipes.mechanistic_overlap",
+        module="congruence.experiments.recipes.mechanistic_overlap.run",
     ),
     Recipe(
         name="mixture-likelihood",
         question="Does the likelihood of a ReLU mixture have the truth as its only minimiser?",
         sentence="Exact likelihoods of 50 random ReLU mixtures, along and across parameters; a |x| counterexample.",
         source="Kivva et al. 2022, section 4 (maximum likelihood), figure 1 and remark 3.12",
-        module="congruence.experiments.recipes.mixture_likelihood",
+        module="congruence.experiments.recipes.mixture_likelihood.run",
     ),
     Recipe(
         name="mixture-pinwheel",
         question="Do trainings with a mixture prior find the same latent space, up to an affine map?",
         sentence="Five VaDEs on a pinwheel: affine distances of their priors, and MCC of their codes, over 20 pairs.",
         source="Kivva et al. 2022, section 4 (simulated data) and figure 2",
-        module="congruence.experiments.recipes.mixture_pinwheel",
+        module="congruence.experiments.recipes.mixture_pinwheel.run",
     ),
     Recipe(
         name="mixture-mnist",
         question="Do trainings with mixture priors find the same codes of handwritten digits?",
         sentence="Multi-facet clustering VAEs on MNIST, with ReLU and with LeakyReLU: MCC of the codes of trainings.",
         source="Kivva et al. 2022, section 4 (real data)",
-        module="congruence.experiments.recipes.mixture_mnist",
+        module="congruence.experiments.recipes.mixture_mnist.run",
     ),
 )
 

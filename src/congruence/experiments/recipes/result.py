@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
 
 from congruence.document import Cell, Column, Table, as_cell
 from congruence.result import Finding, Result, Status
@@ -18,11 +21,10 @@ if TYPE_CHECKING:
     from congruence.report.figures.svg import Drawing
 
 SHOWN = 5  # columns of a table on a terminal
-Value = Cell | str | float | int | None  # of a table; None where the paper or we have no value
 
 
 @dataclass(frozen=True)
-class Figure:
+class RecipeFigure:
     """A figure and the name of its file, without the suffix; one read from a file is the text of an SVG element."""
 
     name: str
@@ -72,7 +74,7 @@ class RecipeResult(Result):
     paper: Mapping[str, Any]
     ours: Mapping[str, Any]
     tables: tuple[Table, ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[RecipeFigure, ...]
     notes: tuple[str, ...] = ()  # choices of ours that the paper does not state, and what was left out
     terms: tuple[tuple[str, str], ...] = ()  # words of the tables and figures, with their meaning
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -122,15 +124,8 @@ class RecipeResult(Result):
 
 
 def status_of(holds: bool | None) -> Status:
-    """Turn a decision into a status; None is "unknown": the numbers cannot tell."""
+    """Turn a decision into a status; None is "unknown": the numbers cannot decide."""
     return "unknown" if holds is None else "holds" if holds else "fails"
-
-
-def status_above(low: float, high: float, limit: float = 0.0) -> Status:
-    """Whether an interval lies above a limit; "ambiguous" where it contains the limit, "unknown" where it is NaN."""
-    if math.isnan(low) or math.isnan(high):
-        return "unknown"
-    return "holds" if low > limit else "fails" if high < limit else "ambiguous"
 
 
 def interval_or_none(low: float, high: float) -> tuple[float, float] | None:
@@ -138,13 +133,30 @@ def interval_or_none(low: float, high: float) -> tuple[float, float] | None:
     return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
 
 
-def held(findings: Sequence[Finding]) -> str:
-    """Count the claims that hold, as a sentence."""
-    return f"{sum(finding.status == 'holds' for finding in findings)} of {len(findings)} claims hold at this scale."
+def headline_if_all_hold(sentence: str, findings: Sequence[Finding]) -> tuple[str]:
+    """The headline of a recipe: `sentence` if all claims hold, otherwise how many of them do."""
+    held = sum(finding.status == "holds" for finding in findings)
+    return (sentence if held == len(findings) else f"{held} of {len(findings)} claims hold at this scale.",)
 
 
-def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Value]], note: str = "") -> Table:
-    """A table of results. The first column names the rows; a second column of words is aligned as text, too."""
+def as_numbers(value: Any) -> Any:
+    """Plain data for `ours`: dataclasses as dictionaries without the fields hidden from their repr, arrays as lists."""
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    elif dataclasses.is_dataclass(value):
+        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.repr}
+    if isinstance(value, Mapping):
+        return {key: as_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_numbers(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> Table:
+    """A table of results. The first column names the rows; a second column of words is aligned as text, too.
+
+    A value is a `Cell`, a text, a number, or None where the paper or we have none.
+    """
 
     def kind(place: int) -> Any:
         words = place == 1 and any(isinstance(row[place], str) for row in rows)
@@ -152,6 +164,15 @@ def number_table(title: str, head: Sequence[str], rows: Sequence[Sequence[Value]
 
     columns = [Column(name, kind(place), brief=place < SHOWN) for place, name in enumerate(head)]
     return Table(title, columns, [tuple(row) for row in rows], note=note)
+
+
+def draw_figure(
+    name: str, paint: Callable[[Any], None], size: tuple[float, float], label: str, caption: str
+) -> RecipeFigure:
+    """A figure that `paint` draws on a matplotlib figure; `label` is for screen readers."""
+    from congruence.report.figures.svg import Drawing
+
+    return RecipeFigure(name, caption, Drawing(paint, size, key=name, label=label))
 
 
 def _table_numbers(table: Table) -> TableNumbers:
@@ -163,7 +184,7 @@ def _table_numbers(table: Table) -> TableNumbers:
     }
 
 
-def _cell_number(value: Value) -> Any:
+def _cell_number(value: Any) -> Any:
     if not isinstance(value, Cell):
         return value
     return {"text": as_cell(value).text, "value": None if value.value == "" else value.value}

@@ -20,8 +20,7 @@ from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.experiments.models.orthogonal import draw_orthogonal, nearest_orthogonal, tangent
 from congruence.experiments.training.loop import row_order
-from congruence.rows.devices import load_torch, training_device
-from congruence.rows.threads import one_thread
+from congruence.rows.devices import load_torch, one_thread, training_device
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 TINY = 1e-6  # added to the norm that a gradient is clipped by, as torch does

@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = attach(__name__, __file__)
 
 
 def drawing(figure: Figure) -> Any:
-    """Return the `Drawing` that a figure of a document stands for."""
+    """Return the `Drawing` of a figure of a document."""
     return __getattr__(figure.painter)(*figure.data, **figure.options)
 
 

@@ -14,8 +14,8 @@ from congruence.report.figures.svg import ABOVE, GRID, HELD_OUT, INK, LINEAR, MU
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from congruence.ica.stabilities import CurvePoint
-    from congruence.ica.unmix import Unmixing
+    from congruence.ica.components import Unmixing
+    from congruence.ica.results import CurvePoint
 
 MARKED = 40  # largest number of points on a line that are marked
 SMALLEST = 1e-12  # lower limit of angles, gradients and negentropies on a log scale

@@ -1,4 +1,4 @@
-"""Figures that are curves: rows by how far they moved, errors along a training, errors against paired rows."""
+"""Curves: rows by how far they moved, errors along a training, learning curves, confidence of matches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.formatting import percent
+from congruence.formatting import number, percent
 from congruence.report.figures.scales import error_axis, plain_decades, step_axis
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
+from congruence.report.figures.svg import ABOVE, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
     from congruence.translation.certificate import CurvePoint
+    from congruence.translation.result import ComponentMatching
 
 RANKS = 160  # drawn of a curve of rows
 MARKS = 24  # drawn on a line along the training
@@ -126,3 +127,26 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
 
     said = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
     return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")
+
+
+def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
+    """Draw the confidence of each component of the old model; those that are trusted are filled."""
+    matches = matching.matches
+
+    def paint(axes: Any) -> None:
+        axes.axhline(0, color=MUTED, linewidth=1)
+        if math.isfinite(trust):
+            axes.axhline(trust, color=INK, linewidth=1.5, dashes=(5, 2), label="limit of trust")
+        style = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
+        for trusted, look in ((True, {"color": HELD_OUT}), (False, {"color": MUTED, "markerfacecolor": "none"})):
+            some = [match for match in matches if match.trusted == trusted]
+            label = "trusted" if trusted else "not trusted"
+            axes.plot([match.old for match in some], [match.confidence for match in some], **style, **look, label=label)
+        low = min([0.0, *(match.confidence for match in matches)])
+        axes.set(xlabel="component of the old model", ylabel="confidence", ylim=(1.05 * low - 0.02, 1.02))
+        axes.set(xlim=(-0.6, len(matches) - 0.4), xticks=range(0, len(matches), max(1, len(matches) // 12)))
+        axes.grid(axis="y")
+        axes.legend(**ABOVE, ncols=3)
+
+    said = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
+    return Drawing(paint, (535, 320), key="match confidence", label=f"Confidence of each match: {said}", on_axes=True)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from congruence.formatting import count
-from congruence.report.figures.heat import tint
+from congruence.report.figures.heat_maps import tint
 from congruence.report.figures.svg import HEAT, HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Figures of a comparison as inline SVG: what explains a pair, what its map does, how near all runs are."""
+"""Figures of one pair of runs: the error of each group, both runs in a plane, and the errors of single rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from congruence.formatting import elided, percent
 from congruence.maps._names import ordered_groups
-from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, MUTED, NULL, SOURCE, Drawing
+from congruence.report.figures.scales import far_apart, plain_decades
+from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Pair
@@ -21,6 +22,12 @@ LINKS = 50
 _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
+BINS = 36
+HISTOGRAM = {
+    "identity": (MUTED, (5, 2)),
+    "similarity": (HELD_OUT, (None, None)),
+    "linear": (LINEAR, (6, 1.5, 1.5, 1.5)),
+}
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2.5, "dashes": (1.6, 0.8)}
 
 
@@ -175,3 +182,58 @@ def _scatter(axes: Any, source: Any, target: Any, pair: Pair) -> None:
     names = elided([pair.target, pair.source], 36)
     for line, role, name in zip(axes.lines[1:], ("target", "source"), names, strict=True):
         line.set_label(f"{role} {name}")
+
+
+def error_histogram(pair: Pair) -> Drawing:
+    """Draw the distribution of the held-out errors of single rows, for identity, similarity and linear if present.
+
+    All share their bins. A vertical line marks the null of the similarity (or of the first group there is).
+    The x axis is logarithmic where the groups lie too far apart to be seen on one linear axis.
+    """
+    chosen = [name for name in HISTOGRAM if name in pair.groups] or list(pair.groups)[:1]
+    shown = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
+    shown = {name: errors for name, errors in shown.items() if len(errors)}
+    reference = "similarity" if "similarity" in shown else next(iter(shown), "")
+    null = 100 * pair.groups[reference].null if reference else math.nan
+    bins, log = _bins(list(shown.values()), null)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for name, errors in shown.items():
+            colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
+            counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
+            steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
+            axes.plot(np.repeat(bins, 2), steps, color=colour, dashes=dashes, linewidth=2, label=name)
+        if math.isfinite(null):
+            axes.axvline(null, color=NULL, linewidth=2, dashes=(1, 1.2), label=f"null of {reference}")
+        axes.set(xscale="log" if log else "linear", xlim=(bins[0], 1.02 * bins[-1]), ylabel="% of rows")
+        axes.set_xlabel("error of a row, % of the target's diameter" + (" (log)" if log else ""))
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y")
+        if log:
+            plain_decades(axes.xaxis, bins[0], bins[-1])
+        if shown:
+            figure.legend(loc="outside upper left", ncols=2)
+
+    return Drawing(
+        paint,
+        (388, 330),
+        key=f"histogram {pair.source!r} {pair.target!r}",
+        label=f"Histogram of the held-out error of single rows, from {pair.source} to {pair.target}",
+    )
+
+
+def _finite(errors: Any) -> Any:
+    errors = np.asarray(errors, dtype=float)
+    return errors[np.isfinite(errors)]
+
+
+def _bins(samples: list[Any], null: float) -> tuple[Any, bool]:
+    """Choose common bins, from 0 or, where medians are far apart, logarithmic."""
+    tops = [float(sample.max()) for sample in samples] + [null]
+    top = 1.04 * max((value for value in tops if math.isfinite(value)), default=0.0) or 1.0
+    medians = [float(np.median(sample)) for sample in samples] + [null]
+    if not far_apart(medians):
+        return np.linspace(0, top, BINS + 1), False
+    low = max(min(float(np.quantile(sample, 0.01)) for sample in samples), 1e-9 * top)
+    return np.geomspace(low, top, BINS + 1), True

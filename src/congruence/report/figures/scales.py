@@ -1,4 +1,4 @@
-"""Axes that can be read aloud: decades written as plain numbers, and logarithms only where they are needed."""
+"""Axes with plain numbers instead of powers of ten, logarithmic only where needed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-FAR_APART = 12.0  # values this many times one another cannot be told apart on one linear axis
+FAR_APART = 12.0  # ratio of values above which a linear axis hides the small ones
 
 
 def far_apart(values: Iterable[float]) -> bool:
-    """Whether positive values spread so far that a linear axis would press some of them flat; 0 counts as far."""
+    """Whether positive values differ so much that a linear axis would hide the small ones; 0 counts as far."""
     found = [value for value in values if math.isfinite(value)]
     return bool(found) and max(found) > FAR_APART * min(found)
 

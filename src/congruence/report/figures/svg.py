@@ -29,7 +29,7 @@ PALETTE = {
     "c-heat": ("#e8940a", "#a4570a"),
     "c-ica": ("#8a6a00", "#e0c050"),
 }
-FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"  # of a file of its own
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"  # of a standalone file
 _SENTINELS = {name: f"#fe01{number:02x}" for number, name in enumerate(PALETTE, start=16)}
 INK, MUTED, GRID = _SENTINELS["ink"], _SENTINELS["muted"], _SENTINELS["grid"]
 LINE, HEAT, SOURCE = _SENTINELS["line"], _SENTINELS["c-heat"], _SENTINELS["c-source"]
@@ -195,7 +195,7 @@ def standalone(svg: str) -> str:
 
 
 def _inline(svg: str, prefix: str, label: str) -> str:
-    """Strip what a page does not need, make ids unique and colours variable; leave words as they are."""
+    """Strip what a page does not need, make ids unique and colours CSS variables; text is unchanged."""
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert box is not None
     body = svg[svg.index(">", svg.index("<svg")) + 1 :]
@@ -217,7 +217,7 @@ def _inline(svg: str, prefix: str, label: str) -> str:
 
 
 def _stash_words(body: str) -> tuple[str, list[str]]:
-    """Put numbers in the place of all text, so that what is done to tags cannot touch the name of a run."""
+    """Replace all text by numbers, so that edits of tags cannot change the name of a run."""
     written: list[str] = []
 
     def stash(match: re.Match[str]) -> str:

@@ -1,0 +1,271 @@
+"""`extract`: the outputs of layers of a model as embedding tables, one batch at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.activations._options import ExtractOptions
+from congruence.activations._parts import PartFolder, fingerprint
+from congruence.activations.inputs import Inputs, as_inputs
+from congruence.activations.layers import activations, autocast, find_layers, for_model, prepare_rows
+from congruence.activations.pooling import Pooled, Pooling
+from congruence.activations.pretrained import Pretrained, as_pretrained
+from congruence.arrays import finite_rows, listing
+from congruence.checks import check_integer, require
+from congruence.errors import CongruenceWarning, InputError
+from congruence.options import takes
+from congruence.progress import Progress
+from congruence.rows.devices import full_precision, kernels, training_device
+from congruence.tables import Table, check_table_path, read_table
+from congruence.tables.access import suffix_of
+
+STREAMED = (".parquet", ".arrow", ".feather", ".zarr", ".csv", ".csv.gz")  # written chunk by chunk, with ids
+PART_BYTES = 2**26  # of activations in memory before they are written
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The file with the table of one layer."""
+
+    layer: str
+    path: Path
+    n: int
+    d: int
+    not_finite: int  # rows with NaN or infinity, which other commands refuse
+
+    def table(self) -> Table:
+        """Read the table."""
+        return read_table(self.path, name=self.layer)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A model, its inputs, and the function that turns rows as they are read into what the model takes."""
+
+    model: Any
+    inputs: Inputs
+    prepare: Callable[[Any], Any] | None
+    about: Mapping[str, str]
+
+    def first_batch(self) -> Any:
+        """The first rows, as tensors that the model takes."""
+        return for_model(self.model, prepare_rows(self.prepare, self.inputs.read(0, min(2, self.inputs.n))), "cpu")
+
+
+@takes(ExtractOptions)
+def extract(
+    model: Any,
+    inputs: Any,
+    layers: str | Sequence[str],
+    out: str | Path | None = None,
+    *,
+    options: ExtractOptions,
+    prepare: Callable[[Any], Any] | None = None,
+    about: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Return the outputs of layers of a model for all inputs, as embedding tables with ids.
+
+    The model runs in evaluation mode, one pass for all layers. The same call on the same machine gives the same bits.
+    With `out`, activations are written in parts next to the output and joined at the end, so memory does not grow with
+    the rows; after an interruption, the same call with the same weights, inputs and settings resumes after the last
+    part.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, (module, prepare), Pretrained, or path or name of a transformers model
+        A folder written by `save_pretrained`, or ``owner/name`` of a hub (see `load_pretrained`). A module is moved to
+        the device, and stays there.
+    inputs : array, table, frame, AnnData, list of texts, path or Inputs
+        Arrays have rows as their first axis. A path is a folder of images, a text file (one row per line), or a file
+        with an array; `kind` says what a table holds. See `array_inputs`, `image_inputs` and `text_inputs`.
+    layers : str or sequence of str
+        Dotted names; see `list_layers`.
+    out : path, optional
+        .parquet, .arrow, .feather, .csv or .zarr. With several layers it contains ``{layer}``.
+    prepare : callable, optional
+        Turns a batch as it is read (array, or list of texts) into what the model takes: a tensor, or a mapping by
+        keyword, as a tokenizer returns. By default that of the model.
+    about : mapping of str to str, optional
+        Metadata columns that are the same in all rows, such as the name of the model.
+    progress : callable, optional
+        Called as progress(what, inputs done, inputs in all).
+    pool : {"none", "mean", "cls", "last", "patch"}, default "none"
+        Which positions (tokens, patches, pixels) are kept; see `Pooling`. With "none" each is a row of its own, with
+        the id "input:position" and the metadata columns ``input`` and ``position``.
+    precision : {"float32", "bfloat16", "float16"}, default "float32"
+        Other than float32 runs the model under autocast; tables are float32 (or float64 if the layer is).
+    fast : bool, default False
+        On a GPU, allow kernels whose results differ between calls; otherwise a model with an operation that has no
+        deterministic kernel fails. On a CPU the same number of threads always gives the same bits.
+
+    Returns
+    -------
+    Table, or dict of Table by layer
+        For one layer (a str), or for several. With `out`, what was written: `Extracted`, or a dict of these.
+    """
+    torch = require("torch", "extraction", "torch")
+    names = (layers,) if isinstance(layers, str) else tuple(layers)
+    pooling = Pooling(options.pool, options.skip, options.seed)
+    found = as_pretrained(model, options.revision)
+    if not isinstance(found.model, torch.nn.Module):
+        raise InputError(f"model must be a torch module; got a {type(found.model).__name__}")
+    find_layers(found.model, names)
+    paths = [] if out is None else output_paths(out, names)
+    check_integer("batch", options.batch)
+    device = training_device(options.device)
+    autocast(device, options.precision)  # check the precision before any work
+    job = make_job(found, inputs, options, prepare, about)
+    if job.inputs.repeated:
+        warnings.warn(job.inputs.repeated, CongruenceWarning, stacklevel=3)
+    run = _Run(job, names, pooling, options.batch, device, options.precision)
+    with _ready(job.model, device, options.precision, not options.fast):
+        written: dict[str, Any] = run.write(paths, progress) if paths else run.tables(progress)
+    for name, one in written.items():
+        odd = one.not_finite if isinstance(one, Extracted) else int((~finite_rows(one.values)).sum())
+        if odd:
+            said = f"{odd} of {one.n} rows of {name} contain NaN or infinity; compare refuses them"
+            warnings.warn(said, CongruenceWarning, stacklevel=3)
+    return written[names[0]] if isinstance(layers, str) else written
+
+
+def make_job(
+    found: Pretrained,
+    inputs: Any,
+    options: ExtractOptions,
+    prepare: Callable[[Any], Any] | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Job:
+    """Open the inputs and choose the function that prepares them for the model."""
+    opened = as_inputs(inputs, options, found.images)
+    if prepare is None:
+        prepare = found.tokenize if opened.texts else found.prepare
+    if opened.texts and prepare is None:
+        raise InputError(f"texts must be tokenized, but {found.without_tokenizer}")
+    said = {} if found.hub is None else {"model": found.hub.title}
+    return Job(found.model, opened, prepare, said | dict(about or {}))
+
+
+def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
+    """Return the file of every layer, and refuse those that cannot be written."""
+    if len(layers) > 1 and "{layer}" not in Path(out).name:
+        raise InputError(
+            f"out must contain {{layer}} for {len(layers)} layers, such as run.{{layer}}.parquet; got {out}"
+        )
+    slashed = [layer for layer in layers if "/" in layer and "{layer}" in Path(out).name]
+    if slashed:
+        raise InputError(f"the layer {slashed[0]!r} cannot be part of a file name; give out without {{layer}} for it")
+    paths = [Path(out).with_name(Path(out).name.replace("{layer}", layer)) for layer in layers]
+    for path in paths:
+        if suffix_of(path) not in STREAMED:
+            raise InputError(f"out must end in one of {listing(STREAMED, 9)}, which store ids; got {path}")
+        check_table_path(path)
+    return paths
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One extraction: its settings and the loop over batches."""
+
+    job: Job
+    layers: tuple[str, ...]
+    pooling: Pooling
+    batch: int
+    device: str
+    precision: str
+
+    def tables(self, progress: Progress | None) -> dict[str, Table]:
+        """The tables of all layers, in memory."""
+        held = [tables for _, tables in self._parts(0, progress)]
+        return {layer: _joined(tables) for layer, tables in zip(self.layers, zip(*held, strict=True), strict=True)}
+
+    def write(self, paths: Sequence[Path], progress: Progress | None) -> dict[str, Extracted]:
+        """Write the tables of all layers in parts, then join the parts."""
+        settings = {"model": fingerprint(self.job.model), "inputs": self.job.inputs.name, "n": self.job.inputs.n}
+        settings |= {"layers": self.layers, "batch": self.batch, "pooling": asdict(self.pooling)}
+        settings |= {"device": self.device, "precision": self.precision, "about": dict(self.job.about)}
+        parts = PartFolder(paths[0].parent / f".{paths[0].name}.parts", self.layers)
+        first = parts.open(settings)
+        with parts.removed_if_empty():
+            for end, tables in self._parts(first, progress):
+                parts.put(end, tables)
+        found = {
+            layer: Extracted(layer, path, *parts.join(layer, path))
+            for layer, path in zip(self.layers, paths, strict=True)
+        }
+        parts.remove()
+        return found
+
+    def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
+        """Yield one table per layer for several batches, and the batch at which they end."""
+        held: list[list[Table]] = []
+        n = self.job.inputs.n
+        count = -(-n // self.batch)
+        for number in range(first, count):
+            held.append(self._tables(number * self.batch))
+            if progress is not None:
+                progress("extracting", min(n, (number + 1) * self.batch), n)
+            if number + 1 == count or sum(t.values.nbytes for tables in held for t in tables) >= PART_BYTES:
+                yield number + 1, [_joined(tables) for tables in zip(*held, strict=True)]
+                held = []
+
+    def _tables(self, start: int) -> list[Table]:
+        job = self.job
+        stop = min(job.inputs.n, start + self.batch)
+        rows = prepare_rows(job.prepare, job.inputs.read(start, stop))
+        how: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
+        found = activations(job.model, rows, self.layers, self.pooling, **how)
+        ids = job.inputs.ids[start:stop]
+        return [_with(job.about, _table(layer, found[layer], ids)) for layer in self.layers]
+
+
+def _with(about: Mapping[str, str], table: Table) -> Table:
+    return replace(table, metadata={**table.metadata, **{name: np.full(table.n, said) for name, said in about.items()}})
+
+
+def _table(layer: str, found: Pooled, ids: Any) -> Table:
+    given = len(found.values) if found.rows is None else found.inputs
+    if given != len(ids):  # such as windows of images, or positions as the first axis
+        raise InputError(
+            f"the layer {layer!r} returns {given} rows for {len(ids)} inputs; name one that returns one for each"
+        )
+    if found.rows is None or found.positions is None:
+        return Table(found.values, layer, ids)
+    own = ids[found.rows]
+    named = np.array([f"{id}:{position}" for id, position in zip(own, found.positions, strict=True)])
+    return Table(found.values, layer, named, {"input": own, "position": found.positions})
+
+
+def _joined(tables: Sequence[Table]) -> Table:
+    first = tables[0]
+    if len({table.d for table in tables}) > 1:
+        raise InputError(f"the layer {first.name!r} returns rows of different widths; pool them (mean, cls, last)")
+    return Table(
+        np.concatenate([table.values for table in tables]),
+        first.name,
+        np.concatenate([np.asarray(table.ids) for table in tables]),
+        {name: np.concatenate([table.metadata[name] for table in tables]) for name in first.metadata},
+    )
+
+
+@contextlib.contextmanager
+def _ready(model: Any, device: str, precision: str, deterministic: bool) -> Iterator[None]:
+    """Put a model on a device and in evaluation mode; restore the mode of every module afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.to(device).eval()
+    try:
+        with contextlib.ExitStack() as stack:
+            if device != "cpu":  # on a CPU results are reproducible without the single thread of `kernels`
+                stack.enter_context(kernels(device, deterministic=deterministic))
+                stack.enter_context(full_precision() if precision == "float32" else contextlib.nullcontext())
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

@@ -1,0 +1,173 @@
+"""Cached statistics of one run, and of two runs with paired rows, for comparisons and similarity measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from congruence.arrays import Array, Float, listing, resolve_device, row_chunks, to_numpy
+from congruence.errors import InputError
+from congruence.maps._diameter import Diameter, rows_diameter
+from congruence.maps.nearness import Protocol, check_method, protocol
+from congruence.options import reading
+from congruence.rows.engine import Rows
+from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
+from congruence.tables import as_paired, gather
+from congruence.tables.inputs import Inputs
+from congruence.tables.spill import room_for
+
+if TYPE_CHECKING:
+    from congruence.ica.components import Unmixing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class RunStatistics:
+    """One run with its sums per fold; further statistics are computed when first used and kept for all pairs."""
+
+    name: str
+    sums: RunSums
+    seed: int = 0
+    unmixings: dict[int | None, Unmixing] = field(default_factory=dict, repr=False)  # by the fold left out
+    _cache: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of the run."""
+        return self.sums.rows
+
+    @property
+    def spread(self) -> Spread:
+        """The mean and the scatter of all rows."""
+        return self.sums.outside(None)
+
+    @property
+    def norm(self) -> float:
+        """The Frobenius norm of the centred rows, the root of the trace of their scatter."""
+        return float(np.sqrt(max(np.trace(self.spread.scatter), 0.0)))
+
+    @cached_property
+    def dead(self) -> int:
+        """The number of dimensions that vary by no more than the rounding of their stored numbers."""
+        deviation = np.sqrt(np.maximum(np.diag(self.spread.scatter), 0))
+        return int((deviation <= np.sqrt(self.rows.n) * self.rows.rounding).sum())
+
+    @cached_property
+    def diameter(self) -> Diameter:
+        """The largest distance between two rows; a run whose rows are all equal is refused."""
+        found = rows_diameter(self.rows)
+        if found.value == 0 or self.dead == self.rows.d:
+            raise InputError(f"all rows of {self.name} are equal, so errors cannot be divided by its diameter")
+        return found
+
+    def cached(self, compute: Callable[[RunStatistics], T]) -> T:
+        """Return `compute(self)`, computed once."""
+        if compute not in self._cache:
+            self._cache[compute] = compute(self)
+        value: T = self._cache[compute]
+        return value
+
+    def unmixing(self, fold: int | None) -> Unmixing:
+        """The independent components of all rows but those of one fold."""
+        from congruence.ica.components import unmix
+
+        if fold not in self.unmixings:
+            self.unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed)
+        return self.unmixings[fold]
+
+    @cached_property
+    def components(self) -> RunStatistics:
+        """The run in the coordinates of its independent components."""
+        ica = self.unmixing(None)
+        name = f"components of {self.name}"
+        values = room_for((self.rows.n, ica.k), np.float64, name)  # in a file where there are many rows
+        for part in row_chunks(self.rows.n, self.rows.d):
+            values[part] = to_numpy(self.rows.take(part)) @ ica.unmixing.T
+        return RunStatistics(name, run_sums(Rows(values, self.rows.device), self.sums.folds), self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class PairStatistics:
+    """Two runs with paired rows, and the centred cross product of all rows."""
+
+    source: RunStatistics
+    target: RunStatistics
+    sums: Paired
+
+    @property
+    def vary(self) -> bool:
+        """Whether each run has a dimension that varies by more than rounding."""
+        return self.source.dead < self.source.rows.d and self.target.dead < self.target.rows.d
+
+
+def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[Inputs, list[Rows], Protocol, dict[str, Any]]:
+    """Read and pair runs as the options say: inputs, rows, the protocol of held-out scores, and settings to record."""
+    bootstrap = getattr(options, "bootstrap", 0)
+    counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}
+    check_method(options.normalize, **counts)
+    common = {"cluster": options.cluster, "labels": labels, "drop_missing": options.drop_missing}
+    inputs = gather(runs, **reading(options), **common)
+    device = resolve_device(options.device, *inputs.values)
+    plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, **counts)
+    settings = {
+        "normalize": options.normalize,
+        "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
+        "paired": "by id" if inputs.by_id else "by position",
+        "folds": len(plan.folds),
+        "nulls": options.nulls,
+        **({"bootstrap": bootstrap} if hasattr(options, "bootstrap") else {}),
+        "seed": options.seed,
+        "device": device,
+    }
+    return inputs, inputs.rows(device, options.normalize), plan, settings
+
+
+def sum_run(name: str, rows: Rows, plan: Protocol) -> RunStatistics:
+    """Sum one run over the folds; with rows on the unit sphere, refuse rows that are all zero."""
+    if rows.scale_rows:
+        zero = [(to_numpy(rows.data[part]) == 0).all(1) for part in row_chunks(rows.n, rows.d)]
+        empty = np.flatnonzero(np.concatenate(zero))
+        if empty.size:
+            raise InputError(f"{name} has rows that are all zero and so have no direction (row {listing(empty)})")
+    try:
+        _ = rows.mean
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    return RunStatistics(name, run_sums(rows, plan.folds), plan.seed)
+
+
+def paired_rows(x: Any, y: Any) -> tuple[Rows, Rows]:
+    """Check that x, shape (n, d_x), and y, shape (n, d_y), are matrices with paired rows, and return their rows."""
+    x, y = as_paired(x, y)
+    device = resolve_device("auto", x, y)
+    return Rows(x, device), Rows(y, device)
+
+
+def sum_pair(x: Any, y: Any) -> PairStatistics:
+    """Sum two matrices with paired rows: one pass over the rows, d x d memory."""
+    rows = paired_rows(x, y)
+    source, target = (run_sums(one, [np.arange(one.n)]) for one in rows)
+    return PairStatistics(
+        RunStatistics("x", source), RunStatistics("y", target), pair_sums(source, target).outside(None)
+    )
+
+
+def squared_norms(run: RunStatistics) -> Float:
+    """The squared norm of every centred row, shape (n,): the diagonal of the centred linear kernel."""
+    rows, norms = run.rows, np.empty(run.rows.n)
+    for part in row_chunks(rows.n, rows.d):
+        chunk = rows.take(part)
+        norms[part] = to_numpy((chunk * chunk).sum(1))
+    return norms
+
+
+def sample_rows(n: int, most: int, seed: int) -> Array:
+    """All of n rows, or an ordered sample of `most` of them: the same for every run with n rows."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, most, replace=False))

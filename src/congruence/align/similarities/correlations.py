@@ -1,0 +1,215 @@
+"""Centred kernel alignment (CKA) with the linear kernel, and canonical correlations (SVCCA, PWCCA).
+
+The n x n kernels are never formed: CKA needs d x d products and squared row norms. SVCCA and PWCCA are in sample:
+canonical directions are fitted to the rows they are scored on. The canonical correlations of two unrelated runs with n
+rows and d dimensions reach about 2 sqrt(d / n); some are 1 where n <= 2 d, and all where n <= d + 1. Use many rows per
+dimension, or judge by the held-out numbers of `compare`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from congruence.align._run_statistics import PairStatistics, RunStatistics, squared_norms, sum_pair
+from congruence.arrays import Float, as_float64_like, row_chunks, to_numpy
+from congruence.checks import check_number
+from congruence.maps.algebra import svd
+from congruence.rows.sums import Paired, Spread
+
+VARIANCE = 0.99
+CONDITION = 1e6  # beyond this the sums no longer resolve the correlation of the weakest directions
+ROUNDING = 1e-12  # the rounding of a difference of sums, as a share of them
+
+
+def cka(x: Any, y: Any) -> float:
+    """Linear centred kernel alignment, without the bias that makes unrelated wide runs look similar.
+
+    Invariant to permutation, rotation, one scale and translation of either side; symmetric.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows.
+
+    Returns
+    -------
+    float
+        From -1 to 1, higher is closer: 1 for equal runs up to the above, about 0 for unrelated ones. NaN for fewer
+        than 4 rows, if one side is constant, or if all its rows are equally far from each other.
+
+    References
+    ----------
+    Kornblith et al. 2019 (CKA); Song et al. 2012, eq. 5 (the unbiased estimator, of which CKA is here the ratio).
+    """
+    return cka_of(sum_pair(x, y))
+
+
+def plain_cka(x: Any, y: Any) -> float:
+    """Linear centred kernel alignment as first published: the norm of the cross product over those of the scatters.
+
+    Invariant to permutation, rotation, one scale and translation of either side; symmetric. It is biased upwards where
+    rows are few for their width: two unrelated Gaussian runs of 300 rows and 500 dimensions score 0.6 and more. `cka`
+    does not have this bias.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows.
+
+    Returns
+    -------
+    float
+        From 0 to 1, higher is closer: 1 for equal runs up to the above. NaN if one side is constant.
+
+    References
+    ----------
+    Kornblith et al. 2019, Table 1.
+    """
+    return plain_cka_of(sum_pair(x, y))
+
+
+def svcca(x: Any, y: Any, *, variance: float = VARIANCE) -> float:
+    """Mean canonical correlation of the principal directions that hold 99 % of each side's variance, in sample.
+
+    Invariant to permutation, rotation, one scale and translation of either side; to other invertible linear maps only
+    where they leave the kept directions the same (always with ``variance=1``, which is plain CCA). Symmetric.
+    Inflated where n is not many times the number of kept directions, and 1 for any two runs that keep n - 1 of them.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows. Dimensions that do not vary, and directions that are only rounding, do not count.
+    variance : float
+        The share of each side's variance to keep, above 0 and at most 1.
+
+    Returns
+    -------
+    float
+        From 0 to 1, higher is closer: the mean over min(kept in x, kept in y) canonical correlations. NaN if one side
+        is constant.
+
+    References
+    ----------
+    Raghu et al. 2017 (SVCCA).
+    """
+    check_number("variance", variance, 0, 1, open_low=True)
+    return svcca_of(sum_pair(x, y), variance)
+
+
+def pwcca(x: Any, y: Any) -> float:
+    """Canonical correlations averaged with the weight that x gives to each canonical direction, in sample.
+
+    Not symmetric: the weights are those of x, so pwcca(x, y) measures how much of x is represented in y. Invariant to
+    permutation, one scale and translation of either side, and to any invertible linear map of y; not to a rotation of
+    x, because the weights are sums of absolute values over its dimensions. Inflated where n is not many times d, and
+    1 for any two runs where n <= d + 1. Where several canonical correlations are equal, as some must be when n <= 2 d,
+    the variates and with them the weights are not unique.
+
+    Parameters
+    ----------
+    x, y : (n, d_x) and (n, d_y)
+        Paired rows. Dimensions that do not vary, and directions that are only rounding, do not count.
+
+    Returns
+    -------
+    float
+        From 0 to 1, higher is closer. NaN if one side is constant.
+
+    References
+    ----------
+    Morcos et al. 2018 (PWCCA): alpha_i = sum_j |<h_i, x_j>| over the dimensions x_j of x, normalised over the
+    min(rank of x, rank of y) canonical variates h_i. The code published with the paper leaves out the whitening of h_i
+    and so differs.
+    """
+    return pwcca_of(sum_pair(x, y))
+
+
+def cka_of(pair: PairStatistics) -> float:
+    """Unbiased CKA from cached statistics."""
+    if pair.source.rows.n < 4 or not pair.vary:
+        return float("nan")
+    # Kernels of trace 1: sums of squares of squares then stay in the range of floats.
+    diag_x, diag_y = (run.cached(squared_norms) / run.norm**2 for run in (pair.source, pair.target))
+    own_x, own_y = _own(pair.source, diag_x), _own(pair.target, diag_y)
+    if own_x <= 0 or own_y <= 0:
+        return float("nan")
+    cross = pair.sums.cross / (pair.source.norm * pair.target.norm)
+    return float(np.clip(_hsic((cross * cross).sum(), diag_x, diag_y) / np.sqrt(own_x * own_y), -1, 1))
+
+
+def _own(run: RunStatistics, diagonal: Float) -> float:
+    """The unbiased HSIC of a run with itself; 0 where it is only rounding."""
+    scatter = run.spread.scatter / run.norm**2
+    squares = float((scatter * scatter).sum())
+    value = _hsic(squares, diagonal, diagonal)
+    return value if value > ROUNDING * squares else 0.0
+
+
+def _hsic(squares: float, diag_k: Float, diag_l: Float) -> float:
+    """Unbiased HSIC of two linear kernels with zeroed diagonals, times n (n - 3).
+
+    The rows are centred, so each row of a kernel sums to 0 with its diagonal and to -diagonal without it.
+    """
+    n, both = len(diag_k), float(diag_k @ diag_l)
+    middle = float(diag_k.sum() * diag_l.sum()) / ((n - 1) * (n - 2))
+    return squares - both + middle - 2 * both / (n - 2)
+
+
+def plain_cka_of(pair: PairStatistics) -> float:
+    """Plain CKA from cached statistics."""
+    if not pair.vary:
+        return float("nan")
+    own = [np.linalg.norm(run.spread.scatter / run.norm**2) for run in (pair.source, pair.target)]
+    shared = np.linalg.norm(pair.sums.cross / (pair.source.norm * pair.target.norm)) ** 2
+    return min(float(shared / (own[0] * own[1])), 1.0)
+
+
+def svcca_of(pair: PairStatistics, variance: float = VARIANCE) -> float:
+    """SVCCA from cached statistics."""
+    x, y = _kept(pair.sums.source, variance), _kept(pair.sums.target, variance)
+    if not (x[1].size and y[1].size):
+        return float("nan")
+    return float(_canonical(pair.sums, x, y)[1].mean())
+
+
+def _kept(spread: Spread, variance: float) -> tuple[Float, Float]:
+    """The fewest principal axes, (d, r), that hold the share `variance`, and their singular values, (r,)."""
+    axes, singular = spread.axes
+    left = np.cumsum(singular[::-1] ** 2)[::-1]  # the variance in this and all weaker axes
+    keep = left > (1 - variance) * left[:1] * (1 + 1e-9)
+    return axes[:, keep], singular[keep]
+
+
+def pwcca_of(pair: PairStatistics) -> float:
+    """PWCCA from cached statistics."""
+    x, y = pair.sums.source.axes, pair.sums.target.axes
+    if not (x[1].size and y[1].size):
+        return float("nan")
+    directions, correlations = _canonical(pair.sums, x, y)
+    # h_i = X axes / singular @ directions_i, and X' X axes = axes singular^2, so <h_i, x_j> needs no rows.
+    weights = np.abs(directions.T @ (x[1][:, None] * x[0].T)).sum(1)  # (c,)
+    return float(weights @ correlations / weights.sum())
+
+
+def _canonical(paired: Paired, x: tuple[Float, Float], y: tuple[Float, Float]) -> tuple[Float, Float]:
+    """Canonical directions of x in its whitened axes, (r_x, c), and canonical correlations, (c,)."""
+    white = x[0] / x[1], y[0] / y[1]
+    condition = (x[1][0] / x[1][-1]) * (y[1][0] / y[1][-1])
+    cross = white[0].T @ paired.cross @ white[1] if condition < CONDITION else _cross_of_rows(paired, *white)
+    directions, correlations, _ = svd(cross, full_matrices=False)
+    return directions, np.clip(correlations, 0, 1)
+
+
+def _cross_of_rows(paired: Paired, white_x: Float, white_y: Float) -> Float:
+    """The cross product of whitened rows, (r_x, r_y), whitened before they are summed: slower, and exact."""
+    source, target = paired.source, paired.target
+    total = np.zeros((white_x.shape[1], white_y.shape[1]))
+    for part in row_chunks(source.n, paired.width):
+        x = source.rows.take(source.index[part])
+        y = target.rows.take(target.index[part])
+        x = (x - as_float64_like(source.mean, x)) @ as_float64_like(white_x, x)
+        y = (y - as_float64_like(target.mean, y)) @ as_float64_like(white_y, y)
+        total += to_numpy(x.T @ y)
+    return total

@@ -1,0 +1,268 @@
+"""Fit one condition in one fold, score every experiment, and collect the scores by target and condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, listing
+from congruence.batches._numbers import mean_of
+from congruence.batches.classify import PAPER, auroc, auroc_within, fit_trees
+from congruence.batches.conditions import Condition, condition_named
+from congruence.batches.deconfounding import Levels, Score, Target, compare_folds
+from congruence.batches.folds import Fold, Plan, scored_rows
+from congruence.batches.leakage import predict_batch
+from congruence.batches.retrieval import retrieve_replicates
+from congruence.batches.rows import Experiment, Screen
+from congruence.batches.sparsity import Concentration, concentrations, hoyer
+
+KeptParts = dict[str, Array]
+Judged = dict[tuple[str, int], KeptParts]  # by the key of a variant and the number of a fold
+ONE_AT_A_TIME = Lock()  # linear algebra is multi-threaded; each tree model uses one thread
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A condition, the rows it is fitted on and, for random rotations, the number of the draw."""
+
+    name: str  # as it is shown
+    kind: str
+    strict: bool = True
+    draw: int = 0
+
+    @property
+    def key(self) -> str:
+        """A name for files."""
+        return f"{self.kind}{self.draw or ''}{'' if self.strict else '-all'}"
+
+
+@dataclass(frozen=True)
+class Work:
+    """How conditions are fitted and scored."""
+
+    components: int | float | str | None
+    rounds: int
+    shares: tuple[float, ...]
+    seed: int
+    device: str
+    leakage: bool
+    retrieval: bool
+
+    def condition(self, variant: Variant) -> Condition:
+        """The condition of a variant, not fitted yet."""
+        return condition_named(variant.kind, self.components, self.seed, variant.draw, self.device)
+
+
+def embed(screen: Screen, condition: Condition, rows: Array) -> Array:
+    """Fit on `rows` (n,) of bool only, and transform all rows, (n, d) to (n, k)."""
+    everything = bool(rows.all())
+    x, batch, known = screen.x, screen.batch, screen.reference
+    condition.fit(*((x, batch, known) if everything else (x[rows], batch[rows], known[rows])))
+    return condition.transform(x, batch, known)
+
+
+class Embeddings:
+    """The rows of a screen under each condition; fits on all rows are the same in every fold and are cached."""
+
+    def __init__(self, screen: Screen, work: Work) -> None:
+        self.screen, self.work = screen, work
+        self.kept: dict[str, tuple[Array, list[str]]] = {}
+
+    def of(self, variant: Variant, fold: Fold) -> tuple[Array, list[str]]:
+        """Rows (n, k) as a variant prepares them in a fold, and notes on its fit."""
+        if not variant.strict:
+            if variant.key not in self.kept:
+                self.kept[variant.key] = self._fitted(variant, self.screen.fitted_on)
+            return self.kept[variant.key]
+        return self._fitted(variant, fold.train & self.screen.fitted_on)
+
+    def on_all(self, variant: Variant) -> Array:
+        """The same, fitted on all rows."""
+        key = replace(variant, strict=False).key
+        return self.kept[key][0] if key in self.kept else self._fitted(variant, self.screen.fitted_on)[0]
+
+    def _fitted(self, variant: Variant, rows: Array) -> tuple[Array, list[str]]:
+        condition = self.work.condition(variant)
+        return embed(self.screen, condition, rows), condition.notes
+
+
+def judge(
+    embeddings: Embeddings, fold: Fold, variant: Variant, experiments: Sequence[Experiment], tick: Callable[[], None]
+) -> Mapping[str, Any]:
+    """All scores of a variant in a fold: for each experiment (m,), and for the whole fold."""
+    screen, work = embeddings.screen, embeddings.work
+    with ONE_AT_A_TIME:
+        z, said = embeddings.of(variant, fold)
+        leaked = _leakage(screen, fold, z, work)
+        found = _retrieval(screen, fold, z, work)
+    rows = [_experiment(screen, fold, z, one, work, tick) for one in experiments]
+    keys = ("auroc", "within", "sparsity", "top", "rest")
+    columns = {key: np.array([row[i] for row in rows], dtype=float) for i, key in enumerate(keys)}
+    notes = np.frombuffer("\n".join(dict.fromkeys(said)).encode(), dtype=np.uint8)
+    return columns | {"leakage": np.array(leaked), "retrieval": np.array(found), "notes": notes.copy()}
+
+
+def _experiment(
+    screen: Screen, fold: Fold, z: Array, one: Experiment, work: Work, tick: Callable[[], None]
+) -> tuple[float, float, float, list[float], list[float]]:
+    test, reason = scored_rows(fold, screen, one)
+    nothing = float("nan")
+    if reason:
+        tick()
+        return nothing, nothing, nothing, [nothing] * len(work.shares), [nothing] * len(work.shares)
+    train = fold.train & screen.fitted_on & (one.positive | screen.control)
+    learned, label = z[train], one.positive[train]
+    judged, truth, batch, image = z[test], one.positive[test], screen.batch[test], None
+    if screen.image is not None:
+        image = np.unique(screen.image[test], return_inverse=True)[1].reshape(-1)
+        first = np.unique(image, return_index=True)[1]
+        truth, batch = truth[first], batch[first]
+
+    def scores(trees: Any, columns: Any) -> Float:
+        score = trees.score(judged[:, columns])
+        return score if image is None else np.bincount(image, score) / np.bincount(image)
+
+    def alone(chosen: Array) -> float:
+        trees = fit_trees(learned[:, chosen], label, rounds=work.rounds, seed=work.seed)
+        return auroc(truth, scores(trees, chosen))
+
+    trees = fit_trees(learned, label, rounds=work.rounds, seed=work.seed)
+    score = scores(trees, slice(None))
+    top, rest = concentrations(trees.splits, trees.gain, work.shares, alone)
+    tick()
+    return auroc(truth, score), auroc_within(truth, score, batch), hoyer(trees.splits), top, rest
+
+
+def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
+    if not work.leakage:
+        return float("nan"), float("nan")
+    rows = fold.test & screen.control & screen.fitted_on
+    return predict_batch(z[rows], screen.batch[rows], work.seed)
+
+
+def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
+    """Replicates among held-out batches; cosines are relative to the mean training control."""
+    if not work.retrieval:
+        return float("nan"), float("nan")
+    rows = fold.test & screen.treated & screen.fitted_on
+    known = fold.train & screen.fitted_on
+    origin = z[known & screen.control if (known & screen.control).any() else known].mean(0)
+    return retrieve_replicates(z[rows] - origin, screen.target[rows], screen.batch[rows], work.seed)
+
+
+def target_of(
+    name: str,
+    screen: Screen,
+    plan: Plan,
+    experiments: Sequence[Experiment],
+    variants: Sequence[Variant],
+    found: Judged,
+    shares: tuple[float, ...],
+    protocol: str,
+) -> Target:
+    """One target under all conditions; its experiments are its guides in every fold."""
+    mine = [i for i, one in enumerate(experiments) if one.target == name]
+    units = [(i, number) for i in mine for number in range(len(plan.folds))]
+    reasons = [scored_rows(plan.folds[number], screen, experiments[i])[1] for i, number in units]
+
+    def values(variant: Variant, key: str, *place: int) -> Float:
+        return np.array([found[variant.key, number][key][(i, *place)] for i, number in units])
+
+    def score(shown: str) -> Score:
+        draws = [variant for variant in variants if variant.name == shown]
+
+        def mean(key: str, *place: int) -> Float:
+            return np.asarray(np.mean([values(variant, key, *place) for variant in draws], axis=0))
+
+        return Score(
+            shown,
+            mean("auroc"),
+            mean("within"),
+            mean("sparsity"),
+            tuple(Concentration(share, mean("top", j), mean("rest", j)) for j, share in enumerate(shares)),
+            np.array([mean_of(values(variant, "auroc")) for variant in draws]),
+        )
+
+    positive = np.any([experiments[i].positive for i in mine], axis=0)
+    with_positives = len(np.unique(screen.batch[positive]))
+    target = Target(
+        name=name,
+        guides=tuple(experiments[i].guide for i in mine if experiments[i].guide),
+        positives=int(positive.sum()),
+        experiments=tuple((experiments[i].guide, number) for i, number in units),
+        reasons=tuple(reasons),
+        batches=with_positives,
+        left_out=len(screen.batches) - with_positives,
+        scores={shown: score(shown) for shown in dict.fromkeys(variant.name for variant in variants)},
+        paired={},
+    )
+    paired = {one: compare_folds((target,), one, "base", protocol) for one in target.scores if one != "base"}
+    return replace(target, paired=paired)
+
+
+def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], found: Judged) -> dict[str, Levels]:
+    """Scores of whole folds (leakage, retrieval) by condition; for random rotations, their mean."""
+    many = 1 + max(number for _, number in found)
+    levels = {}
+    for name in names:
+        draws = [variant.key for variant in variants if variant.name == name]
+        table = np.array([[found[draw, number][key] for number in range(many)] for draw in draws]).mean(0)
+        levels[name] = Levels(name, table[:, 0], table[:, 1])
+    return levels
+
+
+def notes_on(
+    screen: Screen, plan: Plan, targets: Sequence[Target], variants: Sequence[Variant], found: Judged
+) -> tuple[str, ...]:
+    """What was left out, and warnings of the conditions."""
+    notes = list(plan.notes)
+    apart = int((screen.reference & ~screen.control).sum())
+    if apart:
+        notes.append(
+            f"{apart} of {apart + int(screen.control.sum())} controls are set apart as the reference of their batch: a "
+            "correction by batch puts these near the origin, so they are excluded from training and scoring."
+        )
+    lacking = [one for one in targets if one.left_out]
+    if lacking:
+        few = ", ".join(f"{one.name} {one.left_out} of {len(screen.batches)}" for one in lacking[:8])
+        more = f" and {len(lacking) - 8} more targets" if len(lacking) > 8 else ""
+        notes.append(f"Batches without positives are used for training, but not for scoring: {few}{more}.")
+    for one in targets:
+        bare = _without_controls(screen, one.name)
+        if len(bare):
+            notes.append(
+                f"{one.name}: {len(bare)} of {one.batches} batches with positives have no controls ({listing(bare)}), "
+                "so its AUROC compares batches there; the AUROC within batches does not."
+            )
+        missing = sorted({reason for reason in one.reasons if reason})
+        if missing:
+            many = len(one.reasons) - one.judged
+            notes.append(
+                f"{one.name}: {many} of {len(one.reasons)} experiments were not judged ({'; '.join(missing)})."
+            )
+        base = one.scores["base"]
+        blank = int((np.isfinite(base.auroc) & np.isnan(base.sparsity)).sum())
+        if blank:
+            notes.append(
+                f"{one.name}: {blank} of {one.judged} models made no split and have AUROC 0.5, because a leaf needs "
+                f"{PAPER['min_data_in_leaf']} rows and there are too few training rows."
+            )
+    if screen.image is not None:
+        count = int(screen.fitted_on.sum())
+        notes.append(f"Models are fitted on one random row of each of {count} images; scores are averaged by image.")
+    for variant in variants:
+        said = [bytes(part["notes"]).decode() for (key, _), part in found.items() if key == variant.key]
+        for text in dict.fromkeys(line for lines in said for line in lines.split("\n") if line):
+            notes.append(f"{variant.name}: {text}")
+    return tuple(dict.fromkeys(notes))
+
+
+def _without_controls(screen: Screen, target: str) -> Array:
+    """The names of batches that have positives of a target, but no controls."""
+    positive = screen.treated & (screen.target.astype(str) == target)
+    bare: Array = screen.batches[np.setdiff1d(screen.batch[positive], screen.batch[screen.control])]
+    return bare

@@ -1,0 +1,108 @@
+"""Nearness of the codes of two trainings, and how it depends on how far their decoders are from an isometry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.maps._diameter import rows_diameter
+from congruence.maps.groups import fit_group
+from congruence.maps.nearness import Nearness, measure, protocol
+from congruence.result import Status, status_above
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
+from congruence.stats.intervals import percentile_interval, rank_correlation
+
+DRAWS = 1000  # of the bootstrap over pairs
+FEWEST = 4  # pairs
+SURE = 0.95  # share of draws in which a curve must fit better to be preferred
+
+
+def measure_nearness(x: Array, y: Array, *groups: str, seed: int) -> dict[str, Nearness]:
+    """The nearness of paired codes up to some groups, as `compare` gives it, without its other measures."""
+    plan = protocol(len(x), nulls=5, bootstrap=100, seed=seed)
+    target = Rows(y)
+    sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(target, plan.folds))
+    fits = {group: lambda paired, fold, group=group: fit_group(paired, group) for group in groups}
+    return measure(sums, fits, rows_diameter(target).value, plan)[0]
+
+
+@dataclass(frozen=True)
+class ErrorByConstant:
+    """How the errors of pairs depend on the constants of their decoders; intervals are 95 % bootstrap intervals.
+
+    Two curves through error 0 at constant 1 are fitted: the term of Theorem 1, factor * sqrt(constant^2 - 1), and the
+    line factor * (constant - 1), which is expected for smooth maps of thick sets. Each is a pair (factor, R2).
+    """
+
+    root: tuple[float, float]
+    line: tuple[float, float]
+    root_better: float  # share of bootstrap draws in which the first has the smaller residual
+    rank: float  # rank correlation (Spearman)
+    rank_low: float
+    rank_high: float
+
+    @property
+    def preferred(self) -> str:
+        """The curve that fits better: "root", "line", or "neither" if that depends on the bootstrap draw."""
+        if self.root_better >= SURE:
+            return "root"
+        return "line" if self.root_better <= 1 - SURE else "neither"
+
+    @property
+    def status(self) -> Status:
+        """Whether errors grow with constants, by the interval of the rank correlation."""
+        return status_above(self.rank_low, self.rank_high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        curves = {name: dict(zip(("factor", "r2"), getattr(self, name), strict=True)) for name in ("root", "line")}
+        ranks = {name: getattr(self, name) for name in ("root_better", "rank", "rank_low", "rank_high")}
+        return curves | {"preferred": self.preferred} | ranks
+
+
+def root_term(constants: Float) -> Float:
+    """The term of Theorem 1, sqrt(constant^2 - 1)."""
+    return np.sqrt(np.maximum(constants**2 - 1, 0))
+
+
+def line_term(constants: Float) -> Float:
+    """The term of the line, constant - 1."""
+    return np.maximum(constants - 1, 0)
+
+
+def fit_factor(terms: Float, errors: Float) -> tuple[Float, Float]:
+    """Fit errors = factor * terms (draws, pairs) by least squares: factors and R2 (draws,).
+
+    R2 is relative to the mean error, so a bad curve can have less than 0; NaN if errors do not differ.
+    """
+    weight = (terms**2).sum(1)
+    factor = np.divide((terms * errors).sum(1), weight, out=np.zeros(len(terms)), where=weight > 0)
+    spread = ((errors - errors.mean(1, keepdims=True)) ** 2).sum(1)
+    residual = ((errors - factor[:, None] * terms) ** 2).sum(1)
+    return factor, 1 - np.divide(residual, spread, out=np.full(len(terms), np.nan), where=spread > 0)
+
+
+def relate_errors(constants: Float, errors: Float, seed: int) -> ErrorByConstant:
+    """Fit both curves and correlate ranks, (pairs,) each, with bootstrap draws of pairs.
+
+    All numbers are NaN with fewer than `FEWEST` pairs.
+    """
+    if len(errors) < FEWEST:
+        return ErrorByConstant((math.nan,) * 2, (math.nan,) * 2, *[math.nan] * 4)
+    drawn = np.random.default_rng([seed, 29]).integers(len(errors), size=(DRAWS, len(errors)))
+    c, e = constants[drawn], errors[drawn]  # (draws, pairs)
+    (root, root_r2), (line, line_r2) = (
+        fit_factor(term(constants)[None], errors[None]) for term in (root_term, line_term)
+    )
+    return ErrorByConstant(
+        (float(root[0]), float(root_r2[0])),
+        (float(line[0]), float(line_r2[0])),
+        float((fit_factor(root_term(c), e)[1] > fit_factor(line_term(c), e)[1]).mean()),
+        float(rank_correlation(constants, errors)),
+        *percentile_interval(rank_correlation(c, e)),
+    )

@@ -1,0 +1,100 @@
+"""Section 4.4 and appendix A.7.4 of Nelson et al.: whitening and ICA of embeddings, evaluated on unseen plates.
+
+The paper's screen is real and large. This one is simulated (`experiments.data.screen`), so that the truth is known and
+the mixing can be moved away from an isometry, where the theory predicts that ICA no longer finds the biology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from congruence.experiments.data.screen import SHARE, simulate_screen
+from congruence.experiments.recipes.deconfounding import claims, figures
+from congruence.experiments.recipes.deconfounding.screen import (
+    CONDITIONS,
+    PrefixedParts,
+    ScreenScores,
+    estimate_difference,
+    score_screen,
+)
+from congruence.experiments.recipes.recipe import RecipeJob
+from congruence.experiments.recipes.result import RecipeResult
+from congruence.parts import Parts
+
+EDITION = 1
+DIALS = [0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5]
+FEWER = [0.0, 0.1, 0.2, 0.4, 0.8, 1.5]
+# Settings that a part does not depend on: the dials of other parts, the number of guides in the tables, and (but for
+# the last digits) the device. A run that is resumed with other values of these keeps its finished parts.
+OTHER_SETTINGS = ("dial", "dials", "guides", "rotations", "shares", "device")
+# `dial` is that of the tables and one of `dials`. The tables use `guides` of each gene, the other dials one of each.
+# `controls` is the number of control rows that trees may see: RxRx3-core has 25,312 in its gene experiments.
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"n": 1200, "d": 24, "plates": 15, "share": 0.03, "controls": None, "dial": 0.1, "dials": [0.1, 1.5]}
+    | {"guides": 1, "folds": 3, "rounds": 10, "rotations": 1, "shares": [0.25]},
+    "small": {"n": 10_000, "d": 48, "plates": 60, "share": 0.02, "controls": None, "dial": 0.2, "dials": DIALS}
+    | {"guides": 6, "folds": 5, "rounds": 100, "rotations": 3, "shares": [0.1, 0.25, 0.5]},
+    "paper": {"n": 222_000, "d": 384, "plates": 180, "share": SHARE, "controls": 25_000, "dial": 0.2, "dials": FEWER}
+    | {"guides": 6, "folds": 5, "rounds": 100, "rotations": 3, "shares": [0.1, 0.25, 0.5]},
+    "full": {"n": 222_000, "d": 384, "plates": 180, "share": SHARE, "controls": None, "dial": 0.2, "dials": DIALS}
+    | {"guides": 6, "folds": 5, "rounds": 100, "rotations": 3, "shares": [0.1, 0.25, 0.5]},
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DialExperiment:
+    """The screen of the tables, and screens along the dial."""
+
+    table: ScreenScores
+    curve: tuple[ScreenScores, ...]  # from the smallest dial up, one guide of each gene
+    shares: tuple[float, ...]  # of top features, scored where the curve has the dial of the tables
+
+    @property
+    def near(self) -> ScreenScores:
+        """The screen of the curve that has the dial of the tables."""
+        return next(one for one in self.curve if one.dial == self.table.dial)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        curve = []
+        for one in self.curve:
+            gains = {name: estimate_difference(one.gain("ica", name)) for name in CONDITIONS if name != "ica"}
+            listed = {f"ica over {name}": [gain.mean, gain.low, gain.high] for name, gain in gains.items()}
+            curve.append(one.to_dict() | {"gains": listed})
+        return {"table": self.table.to_dict(), "shares": list(self.shares), "curve": curve}
+
+
+def run(job: RecipeJob) -> RecipeResult:
+    """Simulate screens along the dial, score them, and judge the paper's claims."""
+    near, dials = job.parameters["dial"], sorted(job.parameters["dials"])
+    shares, guides, rotations = tuple(job.parameters["shares"]), job.parameters["guides"], job.parameters["rotations"]
+    curve = tuple(_score(job, dial, 1, shares if dial == near else (), 1) for dial in dials)
+    table = curve[dials.index(near)] if guides == rotations == 1 else _score(job, near, guides, (), rotations)
+    experiment = DialExperiment(table, curve, shares)
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=claims.headline(experiment),
+        paper=claims.PAPER,
+        ours=experiment.to_dict(),
+        findings=claims.judge(experiment),
+        tables=claims.make_tables(experiment),
+        figures=(figures.draw_dial(experiment), figures.draw_genes(experiment)),
+        notes=claims.NOTES,
+        terms=claims.TERMS,
+    )
+
+
+def _score(job: RecipeJob, dial: float, guides: int, shares: tuple[float, ...], rotations: int) -> ScreenScores:
+    n, d, plates, share = (job.parameters[name] for name in ("n", "d", "plates", "share"))
+    screen = simulate_screen(n, d, plates, dial, job.seed, share=share)
+    parts = PrefixedParts(parts_of_screens(job.parts, shares), f"dial{dial:g}-guides{guides}")
+    return score_screen(screen, job, parts, guides=guides, shares=shares, rotations=rotations)
+
+
+def parts_of_screens(parts: Parts, shares: tuple[float, ...]) -> Parts:
+    """Parts with only the settings that scores depend on; the dial, guides and rotation are in the names of parts."""
+    settings = {name: value for name, value in parts.settings.items() if name not in OTHER_SETTINGS}
+    return replace(parts, settings=settings | {"shares": list(shares)})

@@ -1,0 +1,204 @@
+"""Scores of one simulated screen: predictions on held-out plates, and how well axes match the true factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.batches._deconfound import deconfound
+from congruence.batches.conditions import condition_named
+from congruence.batches.deconfounding import Score
+from congruence.experiments.data.screen import CONTROL, SimulatedScreen
+from congruence.experiments.recipes.processes import cores
+from congruence.experiments.recipes.recipe import RecipeJob
+from congruence.experiments.recipes.result import as_numbers
+from congruence.parts import Arrays, Parts
+from congruence.result import Status, status_above
+from congruence.stats.intervals import t_interval
+from congruence.stats.matching import match
+
+CONDITIONS = ("base", "whitened", "ica", "rotated")
+UNUSED = "not used"  # rows that whitening and components are fitted on, but no tree
+BY_CONDITION = ("auroc", "sparsity", "top", "rest", "match", "taint")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference with its 95 % interval; the ends are NaN below three values."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        mean, low, high = (f"{value:+.3f}".replace("-", "−") for value in (self.mean, self.low, self.high))
+        return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
+
+    @property
+    def status(self) -> Status:
+        """Whether the difference is positive."""
+        return status_above(self.low, self.high)
+
+
+def estimate_difference(values: Float, *, folds: bool = True) -> Difference:
+    """The mean of values (n,) with its t interval.
+
+    The training rows of folds overlap, for which the interval is corrected (Nadeau & Bengio 2003): it is about other
+    plates of the same screen. Other values, such as those of factors, are taken to be independent.
+    """
+    return Difference(float(np.mean(values)), *t_interval(values, folds=folds))
+
+
+@dataclass(frozen=True, eq=False)
+class ScreenScores:
+    """The scores of a screen at one dial; arrays by condition."""
+
+    dial: float
+    bound: float  # of the mixing's bi-Lipschitz constant
+    constants: Float  # (m,) at some rows
+    guides: tuple[str, ...]  # E of them
+    auroc: Mapping[str, Float]  # (E, F) by guide and fold
+    sparsity: Mapping[str, Float]  # (E, F)
+    top: Mapping[str, Float]  # (S, E, F) AUROC of the top features, for S shares
+    rest: Mapping[str, Float]  # (S, E, F)
+    match: Mapping[str, Float]  # (b,) |correlation| of each biology factor with the axis matched to it
+    taint: Mapping[str, Float]  # (b,) share of that axis' variance that technical factors explain
+
+    def of_gene(self, values: Float, gene: str) -> Float:
+        """The entries of values (E, F) of the guides of a gene, (guides, F)."""
+        return values[[i for i, guide in enumerate(self.guides) if _gene(guide) == gene]]
+
+    def by_fold(self, values: Float) -> Float:
+        """The mean of values (E, F) in each fold, (F,): first over the guides of a gene, then over genes."""
+        genes = dict.fromkeys(map(_gene, self.guides))
+        return np.asarray(np.nanmean([np.nanmean(self.of_gene(values, gene), axis=0) for gene in genes], axis=0))
+
+    def gain(self, condition: str, reference: str) -> Float:
+        """The AUROC of one condition minus that of another, in each fold, (F,)."""
+        return self.by_fold(self.auroc[condition] - self.auroc[reference])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        constant = {"median": float(np.median(self.constants)), "max": float(self.constants.max())}
+        scalars = {"dial": self.dial, "bound": self.bound, "constant": constant, "guides": list(self.guides)}
+        return scalars | {name: as_numbers(getattr(self, name)) for name in BY_CONDITION}
+
+
+def _gene(guide: str) -> str:
+    return guide.rsplit("_guide_", 1)[0]
+
+
+@dataclass(frozen=True)
+class PrefixedParts:
+    """Parts of one screen among those of several: the same names with a prefix."""
+
+    parts: Parts
+    prefix: str
+
+    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> Arrays:
+        """Return the arrays of a part, from disk if they are there, else from `compute`."""
+        return self.parts.get(f"{self.prefix}-{name}", compute)
+
+
+def tree_labels(screen: SimulatedScreen, guides: int, controls: int | None, seed: int) -> Array:
+    """The gene of each row, "control", or `UNUSED` for rows that trees do not see, (n,).
+
+    Trees see the first `guides` of each gene, and `controls` control rows (None: all).
+    """
+    number = np.array([int(guide.rsplit("_", 1)[1]) if "_" in guide else 0 for guide in screen.guide])
+    labels = np.where(number <= guides, screen.gene, UNUSED)
+    rows = np.flatnonzero(screen.is_control)
+    if controls is not None and controls < len(rows):
+        labels[np.random.default_rng([seed, 29]).permutation(rows)[controls:]] = UNUSED
+    return labels
+
+
+def score_screen(
+    screen: SimulatedScreen,
+    job: RecipeJob,
+    parts: PrefixedParts,
+    guides: int,
+    shares: tuple[float, ...],
+    rotations: int,
+) -> ScreenScores:
+    """Score a screen on held-out plates, and compare its axes with the truth."""
+    dial = screen.mixing.dial
+    result = deconfound(
+        screen.x,
+        batch=screen.plate,
+        target=tree_labels(screen, guides, job.parameters["controls"], job.seed),
+        control=CONTROL,
+        positive=list(screen.genes),
+        guide=screen.guide,
+        components="all",
+        conditions=CONDITIONS,
+        folds=job.parameters["folds"],
+        rounds=job.parameters["rounds"],
+        rotations=rotations,
+        concentration=shares,
+        leakage=False,
+        retrieval=False,
+        profiles=False,
+        seed=job.seed,
+        jobs=cores(),
+        device=job.device,
+        progress=lambda what, done, total: job.progress(f"dial {dial:g}, {what}", done, total),
+        parts=parts,
+    )
+    axes = parts.get("axes", lambda: match_axes(screen, job.seed, job.device))
+
+    def by_condition(value: Callable[[Score], Any]) -> dict[str, Float]:
+        """A value for each guide and fold, (E, F), by condition."""
+        return {
+            name: np.concatenate(
+                [np.asarray(value(one.scores[name])).reshape(len(one.guides), -1) for one in result.targets]
+            )
+            for name in CONDITIONS
+        }
+
+    def by_share(part: str) -> dict[str, Float]:
+        values = [
+            by_condition(lambda score, i=i: getattr(score.concentration[i], part))  # type: ignore[misc]
+            for i in range(len(shares))
+        ]
+        return {name: np.array([one[name] for one in values]) for name in CONDITIONS}
+
+    return ScreenScores(
+        dial=dial,
+        bound=screen.mixing.bound,
+        constants=screen.mixing.constants(screen.factors),
+        guides=tuple(guide for one in result.targets for guide in one.guides),
+        auroc=by_condition(lambda score: score.auroc),
+        sparsity=by_condition(lambda score: score.sparsity),
+        top=by_share("top"),
+        rest=by_share("rest"),
+        match={name: axes[f"match.{name}"] for name in CONDITIONS},
+        taint={name: axes[f"taint.{name}"] for name in CONDITIONS},
+    )
+
+
+def match_axes(screen: SimulatedScreen, seed: int, device: str) -> Arrays:
+    """Match the axes of every condition to the true biology, and measure how technical the matched ones are."""
+    arrays: Arrays = {}
+    plates = np.unique(screen.plate, return_inverse=True)[1]
+    technical = _standardise(screen.technical)
+    inverse = np.linalg.pinv(technical.T @ technical)
+    for name in CONDITIONS:
+        condition = condition_named(name, None, seed, 0, device).fit(screen.x, plates, screen.is_control)
+        axes = _standardise(condition.transform(screen.x, plates, screen.is_control))
+        size = np.abs(_standardise(screen.biology).T @ axes) / len(axes)  # (b, k)
+        rows, columns = match(size)
+        cross = technical.T @ axes[:, columns]  # (t, b)
+        arrays[f"match.{name}"] = size[rows, columns]
+        arrays[f"taint.{name}"] = np.einsum("ij,ik,kj->j", cross, inverse, cross) / len(axes)
+    return arrays
+
+
+def _standardise(x: Array) -> Float:
+    centred: Float = x.astype(np.float64) - x.mean(0, dtype=np.float64)
+    return np.asarray(centred / centred.std(0))

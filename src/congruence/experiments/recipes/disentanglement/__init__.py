@@ -1,0 +1,1 @@
+"""The recipe `disentanglement`: ICA on a plain autoencoder against models that were made to disentangle."""

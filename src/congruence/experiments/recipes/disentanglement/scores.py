@@ -1,0 +1,367 @@
+"""Scores of snapshots before and after ICA, the agreement of seeds, and which weight decay and step each row takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.experiments.recipes._isometry import measure_nearness
+from congruence.experiments.recipes.disentanglement.trainings import (
+    ICA_WAYS,
+    ImageStudy,
+    ModelVariant,
+    load_snapshots,
+)
+from congruence.ica.latents import ACTIVE
+from congruence.maps.matching import strong_mcc
+from congruence.metrics._evaluate import evaluate
+from congruence.metrics._infomec import active_codes, infomec
+from congruence.metrics.factors import factor_columns, read_factors
+from congruence.parts import Arrays
+from congruence.stats.intervals import t_interval
+
+WAYS = ("raw", *ICA_WAYS)  # the codes themselves, and their components
+SCORES = ("infom", "infoe", "infoc")
+OTHER_SCORES = ("mig", "dci_disentanglement", "dci_completeness", "dci_informativeness")
+NEAREST_ROWS = 2000  # that nearness of two seeds is measured on at most
+WORSE = 10 * math.log10(2)  # decibels below the best candidate of a model: twice its squared error
+RULE = (
+    "Of all evaluated weight decays and steps, those are kept whose PSNR, averaged over seeds, is at most 3 dB below "
+    "the best of the model (twice the squared error); of these the one with the highest InfoM, averaged over seeds, is "
+    "chosen. This is best-case performance, as in the paper: the same labels are used to choose and to score"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model with a weight decay at one step of its training, with all its seeds."""
+
+    variant: ModelVariant
+    snapshot: int
+    step: int
+    psnr: float  # mean over seeds
+    scores: Float  # (seeds, ways, 3)
+    agreement: Float  # (ways,) mean correlation of matched codes of two seeds; NaN for one seed
+    nearness: Float  # (4,) permutation before and after ICA, rotation, and null, mean over pairs; NaN for one seed
+    defects: Float  # (seeds,) isometry defects; NaN for discrete models
+    active: float  # directions that the decoder uses, mean over seeds
+    spectrum: Float  # (latents,) singular values, mean over seeds
+    readouts: Float  # (seeds,) InfoM of least-squares readouts of the factors; NaN if not computed
+
+    @property
+    def defect(self) -> float:
+        """The isometry defect, mean over seeds."""
+        return float(self.defects.mean())
+
+    def values(self, way: str, score: str = "infom") -> Float:
+        """A score of every seed in one way, (seeds,)."""
+        values: Float = self.scores[:, WAYS.index(way), SCORES.index(score)]
+        return values
+
+    def mean(self, way: str, score: str = "infom") -> float:
+        """A score in one way, mean over seeds."""
+        return float(self.values(way, score).mean())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        names = ("permutation before", "permutation after", "rotation", "null")
+        return {
+            "weight_decay": self.variant.decay,
+            "step": self.step,
+            "psnr": self.psnr,
+            "active": self.active,
+            "isometry_defect": self.defects.tolist(),
+            "singular": self.spectrum.tolist(),
+            **{f"infom_{way}": self.values(way).tolist() for way in WAYS},
+            "infom_readouts": self.readouts.tolist(),
+            "agreement": dict(zip(WAYS, self.agreement.tolist(), strict=True)),
+            "nearness": dict(zip(names, self.nearness.tolist(), strict=True)),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreRow:
+    """One row of the table: the chosen candidate of a model, with all its scores."""
+
+    name: str
+    candidate: Candidate
+    way: str
+    scores: Mapping[str, Float]  # of each score (seeds, 3): value, and the ends of its interval over rows
+
+    def values(self, score: str = "infom") -> Float:
+        """A score of every seed, (seeds,)."""
+        return self.scores[score][:, 0]
+
+    def interval(self, score: str = "infom") -> tuple[float, float, float]:
+        """Mean and 95 % interval over seeds or, with one seed, value and 90 % interval over rows."""
+        values = self.scores[score]
+        if len(values) > 1:
+            return mean_over_seeds(values[:, 0])
+        return float(values[0, 0]), float(values[0, 1]), float(values[0, 2])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        one = self.candidate
+        numbers: dict[str, Any] = {"weight_decay": one.variant.decay, "step": one.step, "seeds": one.variant.seeds}
+        numbers |= {"psnr": one.psnr, "interval_over": "seeds" if one.variant.seeds > 1 else "rows"}
+        for score in (*SCORES, *OTHER_SCORES):
+            mean, low, high = self.interval(score)
+            numbers[score] = {"mean": mean, "low": low, "high": high, "of_seeds": self.values(score).tolist()}
+        return numbers
+
+
+def _codes(snapshot: Arrays, way: str) -> Float:
+    """The codes of a snapshot, or their components."""
+    codes = snapshot["codes"].astype(np.float64)
+    if way == "raw":
+        return codes
+    components: Float = (codes - snapshot[f"{way}_mean"]) @ snapshot[f"{way}_unmixing"].T
+    return components
+
+
+def _ways(variant: ModelVariant) -> tuple[str, ...]:
+    return WAYS if variant.model == "ae" else ("raw",)  # ICA is applied to the autoencoder only
+
+
+def score_training(study: ImageStudy, variant: ModelVariant, number: int) -> Arrays:
+    """InfoM, InfoE and InfoC of a training in every snapshot and way; PSNR, and the decoder's spectrum.
+
+    "scores" (snapshots, ways, 3), "psnr" (snapshots,), "nmi_WAY" (snapshots, K, codes) padded with NaN, and "spectrum"
+    (snapshots, latents), "active" and "defect" (snapshots,), see `summarise_spectrum`.
+    """
+
+    def compute() -> Arrays:
+        snapshots = load_snapshots(study, variant, number)
+        (factors, kinds), ways, n = study.factors(), _ways(variant), len(snapshots)
+        arrays: Arrays = {"psnr": np.array([float(one["psnr"]) for one in snapshots])}
+        arrays["scores"] = np.full((n, len(ways), len(SCORES)), np.nan)
+        arrays |= {f"nmi_{way}": np.full((n, len(factors), snapshots[0]["codes"].shape[1]), np.nan) for way in ways}
+        for i, snapshot in enumerate(snapshots):
+            for j, way in enumerate(ways):
+                codes = _codes(snapshot, way)
+                one = infomec(codes, factors, kinds=kinds, discrete_codes=variant.is_discrete, seed=study.seed)
+                modularity = mean_modularity(one.modularity_per_code, len(factors))
+                arrays["scores"][i, j] = modularity, one.explicitness, one.compactness
+                arrays[f"nmi_{way}"][i, :, : codes.shape[1]] = one.nmi
+        if "singular" in snapshots[0]:
+            columns = zip(*(summarise_spectrum(one["singular"]) for one in snapshots), strict=True)
+            arrays |= {name: np.array(one, float) for name, one in zip(_SPECTRUM, columns, strict=True)}
+        return arrays
+
+    return study.parts.get(f"{study.name(variant, number)}-scores", compute)
+
+
+_SPECTRUM = ("spectrum", "active", "defect")
+
+
+def mean_modularity(per_code: Float, k: int) -> float:
+    """InfoM from the largest shares of codes; codes without information about any factor (NaN) are skipped."""
+    if k < 2 or not np.isfinite(per_code).any():
+        return math.nan
+    return float((np.nanmean(per_code) - 1 / k) / (1 - 1 / k))
+
+
+def summarise_spectrum(singular: Float) -> tuple[Float, int, float]:
+    """Singular values (points, latents) of the decoder's Jacobian in three numbers.
+
+    The root mean square over points of the largest, the second and so on, (latents,); how many of these are active,
+    above a twentieth of the first; and the isometry defect: the standard deviation of the logarithm of the active ones
+    over points and directions. 0 is an isometry up to one scale; at 0.5 stretches differ by e^0.5 = 1.6.
+    """
+    sizes: Float = np.sqrt((singular**2).mean(0))
+    active = max(1, int((sizes > ACTIVE * sizes[0]).sum()))
+    return sizes, active, float(np.log(np.maximum(singular[:, :active], np.finfo(float).tiny)).std())
+
+
+def score_readouts(study: ImageStudy, variant: ModelVariant, number: int) -> Arrays:
+    """InfoM (snapshots,) of least-squares readouts of all factors from the codes, a supervised reference for ICA.
+
+    Targets are cosine and sine of circular factors, and classes as 0 and 1.
+    """
+
+    def compute() -> Arrays:
+        factors, kinds = study.factors()
+        targets = factor_columns(read_factors(factors, kinds), unordered=True).values
+        scores = []
+        for snapshot in load_snapshots(study, variant, number):
+            x = np.column_stack([np.ones(len(targets)), snapshot["codes"]])
+            readout = x @ np.linalg.lstsq(x, targets, rcond=None)[0]
+            one = infomec(readout / targets.std(0), factors, kinds=kinds, seed=study.seed)
+            scores.append(mean_modularity(one.modularity_per_code, len(factors)))
+        return {"infom": np.array(scores)}
+
+    return study.parts.get(f"{study.name(variant, number)}-readouts", compute)
+
+
+def score_agreement(study: ImageStudy, variant: ModelVariant) -> Arrays:
+    """How near the codes of two seeds are, before and after ICA, in every snapshot and for every pair of seeds.
+
+    "mcc" (snapshots, pairs, ways): mean |correlation| of active codes matched one to one; "nearness" (snapshots, pairs,
+    3): held-out error over the diameter up to a signed permutation before and after ICA ("ica"), and up to a rotation
+    before, which is the least that ICA can reach; "null" (snapshots, pairs) of the second.
+    """
+
+    def compute() -> Arrays:
+        seeds = [load_snapshots(study, variant, number) for number in range(variant.seeds)]
+        pairs, n = list(combinations(seeds, 2)), len(study.steps)
+        arrays: Arrays = {"mcc": np.full((n, len(pairs), len(WAYS)), np.nan)}
+        arrays |= {"nearness": np.full((n, len(pairs), 3), np.nan), "null": np.full((n, len(pairs)), np.nan)}
+        for i in range(n):
+            for p, pair in enumerate(pairs):
+                codes = {way: [_codes(seed[i], way) for seed in pair] for way in WAYS}
+                for j, way in enumerate(WAYS):
+                    active = (x[:, active_codes(x, discrete_codes=False, version="standalone")] for x in codes[way])
+                    arrays["mcc"][i, p, j] = strong_mcc(*active)
+                near = partial(measure_nearness, seed=study.seed)
+                (x, y), (u, v) = ([one[:NEAREST_ROWS] for one in codes[way]] for way in ("raw", "ica"))
+                raw, ica = near(x, y, "permutation", "rigid"), near(u, v, "permutation")
+                nearness = (raw["permutation"], ica["permutation"], raw["rigid"])
+                arrays["nearness"][i, p] = [one.held_out.mean for one in nearness]
+                arrays["null"][i, p] = ica["permutation"].null
+        return arrays
+
+    return study.parts.get(f"{study.data}-{variant.key}-agreement", compute)
+
+
+def score_chosen(study: ImageStudy, variant: ModelVariant, number: int, snapshot: int, way: str) -> Arrays:
+    """All scores of one chosen snapshot, with DCI and MIG: value, and the ends of its interval over rows, (3,) each."""
+
+    def compute() -> Arrays:
+        factors, kinds = study.factors()
+        result = evaluate(
+            _codes(load_snapshots(study, variant, number)[snapshot], way),
+            factors,
+            kinds=kinds,
+            metrics=("infomec", "mig", *(["dci"] if study.parameters["dci"] else [])),
+            dci_model="forest",
+            discrete_codes=variant.is_discrete,
+            resamples=study.parameters["resamples"],
+            nulls=0,
+            slow_nulls=0,
+            structural=False,
+            seed=study.seed,
+        )
+        scores = {one.score: np.array([one.value, one.low, one.high]) for one in result.scores}
+        return {name: scores.get(name, np.full(3, np.nan)) for name in (*SCORES, *OTHER_SCORES)}
+
+    name = f"{study.name(variant, number)}-step{study.steps[snapshot]}-{way}-judged"
+    return study.parts.get(name, compute)
+
+
+def information_matrix(scores: Arrays, snapshot: int, way: str) -> Array:
+    """The normalised mutual information (K, codes) of a snapshot in one way, without the padding."""
+    nmi = scores[f"nmi_{way}"][snapshot]
+    matrix: Array = nmi[:, np.isfinite(nmi).all(0)]
+    return matrix
+
+
+def make_candidates(study: ImageStudy, variant: ModelVariant) -> list[Candidate]:
+    """Every snapshot of a variant, from the scores of its seeds and, of the autoencoder, agreement and readouts."""
+    numbers, is_plain = range(variant.seeds), variant.model == "ae"
+    scores = [score_training(study, variant, number) for number in numbers]
+    pairs = score_agreement(study, variant) if is_plain and variant.seeds > 1 else None
+    readouts = [score_readouts(study, variant, number)["infom"] for number in numbers] if is_plain else None
+    continuous = "defect" in scores[0]
+
+    def over_seeds(name: str, i: int) -> Float:
+        return np.array([one[name][i] for one in scores])
+
+    candidates = []
+    for i, step in enumerate(study.steps):
+        nearness, agreement = np.full(4, np.nan), np.full(len(_ways(variant)), np.nan)
+        if pairs is not None:
+            nearness = np.append(pairs["nearness"][i].mean(0), pairs["null"][i].mean())
+            agreement = agreement if np.isnan(nearness[0]) else pairs["mcc"][i].mean(0)
+        one = Candidate(
+            variant=variant,
+            snapshot=i,
+            step=step,
+            psnr=float(over_seeds("psnr", i).mean()),
+            scores=over_seeds("scores", i),
+            agreement=agreement,
+            nearness=nearness,
+            defects=over_seeds("defect", i) if continuous else np.full(variant.seeds, np.nan),
+            active=float(over_seeds("active", i).mean()) if continuous else math.nan,
+            spectrum=over_seeds("spectrum", i).mean(0) if continuous else np.zeros(0),
+            readouts=np.array([math.nan] if readouts is None else [one[i] for one in readouts]),
+        )
+        candidates.append(one)
+    return candidates
+
+
+def keep_reconstructing(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those with at most twice the squared error of the best reconstruction."""
+    best = max(one.psnr for one in candidates)
+    return [one for one in candidates if one.psnr >= best - WORSE]
+
+
+def choose(candidates: Sequence[Candidate], way: str) -> Candidate:
+    """The candidate of one model with the highest InfoM among those that reconstruct; see `RULE`."""
+    return max(keep_reconstructing(candidates), key=lambda one: np.nan_to_num(one.mean(way), nan=-math.inf))
+
+
+def choose_by_agreement(candidates: Sequence[Candidate]) -> Candidate | None:
+    """Without labels: the candidate whose seeds agree best after ICA; None with one seed."""
+    agreement = {one: float(one.agreement[WAYS.index("ica")]) for one in keep_reconstructing(candidates)}
+    known = [one for one, value in agreement.items() if math.isfinite(value)]
+    return max(known, key=agreement.__getitem__, default=None)
+
+
+def choose_by_isometry(candidates: Sequence[Candidate]) -> Candidate:
+    """Without labels, and with one seed: the candidate whose decoder is closest to an isometry."""
+    return min(keep_reconstructing(candidates), key=lambda one: one.defect)
+
+
+def mean_over_seeds(values: Float) -> tuple[float, float, float]:
+    """Mean and 95 % interval by Student's t, as in the paper; NaN ends for one value."""
+    return float(values.mean()), *t_interval(values, fewest=2)
+
+
+def mean_over_data(values: Sequence[Float]) -> tuple[float, float, float]:
+    """Mean over data sets of the means of their seeds, and a 95 % interval from how seeds differ on each.
+
+    NaN ends if no data set has several seeds; one with a single seed is assumed to vary as the others do.
+    """
+    from scipy.stats import t
+
+    mean = float(np.mean([one.mean() for one in values]))
+    freedom = sum(len(one) - 1 for one in values)
+    if freedom == 0:
+        return mean, math.nan, math.nan
+    variance = sum(float(((one - one.mean()) ** 2).sum()) for one in values) / freedom
+    error = math.sqrt(sum(variance / len(one) for one in values)) / len(values)
+    half = float(t.ppf(0.975, freedom)) * error
+    return mean, mean - half, mean + half
+
+
+def difference(first: ScoreRow, second: ScoreRow) -> tuple[float, float, float]:
+    """How much higher the InfoM of one row is than that of another, with a 95 % interval over seeds.
+
+    Paired if both rows are of the same trainings, else by Welch's t. A row of one seed is assumed to vary as much as
+    the other. NaN ends if both have one.
+    """
+    from scipy.stats import t
+
+    a, b = first.values(), second.values()
+    if (first.candidate.variant, first.candidate.snapshot) == (second.candidate.variant, second.candidate.snapshot):
+        return mean_over_seeds(a - b)
+    gap = float(a.mean() - b.mean())
+    variances = [float(one.var(ddof=1)) for one in (a, b) if len(one) > 1]
+    if not variances:
+        return gap, math.nan, math.nan
+    errors = [variance / len(one) for variance, one in zip((variances[0], variances[-1]), (a, b), strict=True)]
+    total = sum(errors)
+    if total == 0:
+        return gap, gap, gap
+    freedom = max(len(a), len(b)) - 1.0
+    if len(variances) == 2:
+        freedom = total**2 / sum(error**2 / (len(one) - 1) for error, one in zip(errors, (a, b), strict=True))
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(total)
+    return gap, gap - half, gap + half

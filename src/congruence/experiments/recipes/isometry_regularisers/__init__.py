@@ -1,0 +1,1 @@
+"""The recipe `isometry-regularisers`: autoencoders with and without a regulariser."""

@@ -1,0 +1,1 @@
+"""The recipe `mechanistic-overlap`: slots whose supports overlap more and more."""

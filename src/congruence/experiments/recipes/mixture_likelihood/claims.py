@@ -1,0 +1,194 @@
+"""The claims of Kivva et al. about maximum likelihood and remark 3.12, judged by our numbers, with the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from congruence.document import Table
+from congruence.experiments.recipes.result import number_table, status_of
+from congruence.formatting import number, percent
+from congruence.mixture.likelihood_minima import ALIKE, REACHED, RESOLUTION
+from congruence.result import Finding, combine
+
+if TYPE_CHECKING:
+    from congruence.experiments.recipes.mixture_likelihood.run import LikelihoodCase, Remark
+
+MEANS = ((-2.0, -1.0, 3.0), (-2.0, 1.0, 3.0))  # the means of P and P' in Remark 3.12
+SPREAD = 0.5  # standard deviation of their components; the remark holds for any
+SAME = 1e-12  # distributions of x whose expected log-likelihoods differ by less are equal
+
+PAPER = {
+    "models": 50,
+    "unique": 50,
+    "statement": "In all our simulations (50 total), the ground truth was the unique minimizer of the negative "
+    "log-likelihood.",
+    "remark 3.12": "P and P' cannot be transformed into each other by an affine map, but |x| gives them the same law",
+}
+NOTES = (
+    "The paper's appendix J.3.1 was not in the text we had: the distributions of weights, biases and mixtures, the "
+    "range of each parameter and the limits are ours. Latents have one dimension, observed through one or two units, "
+    "with known noise.",
+    "The density of x has a closed form, since the decoder is piecewise affine; only the expectation over x is summed "
+    "on a grid. The likelihood is that of infinitely many rows: nothing is sampled.",
+    "As in the paper's figure 1, a slice varies one parameter and leaves the others at the truth. A slice can refute "
+    "that the truth is the only minimiser, but not prove it: so we also search over all parameters at once.",
+    f"A slice is ambiguous if a value away from the truth is worse by at most {RESOLUTION:g}, which a billion rows "
+    "could not detect. Theorem 3.9 may still exclude it.",
+    f"End points of searches count as minimisers up to {REACHED:g}, and priors as equal if they differ by at most "
+    f"{percent(ALIKE)} of the largest L2 distance after centring and scaling.",
+    "With one component too many, the truth is represented with its heaviest component split in two. With one too few "
+    "no model is the truth: the slices are about the best model found.",
+)
+TERMS = (
+    (
+        "negative log-likelihood",
+        "its expectation under the truth, minus that of the truth: KL(truth, model), 0 is best.",
+    ),
+    ("margin", "the least excess of a slice away from the truth; the larger, the clearer the minimum."),
+    ("J", "the number of components of the prior."),
+    ("injective (F4)", "no two latents decode to the same."),
+    ("weakly injective (F2)", "around some observation every one has a single latent; |x| is not weakly injective."),
+)
+
+
+def judge(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Finding, ...]:
+    """Judge the claims of the paper."""
+    right = [one for one in cases if one.kind == "right"]
+    folded = [one for one in cases if not one.injective]
+    wrong = [one for one in cases if one.kind != "right"]
+    bent = sum(one.is_bent for one in cases)
+    return (
+        Finding(
+            "truth-is-unique",
+            "In all of 50 random models the truth is the only minimiser of the negative log-likelihood.",
+            combine(one.unique for one in cases),
+            number=count_unique(cases, "holds") / len(cases),
+            evidence=f"Along every parameter in {count_unique(cases, 'holds')} of {len(cases)}; {_margin_text(cases)}",
+        ),
+        Finding(
+            "truth-is-unique-without-injectivity",
+            "This is also true if the decoder is not injective (F4 fails), as long as it is weakly injective (F2).",
+            combine(one.unique for one in folded),
+            number=count_unique(folded, "holds") / len(folded) if folded else None,
+            evidence=f"In {count_unique(folded, 'holds')} of {len(folded)} such models; {_margin_text(folded)}",
+        ),
+        Finding(
+            "truth-is-unique-if-misspecified",
+            "This is also true if the number of components is misspecified.",
+            combine(one.unique for one in wrong),
+            number=count_unique(wrong, "holds") / len(wrong) if wrong else None,
+            evidence="; ".join(_kind_text(wrong, kind) for kind in ("one too many", "one too few")) + ".",
+        ),
+        Finding(
+            "minimisers-have-the-true-prior",
+            "Over all parameters at once, every minimiser has the true prior up to an affine map (Theorem 3.9a).",
+            combine(one.search_status for one in right if one.search_status is not None),
+            evidence=_search_text(right),
+        ),
+        Finding(
+            "likelihood-is-not-convex",
+            "The likelihood is not convex.",
+            status_of(bent > 0),
+            number=bent / len(cases),
+            evidence=f"{bent} of {len(cases)} models have a slice with more than one local minimum.",
+        ),
+        Finding(
+            "remark-3.12",
+            "Remark 3.12: without weak injectivity, two priors that no affine map relates give the same distribution.",
+            status_of(abs(remark.excess) < SAME and remark.apart > ALIKE),
+            number=remark.excess,
+            evidence=f"Through |z| they differ by {number(remark.excess, 2)} in expected log-likelihood, while the "
+            f"priors differ by {percent(remark.apart)} of the largest L2 distance after centring and scaling. Through "
+            f"both halves of |z|, which together are injective, they differ by {number(remark.seen_excess)}.",
+        ),
+    )
+
+
+def count_unique(cases: Sequence[LikelihoodCase], verdict: str) -> int:
+    """How many cases have this status of uniqueness."""
+    return sum(one.unique == verdict for one in cases)
+
+
+def _margin_text(cases: Sequence[LikelihoodCase]) -> str:
+    """The models whose minimum is not clearly the only one."""
+    if not cases:
+        return "there was none."
+    fails, ambiguous = count_unique(cases, "fails"), [one for one in cases if one.unique == "ambiguous"]
+    text = f"the smallest margin is {number(min(one.margin for one in cases), 2)}"
+    if ambiguous:
+        alone = sum(one.units == 1 for one in ambiguous)
+        text += (
+            f", and in {len(ambiguous)} (with one unit: {alone}) it is below {RESOLUTION:g}: a component in a region "
+            "where no unit is active has hardly any influence"
+        )
+    return text + (f"; {fails} fail." if fails else ".")
+
+
+def _kind_text(cases: Sequence[LikelihoodCase], kind: str) -> str:
+    some = [one for one in cases if one.kind == kind]
+    return f"{kind}: in {count_unique(some, 'holds')} of {len(some)}, {count_unique(some, 'ambiguous')} ambiguous"
+
+
+def _search_text(cases: Sequence[LikelihoodCase]) -> str:
+    verdicts = [one.search_status for one in cases if one.search_status is not None]
+    text = f"In {verdicts.count('holds')} of {len(verdicts)} models"
+    hard = [one for one in cases if one.search_status == "ambiguous"]
+    if hard:
+        alone = sum(one.units == 1 for one in hard)
+        least = min(float(one.excess[one.apart > ALIKE].min()) for one in hard)
+        text += (
+            f"; in {len(hard)} (with one unit: {alone}) a search ended at another prior that is worse by less than "
+            f"{REACHED:g}, at least by {number(max(least, 0.0), 2)}: more than a million rows are needed to "
+            "distinguish them"
+        )
+    if "unknown" in verdicts:
+        text += f"; in {verdicts.count('unknown')} no search reached the likelihood of the truth"
+    return text + "."
+
+
+def headline(cases: Sequence[LikelihoodCase]) -> tuple[str, ...]:
+    """How often the truth is the only minimiser."""
+    holds, ambiguous = count_unique(cases, "holds"), count_unique(cases, "ambiguous")
+    text = f"In {holds} of {len(cases)} models the truth is the only minimiser along every parameter"
+    text += f", in {ambiguous} double precision cannot decide" if ambiguous else ""
+    others = len(cases) - holds - ambiguous
+    return (text + (f", in {others} it is not." if others else "; none has a better one."),)
+
+
+def make_tables(cases: Sequence[LikelihoodCase], remark: Remark) -> tuple[Table, ...]:
+    """How often the truth is the only minimiser, by kind of model, and the counterexample."""
+    groups = [("all", cases)]
+    kinds = dict.fromkeys(case.kind for case in cases)
+    groups += [(f"J fitted: {kind}", [case for case in cases if case.kind == kind]) for kind in kinds]
+    for name, injective in (("injective (F4)", True), ("not injective", False)):
+        groups.append((name, [case for case in cases if case.injective is injective]))
+    sizes = sorted({case.components for case in cases})
+    groups += [(f"J = {j}", [case for case in cases if case.components == j]) for j in sizes]
+    rows = [
+        (
+            name,
+            "50 of 50" if name == "all" else None,
+            f"{count_unique(some, 'holds')} of {len(some)}",
+            count_unique(some, "ambiguous"),
+            count_unique(some, "fails"),
+            min(one.margin for one in some),
+            sum(one.is_bent for one in some),
+        )
+        for name, some in groups
+        if some
+    ]
+    unique = number_table(
+        "How often is the truth the only minimiser?",
+        ("models", "unique, paper", "unique, ours", "ambiguous", "not unique", "least margin", "not convex"),
+        rows,
+        "Unique: along every parameter the truth is the only minimiser of the expected negative log-likelihood.",
+    )
+    priors = (
+        ("difference in expected log-likelihood, through |z|", "0", remark.excess),
+        ("the same through both halves of |z|", None, remark.seen_excess),
+        ("priors after centring and scaling, relative L2", "not the same", remark.apart),
+        ("priors after the best affine map found, L2", "not the same", remark.affine),
+    )
+    note = "P has the means −2, −1, 3 and P′ the means −2, 1, 3; weights 1/3, standard deviations 0.5."
+    return unique, number_table("Remark 3.12", ("what", "paper", "ours"), priors, note)

@@ -1,0 +1,1 @@
+"""The recipe `mixture-mnist`: multi-facet clustering VAEs on handwritten digits."""

@@ -1,0 +1,1 @@
+"""The recipe `mixture-pinwheel`: VaDEs on a pinwheel."""

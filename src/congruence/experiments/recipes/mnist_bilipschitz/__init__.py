@@ -1,0 +1,1 @@
+"""The recipe `mnist-bilipschitz`: pairs of orthogonal autoencoders on handwritten digits."""

@@ -1,0 +1,341 @@
+"""Section 4.1 and appendix A.7.1 of Nelson et al.: trainings agree better if decoders are closer to isometries.
+
+Pairs of orthogonal LeakyReLU autoencoders are trained on handwritten digits. The leak sets how far a decoder can be
+from an isometry; whether the codes of two trainings then differ by more than a rigid motion is measured.
+
+A pair is two trainings that differ in their seed alone. The local constant of a decoder at a code is max(s, 1 / s) over
+the singular values s of its Jacobian J, which is known exactly for a stack of LeakyReLU layers. The paper takes |J v|
+for ten random directions v, which is a lower estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.experiments.data.digits import digits
+from congruence.experiments.data.mnist import mnist, shrink_images
+from congruence.experiments.recipes._isometry import ErrorByConstant, measure_nearness, relate_errors
+from congruence.experiments.recipes.mnist_bilipschitz import claims, figures
+from congruence.experiments.recipes.recipe import RecipeJob
+from congruence.experiments.recipes.result import RecipeResult
+from congruence.experiments.training.ensemble import Member, train_ensemble
+from congruence.maps.nearness import Nearness
+from congruence.parts import Arrays
+from congruence.rows.devices import one_thread
+
+EDITION = 2
+DATA = ("mnist", "digits")
+LEAKS = [0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
+PATIENCE = 50  # epochs, as in the paper
+# `at_once` leaks are trained in one batch; with `digit_seeds` of 0 there is no model per digit.
+_ALL = {"reference": 1.0, "threshold": 0.0, "cosine": True}
+PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"data": "digits", "side": 14, "rows": 900, "test_rows": 500, "leaks": [0.3, 0.7, 1.0], "seeds": 4}
+    | {"hidden": [24, 12, 5], "epochs": 60, "batch": 300, "learning_rate": 0.03, "at_once": 3}
+    | {"digit_seeds": 0, "digit_rows": 0, "digit_test_rows": 0, "digit_batch": 0}
+    | _ALL,
+    "small": {"data": "mnist", "side": 14, "rows": 2000, "test_rows": 1000, "leaks": LEAKS, "seeds": 5}
+    | {"hidden": [64, 32, 8], "epochs": 200, "batch": 250, "learning_rate": 0.01, "at_once": 1}
+    | {"digit_seeds": 2, "digit_rows": 400, "digit_test_rows": 500, "digit_batch": 200}
+    | _ALL,
+    "paper": {"data": "mnist", "side": 28, "rows": 20_000, "test_rows": 1000, "leaks": LEAKS, "seeds": 10}
+    | {"hidden": [128, 64, 16], "epochs": 500, "batch": 1000, "learning_rate": 0.003, "at_once": 6}
+    | {"digit_seeds": 3, "digit_rows": 4000, "digit_test_rows": 800, "digit_batch": 500}
+    | _ALL,
+    "full": {"data": "mnist", "side": 28, "rows": 60_000, "test_rows": 1000, "leaks": LEAKS, "seeds": 10}
+    | {"hidden": [128, 64, 16], "epochs": 2000, "batch": 1000, "learning_rate": 0.001, "at_once": 6}
+    | {"digit_seeds": 3, "digit_rows": 5000, "digit_test_rows": 800, "digit_batch": 500}
+    | _ALL
+    | {"cosine": False},
+}
+DIRECTIONS = 10  # random ones, in the estimate of the paper
+
+
+@dataclass(frozen=True, eq=False)
+class AutoencoderPair:
+    """Two trainings with the same leak, measured on images that neither was trained on."""
+
+    leak: float
+    seed: int
+    digit: int | None  # None if all digits were trained on
+    reconstruction: tuple[float, float]  # mean squared error of each, per pixel
+    nearness: Nearness  # of the codes, up to a rigid motion
+    exact: Float = field(repr=False)  # (2, n) the local constant of each decoder at each of its codes
+    sampled: Float = field(repr=False)  # (2, n) likewise, from random directions: a lower estimate
+
+    @property
+    def error(self) -> float:
+        """The held-out error after the best rigid motion, a share of the diameter."""
+        return self.nearness.held_out.mean
+
+    def constant(self, how: str) -> float:
+        """The constant of the worse of both decoders: the "mean" over samples, or the "max" (a lower estimate)."""
+        values = self.exact.mean(1) if how == "mean" else self.exact.max(1)
+        return float(values.max())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        sampled = {"sampled_mean": float(self.sampled.mean(1).max()), "sampled_max": float(self.sampled.max())}
+        return {
+            "leak": self.leak,
+            "seed": self.seed,
+            "digit": self.digit,
+            "reconstruction": list(self.reconstruction),
+            "nearness": self.nearness.to_dict(),
+            "constant": {how: self.constant(how) for how in ("mean", "max")} | sampled,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class LeakExperiment:
+    """Pairs of one experiment, those kept by the filter, and how their errors depend on constants."""
+
+    leaks: tuple[float, ...]
+    pairs: tuple[AutoencoderPair, ...]
+    kept: tuple[AutoencoderPair, ...]
+    limit: float  # of the reconstruction error, the largest over digits
+    relations: Mapping[str, ErrorByConstant]  # by "mean" and "max" constant
+    nonlinear: ErrorByConstant  # samplewise, over the pairs with a leak below 1
+    spread: float = field(repr=False)  # the variance per pixel of the images that were measured on
+
+    def at(self, leak: float) -> list[AutoencoderPair]:
+        """The kept pairs of a leak."""
+        return [pair for pair in self.kept if pair.leak == leak]
+
+    def error(self, leak: float) -> float:
+        """The median error of a leak; NaN if all its pairs were dropped."""
+        errors = [pair.error for pair in self.at(leak)]
+        return float(np.median(errors)) if errors else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as in result.json."""
+        return {
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "kept": [pair in self.kept for pair in self.pairs],
+            "limit": self.limit,
+            "relations": {how: relation.to_dict() for how, relation in self.relations.items()},
+            "not linear": self.nonlinear.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PairTrainings:
+    """The trainings of an experiment: their images, their digits (None: all of them), and the number of seeds."""
+
+    x: Array  # (n, p) images to train on
+    y: Array  # (m, p) images to measure on
+    digits: tuple[int | None, ...]
+    train_rows: tuple[Array, ...]  # for each digit
+    test_rows: tuple[Array, ...]
+    seeds: int
+
+    @property
+    def members(self) -> list[tuple[int, int, int]]:
+        """For each training, in order: the index of its digit, its seed, and its place in the pair."""
+        return [(d, s, place) for d in range(len(self.digits)) for s in range(self.seeds) for place in (0, 1)]
+
+
+def run(job: RecipeJob) -> RecipeResult:
+    """Train, measure and judge all pairs, and those of a model per digit if the scale has them."""
+    images = load_images(job)
+    trainings = all_digits(job, *images)
+    whole = _experiment(job, trainings, "all")
+    experiments = {"all digits": whole}
+    findings = claims.judge(whole, len(job.parameters["hidden"]))
+    best = _best_linear_error(job, trainings)
+    drawn = [figures.draw_errors(whole), figures.draw_constants(whole), figures.draw_reconstruction(whole, best)]
+    tables = [claims.leak_table(whole, "All digits, by leak")]
+    if job.parameters["digit_seeds"]:
+        per_digit = _experiment(job, each_digit(job, *images), "digits")
+        experiments["a model per digit"] = per_digit
+        findings += (claims.judge_digits(per_digit),)
+        drawn.append(figures.draw_digits(per_digit, whole))
+        tables.append(claims.leak_table(per_digit, "A model per digit, by leak"))
+    return RecipeResult(
+        recipe=job.recipe,
+        settings=job.settings,
+        headlines=claims.headline(whole, findings),
+        paper=claims.PAPER,
+        ours={name: one.to_dict() for name, one in experiments.items()},
+        findings=findings,
+        tables=(*tables, claims.curve_table(experiments)),
+        figures=tuple(drawn),
+        notes=claims.make_notes(job.parameters, trainings.x.shape[1]),
+        terms=claims.TERMS,
+    )
+
+
+def train_and_measure(
+    trainings: PairTrainings, leaks: Sequence[float], numbers: Sequence[int], seed: int, progress: Any, **options: Any
+) -> Arrays:
+    """Train all members of some leaks in one batch; `numbers` are those of the leaks, from which seeds are made.
+
+    Returns for each leak, numbered as in `numbers`, codes (members, m, latent), the constants (members, m) and the
+    reconstruction errors, the epochs and the losses (members,).
+    """
+    members = [
+        Member(leak, member_seed(seed, number, trainings.digits[d], s, place), trainings.train_rows[d])
+        for number, leak in zip(numbers, leaks, strict=True)
+        for d, s, place in trainings.members
+    ]
+    images = np.stack([trainings.y[trainings.test_rows[d]] for _ in leaks for d, _, _ in trainings.members])
+    with one_thread():
+        ensemble = train_ensemble(trainings.x, members, progress=progress, **options)
+        codes = ensemble.encode(images)
+        measured = {"codes": codes, "error": ensemble.reconstruction_error(images), "epochs": ensemble.epochs}
+        rng = np.random.default_rng([seed, 17])
+        constants = [local_constants(ensemble.metric(i, codes[i]), rng) for i in range(len(ensemble))]
+    exact, sampled = zip(*constants, strict=True)
+    measured |= {"loss": ensemble.losses, "exact": np.array(exact), "sampled": np.array(sampled)}
+    each = len(trainings.members)
+    return {
+        f"{name}-{number}": values[i * each : (i + 1) * each]
+        for i, number in enumerate(numbers)
+        for name, values in measured.items()
+    }
+
+
+def member_seed(seed: int, leak: int, digit: int | None, number: int, place: int) -> int:
+    """A separate seed for every member."""
+    key = [seed, leak, 10 if digit is None else digit, number, place]
+    return int(np.random.SeedSequence(key).generate_state(1)[0])
+
+
+def local_constants(metric: Float, rng: np.random.Generator) -> tuple[Float, Float]:
+    """From J^T J (n, k, k): max(s, 1 / s) over singular values of J, and over |J v| for random unit v, (n,) each."""
+    directions = rng.normal(size=(len(metric), metric.shape[1], DIRECTIONS))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    speeds = (directions * (metric @ directions)).sum(1)  # |J v|^2, (n, directions)
+
+    def largest(squares: Array) -> Float:
+        with np.errstate(divide="ignore"):  # a decoder that loses a direction has an infinite constant
+            constant: Float = np.sqrt(np.maximum(squares.max(1), 1 / np.maximum(squares.min(1), 0)))
+        return constant
+
+    return largest(np.linalg.eigvalsh(metric)), largest(speeds)
+
+
+def measure_pairs(
+    trainings: PairTrainings, leaks: Sequence[float], measured: Arrays, seed: int, progress: Callable[[int, int], None]
+) -> list[AutoencoderPair]:
+    """Compare the two codes of each pair."""
+    members = trainings.members
+    pairs: list[AutoencoderPair] = []
+    for number, leak in enumerate(leaks):
+        names = ("codes", "error", "exact", "sampled")
+        codes, errors, exact, sampled = (measured[f"{name}-{number}"] for name in names)
+        for i in range(0, len(members), 2):
+            progress(len(pairs), len(leaks) * len(members) // 2)
+            d, s, _ = members[i]
+            pairs.append(
+                AutoencoderPair(
+                    leak=leak,
+                    seed=s,
+                    digit=trainings.digits[d],
+                    reconstruction=(float(errors[i]), float(errors[i + 1])),
+                    nearness=measure_nearness(codes[i], codes[i + 1], "rigid", seed=seed)["rigid"],
+                    exact=exact[i : i + 2],
+                    sampled=sampled[i : i + 2],
+                )
+            )
+    return pairs
+
+
+def keep_converged(
+    pairs: Sequence[AutoencoderPair], reference: float, quantile: float = 0.95
+) -> tuple[list[AutoencoderPair], float]:
+    """Drop pairs with a reconstruction error above a quantile of those at the reference leak, for each digit.
+
+    Returns the remaining pairs, and the largest limit over digits.
+    """
+    limits = {}
+    for digit in {pair.digit for pair in pairs}:
+        errors = [pair.reconstruction for pair in pairs if pair.digit == digit and pair.leak == reference]
+        limits[digit] = float(np.quantile(errors, quantile))
+    kept = [pair for pair in pairs if max(pair.reconstruction) <= limits[pair.digit]]
+    return kept, max(limits.values())
+
+
+def load_images(job: RecipeJob) -> tuple[Array, Array, Array, Array]:
+    """Images and labels to train on, and to measure on; the digits of scikit-learn are split in two."""
+    if job.parameters["data"] == "mnist":
+        (x, a), (y, b) = mnist("train"), mnist("test")
+        return shrink_images(x, job.parameters["side"]), a, shrink_images(y, job.parameters["side"]), b
+    x, labels = digits()
+    order = np.random.default_rng([job.seed, 3]).permutation(len(x))
+    train, test = order[: len(x) // 2 + 1], order[len(x) // 2 + 1 :]
+    return x[train], labels[train], x[test], labels[test]
+
+
+def all_digits(job: RecipeJob, x: Array, a: Array, y: Array, b: Array) -> PairTrainings:
+    """The experiment on all digits."""
+    rng = np.random.default_rng([job.seed, 5])
+    rows = np.sort(rng.permutation(len(x))[: job.parameters["rows"]])
+    test = np.sort(rng.permutation(len(y))[: job.parameters["test_rows"]])
+    return PairTrainings(x, y, (None,), (rows,), (test,), job.parameters["seeds"])
+
+
+def each_digit(job: RecipeJob, x: Array, a: Array, y: Array, b: Array) -> PairTrainings:
+    """The experiment with a model per digit; each has as many rows as the rarest digit allows."""
+    rng = np.random.default_rng([job.seed, 7])
+    rows, test = (
+        tuple(
+            np.sort(rng.permutation(np.flatnonzero(labels == d))[: min(most, np.bincount(labels, minlength=10).min())])
+            for d in range(10)
+        )
+        for labels, most in ((a, job.parameters["digit_rows"]), (b, job.parameters["digit_test_rows"]))
+    )
+    return PairTrainings(x, y, tuple(range(10)), rows, test, job.parameters["digit_seeds"])
+
+
+def _experiment(job: RecipeJob, trainings: PairTrainings, name: str) -> LeakExperiment:
+    leaks: list[float] = job.parameters["leaks"]
+    measured = _train(job, trainings, name)
+    pairs = measure_pairs(trainings, leaks, measured, job.seed, partial(job.progress, "comparing pairs"))
+    kept, limit = keep_converged(pairs, job.parameters["reference"])
+
+    def relate(some: Sequence[AutoencoderPair], how: str) -> ErrorByConstant:
+        constants, errors = np.array([pair.constant(how) for pair in some]), np.array([pair.error for pair in some])
+        return relate_errors(constants, errors, job.seed)
+
+    relations = {how: relate(kept, how) for how in ("mean", "max")}
+    nonlinear = relate([pair for pair in kept if pair.leak < 1], "mean")
+    images = trainings.y[np.concatenate(trainings.test_rows)]
+    spread = float(((images - images.mean(0)) ** 2).mean())
+    return LeakExperiment(tuple(leaks), tuple(pairs), tuple(kept), limit, relations, nonlinear, spread)
+
+
+def _train(job: RecipeJob, trainings: PairTrainings, name: str) -> Arrays:
+    """Train all members, some leaks at once; each such batch is one part."""
+    leaks, step = job.parameters["leaks"], job.parameters["at_once"]
+    options = {key: job.parameters[key] for key in ("epochs", "batch", "learning_rate", "cosine", "threshold")}
+    if name == "digits":
+        options["batch"] = job.parameters["digit_batch"]
+    options |= {"widths": [trainings.x.shape[1], *job.parameters["hidden"]], "patience": PATIENCE, "device": job.device}
+    what = "a model per digit" if name == "digits" else "all digits"
+    measured: Arrays = {}
+    for start in range(0, len(leaks), step):
+        some = leaks[start : start + step]
+        shown = f"training ({what}), leak {', '.join(f'{leak:g}' for leak in some)}, loss"
+
+        def report(epoch: int, epochs: int, loss: float, shown: str = shown) -> None:
+            job.progress(f"{shown} {loss:.4f}", epoch, epochs)
+
+        numbers = range(start, start + len(some))
+        train = partial(train_and_measure, trainings, some, numbers, job.seed, report, **options)
+        measured |= job.parts.get(f"{name}-leak{start}", train)
+    return measured
+
+
+def _best_linear_error(job: RecipeJob, trainings: PairTrainings) -> float:
+    """The error that the principal directions of the training images, without a mean, leave on the others."""
+    x, y = trainings.x[trainings.train_rows[0]], trainings.y[trainings.test_rows[0]].astype(np.float64)
+    x = x.astype(np.float64)
+    directions = np.linalg.eigh(x.T @ x)[1][:, -job.parameters["hidden"][-1] :]
+    return float(((y - y @ directions @ directions.T) ** 2).mean())

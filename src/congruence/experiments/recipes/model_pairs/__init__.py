@@ -1,0 +1,1 @@
+"""The recipe `model-pairs`: pairs of language models, masked autoencoders, classifiers and graph networks."""

@@ -1,0 +1,394 @@
+"""The claims of section 4.2, judged by our numbers, with the paper's numbers, the notes and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from congruence.document import Cell, Table, share
+from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
+from congruence.experiments.recipes.result import number_table, status_of
+from congruence.formatting import number, percent
+from congruence.result import Finding
+
+KINDS = {
+    "gpt": "GPT-NeoX",
+    "wide": "GPT-NeoX, two widths",
+    "mae": "ViT masked autoencoder",
+    "resnet": "ResNet-18",
+    "admet": "graph networks (ADMET)",
+}
+SHORT = {
+    "gpt": "language models",
+    "wide": "those of two widths",
+    "mae": "masked autoencoders",
+    "resnet": "classifiers",
+    "admet": "graph networks",
+}
+PRINTED = {  # Table 1: permutation, rigid with scale, linear, ICA, and the efficiency of ICA
+    "gpt": ("Pythia-160M-0, -1", 0.219, 0.150, 0.131, 0.202, 0.25),
+    "mae": ("MAE-timm, -original", 0.197, 0.109, 0.036, 0.145, 0.59),
+    "wide": ("CheXpert-small, -base", 0.218, 0.104, 0.048, 0.175, 0.38),
+    "resnet": ("ResNet-18-fc-1, -2", 0.382, 0.206, 0.175, 0.312, 0.40),
+}
+PAPER = {name: dict(zip((*COLUMNS, "efficiency"), numbers, strict=True)) for name, *numbers in PRINTED.values()}
+HEAD = ("permutation", "rigid", "linear", "ICA")
+HALF = 0.5  # of what a linear map gains: over a permutation by a rigid map, over chance by a map from heads
+TERMS = (
+    ("permutation, rigid, linear", "the error left after the best map of that kind, over the diameter; 0 is a match."),
+    ("rigid", "a rotation or reflection, a shift and one scale, as in the paper's table."),
+    ("ICA", "each model unmixed on its own, components matched by a signed permutation; no supervised rotation."),
+    ("efficiency", "gain of ICA over permutation divided by that of rigid: 1 is as good, below 0 is worse."),
+    ("rigid share", "gain of rigid over permutation divided by that of linear; 1 is all of it."),
+    ("null", "the same held-out error after the pairing of rows was destroyed."),
+    ("outputs apart", "the mean distance of the outputs of both models, and its ratio to that of unrelated rows."),
+)
+
+FamilyScores = Mapping[str, Mapping[str, Any]]  # of each family
+PairScores = Mapping[str, Mapping[str, Any]]  # of each pair, by the names of its models
+
+
+def pairs_by_kind(scores: FamilyScores) -> dict[str, PairScores]:
+    """The pairs of each row of the table; those of two widths of the language model are a kind of their own."""
+    kinds: dict[str, dict[str, Any]] = {}
+    for family, own in scores.items():
+        for names, numbers in own["pairs"].items():
+            source, target = (name.partition("-")[0] for name in names.split())
+            if source != "wide":
+                kinds.setdefault("wide" if target == "wide" else family, {})[names] = numbers
+    return {kind: kinds[kind] for kind in KINDS if kind in kinds}
+
+
+def in_sample(pairs: PairScores, column: str) -> float:
+    """The mean over pairs of an in-sample number."""
+    return float(np.mean([one["in_sample"][column] for one in pairs.values()]))
+
+
+def held_out(pairs: PairScores, column: str) -> float:
+    """The mean over pairs of a held-out error, or of the held-out efficiency."""
+    if column == "efficiency":
+        return float(np.mean([_nan_if_none(one["efficiency"]) for one in pairs.values()]))
+    return float(np.mean([one["held_out"][column]["held_out"]["mean"] for one in pairs.values()]))
+
+
+def rigid_share(permutation: float, rigid: float, linear: float) -> float:
+    """The share of what a linear map gains over a permutation that a rigid one gains; NaN where that is nothing."""
+    gain = permutation - linear
+    return (permutation - rigid) / gain if gain > 0 else float("nan")
+
+
+def headline(scores: FamilyScores) -> tuple[str, ...]:
+    """The share of the gain of a linear map that a rigid one reaches, for each kind of pair."""
+    shares = [f"{percent(_mean_rigid_share(pairs))} for {SHORT[kind]}" for kind, pairs in pairs_by_kind(scores).items()]
+    return (
+        "Of the gain of a linear map over a permutation on held-out rows, a rigid map reaches "
+        f"{', '.join(shares[:-1])} and {shares[-1]}.",
+    )
+
+
+def judge(scores: FamilyScores) -> tuple[Finding, ...]:
+    """Judge the claims about pairs of models, and our own questions."""
+    kinds = pairs_by_kind(scores)
+    return (
+        _judge_order(kinds),
+        _judge_ica(kinds),
+        _judge_language_models(kinds),
+        _judge_image_models({kind: kinds[kind] for kind in ("mae", "resnet")}),
+        _judge_autoencoders(kinds),
+        _judge_widths(kinds["wide"]),
+        _judge_heads(kinds["gpt"]),
+        _judge_training(scores),
+    )
+
+
+def _judge_order(kinds: Mapping[str, PairScores]) -> Finding:
+    everything = [one for pairs in kinds.values() for one in pairs.values()]
+    falls = [_is_ordered([one["in_sample"][column] for column in COLUMNS[2::-1]]) for one in everything]
+    outside = [_is_ordered([one["held_out"][c]["held_out"]["mean"] for c in COLUMNS[2::-1]]) for one in everything]
+    return Finding(
+        "larger-groups-have-smaller-errors",
+        "The error up to a linear map is below that up to a rigid map, which is below that up to a permutation.",
+        status_of(all(falls)),
+        number=sum(falls) / len(falls),
+        evidence=f"In sample in {sum(falls)} of {len(falls)} pairs, held out in {sum(outside)}.",
+    )
+
+
+def _judge_ica(kinds: Mapping[str, PairScores]) -> Finding:
+    shares = {kind: in_sample(pairs, "efficiency") for kind, pairs in kinds.items()}
+    outside = {kind: held_out(pairs, "efficiency") for kind, pairs in kinds.items()}
+    parts = [f"{KINDS[k]} {percent(shares[k])} in sample, {percent(outside[k])} held out" for k in kinds]
+    return Finding(
+        "ica-recovers-part-of-the-rotation",
+        "In all cases ICA, fitted to one model at a time, recovers a share of the gain of a supervised rigid map.",
+        status_of(all(value > 0 for value in shares.values())),
+        number=min(shares.values()),
+        null=0.0,
+        evidence="; ".join(parts) + ".",
+    )
+
+
+def _judge_language_models(kinds: Mapping[str, PairScores]) -> Finding:
+    clear = []
+    for one in (*kinds["gpt"].values(), *kinds["wide"].values()):
+        linear, rigid = (one["held_out"][column]["held_out"] for column in ("linear", "similarity"))
+        clear.append(linear["high"] < rigid["low"])
+    ours, printed = _mean_rigid_share(kinds["gpt"]), rigid_share(*PRINTED["gpt"][1:4])
+    return Finding(
+        "language-models-align-linearly",
+        "Language models align up to a linear map, and clearly less up to a rigid map.",
+        status_of(all(clear)),
+        number=ours,
+        evidence=f"Held out, linear {number(held_out(kinds['gpt'], 'linear'))} against rigid "
+        f"{number(held_out(kinds['gpt'], 'similarity'))}; the 95 % intervals do not overlap in {sum(clear)} of "
+        f"{len(clear)} pairs. A rigid map reaches {percent(ours)} of the gain of a linear map over a permutation, "
+        f"{percent(printed)} in the paper.",
+    )
+
+
+def _judge_image_models(kinds: Mapping[str, PairScores]) -> Finding:
+    shares = {kind: _mean_rigid_share(pairs) for kind, pairs in kinds.items()}
+    parts = [
+        f"{KINDS[kind]} {percent(value)}, {percent(rigid_share(*PRINTED[kind][1:4]))} in the paper"
+        for kind, value in shares.items()
+    ]
+    return Finding(
+        "image-models-align-rigidly",
+        "Masked autoencoders and classifiers align up to a rigid map.",
+        status_of(all(value >= HALF for value in shares.values())),
+        number=min(shares.values()),
+        evidence=f"Share of the gain of a linear map over a permutation that a rigid map reaches, held out: "
+        f"{'; '.join(parts)}. At least {percent(HALF)} counts as rigid.",
+    )
+
+
+def _judge_autoencoders(kinds: Mapping[str, PairScores]) -> Finding:
+    rigid, linear = held_out(kinds["mae"], "similarity"), held_out(kinds["gpt"], "linear")
+    return Finding(
+        "rigid-autoencoders-match-linear-language-models",
+        "Masked autoencoders agree at least as well up to a rigid map as language models up to a linear map.",
+        status_of(rigid <= linear),
+        number=rigid - linear,
+        evidence=f"Held out {number(rigid)} against {number(linear)}; in the paper {PRINTED['mae'][2]:g} against "
+        f"{PRINTED['gpt'][3]:g}. Data and sizes differ, in the paper and here.",
+    )
+
+
+def _judge_widths(pairs: PairScores) -> Finding:
+    beaten = [
+        one["held_out"][column]["held_out"]["high"] < one["held_out"][column]["null"]
+        for one in pairs.values()
+        for column in ("similarity", "linear")
+    ]
+    return Finding(
+        "different-widths-align",
+        "Models of different widths align, too.",
+        status_of(all(beaten)),
+        number=held_out(pairs, "similarity"),
+        null=mean_null(pairs, "similarity"),
+        evidence=f"Rigid {number(held_out(pairs, 'similarity'))} and linear {number(held_out(pairs, 'linear'))}, nulls "
+        f"{number(mean_null(pairs, 'similarity'))} and {number(mean_null(pairs, 'linear'))}.",
+    )
+
+
+def _judge_heads(pairs: PairScores) -> Finding:
+    """Whether the map from heads is closer to the fitted one than to chance; twice an error can be chance already."""
+    heads_of = [one["heads"] for one in pairs.values()]
+    heads, fitted = float(np.mean([one["heads"] for one in heads_of])), held_out(pairs, "linear")
+    null = mean_null(pairs, "linear")
+    reached = (null - heads) / (null - fitted) if null > fitted else float("nan")
+    unique = all(one["unique"] for one in heads_of)
+    return Finding(
+        "heads-imply-the-map",
+        "The linear map between language models follows from their heads (Roeder et al. 2021).",
+        status_of(reached >= HALF if unique and np.isfinite(reached) else None),
+        number=reached,
+        null=0.0,
+        evidence=f"The map from the heads leaves {number(heads)}, the fitted one {number(fitted)} on other rows, "
+        f"chance {number(null)}: it reaches {percent(reached)} of the gain of the fitted map over chance, and "
+        f"{percent(HALF)} is required. The heads {'determine' if unique else 'do not determine'} all directions; no "
+        f"linear map explains {percent(float(np.mean([one['disagreement'] for one in heads_of])))} of the source's "
+        "head.",
+    )
+
+
+def _judge_training(scores: FamilyScores) -> Finding:
+    """Ours: whether pairs become more similar during training."""
+    parts, ratios, better = [], [], []
+    for family, own in scores.items():
+        steps = own.get("steps", ())
+        if not steps:
+            continue
+        first, *_, last = [one["similarity"] / one["null"] for one in steps]
+        ratios.append(last / first)
+        better.append(last < first)
+        raw = [number(steps[k]["similarity"]) for k in (0, -1)]
+        parts.append(f"{KINDS[family]} from {percent(first)} to {percent(last)} ({raw[0]} to {raw[1]} of the diameter)")
+    return Finding(
+        "training-reduces-the-error",
+        "Pairs become more similar up to a rigid map during training (our question).",
+        status_of(all(better)),
+        number=max(ratios, default=None),
+        evidence=f"Held-out error as a share of its null, from before the first step to the last: {'; '.join(parts)}.",
+    )
+
+
+def make_notes(parameters: Mapping[str, Any], about: Mapping[str, str], scores: FamilyScores) -> tuple[str, ...]:
+    """Where the experiment differs from the paper's."""
+    widths = ", ".join(f"{name} {width}" for name, width in scores["gpt"]["widths"].items())
+    notes = [
+        "The paper compares published pretrained models; ours are small and trained here, each seed on the same "
+        f"data. Language models on the source of Python's standard library ({about['gpt']}); masked autoencoders on "
+        f"{about['mae']}; classifiers on {about['resnet']}, with {parameters['resnet']['width']} channels in the first "
+        "stage instead of the 64 of a ResNet-18. Another version of Python has another standard library.",
+        "The paper prints in-sample errors: maps are fitted and scored on the same rows, which the models were trained "
+        "on. Held-out errors are for rows that neither map nor model has seen; for text, whole files.",
+        "A row is one token of each window, taken after the final norm (language models), the mean over all patches, "
+        "none hidden (masked autoencoders), or the pooled features (classifiers).",
+        "The paper's own numbers do not show that language models are special: a rigid map reaches 78 % of the gain of "
+        "a linear map for Pythia, and 55 % for MAE.",
+        f"Across widths ({widths}) the narrower is zero-padded.",
+        "Maps between layers are differentiated by one token or patch, with the others fixed; for a ResNet by all "
+        "pixels. The final norm of a transformer removes the mean and almost removes the length, so that no map "
+        "through it has the finite bi-Lipschitz constant that Theorem 1 requires; the decoder of a masked autoencoder "
+        "is narrower than its encoder, here as in published ones, so that it loses directions, too. It receives all "
+        "patches, as the representations do, while training shows it a quarter.",
+    ]
+    if "admet" not in scores:
+        notes.append("The graph networks of the data set modelpairs were not found, and are left out.")
+    for family, own in scores.items():
+        notes += [f"{KINDS[family]}: {text}" for text in own["advice"]]
+    return tuple(notes)
+
+
+def _is_ordered(errors: Sequence[float]) -> bool:
+    """Whether linear, rigid and permutation come in this order, from the smallest."""
+    return errors[0] < errors[1] < errors[2]
+
+
+def _mean_rigid_share(pairs: PairScores) -> float:
+    return rigid_share(*(held_out(pairs, column) for column in COLUMNS[:3]))
+
+
+def mean_null(pairs: PairScores, column: str) -> float:
+    """The mean over pairs of a null."""
+    return float(np.mean([_nan_if_none(one["held_out"][column]["null"]) for one in pairs.values()]))
+
+
+def _nan_if_none(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def make_tables(scores: FamilyScores) -> tuple[Table, ...]:
+    """All tables: Table 1 with our numbers, held out, outputs and heads, by layer, by step."""
+    kinds = pairs_by_kind(scores)
+    tables = [_table_1(kinds), _held_out_table(kinds), _output_table(kinds)]
+    for family in ("gpt", "mae", "resnet"):
+        tables += [_layer_table(family, scores[family]), _step_table(family, scores[family])]
+    return tuple(tables)
+
+
+def _table_1(kinds: Mapping[str, PairScores]) -> Table:
+    rows = []
+    for kind, pairs in kinds.items():
+        if kind in PRINTED:
+            name, *numbers, printed = PRINTED[kind]
+            rows.append((f"paper: {name}", *numbers, share(printed), 1))
+        shown = [in_sample(pairs, column) for column in COLUMNS]
+        rows.append((KINDS[kind], *shown, share(in_sample(pairs, "efficiency")), len(pairs)))
+    note = (
+        "In sample, on rows trained on, mean over pairs. The models differ from the paper's in size and data, so that "
+        "columns can be compared and rows hardly; CheXpert is the paper's pair of two sizes."
+    )
+    return number_table("Table 1", ("pair", *HEAD, "efficiency of ICA", "pairs"), rows, note)
+
+
+def _held_out_table(kinds: Mapping[str, PairScores]) -> Table:
+    rows = []
+    for kind, pairs in kinds.items():
+        for names, one in pairs.items():
+            cells = []
+            for column in COLUMNS:
+                error = one["held_out"][column]["held_out"]
+                mean, low, high = (number(_nan_if_none(error[name])) for name in ("mean", "low", "high"))
+                cells.append(_sortable(f"{mean} ({low}–{high})", error["mean"]))
+            rows.append((names.replace(" ", " → "), *cells, share(_nan_if_none(one["efficiency"]))))
+        shown = [held_out(pairs, column) for column in COLUMNS]
+        rows.append((f"{KINDS[kind]}, mean", *shown, share(held_out(pairs, "efficiency"))))
+        rows.append((f"{KINDS[kind]}, null", *(mean_null(pairs, column) for column in COLUMNS), None))
+    note = "Mean error on rows held out, with 95 % intervals over rows (of text, over files)."
+    return number_table("Held out", ("pair", *HEAD, "efficiency of ICA"), rows, note)
+
+
+def _output_table(kinds: Mapping[str, PairScores]) -> Table:
+    rows = []
+    for pairs in kinds.values():
+        for names, one in pairs.items():
+            heads = one.get("heads")
+            cells: tuple[Any, ...] = (None,) * 5
+            if heads:
+                fixed = f"{heads['target']['rank']} of {heads['target']['dimension']}"
+                cells = (fixed, heads["heads"], heads["seen_by_heads"], heads["fitted"], share(heads["disagreement"]))
+            apart = (one["outputs"], share(one["outputs_of_chance"]))
+            rows.append((names.replace(" ", " → "), *apart, *cells))
+    of_heads = ("head fixes", "from heads", "on what it fixes", "fitted", "head unexplained")
+    head = ("pair", "outputs apart", "of chance", *of_heads)
+    note = (
+        "Theorems start from models with the same outputs. Apart: total variation of a softmax, mean difference of "
+        "probabilities (graph networks), distance of hidden patches (the loss does not depend on the others). Errors "
+        "of the map from the heads, which uses no data (Roeder et al. 2021), in how many directions the target's head "
+        "determines it, and its error on these; of the map fitted to the rows, in sample; and the share of the "
+        "source's head that no linear map explains."
+    )
+    return number_table("Outputs, and the map that heads imply", head, rows, note)
+
+
+def _layer_table(family: str, scores: Mapping[str, Any]) -> Table:
+    rows = []
+    for k, layer in enumerate(scores["layers"]):
+        near = []
+        for column in COLUMNS[:3]:
+            mean, null = layer[column]["held_out"]["mean"], _nan_if_none(layer[column]["null"])
+            near.append(_sortable(f"{number(mean)} ({number(null)})", mean))
+        rows.append((layer_name(k, len(scores["layers"])), *near, *_map_cells(scores["maps"].get(str(k)))))
+    if "decoder" in scores["maps"]:
+        rows.append(("decoder, from the penultimate layer", None, None, None, *_map_cells(scores["maps"]["decoder"])))
+    head = ("layer", *HEAD[:3], "stretch", "median", "Λ", "condition", "directions lost")
+    note = (
+        "Left: two seeds, the same layer of each, held out (null). Right: singular values of the map from the layer to "
+        "the penultimate one, medians over points of the first seed: from the least that is not lost to the largest, "
+        "the median, the bi-Lipschitz constant and the condition on what is not lost."
+    )
+    return number_table(f"{KINDS[family]}, by layer", head, rows, note)
+
+
+def _step_table(family: str, scores: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            one["step"],
+            one["loss"],
+            share(one["outputs_of_chance"]),
+            *(one[column] for column in COLUMNS[:3]),
+            one["null"],
+            share(one["similarity"] / one["null"]),
+        )
+        for one in scores["steps"]
+    ]
+    head = ("step", "loss, held out", "outputs apart, of chance", *HEAD[:3], "null of rigid", "rigid, of the null")
+    return number_table(
+        f"{KINDS[family]}, by training step", head, rows, "Penultimate layer, held out, mean over pairs."
+    )
+
+
+def _map_cells(summary: Mapping[str, float] | None) -> tuple[Any, ...]:
+    if summary is None:
+        return (None,) * 5
+    between = Cell(f"{number(summary['least'])}–{number(summary['largest'])}", summary["least"])
+    lost = Cell(f"{summary['lost']:.0f} of {summary['directions']:.0f}", summary["lost"])
+    return (between, *(summary[name] for name in ("median", "constant", "condition")), lost)
+
+
+def _sortable(text: str, value: float | None) -> Cell:
+    return Cell(text, "" if value is None or value != value else value)

@@ -1,0 +1,158 @@
+"""The figures of `model-pairs`: the table as bars, nearness by layer and by step, and all pairs of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from congruence.align.layer_comparison import LayerComparison
+from congruence.experiments.recipes.model_pairs.claims import (
+    KINDS,
+    PRINTED,
+    FamilyScores,
+    PairScores,
+    held_out,
+    in_sample,
+    mean_null,
+    pairs_by_kind,
+)
+from congruence.experiments.recipes.model_pairs.scores import COLUMNS, layer_name
+from congruence.experiments.recipes.result import RecipeFigure, draw_figure
+from congruence.formatting import number
+from congruence.report.figures.heat_maps import layer_picture
+from congruence.report.figures.scales import step_axis
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE
+
+MARKS = {"permutation": (SOURCE, "s"), "similarity": (HELD_OUT, "o"), "linear": (LINEAR, "v"), "ica": (ICA, "P")}
+CALLED = {"permutation": "permutation", "similarity": "rigid", "linear": "linear", "ica": "ICA"}
+TRAINED = ("gpt", "mae", "resnet")
+
+
+def draw_figures(scores: FamilyScores) -> tuple[RecipeFigure, ...]:
+    """All figures."""
+    maps = [_layer_figure(family, scores[family]["map"]) for family in TRAINED]
+    return (draw_table(pairs_by_kind(scores)), draw_layers(scores), draw_steps(scores), *maps)
+
+
+def draw_table(kinds: Mapping[str, PairScores]) -> RecipeFigure:
+    """Every kind of pair on a line: the paper's number, ours in sample, ours held out, and the null."""
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(1, len(kinds), squeeze=False)[0]
+        for axes, (kind, pairs) in zip(panels, kinds.items(), strict=True):
+            _column(axes, kind, pairs)
+        panels[0].set_ylabel("error over the diameter")
+        handles = {label: one for one, label in zip(*panels[0].get_legend_handles_labels(), strict=True)}
+        figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=4)
+
+    summary = "; ".join(
+        f"{KINDS[kind]} {', '.join(number(held_out(pairs, column)) for column in COLUMNS)}"
+        for kind, pairs in kinds.items()
+    )
+    return draw_figure(
+        "pairs",
+        paint,
+        (200 * len(kinds) + 60, 400),
+        f"Held-out errors by kind of map (and ICA): {summary}",
+        "Error after the best map of each kind. Bars: the mean over pairs, held out, with every pair as a dot; "
+        "circles: in sample on rows trained on; diamonds: the paper's pair; lines: the null.",
+    )
+
+
+def _column(axes: Any, kind: str, pairs: PairScores) -> None:
+    at = np.arange(len(COLUMNS))
+    colours = [MARKS[column][0] for column in COLUMNS]
+    axes.bar(at, [held_out(pairs, column) for column in COLUMNS], color=colours, width=0.62, alpha=0.75)
+    for x, column in zip(at, COLUMNS, strict=True):
+        errors = [one["held_out"][column]["held_out"]["mean"] for one in pairs.values()]
+        axes.plot([x] * len(errors), errors, ".", color=INK, markersize=4)
+        axes.hlines(mean_null(pairs, column), x - 0.4, x + 0.4, color=NULL, linewidth=1.6, label="null")
+    inside = [in_sample(pairs, column) for column in COLUMNS]
+    axes.plot(at, inside, "o", color=INK, markerfacecolor="none", markersize=8, label="in sample")
+    if kind in PRINTED:
+        axes.plot(at, PRINTED[kind][1:5], "D", color=MUTED, markersize=6, label="paper")
+    axes.set_xticks(at, ["perm.", "rigid", "linear", "ICA"])
+    axes.set_ylim(bottom=0)
+    axes.set_title(KINDS[kind], loc="left", fontsize=11)
+    axes.grid(axis="y")
+
+
+def draw_layers(scores: FamilyScores) -> RecipeFigure:
+    """The held-out error of each layer to the same layer of another seed."""
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(1, len(TRAINED))
+        for axes, family in zip(panels, TRAINED, strict=True):
+            layers = scores[family]["layers"]
+            names = [layer_name(k, len(layers)) for k in range(len(layers))]
+            for column in COLUMNS[:3]:
+                _line(axes, range(len(layers)), [one[column]["held_out"]["mean"] for one in layers], column)
+            axes.set_xticks(range(len(layers)), [name.replace("block ", "") for name in names], rotation=40, ha="right")
+            axes.set_ylim(bottom=0)
+            axes.set_title(KINDS[family], loc="left")
+            axes.grid(axis="y")
+        panels[0].set_ylabel("held-out error")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+
+    rigid = {family: [one["similarity"]["held_out"]["mean"] for one in scores[family]["layers"]] for family in TRAINED}
+    summary = "; ".join(f"{KINDS[family]} {', '.join(number(one, 2) for one in rigid[family])}" for family in TRAINED)
+    label = f"Held-out error up to a rigid map, layer by layer: {summary}"
+    caption = "Two seeds, the same layer of each, from the first layer to the penultimate one."
+    return draw_figure("by-layer", paint, (900, 380), label, caption)
+
+
+def draw_steps(scores: FamilyScores) -> RecipeFigure:
+    """The held-out error of the penultimate layer, and the difference of outputs, by training step."""
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(1, len(TRAINED))
+        for axes, family in zip(panels, TRAINED, strict=True):
+            steps = scores[family]["steps"]
+            at = [one["step"] for one in steps]
+            for column in COLUMNS[:3]:
+                _line(axes, at, [one[column] for one in steps], column)
+            other = axes.twinx()
+            apart = [one["outputs_of_chance"] for one in steps]
+            other.plot(at, apart, color=MUTED, linewidth=1.4, dashes=(3, 1.6), marker="x")
+            other.set_ylim(0, max(1.05, 1.05 * max(apart)))
+            other.set_ylabel("outputs apart, of chance (dashed)" if family == TRAINED[-1] else "")
+            step_axis(axes, at)
+            axes.set_ylim(bottom=0)
+            axes.set_title(KINDS[family], loc="left")
+            axes.grid(axis="y")
+        panels[0].set_ylabel("held-out error")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+
+    summary = "; ".join(
+        f"{KINDS[family]} {', '.join(number(one['similarity'], 2) for one in scores[family]['steps'])}"
+        for family in TRAINED
+    )
+    label = f"Held-out error up to a rigid map by training step: {summary}"
+    caption = "Penultimate layer, mean over pairs, from before the first step to the last."
+    return draw_figure("by-step", paint, (940, 380), label, caption)
+
+
+def _line(axes: Any, x: Sequence[float], y: Sequence[float], column: str) -> None:
+    colour, marker = MARKS[column]
+    axes.plot(x, y, color=colour, marker=marker, linewidth=1.8, markersize=6, label=CALLED[column])
+
+
+def _layer_figure(family: str, scores: Mapping[str, Any]) -> RecipeFigure:
+    layers = read_layers(scores)
+    caption = f"{KINDS[family]}, every layer of one seed against every layer of another: {layers.verdict}"
+    return RecipeFigure(f"layer-map-{family}", caption, layer_picture(layers))
+
+
+def read_layers(scores: Mapping[str, Any]) -> LayerComparison:
+    """The comparison of layers in the scores of a family; parts that version 0.1.0 wrote have other names."""
+    undefined = np.full(np.shape(scores["nearness"]), np.nan)
+    old = {"source_layers": "rows", "target_layers": "columns", "notes": "advice"}
+    made = {new: scores[name] for new, name in old.items() if name in scores}
+    made |= {field.name: scores[field.name] for field in fields(LayerComparison) if field.name in scores}
+    made.setdefault("perfect", 0.0)
+    numbers = {name: scores.get(name) for name in ("nearness", "null", "standard_error")}
+    made |= {name: undefined if one is None else np.array(one, dtype=float) for name, one in numbers.items()}
+    return LayerComparison(**made)

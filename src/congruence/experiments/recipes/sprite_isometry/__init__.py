@@ -1,0 +1,1 @@
+"""The recipe `sprite-isometry`: images of a square that moves and grows."""

@@ -1,0 +1,163 @@
+"""The claims of section 3.3.1 and appendix A.6 about squares, judged by our numbers, with the tables and the figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from congruence.document import Table
+from congruence.experiments.data.sprite_decoders import sprite_constant
+from congruence.experiments.recipes.result import (
+    RecipeFigure,
+    draw_figure,
+    headline_if_all_hold,
+    number_table,
+    status_of,
+)
+from congruence.formatting import number
+from congruence.report.figures.scales import plain_decades
+from congruence.report.figures.svg import HELD_OUT, INK, LINEAR, MUTED, SOURCE
+from congruence.result import Finding
+
+if TYPE_CHECKING:
+    from congruence.experiments.recipes.sprite_isometry.run import SquareMetrics
+
+SAME = 1e-8  # numbers that differ by less, relative, are the same
+NEARLY = 0.01  # the limit of sharp edges counts as reached
+RANGES = ((0.1, 0.2), (0.1, 0.4), (0.2, 0.25))  # half-sides
+
+PAPER = {
+    "moving": "the norm of the derivative is constant when the size is fixed, so moving is a (scaled) isometry",
+    "speed": "2 r, by public notes on the paper; the formula was not in the text we had",
+    "moving and growing": "the map is conformal after a change of coordinates, and bi-Lipschitz on a compact support",
+    "constant": "depends on the range of sizes; the formula was not in the text we had",
+}
+NOTES = (
+    "The formulas of the paper were missing from the text we had. Public notes on the paper report that the derivative "
+    "has norm 2 r. We find 2 √r in units of √C: the squared norm is the length of the two moving edges, 4 r, so a root "
+    "or a square seems to be missing there. No other claim depends on it: at fixed size both are constant.",
+    "C = 1 / (2 s √π) is the contribution of the mollifier of standard deviation s; the paper divides by it, and so do "
+    "we. The frame has no borders, as in the paper as long as the square does not leave it.",
+    "Which of the two constants, before or after the best rescaling, the paper prints is not known to us; both are "
+    "given.",
+)
+TERMS = (
+    ("r, p, s", "half of the square's side, its position, and the standard deviation of the smoothing."),
+    ("g_pp, g_rr, g_pr", "the metric: squared lengths of the derivatives of the image by p and r, and their product."),
+    ("conformal", "lengths change with the position, but by the same factor in every direction."),
+    ("bi-Lipschitz constant", "short lengths are multiplied by something between 1 / Λ and Λ; 1 is an isometry."),
+)
+
+
+def judge(squares: SquareMetrics) -> tuple[Finding, ...]:
+    """Judge the claims, which the paper makes in words."""
+    sharp = f"s = {squares.sigmas[-1]:g}"
+    last = float(squares.anisotropy[-1])
+    falling = bool((np.diff(squares.anisotropy) < 0).all())
+    checks = [(sprite_constant(a, b), sprite_constant(a, b, float(squares.sigmas[-1]))) for a, b in RANGES]
+    gap = max(abs(smooth.rescaled / exact.rescaled - 1) for exact, smooth in checks)
+    middle = checks[1][0]
+    return (
+        Finding(
+            "moving-is-an-isometry",
+            "Moving a square of fixed size is a scaled isometry: the image changes at the same speed everywhere.",
+            status_of(squares.drift < SAME),
+            number=squares.drift,
+            evidence=f"Over positions from −0.8 to 0.8 the squared speed varies by {number(squares.drift, 2)} of its "
+            f"mean. Closed form and quadrature differ by at most {number(squares.closed_gap, 2)}.",
+        ),
+        Finding(
+            "moving-and-growing-are-orthogonal",
+            "Moving and growing are orthogonal: the contributions of the left and right edge to their product cancel.",
+            status_of(squares.mixed < SAME),
+            number=squares.mixed,
+            evidence=f"|g_pr| is at most {number(squares.mixed, 2)} of √(g_pp g_rr).",
+        ),
+        Finding(
+            "map-is-conformal",
+            "In the coordinates (p, √2 r) the map to images is conformal, as edges become sharp.",
+            status_of(falling and last < NEARLY),
+            number=last,
+            evidence=f"The two stretches differ by {number(100 * squares.anisotropy[0])} % with s = "
+            f"{squares.sigmas[0]:g} and by {number(100 * last)} % with {sharp}.",
+        ),
+        Finding(
+            "map-is-bilipschitz",
+            "On a compact range of sizes the map is bi-Lipschitz, with a constant that depends on the range alone.",
+            status_of(math.isfinite(middle.raw) and gap < NEARLY),
+            number=middle.rescaled,
+            evidence=f"For r from {middle.smallest:g} to {middle.largest:g} it is {number(middle.raw, 5)} in units of "
+            f"√C and {number(middle.rescaled, 5)} after the best rescaling, which is (b/a)^¼. Squares with {sharp} are "
+            f"within {number(100 * gap)} % of that.",
+        ),
+    )
+
+
+def headline(squares: SquareMetrics, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """The sentence of the verdict."""
+    power = "√r" if abs(squares.exponent - 0.5) < NEARLY else f"r^{squares.exponent:.2f}"
+    return headline_if_all_hold(
+        f"Moving is an isometry, moving and growing are conformal: the stretch is {squares.factor:.2f} {power} in "
+        "every direction.",
+        findings,
+    )
+
+
+def make_tables(squares: SquareMetrics) -> tuple[Table, ...]:
+    """The speed of a moving square by its size, and the bi-Lipschitz constants of ranges of sizes."""
+    sharp = float(squares.sigmas[-1])
+    speeds = [
+        (f"r = {metric.half_side:g}", 2 * metric.half_side, metric.speed, 2 * math.sqrt(metric.half_side))
+        for metric in squares.metrics[-1]
+    ]
+    constants = []
+    for a, b in RANGES:
+        exact, smooth = sprite_constant(a, b), sprite_constant(a, b, sharp)
+        constants.append((f"{a:g} to {b:g}", exact.raw, exact.rescaled, smooth.rescaled))
+    return (
+        number_table(
+            "How fast a moving square changes the image",
+            ("square", "2r, as reported of the paper", f"ours, s = {sharp:g}", "ours, limit 2√r"),
+            speeds,
+            "Norm of the derivative of the image by the position, in units of √C. See the notes on the root.",
+        ),
+        number_table(
+            "Bi-Lipschitz constant of moving and growing",
+            ("half-sides", "raw", "rescaled", f"rescaled, s = {sharp:g}"),
+            constants,
+            "Raw: max(2√b, 1/(2√a)). Rescaled by the best single factor: (b/a)^¼.",
+        ),
+    )
+
+
+def draw_squares(squares: SquareMetrics) -> RecipeFigure:
+    """The speed against the size, with both formulas, and the anisotropy against the smoothing."""
+
+    def paint(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        grid = np.linspace(squares.sizes[0], squares.sizes[-1], 50)
+        left.plot(grid, 2 * np.sqrt(grid), color=INK, linewidth=2, label="2√r")
+        left.plot(grid, 2 * grid, color=MUTED, linewidth=2, dashes=(5, 2), label="2r")
+        for row, colour, marker in ((squares.metrics[0], SOURCE, "D"), (squares.metrics[-1], HELD_OUT, "o")):
+            speeds = [metric.speed for metric in row]
+            left.plot(squares.sizes, speeds, marker, color=colour, markersize=7, label=f"s = {row[0].sigma:g}")
+        left.set(xlabel="half-side r", ylabel="speed of the image, in √C", ylim=(0, None))
+        left.legend(loc="upper left", ncols=2)
+        percents = 100 * squares.anisotropy
+        right.plot(squares.sigmas, percents, color=LINEAR, marker="v", linewidth=2)
+        right.set(xscale="log", yscale="log", xlabel="smoothing s (log)", ylabel="stretches differ by, % (log)")
+        plain_decades(right.xaxis, float(squares.sigmas[-1]), float(squares.sigmas[0]))
+        plain_decades(right.yaxis, float(percents.min()), float(percents.max()))
+        right.grid(axis="y")
+
+    return draw_figure(
+        "squares",
+        paint,
+        (900, 340),
+        f"A moving square: the speed is {squares.factor:.2f} times r to the power {squares.exponent:.2f}",
+        "Left: how fast the image changes when the square moves, by its size. Right: how much the stretches by moving "
+        "and by growing differ, in (p, √2 r), as edges become sharp.",
+    )

@@ -1,0 +1,309 @@
+"""From Jacobians at points to the status of the criteria.
+
+Jacobians are computed a few at a time and not kept, except those of the few points at which the sparsity gap is
+computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import comb, nan
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from congruence.arrays import Array, Float
+from congruence.decoder.probed import Probed
+from congruence.formatting import count
+from congruence.mechanism import criteria
+from congruence.mechanism._matroid import count_sets, unit_rows
+from congruence.mechanism.blocks import Blocks
+from congruence.mechanism.criteria import SWEEP, SizeHistogram, Tolerance
+from congruence.mechanism.derivatives import jacobian_chunks
+from congruence.mechanism.interactions import (
+    Separability,
+    curved_parts,
+    derivative_tensors,
+    measure_interactions,
+    measure_separability,
+)
+from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
+from congruence.mechanism.theorems import CLAIMS, Criterion, Irreducibility, make_criterion
+from congruence.result import Status, combine
+
+_KEPT_NUMBERS = 2**24  # of Jacobians that are kept for the sparsity gap
+_BOUNDED_POINTS = 4  # examined if there are only bounds
+_FULL_POINTS = 10  # budgets spent on all points together
+_RANKED_POINTS = 8  # at most, at which separability is examined
+_RANKED_NUMBERS = 2**22  # of the derivatives at these points; if one point has more, it is not examined
+
+Gaps = Sequence[Sequence[SparsityGap]]
+
+
+class PointNumbers(NamedTuple):
+    """Numbers of the Jacobian at one point, or arrays of them with a row for each point."""
+
+    disjoint: Any  # margin of D
+    disjoint_from: Any  # tolerance from which on D holds
+    contained: Any  # (g + 1,) margins of M in the given coordinates, at rtol and then at each tolerance of the sweep
+    contrast: Any  # of independent mechanism analysis
+    cosine: Any  # largest between blocks
+    lost: Any  # directions that are lost
+    disjoint_parts: Any  # (K,) parts of each block by D
+    nested_parts: Any  # (K,) parts of each block by M, in the given coordinates
+    nonzeros: Any  # entries in the support
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """Numbers of the Jacobians at r points."""
+
+    at: PointNumbers  # arrays with r rows
+    overlap: Float  # (K, K) mean over points
+    sizes: Float  # (m, d) mean size of the entries over points
+    tolerance: Tolerance
+    kept: tuple[Float, ...]  # Jacobians of the first points
+
+
+def survey_points(
+    probed: Probed, blocks: Blocks, *, rtol: float, atol: float, scale: str, chunk: int | None, tolerance: float
+) -> Survey:
+    """Measure the Jacobian at every point; `tolerance` is that of ranks, the others those of supports."""
+    d, m, r = probed.dimension, probed.outputs, len(probed.z)
+    points: list[PointNumbers] = []
+    kept: list[Float] = []
+    overlap, sizes, histogram = np.zeros((len(blocks),) * 2), np.zeros((m, d)), SizeHistogram()
+    for part in jacobian_chunks(probed, chunk=chunk):
+        for j in part:
+            shares = np.where(np.abs(j) > atol, criteria.relative_sizes(j, scale), 0.0)
+            support = shares > rtol
+            exact = np.where(support, j, 0.0)
+            contrast, cosine = criteria.block_orthogonality(j, blocks, tolerance)
+            points.append(
+                PointNumbers(
+                    disjoint=criteria.disjoint_margin(j, blocks),
+                    disjoint_from=criteria.disjoint_tolerance(shares, blocks),
+                    contained=[criteria.containment_margin(shares > t, blocks) for t in (rtol, *SWEEP)],
+                    contrast=contrast,
+                    cosine=cosine,
+                    lost=criteria.lost_directions(j, tolerance),
+                    disjoint_parts=[criteria.disjoint_parts(exact, block, tolerance) for block in blocks],
+                    nested_parts=[criteria.nested_parts(support, block) for block in blocks],
+                    nonzeros=int(support.sum()),
+                )
+            )
+            histogram.add(shares)
+            overlap += criteria.block_overlap(support, blocks) / r
+            sizes += np.abs(j) / r
+            if (len(kept) + 1) * m * d <= _KEPT_NUMBERS or not kept:
+                kept.append(j)
+    arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
+    return Survey(arrays, overlap, sizes, Tolerance(rtol, atol, scale, *histogram.widest_gap()), tuple(kept))
+
+
+def survey_sparsity(
+    jacobians: Sequence[Float], blocks: Blocks, at: Tolerance, *, budget: float, tolerance: float, seed: int
+) -> tuple[Gaps, Array]:
+    """Compute sparsity gaps at as many of the points as the budget allows, (p, t) at t tolerances, rtol first.
+
+    Second come the parts of each block by S at rtol, (p, K); -1 if not known.
+    """
+    points: list[tuple[SparsityGap, ...]] = []
+    parts: list[list[int]] = []
+    spent = 0.0
+    for j in jacobians:
+        exact = at.truncate(j, at.rtol)
+        cost = float(count_sets(unit_rows(exact)[0], tolerance))
+        spent += min(cost, budget)
+        if parts and (spent > _FULL_POINTS * budget or (cost > budget and len(parts) >= _BOUNDED_POINTS)):
+            break
+        cuts = [at.truncate(j, t) for t in at.nearby]
+        keys = [np.packbits(cut != 0).tobytes() for cut in cuts]
+        gaps = {  # most tolerances give the same support
+            key: sparsity_gap(cut, blocks, budget=budget, tolerance=tolerance, seed=seed)
+            for key, cut in dict(zip(keys, cuts, strict=True)).items()
+        }
+        points.append(tuple(gaps[key] for key in keys))
+        inside = (sparse_decomposition(exact[:, list(b)], budget=budget, tolerance=tolerance) for b in blocks)
+        parts.append([-1 if one is None else len(one) for one in inside])
+    return points, np.array(parts)
+
+
+def judge_criteria(
+    survey: Survey, sparsity: tuple[Gaps, Array], blocks: Blocks, reach: Array | None
+) -> tuple[tuple[Criterion, ...], tuple[Irreducibility, ...]]:
+    """Judge D, M in the given coordinates and in a sparsest basis, S and IMA.
+
+    D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) keeps the blocks apart. The
+    irreducibility of the blocks by D, M and S comes second.
+    """
+    at, points, (gaps, sparse_parts) = survey.tolerance, survey.at, sparsity
+
+    def contained_at(t: float) -> Array:
+        """At the nearest tolerance of the sweep; rtol has a column of its own."""
+        column = 0 if t == at.rtol else 1 + int(np.abs(np.log10(SWEEP) - np.log10(max(t, 1e-300))).argmin())
+        return np.asarray(points.contained[:, column] > 0)
+
+    measures = "largest product of two blocks in an output"
+    disjoint = _judge_at("D", _from(points.disjoint_from), at.nearby, points.disjoint, measures, largest=True)
+    apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
+    if disjoint.status == "holds" and apart:
+        finding = replace(disjoint.finding, basis="certified")
+        disjoint = replace(disjoint, finding=finding, remarks=("zero weights keep the blocks apart everywhere",))
+    measures = "smallest share of own outputs"
+    contained = _judge_at("M_coord", contained_at, at.nearby, points.contained[:, 0], measures)
+    nested = points.nested_parts
+    if all(len(block) == 1 for block in blocks):  # with one basis only, up to lengths, all points are known
+        sparsest = replace(contained, finding=replace(contained.finding, name="M_sparsest", claim=CLAIMS["M_sparsest"]))
+    else:
+        margins = np.array([[gap.contained for gap in row] for row in gaps])
+        statuses = np.where(np.isnan(margins), "unknown", np.where(margins > 0, "holds", "fails"))
+        remarks = ["in a sparsest basis of each block, the first found if several tie"]
+        unknown = int(np.isnan(margins[:, 0]).sum())
+        remarks += [f"past the budget at {unknown} points"] if unknown else []
+        sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, remarks=tuple(remarks))
+        nested = np.array([row[0].nested for row in gaps])
+    parts = {"D": points.disjoint_parts, "M_coord": points.nested_parts, "M_sparsest": nested, "S": sparse_parts}
+    judged = disjoint, contained, sparsest, _judge_sparse(gaps), _judge_orthogonal(points, at)
+    return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
+
+
+def _from(thresholds: Array) -> Callable[[float], Array]:
+    """A criterion that holds at each point from its own tolerance on."""
+    return lambda t: np.asarray(thresholds <= t)
+
+
+def _judge_at(
+    name: str,
+    holds_at: Callable[[float], Array],
+    tolerances: Sequence[float],
+    margins: Array,
+    measures: str,
+    **more: Any,
+) -> Criterion:
+    """Judge a criterion that holds at each point or not, depending on the tolerance.
+
+    A criterion on supports is judged at `Tolerance.nearby`: it is also ambiguous if it differs from its value in the
+    widest interval of constant supports or, without such an interval, at either end of the sweep.
+    """
+    statuses = np.stack([np.where(holds_at(t), "holds", "fails") for t in tolerances], axis=1)
+    sweep = tuple(float(holds_at(t).mean()) for t in SWEEP)
+    return _judge(name, statuses, margins, measures, sweep=sweep, **more)
+
+
+def _judge(
+    name: str, statuses: Array, margins: Array, measures: str, *, largest: bool = False, **more: Any
+) -> Criterion:
+    """Judge a criterion by its statuses (points, tolerances), rtol first; it is ambiguous if the tolerance matters.
+
+    Margins, (points,), are NaN at points where they are not known.
+    """
+    over_points = {combine(cast(list[Status], column.tolist())) for column in statuses.T}
+    status: Status = over_points.pop() if len(over_points) == 1 else "ambiguous"
+    known = statuses[:, 0][statuses[:, 0] != "unknown"]
+    fraction = float((known == "holds").mean()) if known.size else nan
+    worst, margin = None, nan
+    if not np.isnan(margins).all():
+        worst = int(np.nanargmax(margins) if largest else np.nanargmin(margins))
+        margin = float(margins[worst])
+    return make_criterion(name, status, margin, measures, worst, fraction, len(statuses), **more)
+
+
+def _judge_sparse(gaps: Gaps) -> Criterion:
+    """Type S: the sparsest basis respects the blocks; gaps are (points, tolerances)."""
+    statuses = np.array([[gap.status for gap in row] for row in gaps])
+    margins = np.array([row[0].rho_minus_high - row[0].rho_plus for row in gaps], dtype=float)
+    one = gaps[int(margins.argmin())][0]
+    low = f"from {one.rho_minus_low:g} to " if one.rho_minus is None else ""
+    remark = f"rho+ {one.rho_plus}, rho- {low}{one.rho_minus_high:g}"
+    measures = "sparsity gap" if all(row[0].exact for row in gaps) else "sparsity gap at most"
+    return _judge("S", statuses, margins, measures, remarks=(remark,))
+
+
+def judge_interactions(
+    probed: Probed, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
+) -> Criterion:
+    """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
+    cross, degenerate, complete = measure_interactions(
+        probed, blocks, order, differences=finite, tolerance=tolerance, seed=seed
+    )
+    empty = bool(degenerate.all())
+    remarks = {
+        "all derivatives of this order vanish, so it holds trivially": empty,
+        "along random directions": not complete,
+        "by differences over finite steps, since the derivatives vanish": finite,
+    }
+    shown = tuple(remark for remark, applies in remarks.items() if applies)
+    measures = "mixed share of derivatives of this order"
+    more: dict[str, Any] = {"largest": True, "degenerate": empty, "remarks": shown}
+    return _judge_at(f"H{order}", _from(cross), at.decade, cross, measures, **more)
+
+
+def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
+    """Independent mechanism analysis: blocks are orthogonal to each other."""
+    measures = "largest cosine between blocks"
+    known = np.isfinite(points.cosine)
+    values = np.where(known, points.cosine, 0.0)
+    judged = _judge_at("IMA", _from(values), at.decade, values, measures, largest=True)
+    if known.all() or judged.status == "fails":
+        return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
+    remark = f"a block loses a direction at {int((~known).sum())} points"
+    return make_criterion("IMA", "unknown", nan, measures, None, nan, len(known), remarks=(remark,))
+
+
+def _irreducibility(criterion: str, parts: Array) -> Irreducibility:
+    """Statuses from parts (points, K): one part at every point is irreducible; 0 means that a block moves nothing."""
+    most = np.where((parts < 0).any(axis=0), -1, parts.max(axis=0))
+    statuses: tuple[Status, ...] = tuple(
+        "fails" if (column > 1).any() or (column == 0).any() else "unknown" if (column < 0).any() else "holds"
+        for column in parts.T
+    )
+    return Irreducibility(criterion, combine(statuses), statuses, tuple(most.tolist()))
+
+
+def judge_separability(
+    probed: Probed, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
+) -> tuple[tuple[Separability, ...], tuple[Irreducibility, ...]]:
+    """Judge order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
+    reasons = {n: _reason_not_ranked(probed, n, finite) for n in orders}
+    ranked = [n for n, why in reasons.items() if not why]
+    ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
+    parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
+    flat = dict.fromkeys(ranked, 0)
+    top = max(ranked, default=1)
+    rows = min(_RANKED_POINTS, len(probed.z), max(1, _RANKED_NUMBERS // (probed.outputs * probed.dimension**top)))
+    for derivatives in derivative_tensors(probed, rows, top) if ranked else ():
+        for n in ranked:
+            ranks[n].append(measure_separability(derivatives, blocks, n, tolerance))
+            split = [curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
+            parts[n].append([max(number, 1) for number, _ in split])
+            flat[n] = max(flat[n], sum(lost for _, lost in split))
+    unknown = np.array([[1 if len(block) == 1 else -1 for block in blocks]])
+    return (
+        tuple(
+            Separability(n, "unknown", 0, 0, nan, False, why) if why else _worst_separability(ranks[n], flat[n])
+            for n, why in reasons.items()
+        ),
+        tuple(_irreducibility(f"H{n}", unknown if why else np.array(parts[n])) for n, why in reasons.items()),
+    )
+
+
+def _reason_not_ranked(probed: Probed, order: int, finite: bool) -> str:
+    """Why separability is not examined; empty if it is."""
+    if finite:
+        return "the higher derivatives of a piecewise linear decoder vanish"
+    if probed.outputs * max(probed.dimension**order, comb(probed.dimension + order - 1, order)) > _RANKED_NUMBERS:
+        return f"there are too many derivatives of order {order}"
+    return ""
+
+
+def _worst_separability(ranks: list[Separability], flat: int) -> Separability:
+    """The point at which most dimensions are shared; flat directions count against separability."""
+    worst = max(ranks, key=lambda one: (one.expected - one.rank, -one.gap))
+    return replace(
+        worst,
+        status="fails" if flat else worst.status,
+        degenerate=all(one.degenerate for one in ranks),
+        remark=f"{count(flat, 'direction')} without curvature beyond lower orders, so not identified" if flat else "",
+    )

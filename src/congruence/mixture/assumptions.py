@@ -1,0 +1,339 @@
+"""The hierarchy of Kivva et al. (2022): which conditions a prior and a decoder satisfy, and which theorems follow.
+
+Table 1 of the paper lists F4 in the rows for permutation and scale. Theorems 3.9 and 3.10 need only F2 there, and F4
+only to identify the decoder as well. The theorems are what was proved, so they are followed here.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypedDict
+
+import numpy as np
+
+from congruence.arrays import Float, as_matrix, to_numpy
+from congruence.errors import InputError
+from congruence.formatting import count
+from congruence.mixture.conditions import (
+    NAMES,
+    CanonicalAxes,
+    ConditionNumbers,
+    HierarchyCondition,
+    canonical_axes,
+    judge_data,
+    judge_prior,
+    make_condition,
+)
+from congruence.mixture.hidden_states import MOST_LATENTS, HiddenStates, recover_hidden_states
+from congruence.mixture.priors import GaussianMixture
+from congruence.result import Basis, Finding, Status, combine, conclude
+
+DRAWS = 1000  # latents drawn from the prior where no codes are given
+AFFINE, SCALED = "up to an affine map", "up to permutation, scaling and translation"
+ESSENTIAL = (
+    "on each connected component of the latents with a unique output, up to an affine map of its own (Remark 3.11)"
+)
+ORDER = "up to the order of variables and the names of states"
+IDENTIFIED = "The prior is identified, at least up to an affine map."
+_WEAK = ("P1", "F1", "F2")
+_STATEMENTS = (
+    ("Corollary 3.1 (a)", ("P1", "F1", "F4"), f"P(U, Z) and f are identified {AFFINE}, for a single variable U."),
+    ("Corollary 3.1 (b)", _WEAK, f"P(U, Z) is identified {AFFINE}, for a single variable U."),
+    ("Theorem 3.9 (a)", _WEAK, f"P(U, Z) is identified {AFFINE} of Z, for a single variable U."),
+    ("Theorem 3.9 (b)", (*_WEAK, "P2"), f"P(U, Z) is identified {SCALED} of Z, for a single variable U."),
+    ("Theorem 3.9 (c)", (*_WEAK, "F4"), f"f is identified {AFFINE} as well."),
+    ("Theorem 3.10 (a)", _WEAK, f"P(Z) is identified {AFFINE}."),
+    ("Theorem 3.10 (b)", (*_WEAK, "P2"), f"P(Z) is identified {SCALED}."),
+    (
+        "Theorem 3.10 (c)",
+        (*_WEAK, "P2", "P3"),
+        f"k, d_1, ..., d_k and P(U) are identified up to order, P(Z) {SCALED}.",
+    ),
+    ("Theorem 3.10 (d)", (*_WEAK, "F4"), f"f is identified {AFFINE} as well."),
+)
+_TABLE_NOTE = (
+    "Table 1 of the paper lists F4 for this row; Theorems 3.9 (b) and 3.10 (b, c) need only F2 to identify P(Z), and "
+    "F4 to identify f as well. The theorems are followed here."
+)
+_ROWS = (
+    (_WEAK, f"P(Z) {AFFINE}", ""),
+    (("P1", "F1", "F4"), f"P(Z) and f {AFFINE}", ""),
+    (("P1", "P2", "F1", "F2"), f"P(Z) {SCALED}; with F4, also f", _TABLE_NOTE),
+    (("P1", "P2", "P3", "F1", "F2"), f"P(U, Z) {SCALED}; with F4, also f", _TABLE_NOTE),
+)
+_UNKNOWN_NOISE = (
+    "The distribution of the noise is unknown, or was learned with the model. Deconvolution needs a known one, so the "
+    "theorems cover the model only if its noise is taken as given."
+)
+_WITHOUT_F2 = (
+    "Remark 3.12: without F2, two priors that are not affinely equivalent can give the same data, as |x| "
+    "does for components at −2, −1, 3 and at −2, 1, 3."
+)
+
+
+@dataclass(frozen=True)
+class HierarchyRow:
+    """A row of Table 1, judged by the theorems."""
+
+    number: int  # 1 to 4
+    prior: Finding  # on P(Z), or P(U, Z); its claim is the guarantee of the row
+    decoder: Finding | None  # on f, which needs F4; None in the first row, which is not about f
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {
+            "number": self.number,
+            "asks": needed(self.prior),
+            "guarantee": self.prior.claim,
+            "prior": self.prior.status,
+            "decoder": None if self.decoder is None else self.decoder.status,
+            "note": self.note,
+        }
+
+
+def apply_theorems(premises: Mapping[str, Finding]) -> tuple[Finding, ...]:
+    """Return every statement of the hierarchy as a conclusion from the findings on P1 to P3 and F1 to F4."""
+    return tuple(conclude(name, claim, [premises[c] for c in needs]) for name, needs, claim in _STATEMENTS)
+
+
+def table_rows(premises: Mapping[str, Finding]) -> tuple[HierarchyRow, ...]:
+    """Return the four rows of Table 1, from weak to strong."""
+    decoder = conclude("decoder", f"f is identified {AFFINE}.", [premises[c] for c in ("P1", "F1", "F4")])
+    rows = []
+    for number, (needs, guarantee, note) in enumerate(_ROWS, start=1):
+        prior = conclude(f"row {number}", guarantee, [premises[c] for c in needs])
+        rows.append(HierarchyRow(number, prior, None if number == 1 else decoder, note))
+    return tuple(rows)
+
+
+def needed(conclusion: Finding) -> list[str]:
+    """The names of the premises of a conclusion."""
+    return [premise.name for premise in conclusion.premises]
+
+
+def missing(conclusion: Finding) -> list[str]:
+    """The names of the premises that are not known to hold."""
+    return [premise.name for premise in conclusion.premises if premise.status != "holds"]
+
+
+def combine_runs(findings: Mapping[str, Finding]) -> Finding:
+    """Combine findings of one name, by run, into the claim that it holds in all runs.
+
+    One that holds in some runs only is ambiguous; otherwise the status is the worst. The evidence is that of the worst
+    run, which it names.
+    """
+    each = list(findings.values())
+    if len(each) == 1:
+        return each[0]
+    held = [name for name, finding in findings.items() if finding.status == "holds"]
+    overall = combine(each)
+    worst, finding = next((name, finding) for name, finding in findings.items() if finding.status == overall)
+    status: Status = "ambiguous" if held and overall != "holds" else overall
+    basis: Basis | None = None
+    if status == "holds":
+        basis = "certified" if all(one.basis == "certified" for one in each) else "supported"
+    elif any(one.basis == "premise fails" for one in each) and status != "fails":
+        basis = "premise fails"
+    evidence = f"{finding.evidence} ({worst})" if finding.evidence else ""
+    if held and status != "holds":
+        evidence = f"Holds in {len(held)} of {len(each)} runs ({', '.join(held)}). {evidence}".rstrip()
+    premises = zip(*(one.premises for one in each), strict=True)
+    shared = tuple(combine_runs(dict(zip(findings, some, strict=True))) for some in premises)
+    return Finding(finding.name, finding.claim, status, basis, evidence, premises=shared)
+
+
+class AssumptionsNumbers(TypedDict):
+    """What one prior and decoder satisfy, in JSON. `identified` is null where nothing is shown."""
+
+    row: int
+    identified: dict[str, str | None]
+    conditions: list[ConditionNumbers]
+    theorems: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    axes: dict[str, Any]
+    hidden: dict[str, Any] | None
+    data: ConditionNumbers | None
+    noise: str
+    refused: str
+
+
+@dataclass(frozen=True, eq=False)
+class Assumptions:
+    """The conditions that a prior and a decoder satisfy, and the theorems that follow."""
+
+    conditions: Mapping[str, HierarchyCondition]  # P1, P2, P3, F1, F2, F3, F4
+    axes: CanonicalAxes
+    hidden: HiddenStates | None  # None where P2 gives no axes
+    data: HierarchyCondition | None = None  # whether the whole model fits the data
+    noise: str = "none"  # "none", "known" or "unknown"
+    refused: str = ""  # why nothing can be identified at all, or ""
+
+    @property
+    def premises(self) -> dict[str, Finding]:
+        """The findings on P1 to P3 and F1 to F4."""
+        return {name: self.conditions[name].finding for name in NAMES}
+
+    @cached_property
+    def theorems(self) -> tuple[Finding, ...]:
+        """Every statement of the hierarchy, as a conclusion from the conditions."""
+        return apply_theorems(self.premises)
+
+    @cached_property
+    def rows(self) -> tuple[HierarchyRow, ...]:
+        """The rows of Table 1."""
+        return table_rows(self.premises)
+
+    @property
+    def row(self) -> int:
+        """The strongest row of Table 1 that holds by the theorems, 1 to 4; 0 for none.
+
+        Row 2 includes the decoder; rows 3 and 4 are about the prior alone.
+        """
+        return max((row.number for row in self.rows if row.prior.status == "holds"), default=0)
+
+    @property
+    def identified(self) -> dict[str, str | None]:
+        """Up to what the prior "P(Z)", the decoder "f" and the hidden states "P(U)" are identified; None: not shown."""
+        holds = {theorem.name: theorem.status == "holds" for theorem in self.theorems}
+        prior = SCALED if holds["Theorem 3.10 (b)"] else AFFINE if holds["Theorem 3.10 (a)"] else None
+        decoder = AFFINE if holds["Theorem 3.10 (d)"] else None
+        if decoder is None and prior is not None and self.conditions["F3"].status == "holds":
+            decoder = ESSENTIAL
+        return {"P(Z)": prior, "f": decoder, "P(U)": ORDER if holds["Theorem 3.10 (c)"] else None}
+
+    @property
+    def finding(self) -> Finding:
+        """Whether the prior is identified; Remark 3.6 refutes it."""
+        if self.refused:
+            return Finding("identified", IDENTIFIED, "fails", evidence=self.refused)
+        premises = [self.premises[name] for name in _WEAK]
+        if self.noise == "unknown":
+            premises.append(Finding("noise", "The distribution of the noise is known.", "unknown"))
+        return conclude("identified", IDENTIFIED, premises)
+
+    @property
+    def verdict(self) -> str:
+        """What is identified, in one or two sentences."""
+        if self.refused:
+            return self.refused
+        if self.identified["P(Z)"] is None:
+            return f"Nothing is shown to be identified. Not shown to hold: {', '.join(missing(self.finding))}."
+        text = "; ".join(f"{name} is identified {how}" for name, how in self.identified.items() if how is not None)
+        if any(t.status == "holds" and t.basis == "supported" for t in self.theorems):
+            text += ", as far as the sample shows"
+        if self.noise == "unknown":
+            text += ", if the distribution of the noise is known"
+        misfit = self.data is not None and self.data.status == "fails"
+        return text + (". However, the model does not fit the data." if misfit else ".")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The limits of the conclusions."""
+        notes = [_UNKNOWN_NOISE] if self.noise == "unknown" else []
+        if self.conditions["F3"].status == "holds" != self.conditions["F4"].status:
+            notes.append(f"With F3 in place of F4, the decoder is identified {ESSENTIAL}.")
+        if self.conditions["F2"].status == "fails":
+            notes.append(_WITHOUT_F2)
+        return tuple(notes)
+
+    def to_dict(self) -> AssumptionsNumbers:
+        """Conditions, theorems, rows of Table 1 and hidden states as plain data."""
+        return {
+            "row": self.row,
+            "identified": self.identified,
+            "conditions": [self.conditions[name].to_dict() for name in NAMES],
+            "theorems": [
+                {
+                    "name": theorem.name,
+                    "status": theorem.status,
+                    "basis": theorem.basis,
+                    "asks": needed(theorem),
+                    "missing": missing(theorem),
+                    "identifies": theorem.claim,
+                }
+                for theorem in self.theorems
+            ],
+            "rows": [row.to_dict() for row in self.rows],
+            "axes": {"matrix": self.axes.axes.tolist(), "frame": self.axes.frame},
+            "hidden": None if self.hidden is None else self.hidden.to_dict(),
+            "data": None if self.data is None else self.data.to_dict(),
+            "noise": self.noise,
+            "refused": self.refused,
+        }
+
+
+def check_assumptions(
+    prior: GaussianMixture,
+    decoder: Any = None,
+    codes: Any = None,
+    data: Any = None,
+    *,
+    noise: float | str = 0.0,
+    tolerance: float,
+    seed: int,
+) -> Assumptions:
+    """Check P1 to P3 and F1 to F4 of one model; the parameters are those of `congruence.mixture.examine_mixture`."""
+    deviation = _noise_deviation(noise)
+    kind = "unknown" if noise == "unknown" else "known" if deviation else "none"
+    axes = canonical_axes(prior, tolerance=tolerance, seed=seed)
+    hidden, p3 = _judge_hidden(prior, axes)
+    conditions = {"P1": judge_prior(prior, codes, seed=seed), "P2": axes.condition, "P3": p3}
+    refused, fit = "", None
+    if decoder is None:
+        conditions |= {name: make_condition(name, "unknown", "No decoder was given.") for name in NAMES[3:]}
+    else:
+        from congruence.mixture.injectivity import decoder_conditions
+
+        points = prior.sample(DRAWS, seed=seed) if codes is None else to_numpy(as_matrix(codes, "codes"))
+        found = decoder_conditions(decoder, points, seed=seed)
+        conditions |= {condition.name: condition for condition in found.conditions}
+        if found.latents > found.outputs:
+            refused = (
+                f"There are {found.latents} latents and only {found.outputs} outputs: latents can change without "
+                "changing any output, so nothing is identified (Remark 3.6)."
+            )
+        if data is not None:
+            fit = judge_data(_draw_outputs(prior, decoder, deviation, seed), data, seed=seed)
+    return Assumptions(conditions, axes, hidden, fit, kind, refused)
+
+
+def _noise_deviation(noise: float | str) -> float:
+    if noise == "unknown":
+        return 0.0
+    if isinstance(noise, str | bool) or noise is None or not (math.isfinite(noise) and noise >= 0):
+        raise InputError(f"noise must be a standard deviation of at least 0, or 'unknown'; got {noise!r}")
+    return float(noise)
+
+
+def _judge_hidden(prior: GaussianMixture, axes: CanonicalAxes) -> tuple[HiddenStates | None, HierarchyCondition]:
+    """The hidden variables along the canonical axes, None where there are no such axes; and P3."""
+    if prior.dimension > MOST_LATENTS:
+        why = f"{prior.dimension} latents are too many to count components over all subsets (at most {MOST_LATENTS})."
+        return None, make_condition("P3", "unknown", why)
+    if axes.condition.status != "holds" and prior.components > 1:
+        why = "P2 gives no axes along which components could be counted."
+        return None, make_condition("P3", "unknown", why)
+    hidden = recover_hidden_states(prior.pushed(axes.axes.T))
+    if hidden.status != "holds":
+        why = f"No reliable structure of hidden variables was found: {hidden.reason}."
+        return hidden, make_condition("P3", "unknown", why)
+    variables = f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
+    evidence = f"Counting components over all sets of latents gives {variables}; {hidden.reason}."
+    exact = hidden.confidence == 1
+    return hidden, make_condition("P3", "holds", evidence, exact=exact, numbers=hidden.to_dict())
+
+
+def _draw_outputs(prior: GaussianMixture, decoder: Any, noise: float, seed: int) -> Float:
+    """Draws of the whole model: latents from the prior, decoded, with noise."""
+    from congruence.decoder.probed import import_torch
+
+    torch = import_torch()
+    module = copy.deepcopy(decoder).double().cpu().eval()
+    with torch.no_grad():
+        out = to_numpy(module(torch.as_tensor(prior.sample(DRAWS, seed=seed))).flatten(1))
+    return np.asarray(out + noise * np.random.default_rng(seed).normal(size=out.shape))

@@ -1,0 +1,223 @@
+"""`check_blocks` on generators whose criteria are known by hand, and on others."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from congruence.errors import InputError, UnknownKeyError
+
+torch = pytest.importorskip("torch")
+from congruence.mechanism import check_blocks  # noqa: E402
+from congruence.mechanism.criteria import block_orthogonality, disjoint_parts  # noqa: E402
+from congruence.mechanism.derivatives import jacobians  # noqa: E402
+from congruence.mechanism.sparsity_gap import sparse_decomposition  # noqa: E402
+from congruence.result import json_text  # noqa: E402
+
+KNOWN = json.loads((Path(__file__).parents[1] / "oracles" / "mechanistic" / "analytic.json").read_text())
+IDS = [known["id"] for known in KNOWN]
+STATUS = {True: "holds", False: "fails"}
+
+
+def blocks_of(known):
+    return [[int(a) - 1 for a in part.split(",")] for part in known["partition"].strip("{}").split("},{")]
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=IDS)
+def test_the_verdicts_on_analytic_generators_are_those_by_hand(generators, known):
+    found = check_blocks(generators[known["id"]], np.array(known["sample_points"]), blocks_of(known))
+    names = {"D": "D", "M_coordinate": "M_coord", "M_sparsest_basis": "M_sparsest", "S": "S", "H2": "H2", "H3": "H3"}
+    names["IMA"] = "IMA"
+    assert {ours: found[ours].status for ours in names.values()} == {
+        ours: STATUS[known[theirs]] for theirs, ours in names.items()
+    }
+    assert found.rho == (known["rho_plus"], known["rho_minus"])
+    assert [one.rank == one.expected for one in found.separable] == [
+        known["separable_order2"][0],
+        known["separable_order3"][0],
+    ]
+    irreducible = {one.criterion: one.status for one in found.irreducible}
+    if known["D_irreducible"] is not None:
+        assert irreducible["D"] == STATUS[known["D_irreducible"]]
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=IDS)
+def test_contrasts_and_finest_parts_of_analytic_generators_are_those_by_hand(generators, known):
+    blocks = tuple(map(tuple, blocks_of(known)))
+    points = jacobians(generators[known["id"]], np.array(known["sample_points"]))
+    contrasts = [block_orthogonality(j, blocks)[0] for j in points]
+    assert_allclose(contrasts, known["ima_block_contrast"], atol=1e-9)
+    for j in points:
+        exact = np.where(np.abs(j) > 1e-9 * np.abs(j).max(), j, 0.0)
+        assert disjoint_parts(exact, tuple(range(known["d"]))) == len(known["finest_D_block_dims"])
+        dims = sorted(part.shape[1] for part in sparse_decomposition(exact))
+        assert dims == sorted(known["finest_S_block_dims"])
+
+
+def statuses(found, *names):
+    return [found[name].status for name in names]
+
+
+def stacked(*functions):
+    return lambda s: torch.stack([function(*s.unbind(1)) for function in functions], 1)
+
+
+@pytest.fixture(scope="module")
+def points():
+    return np.random.default_rng(0).normal(size=(12, 2))
+
+
+def test_disjoint_at_a_point_does_not_make_it_additive():
+    found = check_blocks(stacked(lambda a, b: a + a * b, lambda a, b: b + a**2), np.zeros((1, 2)))
+    assert statuses(found, "D", "H2") == ["holds", "fails"]
+
+
+def test_theorems_need_irreducible_blocks_and_something_that_bends(generators, points):
+    applied = {(one.number, one.criterion): one for one in check_blocks(generators["A1"], points).theorems}
+    assert {applied[key].status for key in ((2, "D"), (4, "S"), (5, "H2"))} == {"holds"}
+    assert applied[2, "D"].conclusion.basis == "supported"
+    assert (applied[3, "M_coord"].status, applied[3, "M_coord"].strength) == ("unknown", "conditional")
+    linear = check_blocks(generators["A3"], points)  # a rotation: additive, and yet nothing identifies it
+    assert linear["H2"].degenerate
+    assert {(one.status, one.conclusion.basis) for one in linear.theorems} == {("unknown", "premise fails")}
+    assert linear.separable[0].rank == linear.separable[0].expected
+    four = np.random.default_rng(1).normal(size=(5, 4))
+    for blocks, strength in (("0-1,2-3", "premise fails"), ("0,1,2-3", "holds")):
+        assert check_blocks(generators["A10"], four, blocks).theorems[0].strength == strength
+
+
+def test_density_does_not_matter_where_the_points_lie_on_the_same_ground(generators):
+    rng = np.random.default_rng(0)
+    free = rng.uniform(0.2, 2, size=(15, 2))
+    tied = free[np.abs(free[:, 0] - free[:, 1]) < 0.5]  # strongly dependent
+    for name in ("A1", "A5", "A7"):
+        one, two = (check_blocks(generators[name], z) for z in (free, tied))
+        assert [v.status for v in one.criteria] == [v.status for v in two.criteria]
+
+
+def leaky(additive):
+    torch.manual_seed(0)
+    parts = [torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.LeakyReLU(0.2), torch.nn.Linear(8, 6)) for _ in "ab"]
+    whole = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.LeakyReLU(0.2), torch.nn.Linear(8, 6)).double()
+    if not additive:
+        return whole
+    first, second = (part.double() for part in parts)
+    return lambda z: first(z[:, :1]) + second(z[:, 1:])
+
+
+@pytest.mark.parametrize("additive", [True, False])
+def test_a_piecewise_linear_decoder_is_additive_or_not_by_finite_differences(points, additive):
+    found = check_blocks(leaky(additive), points)
+    assert found.bending == "piecewise linear"
+    assert statuses(found, "H2", "H3") == ([STATUS[additive]] * 2)
+    assert not found["H2"].degenerate
+    assert found["H2"].remarks == ("by differences over finite steps, since the derivatives vanish",)
+    assert {one.status for one in found.separable} == {"unknown"}
+
+
+@pytest.mark.parametrize("name", ["A5", "A7", "A9", "A13"])
+def test_random_directions_find_what_all_derivatives_do(generators, name, monkeypatch):
+    known = KNOWN[IDS.index(name)]
+    monkeypatch.setattr("congruence.mechanism.interactions.MOST_TUPLES", 0)
+    found = check_blocks(generators[name], np.array(known["sample_points"]), blocks_of(known), orders=(2, 3, 4))
+    assert statuses(found, "H2", "H3") == [STATUS[known["H2"]], STATUS[known["H3"]]]
+    assert "along random directions" in found["H4"].remarks
+
+
+def test_noise_between_zero_and_the_entries_makes_it_ambiguous_and_more_of_it_fail(points):
+    def noisy(noise):
+        return stacked(
+            lambda a, b: a.exp() + noise * b, lambda a, b: b + b**3 + noise * a, lambda a, b: a + 2 * b * noise
+        )
+
+    assert statuses(check_blocks(noisy(0.0), points), "D", "S") == ["holds", "holds"]
+    for noise, expected in ((1e-9, "holds"), (1e-5, "ambiguous"), (0.3, "fails")):
+        found = check_blocks(noisy(noise), points)
+        assert found["D"].status == expected
+    soft = check_blocks(noisy(1e-5), points)
+    assert soft.tolerance.low == pytest.approx(2e-5, rel=0.9)
+    assert soft["D"].sweep[0] == 0
+    assert soft["D"].sweep[-1] == 1
+    assert check_blocks(noisy(1e-5), points, rtol=1e-3)["D"].status == "holds"
+
+
+def test_the_worst_point_and_the_share_of_points_are_given(points):
+    spread = np.vstack([np.abs(points) + 1, [[-1.0, -1.0]]])
+    found = check_blocks(stacked(lambda a, b: a + torch.relu(-a) * b, lambda a, b: b, lambda a, b: a), spread)
+    assert (found["D"].status, found["D"].worst) == ("fails", 12)
+    assert found["D"].fraction == pytest.approx(12 / 13)
+    assert found["D"].basis == "refuted"
+
+
+def test_past_the_budget_the_gap_is_unknown_with_bounds():
+    torch.manual_seed(0)
+    weight = torch.randn(40, 4).double() * (torch.rand(40, 4) < 0.6)
+    found = check_blocks(
+        lambda z: torch.tanh(z @ weight.T), np.random.default_rng(0).normal(size=(3, 4)), "0-1,2-3", budget=50
+    )
+    assert statuses(found, "S", "M_sparsest") == ["unknown", "holds"]
+    assert found["S"].measures == "sparsity gap at most"
+    assert found.rho[1] is None
+
+
+def test_zero_weights_certify_that_blocks_stay_apart(points):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 6), torch.nn.Tanh(), torch.nn.Linear(6, 6)).eval()
+    with torch.no_grad():
+        net[0].weight[:3, 1] = net[0].weight[3:, 0] = 0
+        net[2].weight[:3, 3:] = net[2].weight[3:, :3] = 0
+    assert (check_blocks(net, points)["D"].status, check_blocks(net, points)["D"].basis) == ("holds", "certified")
+    net.double()
+    assert check_blocks(lambda z: net(z), points)["D"].basis == "supported"  # a function cannot be looked into
+    net.register_forward_hook(lambda module, given, out: 2 * out)
+    assert check_blocks(net, points)["D"].basis == "supported"  # nor can a hook
+
+
+def test_what_works_in_float32_only_has_wider_tolerances(points):
+    weight = torch.tensor([[1.0, 0], [2, 0], [0, 3], [0, 4]])
+    found = check_blocks(lambda z: torch.tanh(z.float() @ weight.T), points)
+    assert found.tolerance.rtol == 1e-4
+    assert statuses(found, "D", "M_coord", "S", "H2", "IMA") == ["holds"] * 5
+    assert "float32" in found.notes[0]
+
+
+def test_results_are_plain_data(generators, points):
+    found = check_blocks(generators["A5"], points)
+    numbers = json.loads(json_text(found.to_dict()))
+    assert numbers["criteria"][3]["criterion"] == "S"
+    assert numbers["criteria"][3]["margin"] == 2
+    assert (numbers["rho_plus"], numbers["rho_minus"]) == (8, 10)
+    assert numbers["overlap"] == [[1.0, 0.25], [0.25, 1.0]]
+    assert len(numbers["tolerance"]["sweep"]) == len(numbers["criteria"][0]["sweep"])
+    assert [one.name for one in found.criteria if one.status == "holds"] == ["M_coord", "M_sparsest", "S", "H3"]
+    assert {one.number for one in found.theorems if one.status == "holds"} == {4, 5}
+    assert found.sizes.shape == (7, 2)
+    with pytest.raises(UnknownKeyError, match="there is no criterion 'T'; there are D, M_coord"):
+        found["T"]
+
+
+def test_a_theorem_is_never_better_than_its_premises(generators, points):
+    for name in ("A1", "A3", "A5", "A7"):
+        found = check_blocks(generators[name], points[:5])
+        for theorem in found.theorems:
+            premises = [one.status for one in theorem.conclusion.premises]
+            assert (theorem.status == "holds") == (set(premises) == {"holds"})
+            assert (theorem.conclusion.basis == "premise fails") == ("fails" in premises)
+            assert theorem.conclusion.premises[0] == found[theorem.criterion].finding
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rtol": 1.0}, "rtol must be at least 0 and below 1; got 1.0"),
+        ({"atol": -1.0}, "atol must be a finite number at least 0; got -1.0"),
+        ({"scale": "row"}, "scale must be one of 'global', 'column'; got 'row'"),
+        ({"orders": (1,)}, "orders must be an integer of at least 2; got 1"),
+        ({"budget": -1}, "budget must be a number of at least 0; got -1"),
+        ({"blocks": "0"}, "latent 1 is in none of '0'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_reason(generators, points, arguments, message):
+    with pytest.raises(InputError, match=message):
+        check_blocks(generators["A1"], points, **arguments)

@@ -1,0 +1,244 @@
+"""The conditions of the hierarchy and the theorems that follow."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import special_ortho_group
+
+from congruence.errors import InputError
+from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
+from congruence.mixture.assumptions import apply_theorems, combine_runs, missing, table_rows
+from congruence.mixture.conditions import NAMES, judge_data, judge_prior, make_condition, select_components
+from congruence.result import Finding
+
+ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "mixture.json").read_text())["P2"]
+PRIOR = GaussianMixture.from_arrays(
+    [0.3, 0.3, 0.4], [[0.0, 0.0], [6.0, 1.0], [-3.0, 7.0]], [[1.0, 0.5], [0.3, 2.0], [1.0, 1.0]]
+)
+
+
+def is_scaled_permutation(matrix, atol):
+    size = np.abs(matrix) / np.abs(matrix).max(0)
+    return bool(((size > atol).sum(0) == 1).all() and ((size > atol).sum(1) == 1).all())
+
+
+def test_the_axes_of_the_reference_are_found():
+    matrix = np.array(ORACLE["A"])
+    diagonal = np.array(ORACLE["S_diag"])
+    prior = GaussianMixture.from_arrays(np.ones(3) / 3, np.zeros((3, 3)), diagonal).pushed(matrix)
+    found = canonical_axes(prior)
+    assert found.condition.status == "holds"
+    assert (found.frame, list(found.pair)) == ("found", ORACLE["pair"])
+    assert_allclose(np.sort(found.ratios), ORACLE["generalized_eigenvalues"], rtol=1e-9)
+    assert_allclose(found.gap, ORACLE["min_relative_gap"], rtol=1e-9)
+    assert found.correlation < 1e-12
+    assert is_scaled_permutation(found.axes.T @ matrix, 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_planted_axes_come_back_from_an_estimated_mixture(seed):
+    """From a sample: mixtures fitted by the labels of the draw."""
+    rng = np.random.default_rng(seed)
+    m = 3
+    prior = GaussianMixture.from_arrays([0.4, 0.6], rng.normal(size=(2, m)), [[1.0, 2.0, 4.0], [4.0, 1.0, 0.5]])
+    matrix = rng.normal(size=(m, m)) + 2 * np.eye(m)
+    drawn = prior.pushed(matrix).draw(40_000, seed=seed)
+    parts = [drawn.latents[drawn.states == j] for j in range(2)]
+    estimated = GaussianMixture.from_arrays(
+        prior.weights, [part.mean(0) for part in parts], [np.cov(part, rowvar=False) for part in parts]
+    )
+    found = canonical_axes(estimated)
+    assert found.condition.status == "holds"
+    assert is_scaled_permutation(found.axes.T @ matrix, 0.1)
+
+
+def test_p2_fails_where_ratios_are_equal_or_components_turn():
+    equal = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [3.0, 3.0]], [[1.0, 1.0], [2.0, 2.0]])
+    assert canonical_axes(equal).condition.status == "fails"
+    nearly = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [3.0, 3.0]], [[1.0, 1.0], [2.0, 2.02]])
+    assert canonical_axes(nearly).condition.status == "ambiguous"
+    turn = special_ortho_group.rvs(2, random_state=1)
+    turned = [np.diag([1.0, 4.0]), np.diag([4.0, 1.0]), turn @ np.diag([1.0, 9.0]) @ turn.T]
+    assert (
+        canonical_axes(GaussianMixture(np.ones(3) / 3, np.zeros((3, 2)), np.array(turned))).condition.status == "fails"
+    )
+    assert canonical_axes(GaussianMixture.from_arrays([1.0], [[0.0]], [1.0])).condition.status == "fails"
+    flat = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 0.0], [1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    assert canonical_axes(flat).condition.status == "unknown"
+    with pytest.raises(InputError, match="tolerance must be a finite number above 0; got 0"):
+        canonical_axes(equal, tolerance=0)
+
+
+def test_a_component_that_is_flat_does_not_hide_the_axes_of_the_others():
+    variances = [[1.0, 2.0, 3.0], [3.0, 1.0, 0.5], [1.0, 0.0, 0.0]]
+    prior = GaussianMixture.from_arrays([0.3, 0.3, 0.4], [[0.0, 0.0, 0.0], [5.0, 0.0, 1.0], [0.0, 5.0, 2.0]], variances)
+    matrix = np.random.default_rng(0).normal(size=(3, 3))
+    found = canonical_axes(prior.pushed(matrix))
+    assert found.condition.status == "holds"
+    assert found.correlation < 1e-6
+    assert is_scaled_permutation(found.axes.T @ matrix, 1e-6)
+
+
+def test_codes_that_do_not_vary_are_one_component():
+    assert judge_prior(PRIOR, np.full((200, 2), 0.25)).numbers["components_by_likelihood"] == 1
+    far = PRIOR.sample(2000, seed=1) * [1.0, 1e-4] + [0.0, 1e3]  # neither scale nor place matters
+    assert select_components(np.column_stack([far, np.ones(2000)]), 3) == 3
+
+
+def test_codes_are_compared_with_the_prior():
+    right = judge_prior(PRIOR, PRIOR.sample(2000, seed=1))
+    assert (right.status, right.numbers["components_by_likelihood"]) == ("holds", 3)
+    assert judge_prior(PRIOR, PRIOR.sample(2000, seed=1) + np.array([4.0, 0.0])).status == "fails"
+    collapsed = np.random.default_rng(0).normal(size=(2000, 2))
+    wrong = judge_prior(PRIOR, collapsed)
+    assert (wrong.status, wrong.numbers["components_by_likelihood"]) == ("fails", 1)
+    with pytest.raises(InputError, match="codes must have 2 columns"):
+        judge_prior(PRIOR, np.zeros((5, 3)))
+
+
+def test_few_codes_can_refute_the_prior_and_not_support_it():
+    few = judge_prior(PRIOR, PRIOR.sample(20, seed=1))
+    assert (few.status, few.finding.basis) == ("unknown", "not refuted")
+    assert "needs at least 100 codes" in few.finding.evidence
+    assert judge_prior(PRIOR, PRIOR.sample(20, seed=1) + 50.0).status == "fails"
+
+
+def test_data_can_only_refute_the_model():
+    rng = np.random.default_rng(0)
+    assert judge_data(rng.normal(size=(500, 3)), rng.normal(size=(400, 3))).status == "unknown"
+    assert judge_data(rng.normal(size=(500, 3)), rng.normal(size=(400, 3)) + 1).status == "fails"
+    with pytest.raises(InputError, match="data must have 3 columns"):
+        judge_data(np.zeros((5, 3)), np.zeros((5, 2)))
+
+
+def premises(**statuses):
+    return {name: make_condition(name, statuses.get(name, "holds"), "", exact=True).finding for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "applying"),
+    [
+        ({}, {"3.1 (a)", "3.1 (b)", "3.9 (a)", "3.9 (b)", "3.9 (c)", *(f"3.10 ({c})" for c in "abcd")}),
+        # Table 1 would ask for F4 here; the theorems do not
+        ({"F4": "fails"}, {"3.1 (b)", "3.9 (a)", "3.9 (b)", "3.10 (a)", "3.10 (b)", "3.10 (c)"}),
+        ({"P2": "fails", "P3": "unknown"}, {"3.1 (a)", "3.1 (b)", "3.9 (a)", "3.9 (c)", "3.10 (a)", "3.10 (d)"}),
+        ({"F2": "unknown", "F4": "unknown"}, set()),
+        ({"F1": "fails"}, set()),
+        ({"P1": "ambiguous"}, set()),
+    ],
+)
+def test_theorems_follow_from_their_premises(statuses, applying):
+    found = apply_theorems(premises(**statuses))
+    assert {t.name.split(maxsplit=1)[1] for t in found if t.status == "holds"} == applying
+    assert all(bool(missing(t)) == (t.status != "holds") for t in found)
+
+
+def test_a_theorem_whose_premise_fails_is_unknown_and_never_refuted():
+    found = apply_theorems(premises(F1="fails"))
+    assert {(t.status, t.basis) for t in found} == {("unknown", "premise fails")}
+
+
+def test_rows_of_the_table_follow_the_theorems_and_say_so():
+    weak = table_rows(premises(F4="fails"))
+    assert [row.prior.status for row in weak] == ["holds", "unknown", "holds", "holds"]
+    assert [row.decoder and row.decoder.basis for row in weak] == [None, *["premise fails"] * 3]
+    assert "The theorems are followed" in weak[2].note
+
+
+@pytest.mark.parametrize(
+    ("statuses", "together"),
+    [
+        (("holds", "holds"), ("holds", "supported")),
+        (("holds", "fails"), ("ambiguous", "not refuted")),
+        (("holds", "unknown"), ("ambiguous", "not refuted")),
+        (("fails", "unknown"), ("fails", "refuted")),
+        (("unknown", "ambiguous"), ("ambiguous", "not refuted")),
+    ],
+)
+def test_findings_of_runs_are_combined_into_one_claim_about_all(statuses, together):
+    each = {f"run {i}": Finding("F2", "F2.", status, evidence=f"Seen {i}.") for i, status in enumerate(statuses)}
+    found = combine_runs(each)
+    assert (found.status, found.basis) == together
+    assert ("Holds in 1 of 2 runs (run 0)." in found.evidence) == (statuses[0] == "holds" != statuses[1])
+
+
+def test_without_a_decoder_nothing_is_shown():
+    found = examine_mixture(PRIOR)
+    assert (found.row, found.status) == (0, "unknown")
+    assert found.headlines[1] == "Nothing is shown to be identified. Not shown to hold: F1, F2."
+    assert found["F1"].evidence == "No decoder was given."
+
+
+class TestDecoders:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    @pytest.fixture(autouse=True)
+    def _seeded(self):
+        self.torch.manual_seed(0)
+
+    def wide(self):
+        return self.nn.Sequential(self.nn.Linear(2, 8), self.nn.LeakyReLU(0.2), self.nn.Linear(8, 9))
+
+    def test_the_strongest_row_is_reached(self):
+        found = examine_mixture(PRIOR, self.wide())
+        assert (found.status, found.row, found.identified["f"]) == ("holds", 4, "up to an affine map")
+        assert found.headlines[1].startswith("P(Z) is identified up to permutation, scaling and translation; f is")
+        assert {t.basis for t in found.theorems} == {"certified"}
+        assert json.loads(found.to_json())["numbers"]["identified"]["P(U)"].startswith("up to the order")
+        assert found["Theorem 3.10 (c)"].status == "holds"
+        assert "F4: the decoder is injective. (certified)" in str(found)
+
+    def test_an_affine_frame_does_not_matter(self):
+        found = examine_mixture(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]], [1.0, 2.0]), self.wide())
+        assert (found.row, found.checked["model"].axes.frame) == (4, "found")
+
+    def test_the_vanilla_prior_stops_at_affine_maps(self):
+        found = examine_mixture(GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0]), self.wide())
+        assert (found.row, found.identified["P(Z)"]) == (2, "up to an affine map")
+
+    def test_a_rectifier_is_identified_on_each_component(self):
+        prior = GaussianMixture.from_arrays([0.5, 0.5], [[1.0], [4.0]], [1.0, 2.0])
+        found = examine_mixture(prior, self.nn.Sequential(self.nn.Identity(), self.nn.ReLU()))
+        assert found["F3"].status == "holds"
+        assert "Remark 3.11" in found.identified["f"]
+        assert any("Remark 3.11" in note for note in found.notes)
+
+    def test_more_latents_than_outputs_identify_nothing(self):
+        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)), codes=PRIOR.sample(100))
+        assert (found.row, found.status) == (0, "fails")
+        assert "Remark 3.6" in found.verdict
+        assert all(t.basis == "premise fails" for t in found.theorems)
+
+    def test_noise_and_data_are_reported(self):
+        decoder = self.wide()
+        outputs = decoder(self.torch.tensor(PRIOR.sample(600, seed=9)).float()).detach().numpy()
+        fits = examine_mixture(PRIOR, decoder, codes=PRIOR.sample(600, seed=9), data=outputs, noise=0.01)
+        assert fits.checked["model"].data.status == "unknown"
+        assert not fits.notes
+        assert "The energy distance between draws" in str(fits)
+        off = examine_mixture(PRIOR, decoder, data=outputs + 1, noise="unknown")
+        assert "if the distribution of the noise is known. However, the model does not fit the data" in off.verdict
+        assert "Deconvolution needs a known one" in off.notes[0]
+        words = dict(off.document().glossary)
+        assert "deconvolution" in words["noise"]
+        assert "Remark 2.1" in words["other mixtures"]
+
+    def test_invalid_arguments_raise(self):
+        with pytest.raises(InputError, match="prior must be a GaussianMixture.*; got int"):
+            examine_mixture(3)
+        with pytest.raises(InputError, match="noise must be a standard deviation of at least 0, or 'unknown'; got -1"):
+            examine_mixture(PRIOR, noise=-1)
+        with pytest.raises(InputError, match="noise must be"):
+            examine_mixture(PRIOR, noise=math.nan)
+
+
+def test_fitted_scikit_learn_mixtures_are_accepted():
+    from sklearn.mixture import GaussianMixture as Fitted
+
+    fitted = Fitted(3, covariance_type="diag", random_state=0).fit(PRIOR.sample(500))
+    assert examine_mixture(fitted)["P2"].status == "holds"
