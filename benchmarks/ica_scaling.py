@@ -112,7 +112,7 @@ def work(path, engine, workers, passes):
     if engine == "dask":
         from distributed import Client, LocalCluster
 
-        from congruence.tables.lazy import lazy_table
+        from congruence.tables.parts import lazy_parts
 
         with (
             LocalCluster(
@@ -120,7 +120,7 @@ def work(path, engine, workers, passes):
             ) as cluster,
             Client(cluster) as client,
         ):
-            rows = lazy_table(path).values
+            rows = lazy_parts([path]).values
             processes = list(client.run(os.getpid).values())
             return measured(ica, rows, processes)
     return measured(ica, np.load(path, mmap_mode="r"), [os.getpid()])

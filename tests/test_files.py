@@ -93,29 +93,15 @@ def test_a_process_that_is_killed_holds_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_whose_file_is_taken_away_while_it_is_waited_for_is_asked_for_again(tmp_path, monkeypatch):
-    asked = []
-
-    def ask(file):
-        asked.append(file)
-        if len(asked) == 1:
-            (tmp_path / LOCK).unlink()  # by whoever had it
-
-    monkeypatch.setattr(files, "_ask_for", ask)
-    with alone_in(tmp_path):
-        assert len(asked) == 2
-        assert (tmp_path / LOCK).exists()
-
-
 def test_where_no_lock_can_be_had_work_goes_on_without_one(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with alone_in(tmp_path / "file") as alone:
         assert not alone
 
-    def refuse(file):
+    def refuse(*args):
         raise OSError(errno.ENOLCK, "no locks")
 
-    monkeypatch.setattr(files, "_ask_for", refuse)
+    monkeypatch.setattr("fcntl.flock", refuse)
     with alone_in(tmp_path) as alone:
         assert not alone
 

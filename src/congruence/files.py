@@ -1,4 +1,4 @@
-"""Files that are either written whole or not at all, folders in which one process works at a time, and checksums."""
+"""Atomic writes, folders in which one process works at a time, and checksums of input files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,16 +16,15 @@ from pathlib import Path
 
 from congruence.errors import InputError
 
-LOCK = "in-use.lock"  # in a folder, while somebody is at work there
+LOCK = "in-use.lock"  # in a folder, while a process works there
 HASHED = 10**9  # bytes up to which the contents of an input are hashed
-WINDOWS = sys.platform == "win32"
 
 
 def check_writable(path: str | Path) -> Path:
     """Refuse, before any work is done, an output path that cannot be written to.
 
-    A symbolic link is refused as well: whether to change the file behind it or to put a file in its place is not
-    ours to guess. A folder on the way may be a link.
+    A symbolic link is refused as well, because it is unclear whether to change its target or to replace it. A folder on
+    the way may be a link.
     """
     path = Path(path)
     try:
@@ -47,7 +45,7 @@ def _problem(path: Path) -> str:
         return f"it is a symbolic link to {os.readlink(path)}; give the name of the file itself"
     if mode is not None and stat.S_ISDIR(mode):
         return "it is a folder; give a file name"
-    if mode is not None and not stat.S_ISREG(mode):  # a device would be replaced by a file, for everybody
+    if mode is not None and not stat.S_ISREG(mode):  # a device would be replaced by a file
         return "it is a device or a pipe, not a file"
     if not path.parent.is_dir():
         return f"the folder {path.parent} does not exist"
@@ -58,11 +56,11 @@ def _problem(path: Path) -> str:
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` that takes its place when the block succeeds, and vanishes when not.
+    """Yield a temporary path next to `path` that replaces it when the block succeeds, and is removed otherwise.
 
-    The temporary file lives in the same folder, so that the final rename is atomic; whatever interrupts the
-    block (an exception, Ctrl-C, a full disk) leaves `path` as it was. The rename never follows a link, so one that
-    is put there in the meantime is replaced, and nothing is written where it points.
+    The temporary file is in the same folder, so that the final rename is atomic; whatever interrupts the block (an
+    exception, Ctrl-C, a full disk) leaves `path` unchanged. The rename never follows a link, so one that was created
+    in the meantime is replaced, and nothing is written to its target.
     """
     path = check_writable(path)
     temporary = None
@@ -71,9 +69,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files; a report is to be shared
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes private files, but outputs are shared
         with temporary.open("rb") as written:
-            os.fsync(written.fileno())  # some disks say only now that they are full
+            os.fsync(written.fileno())  # some disks report only now that they are full
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"cannot write to {path}: {system_reason(error) or error}") from error
@@ -85,83 +83,49 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def alone_in(folder: str | Path) -> Iterator[bool]:
-    """Refuse a folder in which somebody else is inside such a block, in another process or thread.
+    """Refuse a folder in which another process or thread is inside such a block.
 
-    The system holds the lock and lets go of it with the process, however that ends: what was killed blocks nobody.
-    Where no lock can be had (on some disks of a network, or in a folder that may only be read), the block goes on
-    without; it is told whether there is one.
+    The system releases the lock with the process, however it ends. If no lock can be obtained (on some network disks,
+    or in a folder that is read-only), the block runs without one; it receives whether there is a lock.
     """
+    from filelock import FileLock, Timeout
+
     folder = Path(folder)
-    file = _lock(folder)
+    lock = FileLock(folder / LOCK)
     try:
-        yield file is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(
+            f"another process is at work in {folder}; wait until it is done, or give another folder"
+        ) from error
+    except (OSError, NotImplementedError):
+        yield False
+        return
+    try:
+        yield True
     finally:
-        if file is not None:
-            _unlock(file, folder / LOCK)
+        with contextlib.suppress(OSError):  # Windows removes no open file, and filelock removes it there
+            (folder / LOCK).unlink()
+        lock.release()
 
 
 def remove_parts(folder: str | Path) -> None:
-    """Remove what `replacing` began to write into a folder before its process was killed."""
+    """Remove temporary files that `replacing` left in a folder because its process was killed."""
     for part in Path(folder).glob(".*.part"):
         with contextlib.suppress(OSError):
             part.unlink()
 
 
-def _lock(folder: Path) -> int | None:
-    """Open and lock the file for that in a folder; None where that cannot be done."""
-    path = folder / LOCK
-    while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-        except OSError:
-            return None
-        try:
-            _ask_for(file)
-            if WINDOWS or os.path.samestat(os.fstat(file), path.stat()):
-                return file
-        except FileNotFoundError:
-            pass  # whoever had it left in the meantime, and took the file along
-        except OSError as error:
-            os.close(file)
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):
-                return None
-            raise InputError(
-                f"another process is at work in {folder}; wait until it is done, or give another folder"
-            ) from error
-        os.close(file)
-
-
-def _unlock(file: int, path: Path) -> None:
-    if not WINDOWS:  # while it is held, so that nobody takes one that is about to go
-        with contextlib.suppress(OSError):
-            path.unlink()
-    os.close(file)
-    if WINDOWS:  # which removes no file that is open
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def _ask_for(file: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all."""
+    """Write `text` as UTF-8, completely or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """What identifies an input file or folder: a checksum or, if it is large, the time of its last change."""
+    """Identification of an input file or folder: a checksum or, if it is large, the time of its last change."""
 
     path: str
     bytes: int
@@ -198,9 +162,9 @@ def _digest(path: Path, files: list[Path]) -> str:
 
 
 def system_reason(error: BaseException) -> str:
-    """Return what the system calls the failure ("No space left on device"), if it is one of the system's.
+    """Return the system's description of a failure ("No space left on device"), if it is a system error.
 
-    Libraries hand on its number in the error, or somewhere in their own words.
+    Libraries pass its number on in the error, or somewhere in their message.
     """
     number = getattr(error, "errno", None)
     if not isinstance(number, int):

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from congruence import compare, consensus
 from congruence.errors import InputError
-from congruence.tables import Table, blocks, gather, spill
+from congruence.tables import Table, blocks, gather, memory
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
@@ -76,7 +76,7 @@ def test_consensus_takes_them_too(runs):
 
 def test_many_rows_go_to_a_file_a_few_blocks_at_a_time(runs, monkeypatch):
     alive = []
-    monkeypatch.setattr(spill, "SPILL_BYTES", 0)
+    monkeypatch.setattr(memory, "SPILL_BYTES", 0)
     monkeypatch.setattr(blocks.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(blocks, "compute", _watching(blocks.compute, alive))
     inputs = gather([da.from_array(x, chunks=(100, D)) for x in runs])

@@ -16,7 +16,7 @@ from congruence.cli import cluster as cluster_module
 from congruence.cli import main
 from congruence.errors import TableError
 from congruence.tables import Table, lazy, read_table, write_table
-from congruence.tables.lazy import lazy_table
+from congruence.tables.parts import lazy_parts
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -173,7 +173,7 @@ def test_a_zarr_array_is_read_in_blocks_of_its_chunks(table):
     import zarr
 
     zarr.create_array("t.zarr", data=table.values, chunks=(300, 2))
-    found = lazy_table("t.zarr")
+    found = lazy_parts(["t.zarr"])
     assert isinstance(found.values, da.Array)
     assert found.values.chunks == ((600, 600, 600, 600, 600), (5,))
     assert_array_equal(found.values.compute(), table.values)
@@ -184,7 +184,7 @@ def test_a_zarr_array_is_read_in_blocks_of_its_chunks(table):
     [
         (["--drop-missing"], "--drop-missing cannot be used with --dask"),
         (["--cluster", "plate", "--stability", "2"], "--cluster cannot be used with --dask"),
-        (["--features", "a*"], "--features means nothing for files like t.zarr"),
+        (["--features", "a*"], "--features does not apply to files like t.zarr"),
     ],
 )
 def test_options_that_dask_cannot_honour_are_refused(table, arguments, message, scheduler, capsys):
@@ -204,7 +204,7 @@ def test_rows_that_are_not_finite_are_named(table, scheduler, capsys):
 
 def test_a_file_that_workers_do_not_see_is_never_read_as_zeros(table):
     write_table(table, "t.zarr")
-    found = lazy_table("t.zarr").values
+    found = lazy_parts(["t.zarr"]).values
     (table_folder := lazy.Path("t.zarr")).rename("elsewhere.zarr")
     with pytest.raises(TableError, match="a worker does not find .*t.zarr"):
         found.compute()
@@ -270,7 +270,7 @@ def test_what_installs_dask_is_told(table, module, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     if module == "dask.array":
         with pytest.raises(ImportError, match=r"congruence\[dask\]"):
-            lazy_table("t.npy")
+            lazy_parts(["t.npy"])
         return
     code, _, error = run(capsys, "t.npy", "--dask", "local")
     assert code == 2

@@ -110,10 +110,10 @@ def test_columns_are_found_by_name_whatever_their_order(folder, capsys):
 
 
 def test_a_large_table_is_applied_in_chunks(folder, capsys, monkeypatch):
-    from congruence.tables import read_columns
+    from congruence.tables import _arrow
 
     run(capsys, "e.parquet", *QUICK, "--out", "c.parquet", "--model", "m.safetensors", "-q")
-    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 4 * 7 * 100)
+    monkeypatch.setattr(_arrow, "BLOCK_BYTES", 4 * 7 * 100)
     monkeypatch.setattr("congruence.arrays.CHUNK_BYTES", 8 * 7 * 70)
     run(capsys, "e.parquet", *QUICK, "--apply", "m.safetensors", "--out", "again.parquet", "-q")
     assert_allclose(read_table("again.parquet").values, read_table("c.parquet").values)
@@ -282,7 +282,7 @@ def test_ids_need_not_be_unique(folder, capsys):
         (["e.npy", "--curve", "3", "--no-whiten"], "a curve chooses how many directions to whiten"),
         (["e.npy", "--components", "0.5", "--no-whiten"], "n_components must be a positive integer"),
         (["e.npy", "--device", "tpu"], "device must be"),
-        (["e.npy", "--features", "x"], "--features means nothing for files like e.npy"),
+        (["e.npy", "--features", "x"], "--features does not apply to files like e.npy"),
         (["e.npy", "--inverse"], "--inverse needs --apply"),
         (["e.npy", "--apply", "m.safetensors"], "--apply needs --out"),
         (

@@ -105,10 +105,10 @@ def test_mistakes_are_one_sentence(arguments, message, folder, capsys):
 
 
 def test_missing_values_are_named_by_their_row_in_the_whole_table(folder, capsys, monkeypatch):
-    from congruence.tables import read_columns
+    from congruence.tables import _arrow
 
     run(capsys, *FIT, "--map", "up.safetensors", "-q")
-    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 8 * 4 * 100)
+    monkeypatch.setattr(_arrow, "BLOCK_BYTES", 8 * 4 * 100)
     columns = pq.read_table("new.parquet").to_pydict()
     columns["emb_2"][400] = None
     pq.write_table(pa.table(columns), "holed.parquet")

@@ -19,7 +19,7 @@ from mutate import mutate_file, mutate_folder
 from samples import make_sample
 
 from congruence.errors import CongruenceError
-from congruence.tables import Table, inspect_h5ad, read_table
+from congruence.tables import Table, _hdf5, read_table
 
 READ_LIMIT = 2**26  # bytes that read_table may need: enough for the samples, nothing like what absurd headers want
 SPARE = 2**34  # bytes of address space above what the libraries take; running out of it is a failure
@@ -80,7 +80,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["CONGRUENCE_MAX_BYTES"] = str(READ_LIMIT)
     warnings.simplefilter("error")
-    inspect_h5ad.CPU_SECONDS = 2  # an endless loop is met often here
+    _hdf5.CPU_SECONDS = 2  # an endless loop is met often here
     whole = Path(tempfile.mkdtemp(prefix="whole.", dir=options.folder))
     for name in sorted({case.split(":")[0] for case in options.cases}):
         broken = try_case(make_sample(name, whole))[1]  # this also loads the libraries, before memory is counted

@@ -12,7 +12,7 @@ from congruence.maps.nearness import measure, protocol
 from congruence.rows.engine import Rows
 from congruence.rows.sums import pair_sums, run_sums
 from congruence.tables import blocks
-from congruence.tables.blocks import brought, side_by_side
+from congruence.tables.blocks import align_partitions, fetch_rows
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
@@ -33,7 +33,7 @@ def pair(dtype="float64", widths=(5, 3), far=10.0):
 
 def rows_of(matrices, chunks, **options):
     """The same rows twice: as they are, and beside their blocks."""
-    lazy = side_by_side([da.from_array(x, chunks=size) for x, size in zip(matrices, chunks, strict=True)])
+    lazy = align_partitions([da.from_array(x, chunks=size) for x, size in zip(matrices, chunks, strict=True)])
     here = [Rows(x, **options) for x in matrices]
     return here, [Rows(x, **options, blocks=there) for x, there in zip(matrices, lazy, strict=True)]
 
@@ -100,20 +100,20 @@ def test_a_block_of_nearly_nothing_is_no_reason_to_refuse_the_rows():
 def test_partitions_are_those_of_the_first_and_long_enough_for_the_widest(monkeypatch):
     monkeypatch.setattr(blocks, "PARTITION", 8 * 4 * 50)
     narrow, wide = da.ones((200, 1), chunks=20), da.ones((200, 4), chunks=(70, 4))
-    found = side_by_side([narrow, wide])
+    found = align_partitions([narrow, wide])
     assert [rows.array.chunks for rows in found] == [((60, 60, 60, 20), (1,)), ((60, 60, 60, 20), (4,))]
 
 
 def test_rows_are_kept_only_if_all_runs_fit(monkeypatch):
     x = da.ones((100, 4), chunks=50)
     monkeypatch.setattr(blocks, "_memory", lambda: 1.5 * x.nbytes / blocks.KEPT)
-    assert [rows.kept for rows in side_by_side([x])] == [True]
-    assert [rows.kept for rows in side_by_side([x, x + 1])] == [False, False]
+    assert [rows.kept for rows in align_partitions([x])] == [True]
+    assert [rows.kept for rows in align_partitions([x, x + 1])] == [False, False]
 
 
 def test_rows_brought_here_are_not_held_twice():
     x = pair()[0]
-    ((here, there),) = brought({"x": da.from_array(x, chunks=(130, 2))}).values()
+    ((here, there),) = fetch_rows({"x": da.from_array(x, chunks=(130, 2))}).values()
     assert_array_equal(here, x)
     found = blocks.compute(list(there.array.to_delayed().ravel()))
     assert [len(block) for block in found] == [130, 130, 130, 10]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from congruence.errors import TableError
-from congruence.tables.columns import Selection, choose_columns, patterns
+from congruence.tables.columns import Selection, Source, choose_columns, patterns
 
 PATH = Path("f.parquet")
 CELLS = {"cell_id": "string", "Metadata_plate": "string", "area": "number", "emb_0": "number", "emb_1": "number"}
@@ -14,7 +14,7 @@ def choose(kinds, index=(), recorded_id=None, **wishes):
     for name in ("features", "metadata"):
         if name in wishes:
             wishes[name] = patterns(wishes[name])
-    return choose_columns(kinds, Selection(**wishes), PATH, index=index, recorded_id=recorded_id)
+    return choose_columns(Source(PATH, kinds, index, recorded_id), Selection(**wishes))
 
 
 def test_numbers_are_features_and_prefixed_columns_are_metadata():

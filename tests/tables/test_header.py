@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from congruence.errors import TableError
-from congruence.tables.header import column_names
+from congruence.tables.read import column_names
 
 
 def test_names_of_columns_are_known_without_rows(tmp_path):

@@ -109,7 +109,7 @@ def check(code, printed, errors, name):
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_one_sentence_and_no_output(folder, name, capsys, monkeypatch):
-    monkeypatch.setattr("congruence.tables.inspect_h5ad.CPU_SECONDS", 1)
+    monkeypatch.setattr("congruence.tables._hdf5.CPU_SECONDS", 1)
     BAD[name](folder / name)
     sys.argv = ["congruence", "compare", name, "good.npy", "--json", "out.json"]
     with pytest.raises(SystemExit) as stopped:

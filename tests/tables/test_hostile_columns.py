@@ -23,7 +23,7 @@ def test_a_gzip_bomb_is_refused_before_it_goes_off(tmp_path, refused, text):
 
 
 def test_a_csv_whose_first_line_never_ends_is_refused(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr("congruence.tables.read_csv.HEADER_LIMIT", 1000)
+    monkeypatch.setattr("congruence.tables._csv.HEADER_LIMIT", 1000)
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"," * 2**20))
     refused(tmp_path / "x.csv.gz", "has no header: its first line is longer than 1000 characters")
 

@@ -1,6 +1,5 @@
 """Hostile .h5ad files: absurd sizes, bombs, links that lead elsewhere, and what HDF5 does not survive."""
 
-import json
 import pickle
 import re
 import warnings
@@ -13,7 +12,7 @@ import scipy.sparse
 import zarr
 
 from congruence.errors import TableError
-from congruence.tables import Table, inspect_h5ad, read_anndata, read_table, write_table
+from congruence.tables import Table, _anndata, _hdf5, read_table, write_table
 
 with warnings.catch_warnings():  # what the libraries say on import is theirs
     warnings.simplefilter("ignore")
@@ -33,7 +32,7 @@ def refused_h5ad(refused):
     def refuse(path, words):
         refused(path, words)
         with pytest.raises(TableError, match=re.escape(words)):  # in the child, and here where coverage is measured
-            inspect_h5ad.inspect(path, read_anndata.parts_of(None), read_anndata.DEPTH)
+            _hdf5.inspect(path, _anndata.parts_of(None))
 
     return refuse
 
@@ -60,7 +59,7 @@ def test_an_h5ad_does_not_lead_to_other_files(tmp_path, refused_h5ad):
                 store.create_virtual_dataset("X", layout)
             else:
                 store.create_dataset("X", X.shape, X.dtype, external=[("other.h5", 0, X.nbytes)])
-        refused_h5ad(tmp_path / f"{name}.h5ad", "lies in another file, which is not followed")
+        refused_h5ad(tmp_path / f"{name}.h5ad", "is stored in another file, which is not followed")
 
 
 @pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
@@ -109,7 +108,7 @@ def test_h5ad_text_counts_by_its_length(tmp_path, refused_h5ad):
 
 def test_an_h5ad_that_sends_hdf5_in_circles_is_refused(tmp_path, refused, monkeypatch):
     """A zeroed entry in a global heap, which keeps HDF5 2.0 busy for ever."""
-    monkeypatch.setattr("congruence.tables.inspect_h5ad.CPU_SECONDS", 1)
+    monkeypatch.setattr("congruence.tables._hdf5.CPU_SECONDS", 1)
     save_h5ad(tmp_path / "x.h5ad").close()
     data = bytearray((tmp_path / "x.h5ad").read_bytes())
     heap = data.index(b"GCOL")
@@ -121,32 +120,32 @@ def test_an_h5ad_that_sends_hdf5_in_circles_is_refused(tmp_path, refused, monkey
 @pytest.mark.parametrize(
     ("child", "complaint"),
     [
-        ("import congruence.tables.inspect_h5ad as i; i._limit(1)\nwhile True: pass", "HDF5 comes to no end with it"),
+        ("import congruence.tables._hdf5 as i; i._limit(1)\nwhile True: pass", "HDF5 does not finish reading it"),
         ("import os; os.abort()", "HDF5 crashes on it (signal 6)"),
     ],
 )
 def test_what_hdf5_does_not_survive_in_a_child_is_refused(tmp_path, refused, monkeypatch, child, complaint):
     save_h5ad(tmp_path / "x.h5ad").close()
-    monkeypatch.setattr("congruence.tables.inspect_h5ad.CHILD", child)
+    monkeypatch.setattr("congruence.tables._hdf5.CHILD", child)
     refused(tmp_path / "x.h5ad", f"is damaged: {complaint}")
 
 
 def test_where_no_child_can_be_started_files_are_read_without_inspection(tmp_path, monkeypatch):
     save_h5ad(tmp_path / "x.h5ad").close()
     for executable in (None, str(tmp_path / "nowhere"), "/bin/false"):
-        monkeypatch.setattr("congruence.tables.inspect_h5ad.sys.executable", executable)
+        monkeypatch.setattr("congruence.tables._hdf5.sys.executable", executable)
         np.testing.assert_array_equal(read_table(tmp_path / "x.h5ad").values, X)
 
 
 def test_the_inspection_reads_what_the_reader_will(tmp_path, capsys, monkeypatch):
-    save_h5ad(tmp_path / "x.h5ad").close()
-    inspect_h5ad.inspect(tmp_path / "x.h5ad", ["X", "var", "obs", "uns/congruence_ids", "obsm/none"], 2)
-    task = {"path": str(tmp_path / "x.h5ad"), "parts": ["obs"], "depth": 0, "seconds": 10**6}
-    monkeypatch.setattr("sys.argv", ["-c", json.dumps(task)])
-    monkeypatch.setattr(inspect_h5ad.os, "_exit", lambda code: None)
-    monkeypatch.setattr(inspect_h5ad, "_limit", lambda seconds: None)
-    inspect_h5ad.main()
-    assert "is no AnnData file: /obs has groups within groups" in json.loads(capsys.readouterr().out)
+    with save_h5ad(tmp_path / "x.h5ad") as store:
+        store.create_group("deep/a/b/c")
+    _hdf5.inspect(tmp_path / "x.h5ad", ["X", "var", "obs", "uns/congruence_ids", "obsm/none"])
+    monkeypatch.setattr("sys.argv", ["-c", str(tmp_path / "x.h5ad"), "1000000", "deep"])
+    monkeypatch.setattr(_hdf5.os, "_exit", lambda code: None)
+    monkeypatch.setattr(_hdf5, "_limit", lambda seconds: None)
+    _hdf5.main()
+    assert "is no AnnData file: /deep/a/b has groups within groups" in capsys.readouterr().out
 
 
 def test_pickles_in_an_h5ad_are_not_run(tmp_path, refused, payload):

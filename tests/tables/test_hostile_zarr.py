@@ -44,7 +44,7 @@ def test_a_pickle_in_zarr_is_refused_and_not_run(tmp_path, refused, payload, mar
 
 def test_a_zarr_codec_that_is_not_known_to_be_safe_is_refused(tmp_path, refused):
     path = zarr_array(tmp_path / "x.zarr", b"", compressor={"id": "bz2", "level": 1})
-    refused(path, "an array is coded in a way that is not known to be safe (bz2); save it anew")
+    refused(path, "an array is coded in a way that is not known to be safe (bz2); save it again")
     path = zarr_array(tmp_path / "y.zarr", b"", compressor={"id": "zlib"}, filters=[{"id": "gzip"}])
     refused(path, "an array is coded in a way that is not known to be safe (gzip, zlib)")
 

@@ -205,10 +205,10 @@ def test_clusters_that_cannot_be_used_are_refused(tables, message):
 
 
 def test_many_text_ids_are_joined_quickly():
-    n = 200_000
+    n = 100_000
     ids = np.char.add("cell_", np.arange(n).astype(str))
     values = np.zeros((n, 1))
     start = time.perf_counter()
     joined = join_tables([Table(values, "a", ids), Table(values, "b", ids[::-1])])
-    assert time.perf_counter() - start < 10  # a third of a second on a quiet machine
+    assert time.perf_counter() - start < 5  # a sixth of a second on a quiet machine
     assert joined.n == n

@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import TableError
-from congruence.tables import lazy, parquet_groups, read_table, write_table
-from congruence.tables.lazy import lazy_table
+from congruence.tables import lazy, read_table, write_table
+from congruence.tables.parts import lazy_parts
 from congruence.tables.table import Table
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -54,7 +54,7 @@ def assert_same(found, whole):
 )
 def test_row_groups_make_the_table_of_the_whole_file(given, options):
     pq.write_table(pa.table(given), "t.parquet", row_group_size=12)
-    found = lazy_table("t.parquet", **options)
+    found = lazy_parts(["t.parquet"], **options)
     assert_same(found, read_table("t.parquet", **options))
     assert found.values.chunks[0] == (12, 12, 12, 12, 2)
 
@@ -62,13 +62,11 @@ def test_row_groups_make_the_table_of_the_whole_file(given, options):
 def test_a_block_is_made_of_the_row_groups_it_needs(monkeypatch):
     pq.write_table(pa.table(columns()), "t.parquet", row_group_size=10)
     monkeypatch.setattr(lazy, "BLOCK_BYTES", 25 * 3 * 4)
-    found = lazy_table("t.parquet", id="doc").values
+    found = lazy_parts(["t.parquet"], id="doc").values
     assert found.chunks == ((20, 20, 10), (3,))
     asked = []
-    read = parquet_groups.GroupedRows._read
-    monkeypatch.setattr(
-        parquet_groups.GroupedRows, "_read", lambda self, *given: asked.append(given) or read(self, *given)
-    )
+    read = lazy.GroupedRows._read
+    monkeypatch.setattr(lazy.GroupedRows, "_read", lambda self, *given: asked.append(given) or read(self, *given))
     assert_array_equal(found[37:42, 1:].compute(scheduler="synchronous"), np.arange(150).reshape(50, 3)[37:42, 1:])
     assert sorted(asked, key=lambda given: given[1]) == [(range(3, 4), 30, 40), (range(4, 5), 40, 50)]
 
@@ -78,17 +76,17 @@ def test_lists_that_are_not_alike_are_named_by_their_block():
     rows[17] = [1.0]
     pq.write_table(pa.table({"v": rows}), "t.parquet", row_group_size=10)
     with pytest.raises(TableError, match=r"t.parquet \(from row 10 on\): column v is ragged.*row 7 has 1"):
-        lazy_table("t.parquet").values.compute()
+        lazy_parts(["t.parquet"]).values.compute()
     rows[17] = [1.0, 2.0]
     rows[:10] = [[1.0, 2.0, 3.0]] * 10
     pq.write_table(pa.table({"v": rows}), "t.parquet", row_group_size=10)
     with pytest.raises(TableError, match="rows (10 to 20|20 to 25) are not 3 values each"):
-        lazy_table("t.parquet").values.compute()
+        lazy_parts(["t.parquet"]).values.compute()
 
 
 def test_a_file_that_workers_see_otherwise_is_refused():
     pq.write_table(pa.table(columns()), "t.parquet", row_group_size=10)
-    found = lazy_table("t.parquet", id="doc").values
+    found = lazy_parts(["t.parquet"], id="doc").values
     pq.write_table(pa.table(columns(40)), "t.parquet", row_group_size=10)
     with pytest.raises(TableError, match="is another file on a worker"):
         found.compute()
@@ -100,7 +98,7 @@ def test_a_file_that_workers_see_otherwise_is_refused():
 def test_a_file_without_rows_is_refused():
     pq.write_table(pa.table(columns())[:0], "t.parquet")
     with pytest.raises(TableError, match="t.parquet has no rows"):
-        lazy_table("t.parquet", id="doc")
+        lazy_parts(["t.parquet"], id="doc")
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="not Linux")
@@ -108,7 +106,7 @@ def test_a_file_without_rows_is_refused():
 def test_pages_of_a_mapped_file_are_given_back(file, monkeypatch):
     monkeypatch.setattr(lazy, "BLOCK_BYTES", 2**22)
     write_table(Table(np.ones((2**17, 64), np.float32), "t"), file)  # 32 MB
-    blocks = lazy_table(file).values
+    blocks = lazy_parts([file]).values
     gc.collect()
     before = _mapped_bytes()
     assert sum(block.sum().compute(scheduler="synchronous") for block in blocks.blocks) == 2**23

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, read_parts, read_table, spill, stream_parts, write_stream, write_table
+from congruence.tables import Table, memory, read_parts, read_table, stream_parts, write_stream, write_table
 from congruence.tables.parts import expanded, lazy_parts
 
 
@@ -77,7 +77,7 @@ def test_a_part_may_have_no_rows(read):
 
 
 def test_many_rows_go_to_a_file(monkeypatch):
-    monkeypatch.setattr(spill, "SPILL_BYTES", 0)
+    monkeypatch.setattr(memory, "SPILL_BYTES", 0)
     found = read_parts(write_split(whole()))
     assert isinstance(found.values, np.memmap)
     assert (found.name, found.n) == ("part-0 and 2 more", 60)

@@ -114,7 +114,7 @@ def test_features_without_names_cannot_be_chosen(save):
 
 
 def test_metadata_need_not_be_named(save):
-    with pytest.raises(TableError, match="with --metadata: AnnData keeps metadata apart already, in obs"):
+    with pytest.raises(TableError, match="with --metadata: AnnData stores metadata separately, in obs"):
         read_table(save(), metadata="plate")
 
 

@@ -2,6 +2,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -9,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from congruence.errors import TableError
-from congruence.tables import read_columns, read_table
+from congruence.tables import _arrow, read_table
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
 COLUMNS = {f"emb_{i}": X[:, i] for i in range(3)}
@@ -42,7 +43,7 @@ def test_float32_columns_become_a_contiguous_float32_matrix(path):
 
 
 def test_rows_keep_their_order_across_blocks(path, monkeypatch):
-    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(_arrow, "BLOCK_BYTES", 1)
     x = np.arange(3000.0).reshape(1000, 3)
     columns = {f"x{i}": x[:, i] for i in range(3)} | {"id": np.arange(1000)}
     table = read_table(save(path, columns))
@@ -216,10 +217,20 @@ def test_a_plain_pandas_frame_has_no_ids(tmp_path):
     assert (table.ids, table.metadata) == (None, {})
 
 
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_files_of_polars_with_categories_are_read(tmp_path, compression):
+    words = pl.Series(["a", None, "b", "a"], dtype=pl.Categorical)
+    frame = pl.DataFrame({"id": list("wxyz"), "Metadata_word": words, "x": [1.0, 2.0, 3.0, 4.0]})
+    pl.concat([frame, frame], rechunk=False).write_ipc(tmp_path / "run.arrow", compression=compression)
+    table = read_table(tmp_path / "run.arrow")
+    assert table.metadata["Metadata_word"].tolist() == 2 * ["a", None, "b", "a"]
+    assert_array_equal(table.values[:, 0], 2 * [1.0, 2.0, 3.0, 4.0])
+
+
 def test_a_file_with_fewer_rows_than_it_says_is_refused(tmp_path, monkeypatch):
     save(tmp_path / "run.parquet", COLUMNS)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **kwargs: iter([]))
-    with pytest.raises(TableError, match="could not be read whole, it may be damaged: 0 of 4 rows are there"):
+    with pytest.raises(TableError, match="could not be read completely, it may be damaged: 0 of 4 rows"):
         read_table(tmp_path / "run.parquet")
 
 

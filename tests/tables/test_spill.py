@@ -21,8 +21,8 @@ from numpy.testing import assert_array_equal
 
 from congruence import compare
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, join_tables, memory, read_table, spill, write_table
-from congruence.tables.spill import load_matrix, room_for, spill_chunks, take_rows
+from congruence.tables import Table, join_tables, memory, read_table, write_table
+from congruence.tables.memory import load_matrix, room_for, spill_chunks, take_rows
 
 X = np.arange(30_000, dtype=np.float32).reshape(10_000, 3)
 
@@ -32,7 +32,7 @@ def spilling(monkeypatch, tmp_path):
     """Every matrix goes to a file, in a folder of its own, which is always empty."""
     folder = tmp_path / "spilled"
     folder.mkdir()
-    monkeypatch.setattr(spill, "SPILL_BYTES", 0)
+    monkeypatch.setattr(memory, "SPILL_BYTES", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder
     assert os.listdir(folder) == []
@@ -53,7 +53,7 @@ def in_file(values):
 
 
 def test_small_matrices_stay_in_memory(monkeypatch):
-    monkeypatch.setattr(spill, "SPILL_BYTES", 48)
+    monkeypatch.setattr(memory, "SPILL_BYTES", 48)
     assert not in_file(room_for((3, 4), np.float32, "x"))
     assert in_file(room_for((3, 4), np.float64, "x"))
 
@@ -70,8 +70,8 @@ def test_a_large_matrix_is_a_file_without_a_name(spilling):
 
 def test_a_process_that_is_killed_leaves_nothing_behind(tmp_path):
     code = (
-        "import os; from congruence.tables import spill; spill.SPILL_BYTES = 0\n"
-        "x = spill.room_for((1000, 10), 'f4', 'x'); x[:] = 1\n"
+        "import os; from congruence.tables import memory; memory.SPILL_BYTES = 0\n"
+        "x = memory.room_for((1000, 10), 'f4', 'x'); x[:] = 1\n"
         "print(type(x).__name__, flush=True); os.kill(os.getpid(), 9)"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
@@ -137,7 +137,7 @@ def test_systems_that_cannot_reserve_are_served(monkeypatch):
 )
 def test_chunks_are_stacked_as_concatenate_does(limit, values, cuts):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spill, "SPILL_BYTES", limit)
+        patch.setattr(memory, "SPILL_BYTES", limit)
         stacked = spill_chunks(iter(np.split(values, cuts)))
     assert in_file(stacked) == (limit == 0)
     assert stacked.dtype == values.dtype
@@ -175,13 +175,13 @@ SMALL_DISK = """
 import resource
 import numpy as np
 from congruence.errors import TableError
-from congruence.tables import spill
+from congruence.tables import memory
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
-spill.SPILL_BYTES = 0
+memory.SPILL_BYTES = 0
 for rows, count in [(10_000, 1), (100, 1000), (8180, 2), (7, 3000)]:
     try:
-        spill.spill_chunks([np.ones((rows, 1))] * count)
+        memory.spill_chunks([np.ones((rows, 1))] * count)
     except TableError as error:
         print(error)
 """
@@ -205,7 +205,7 @@ def test_what_goes_wrong_in_the_chunks_themselves_is_handed_on():
 @given(index=st.lists(st.integers(0, 9), min_size=1))
 def test_rows_are_taken_as_numpy_takes_them(index):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spill, "SPILL_BYTES", 0)
+        patch.setattr(memory, "SPILL_BYTES", 0)
         patch.setattr("congruence.arrays.CHUNK_BYTES", 100)  # a few rows at a time
         taken = take_rows(X[:10], np.array(index), "x")
     assert in_file(taken)
@@ -221,7 +221,7 @@ def test_rows_are_taken_as_numpy_takes_them(index):
 def test_blocks_of_any_size_cover_the_array(shape, chunks, block):
     x = np.random.default_rng(0).normal(size=shape)
     with h5py.File("x", "w", driver="core", backing_store=False) as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spill, "BLOCK_BYTES", block)
+        patch.setattr(memory, "BLOCK_BYTES", block)
         chunks = None if chunks is None else tuple(min(c, n) for c, n in zip(chunks, shape, strict=True))
         assert_array_equal(load_matrix(file.create_dataset("x", data=x, chunks=chunks), "x"), x)
 
@@ -259,7 +259,7 @@ def test_a_large_h5ad_is_read_into_a_file(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("spilling")
 def test_sharded_zarr_is_read_shard_by_shard(tmp_path, monkeypatch):
-    monkeypatch.setattr(spill, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1)
     array = zarr.create_array(str(tmp_path / "x.zarr"), shape=X.shape, dtype="f4", chunks=(500, 2), shards=(2000, 4))
     array[...] = X
     assert_array_equal(read_table(tmp_path / "x.zarr").values, X)
@@ -310,7 +310,7 @@ def test_dropping_rows_gives_what_it_gives_in_memory(rng, monkeypatch):
     x, y = rng.normal(size=(2, 50, 3))
     x[7, 1] = np.nan
     spilled = compare([x, y], drop_missing=True, groups=["rigid"], nulls=2).to_json()
-    monkeypatch.setattr(spill, "SPILL_BYTES", 2**28)
+    monkeypatch.setattr(memory, "SPILL_BYTES", 2**28)
     assert spilled == compare([x, y], drop_missing=True, groups=["rigid"], nulls=2).to_json()
 
 
@@ -318,12 +318,12 @@ MEASURED = """
 import sys
 import numpy as np
 import pyarrow.parquet
-from congruence.tables import join_tables, read_columns, read_table, spill
+from congruence.tables import _arrow, join_tables, memory, read_table
 
 def private():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) * 1024
 
-spill.SPILL_BYTES, read_columns.BLOCK_BYTES = int(sys.argv[1]), 2**22
+memory.SPILL_BYTES, _arrow.BLOCK_BYTES = int(sys.argv[1]), 2**22
 read_table(sys.argv[2], features="x0")  # loads the libraries
 before = private()
 tables = [read_table(path) for path in sys.argv[2:]]
@@ -334,7 +334,7 @@ print(private() - before, sum(v.nbytes for v in joined.values))
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="private memory is counted by Linux alone")
 def test_reading_and_joining_takes_little_memory(tmp_path):
-    n, d = 120_000, 128
+    n, d = 60_000, 128
     for name, ids in {"a": np.arange(n), "b": np.arange(n)[::-1]}.items():
         columns = {f"x{j}": np.full(n, j, np.float32) for j in range(d)}
         pq.write_table(pa.table({"id": ids, **columns}), tmp_path / f"{name}.parquet", row_group_size=20_000)

@@ -9,8 +9,8 @@ from numpy.testing import assert_array_equal
 
 from congruence import arrays
 from congruence.errors import TableError
-from congruence.tables import Stream, Table, read_columns, read_table, slices, stream_table, write_stream, write_table
-from congruence.tables.parquet_batches import parquet_batches
+from congruence.tables import Stream, Table, _arrow, read_table, slices, stream_table, write_stream, write_table
+from congruence.tables._arrow import _parquet_batches
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def table(rng):
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 8 * 6 * 130)
-    monkeypatch.setattr(read_columns, "BLOCK_BYTES", 8 * 6 * 300)
+    monkeypatch.setattr(_arrow, "BLOCK_BYTES", 8 * 6 * 300)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ".npz", ".safetensors"])
@@ -118,5 +118,5 @@ def test_the_schema_is_asked_for_once_however_many_columns_there_are(tmp_path):
     words = {f"Metadata_{i}": ["a", "b"] for i in range(5)}
     pq.write_table(pa.table({name: [1.0, 2.0] for name in names} | words), tmp_path / "in.parquet")
     with Counting(tmp_path / "in.parquet") as file:
-        (block,) = parquet_batches(tmp_path / "in.parquet", file, [*names, *words], 10)
+        (block,) = _parquet_batches(tmp_path / "in.parquet", file, file.schema_arrow, [*names, *words], 10, None)
         assert (block.num_columns, file.asked) == (35, 1)

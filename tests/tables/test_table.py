@@ -6,7 +6,7 @@ import pytest
 
 from congruence.errors import InputError, MissingDependencyError, TableError
 from congruence.tables import Table, as_table
-from congruence.tables.labels import as_column, as_labels, in_one_kind, missing_labels
+from congruence.tables.table import as_column, as_labels, in_one_kind, missing_labels
 
 X = np.arange(6.0).reshape(3, 2)
 
@@ -112,7 +112,7 @@ def test_a_frame_that_cannot_be_made_is_named(monkeypatch):
     table = Table(np.eye(3), "run", ids=[1, 2, 3], features=("id", "a", "b"))
     with pytest.raises(TableError, match="run cannot become a data frame: several columns would be called id"):
         table.to_frame()
-    with pytest.raises(InputError, match="backend must be one of pandas, polars, pyarrow, not 'excel'"):
+    with pytest.raises(InputError, match="backend must be one of 'pandas', 'polars', 'pyarrow'; got 'excel'"):
         table.to_frame("excel")
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MissingDependencyError, match="to_frame needs polars: pip install polars"):

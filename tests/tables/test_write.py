@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, read_table, spill, write, write_table
+from congruence.tables import Table, _hdf5, memory, read_table, write, write_table
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
@@ -56,7 +56,8 @@ def round_trip(table, suffix, **options):
 @given(table=tables(), spill_bytes=st.sampled_from([0, 2**28]))  # in memory, or spilled to a file
 def test_what_is_written_is_read_back(suffix, table, spill_bytes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spill, "SPILL_BYTES", spill_bytes)
+        patch.setattr(memory, "SPILL_BYTES", spill_bytes)
+        patch.setattr(_hdf5, "_start", lambda arguments: _hdf5.inspect(Path(arguments[0]), arguments[2:]))  # no child
         back = round_trip(table, suffix)
     is_csv = suffix.startswith(".csv")
     if not is_csv:  # a csv holds text alone
@@ -85,7 +86,7 @@ def test_npy_holds_bare_values(table):
 
 @pytest.mark.parametrize("parts", [{"ids": [1, 2, 3, 4]}, {"metadata": {"p": X[:, 0]}}, {"features": ["x", "y", "z"]}])
 def test_npy_refuses_what_it_would_lose(tmp_path, parts):
-    with pytest.raises(TableError, match=r"x.npy cannot be written: .npy would lose the ids, metadata or feature"):
+    with pytest.raises(TableError, match=r"x.npy .*: .npy would lose the (ids or metadata|feature names); use"):
         write_table(Table(X, "a", **parts), tmp_path / "x.npy")
     assert list(tmp_path.iterdir()) == []
 
@@ -169,7 +170,7 @@ def test_duplicated_ids_may_be_written():
             "x.feather",
             "several columns would be called p",
         ),
-        (Table(X, "a", features=["0", "1", "2"]), "x.csv", "a csv header of numbers alone would be taken for a row"),
+        (Table(X, "a", features=["0", "1", "2"]), "x.csv", "a csv header of numbers alone would be read as a row"),
         (Table(X, "a", metadata={"ids": X[:, 0]}), "x.npz", "metadata may not be called ids there"),
         (
             Table(X, "a", metadata={"t": np.zeros(4, "datetime64[D]")}),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from congruence.errors import TableError
-from congruence.tables.write_obsm import check_obsm_path, write_obsm
+from congruence.tables.write import check_obsm_path, write_obsm
 
 anndata = pytest.importorskip("anndata")
 

@@ -18,7 +18,7 @@ from congruence.rows.engine import Rows
 from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
 from congruence.tables import as_paired, gather
 from congruence.tables.inputs import Inputs
-from congruence.tables.spill import room_for
+from congruence.tables.memory import room_for
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing

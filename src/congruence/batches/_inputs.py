@@ -19,10 +19,10 @@ from congruence.options import reading
 from congruence.tables import Table, as_table, expanded, finite_table, read_parts
 from congruence.tables.columns import ID_NAMES, PREFIX, patterns
 from congruence.tables.frames import is_frame
-from congruence.tables.header import column_names
-from congruence.tables.inputs import check_honoured
-from congruence.tables.labels import as_labels, missing_labels, same_label
+from congruence.tables.inputs import check_options
 from congruence.tables.parts import part_files
+from congruence.tables.read import column_names
+from congruence.tables.table import as_labels, missing_labels, same_label
 
 FEWEST = 10  # controls, and other rows, from which on a column that separates them is not chance
 CONTROL, TREATED = "control", "treated"  # values of target where no column names them
@@ -100,7 +100,7 @@ def _as_table(x: Any, named: Mapping[str, str], options: DeconfoundOptions) -> T
     """The embedding as a table; columns that are named as labels are metadata, whatever they hold."""
     wishes = reading(options)
     files = _files(x)
-    check_honoured([x] if files is None else files, [n for n in wishes if n != "id" and wishes[n] is not None])
+    check_options([x] if files is None else files, [n for n in wishes if n != "id" and wishes[n] is not None])
     columns = column_names(files[0]) if files else tuple(map(str, x.columns)) if is_frame(x) else None
     if columns is not None:
         aside = [_column_for(label, name, columns, files[0] if files else "x") for label, name in named.items()]

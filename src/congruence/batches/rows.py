@@ -9,7 +9,7 @@ import numpy as np
 
 from congruence.arrays import Array, as_matrix, listing, to_numpy
 from congruence.errors import InputError
-from congruence.tables.labels import as_labels, missing_labels, same_label
+from congruence.tables.table import as_labels, missing_labels, same_label
 
 FEWEST = 5  # rows below which a value of target is judged only if it is named
 

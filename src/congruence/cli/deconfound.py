@@ -79,7 +79,7 @@ def deconfound(
 
 def _check_embedding(options: DeconfoundOptions, outputs: DeconfoundOutputs, paths: list[str]) -> None:
     """Refuse, before any work, an embedding that cannot be written."""
-    from congruence.tables.write_obsm import check_obsm_path
+    from congruence.tables.write import check_obsm_path
 
     if outputs.out is None and not outputs.write_back and options.embedding is not None:
         raise InputError("--embedding names what --out or --write-back writes, but neither is given")
@@ -92,11 +92,11 @@ def _check_embedding(options: DeconfoundOptions, outputs: DeconfoundOutputs, pat
 def _write(embedding: Embedding, id: str | None, out: Path | None, back: Path | None) -> None:
     """Write the embedding as a table, and into the AnnData file it came from."""
     from congruence.tables import write_table
-    from congruence.tables.write import COLUMNAR
-    from congruence.tables.write_obsm import write_obsm
+    from congruence.tables.access import COLUMNAR
+    from congruence.tables.write import write_obsm
 
     if out is not None:
-        named = {"id": id} if id is not None and out.name.endswith(tuple(COLUMNAR)) else {}
+        named = {"id": id} if id is not None and out.name.endswith(COLUMNAR) else {}
         write_table(embedding.table, out, **named)
     if back is not None:
         write_obsm(back, f"X_{embedding.condition}", embedding.aligned())

@@ -126,11 +126,11 @@ def _number(text: str | None) -> Any:
 
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
     """Read files as one table; options that do not apply to them are refused."""
-    from congruence.tables.inputs import check_honoured
+    from congruence.tables.inputs import check_options
     from congruence.tables.parts import lazy_parts, part_files, read_parts
 
     asked = {name: value for name, value in reading(options).items() if value is not None}
-    check_honoured(paths, [name for name in asked if name != "id"])
+    check_options(paths, [name for name in asked if name != "id"])
     files = [file for path in paths for file in part_files(path)]
     return (lazy_parts if lazily else read_parts)(files, **asked)
 
@@ -165,7 +165,7 @@ def _apply(
     """Write the components of the rows, or with `inverse` the embeddings of components; return how many rows."""
     from congruence.ica import load_ica, write_components
     from congruence.tables import stream_parts
-    from congruence.tables.inputs import check_honoured
+    from congruence.tables.inputs import check_options
 
     if outputs.out is None:
         raise InputError("--apply needs --out, the table to write")
@@ -176,7 +176,7 @@ def _apply(
         rows = _read(paths, options, lazily)
     else:
         asked = {name: value for name, value in reading(options).items() if value is not None}
-        check_honoured(paths, [name for name in asked if name != "id"])
+        check_options(paths, [name for name in asked if name != "id"])
         rows = stream_parts(paths, **asked)
     chosen: dict[str, Any] = {"inverse": inverse, "id": options.id, "drop_missing": options.drop_missing}
     return write_components(rows, ica, outputs.out, **chosen, progress=progress)

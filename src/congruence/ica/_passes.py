@@ -23,7 +23,7 @@ from congruence.checks import check_choice
 from congruence.errors import TableError
 from congruence.maps.algebra import blas_threads, one_thread
 from congruence.tables.blocks import DaskRows, Partition, merged, persist
-from congruence.tables.spill import room_for
+from congruence.tables.memory import room_for
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32, which stays in the processor's cache
 DEVICE_CHUNK = 2**24  # the same on a device: enough to keep a GPU busy, few enough for float32 sums

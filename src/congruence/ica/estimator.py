@@ -22,7 +22,7 @@ from congruence.tables import Table, as_table, is_table
 from congruence.tables.blocks import DaskRows, whole_rows
 from congruence.tables.frames import is_frame, names_of
 from congruence.tables.inputs import warn_of
-from congruence.tables.spill import spill_chunks
+from congruence.tables.memory import spill_chunks
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")

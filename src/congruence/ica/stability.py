@@ -37,7 +37,7 @@ from congruence.progress import Progress, Steps
 from congruence.stats.matching import matched_correlations
 from congruence.stats.resampling import Units, units_of
 from congruence.tables import Table, as_table, is_table
-from congruence.tables.labels import as_labels, missing_labels
+from congruence.tables.table import as_labels, missing_labels
 
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve
 FEW_CLUSTERS = 10  # below this a bootstrap over clusters has too few independent cases

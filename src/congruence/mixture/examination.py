@@ -35,7 +35,7 @@ from congruence.progress import Progress
 from congruence.result import Finding, Result, Status, recorded
 from congruence.tables import as_table
 from congruence.tables.inputs import pair_tables
-from congruence.tables.labels import as_labels
+from congruence.tables.table import as_labels
 
 if TYPE_CHECKING:
     from congruence.document import Document

@@ -1,4 +1,4 @@
-"""How rows of several tables are paired: which column identifies them, what is noted, and labels for each row."""
+"""Ids that only several tables together reveal, notes about pairing, and labels for each paired row."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.tables.columns import NUMBER, PREFIX, Selection, choose_columns, id_likeness
+from congruence.tables.columns import PREFIX, Selection, choose_features, id_likeness
 from congruence.tables.join import Joined
-from congruence.tables.labels import as_labels, in_one_kind, missing_labels
-from congruence.tables.table import Table
+from congruence.tables.table import Table, as_labels, in_one_kind, missing_labels
 
-SAMPLE = 2**12  # rows from which columns are judged
-DOMINANT = 0.99  # share of the variance in one column, above which a note names it
+_SAMPLE = 2**12  # rows from which columns are judged
+_DOMINANT = 0.99  # share of the variance in one column, above which a note names it
 
 
-def reselected(table: Table, select: Selection) -> Table:
-    """A table under another name, with another id or fewer features."""
+def select_columns(table: Table, select: Selection) -> Table:
+    """Return a table under another name, with another id or fewer features."""
     where = str(table.path or table.name)
     select.refuse(where, "metadata", "key", because="it is a table already, whose columns have been chosen")
     table = replace(table, name=select.name or table.name)
@@ -33,25 +32,24 @@ def reselected(table: Table, select: Selection) -> Table:
         table = replace(table, ids=table.metadata[column], metadata=rest, indexed=False)
     if select.features is not None:
         names = table.features or tuple(map(str, range(table.d)))
-        chosen = choose_columns(dict.fromkeys(names, NUMBER), Selection(features=select.features), where).values
-        keep = [names.index(one) for one in chosen]
-        table = replace(table, values=table.values[:, keep], features=chosen)
+        chosen = choose_features(names, select.features, where)
+        table = replace(table, values=table.values[:, [names.index(one) for one in chosen]], features=chosen)
     return table
 
 
-def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
-    """Give tables ids that only several of them together tell, and collect what is noted about each."""
-    tables, lost = _with_same_columns(tables)
-    notes = [*_shared_notes(tables), *lost]
+def assign_ids(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+    """Give tables ids that only several of them together reveal, and collect the notes about each."""
+    tables, left_out = _drop_id_columns(tables)
+    notes = [*_shared_notes(tables), *left_out]
     tables = _with_default_index(tables)
     if any(table.ids is not None for table in tables):
         return tables, notes
     for name in tables[0].metadata:
-        columns = [_distinct_integers(table.metadata.get(name)) for table in tables]
-        found = [column for column in columns if column is not None]
-        if len(found) < len(tables) or any(not np.array_equal(np.sort(one), np.sort(found[0])) for one in found):
+        found = [_distinct_integers(table.metadata.get(name)) for table in tables]
+        columns = [column for column in found if column is not None]
+        if len(columns) < len(tables) or any(not np.array_equal(np.sort(x), np.sort(columns[0])) for x in columns):
             continue
-        if any(not np.array_equal(one, np.arange(len(one))) for one in found):  # or else it says what positions say
+        if any(not np.array_equal(x, np.arange(len(x))) for x in columns):  # else it is the position
             note = f"Column {name} holds the same distinct integers in all runs and is taken as the row id."
             rest = [{key: entries for key, entries in one.metadata.items() if key != name} for one in tables]
             given = zip(tables, columns, rest, strict=True)
@@ -61,7 +59,7 @@ def identified(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
 
 
 def _check_named_ids(tables: Sequence[Table]) -> None:
-    """Refuse to pair rows by position where a column named like an id says that these are different rows."""
+    """Refuse to pair rows by position if a column named like an id shows that they are different rows."""
     first, *others = tables
     for name, column in first.metadata.items():
         for other in others if id_likeness(name) == 1 else ():
@@ -76,37 +74,35 @@ def _check_named_ids(tables: Sequence[Table]) -> None:
                 )
 
 
-def _with_same_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
-    """Leave columns out of all tables that were left out of one as possible ids."""
+def _drop_id_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
+    """Leave out of all tables the columns that were left out of one as possible ids."""
     aside = {
         name
         for table in tables
         for name, column in table.metadata.items()
         if any(name in (other.features or ()) for other in tables) and _distinct_integers(column) is not None
     }
-    found, notes = [], []
+    kept, notes = [], []
     for table in tables:
         names = [name for name in table.features or () if name in aside]
         if names and len(names) < table.d:
             keep = tuple(name for name in table.features or () if name not in aside)
-            table = reselected(table, Selection(features=keep))
+            table = select_columns(table, Selection(features=keep))
             notes.append(
                 f"Left out of {table.name}, because they could be row ids in another run: {listing(names, 20)}."
             )
-        found.append(table)
-    return found, notes
+        kept.append(table)
+    return kept, notes
 
 
 def _with_default_index(tables: Sequence[Table]) -> list[Table]:
-    """Rows that a data frame numbers 0, 1, ... have these ids beside an index that is another order of integers."""
-    found = [table.ids for table in tables if table.ids is not None and table.indexed]
-    if not found or not all(table.indexed for table in tables) or not all(map(_are_integers, found)):
+    """Number the rows of data frames 0, 1, ... if another frame has an index that is another order of integers."""
+    ids = [table.ids for table in tables if table.ids is not None and table.indexed]
+    if not ids or not all(table.indexed for table in tables):
+        return list(tables)
+    if not all(one.dtype.kind == "i" or np.char.isdecimal(one).all() for one in ids):
         return list(tables)
     return [replace(one, ids=np.arange(one.n)) if one.ids is None else one for one in tables]
-
-
-def _are_integers(ids: Array) -> bool:
-    return ids.dtype.kind == "i" or bool(np.char.isdecimal(ids).all())
 
 
 def _distinct_integers(column: Array | None) -> Array | None:
@@ -117,7 +113,7 @@ def _distinct_integers(column: Array | None) -> Array | None:
 
 
 def _shared_notes(tables: Sequence[Table]) -> list[str]:
-    """What is noted about all tables once, what is noted about some with their names."""
+    """Return notes about all tables once, and notes about some with their names."""
     notes: dict[str, list[str]] = {}
     for table in tables:
         for note in table.notes:
@@ -126,21 +122,20 @@ def _shared_notes(tables: Sequence[Table]) -> list[str]:
 
 
 def pairing_notes(joined: Joined) -> list[str]:
-    """Which rows were left out."""
+    """Return notes about rows that were left out."""
     notes = []
-    left_out = [f"{count} of {name}" for name, count in joined.unmatched.items() if count]
+    left_out = ", ".join(f"{count} of {name}" for name, count in joined.unmatched.items() if count)
     if left_out:
-        without = ", ".join(left_out)
-        notes.append(f"{joined.n} rows were paired by id; rows without a partner were left out: {without}.")
-    dropped = [f"{count} of {name}" for name, count in joined.dropped.items() if count]
+        notes.append(f"{joined.n} rows were paired by id; rows without a partner were left out: {left_out}.")
+    dropped = ", ".join(f"{count} of {name}" for name, count in joined.dropped.items() if count)
     if dropped:
-        notes.append(f"Rows with NaN or infinite values were left out: {', '.join(dropped)}.")
+        notes.append(f"Rows with NaN or infinite values were left out: {dropped}.")
     return notes
 
 
 def column_notes(tables: Sequence[Table], values: Sequence[Any]) -> list[str]:
     """Name columns that look like ids or row numbers: identical in all runs, or with nearly all of the variance."""
-    step = max(1, len(values[0]) // SAMPLE)
+    step = max(1, len(values[0]) // _SAMPLE)
     sample = [to_numpy(x[::step]).astype(np.float64) for x in values]  # (m, d_k)
     notes = []
     same = _same_columns(tables, values, sample)
@@ -150,14 +145,14 @@ def column_notes(tables: Sequence[Table], values: Sequence[Any]) -> list[str]:
         with np.errstate(over="ignore", invalid="ignore"):
             variance = rows.var(axis=0)
             share = variance / variance.sum()
-        if table.d > 1 and share.max() > DOMINANT:
+        if table.d > 1 and share.max() > _DOMINANT:
             name = _column_name(table, int(share.argmax()))
             notes.append(f"Column {name} of {table.name} has {100 * share.max():.3g} % of the variance.")
     return notes
 
 
 def _same_columns(tables: Sequence[Table], values: Sequence[Any], sample: Sequence[Array]) -> list[str]:
-    """The columns of the same name (or place) that are identical in all runs, unless the runs are."""
+    """Return the columns of the same name (or place) that are identical in all runs, unless the runs are."""
     names = {table.feature_names for table in tables}
     if len(tables) < 2 or len(names) > 1 or len(sample[0]) < 2:
         return []
@@ -165,46 +160,42 @@ def _same_columns(tables: Sequence[Table], values: Sequence[Any], sample: Sequen
     alike = np.logical_and.reduce([(rows == sample[0]).all(axis=0) for rows in sample[1:]])
     if not (alike & varying).any() or alike[varying].all():
         return []
-    found = []
+    same = []
     for j in np.flatnonzero(alike & varying):
         first = to_numpy(values[0][:, j])
         if all(np.array_equal(first, to_numpy(x[:, j])) for x in values[1:]):
-            found.append(_column_name(tables[0], int(j)))
-    return found
+            same.append(_column_name(tables[0], int(j)))
+    return same
 
 
 def _column_name(table: Table, j: int) -> str:
     return str(j) if table.features is None else table.features[j]
 
 
-def labels_of(joined: Joined, labels: Any, first: Table) -> Array | None:
+def joined_labels(joined: Joined, labels: Any, first: Table) -> Array | None:
+    """Return labels for the joined rows, given as an array or as the name of a metadata column of the first table."""
     if not isinstance(labels, str):
-        return per_row(labels, first, "labels", 2, joined.rows[0])
+        return joined_rows(labels, first, "labels", 2, joined.rows[0])
     for name in (labels, PREFIX + labels):
         if name in joined.metadata:
-            found = joined.metadata[name]
-            return found.astype(str) if found.dtype == object else found
+            column = joined.metadata[name]
+            return column.astype(str) if column.dtype == object else column
     known = ", ".join(joined.metadata) or "none"
     raise InputError(f"{joined.names[0]} has no metadata column {labels!r} to take labels from; it has {known}")
 
 
-def per_row(given: Any, table: Table, name: str, dimensions: int, index: Array) -> Array | None:
-    """One entry (or, in two dimensions, one row) for each row of a table, for those that were paired.
+def joined_rows(given: Any, table: Table, name: str, dimensions: int, index: Array) -> Array | None:
+    """Return one entry (or, in two dimensions, one row) per row of a table, for the rows that were paired.
 
-    A pandas series or frame with an index of its own is brought into the order of the ids of the table.
+    A pandas series or frame with its own index is reordered to match the ids of the table.
     """
     if given is None:
         return None
     n = table.n
     labels = to_numpy(given)
     own = getattr(given, "index", None)
-    if (
-        table.ids is not None
-        and own is not None
-        and not callable(own)
-        and not hasattr(own, "step")
-        and len(labels) == n
-    ):
+    has_index = own is not None and not callable(own) and not hasattr(own, "step")
+    if table.ids is not None and has_index and len(labels) == n:
         labels = labels[_order_of(np.asarray(own), table.ids, name)]
     if not 1 <= labels.ndim <= dimensions or len(labels) != n:
         raise InputError(f"{name} must have one label per row, shape ({n},), but has shape {labels.shape}")
@@ -216,7 +207,7 @@ def per_row(given: Any, table: Table, name: str, dimensions: int, index: Array) 
 
 
 def _order_of(own: Array, ids: Array, name: str) -> Array:
-    """Where each of `ids` is in `own`; refused where they are not the same."""
+    """Return the position of each of `ids` in `own`; refuse them if they are not the same."""
     wanted, found = in_one_kind([ids, as_labels(own)])
     order = np.argsort(found, kind="stable")
     if not np.array_equal(found[order], np.sort(wanted)):

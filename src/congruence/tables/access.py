@@ -1,34 +1,76 @@
-"""Before and around the reading of a file: every way it can fail becomes one clear sentence."""
+"""Paths of tables: their suffix and stem, checks before a file is read, and errors that name the file."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import io
+import math
 import os
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from congruence.errors import CongruenceError, MissingDependencyError, TableError
+import numpy as np
+
+from congruence.errors import CongruenceError, TableError
 from congruence.files import system_reason
+
+COLUMNAR = (".csv", ".csv.gz", ".parquet", ".arrow", ".feather")  # formats with named columns
+_NPY_HEADER = 2**14  # bytes; numpy writes a few hundred and refuses to parse more than 10,000
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix that tells the format: ``.npy``, ``.csv``, ``.csv.gz``; in lower case."""
+    """Return the suffix that names the format, in lower case: ``.npy``, ``.csv``, ``.csv.gz``."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return "".join(suffixes[-2:]) if suffixes[-1:] == [".gz"] else "".join(suffixes[-1:])
 
 
 def stem_of(path: Path) -> str:
-    """Return the file name without the suffix that tells the format."""
+    """Return the file name without the suffix that names the format."""
     return path.name[: len(path.name) - len(suffix_of(path))] or path.name
 
 
-def check_readable(path: Path, *, folder: bool) -> None:
-    """Refuse a path that does not exist, is of the wrong sort, is empty or may not be read."""
+def unique_names(paths: Sequence[str | Path]) -> list[str]:
+    """Name each file by its stem, preceded by as many parent folders as make the name unique.
+
+    ``seed0/latents.npy`` and ``seed1/latents.npy`` become ``seed0/latents`` and ``seed1/latents``; a path that is
+    given again becomes ``latents#2``.
+    """
+    files = [Path(path) for path in paths]
+    names = _add_folders({file: stem_of(file) for file in files})
+    # Files that differ only in their suffix keep it.
+    names |= _add_folders({file: file.name for file in _duplicates(names)})
+    seen: Counter[Path] = Counter()
+    unique = []
+    for file in files:
+        seen[file] += 1
+        unique.append(names[file] if seen[file] == 1 else f"{names[file]}#{seen[file]}")
+    return unique
+
+
+def _add_folders(names: Mapping[Path, str]) -> dict[Path, str]:
+    """Prefix names that are not unique with their parent folders; names that stay ambiguous are returned unchanged."""
+    longer = dict(names)
+    folders = {file: [part for part in file.parts[:-1] if part != file.anchor] for file in names}
+    while ambiguous := [file for file in _duplicates(longer) if folders[file]]:
+        for file in ambiguous:
+            longer[file] = f"{folders[file].pop()}/{longer[file]}"
+    unresolved = set(_duplicates(longer))
+    return {file: names[file] if file in unresolved else name for file, name in longer.items()}
+
+
+def _duplicates(names: Mapping[Path, str]) -> list[Path]:
+    counts = Counter(names.values())
+    return [file for file, name in names.items() if counts[name] > 1]
+
+
+def check_readable(path: Path, *, folder: bool = False) -> None:
+    """Refuse a path that does not exist, is of the wrong kind, is empty or may not be read."""
     try:
-        mode, size = (found := path.stat()).st_mode, found.st_size
+        mode, size = (status := path.stat()).st_mode, status.st_size
     except FileNotFoundError as error:
         raise TableError(f"{path} does not exist") from error
     except (OSError, ValueError) as error:  # a folder that may not be searched, a name too long, a NUL in it
@@ -36,8 +78,8 @@ def check_readable(path: Path, *, folder: bool) -> None:
     if folder and not stat.S_ISDIR(mode):
         raise TableError(f"{path} is a file, but a {suffix_of(path)} store is a folder")
     if not folder and stat.S_ISDIR(mode):
-        kind = f"a {suffix_of(path)} table" if suffix_of(path) else "what is wanted"
-        raise TableError(f"{path} is a folder, but {kind} is a file")
+        expected = f"a {suffix_of(path)} table is a file" if suffix_of(path) else "a file is required"
+        raise TableError(f"{path} is a folder, but {expected}")
     if not folder and not stat.S_ISREG(mode):  # reading a pipe or a device may never end
         raise TableError(f"{path} is not a regular file, but a pipe or a device")
     if not os.access(path, os.R_OK):
@@ -46,17 +88,9 @@ def check_readable(path: Path, *, folder: bool) -> None:
         raise TableError(f"{path} is empty: it has 0 bytes")
 
 
-def stamp_of(path: Path) -> int:
-    """Return when a file was changed last, as the worker that is to read some of it sees it."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError as error:
-        raise TableError(f"a worker does not find {path}; every worker must see the file at the same place") from error
-
-
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever a file library raises inside the block into one sentence that names the file."""
+    """Turn whatever a file library raises inside the block into a `TableError` of one sentence that names the file."""
     try:
         yield
     except CongruenceError:
@@ -70,16 +104,36 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def first_sentence(error: Exception) -> str:
-    """Return the first sentence of the library's own message, or the kind of error where there is none."""
+    """Return the first sentence of a library's error message, or the type of the error if it has none."""
     lines = (system_reason(error) or str(error)).strip().splitlines()
     return lines[0].split(". ")[0][:200].rstrip(".") if lines else type(error).__name__
 
 
-def require(module: str, extra: str, path: Path) -> Any:
-    """Import an optional package, or say which extra installs it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{path}: {suffix_of(path)} files need {module}: pip install 'congruence[{extra}]'"
-        ) from error
+@dataclass(frozen=True)
+class NpyHeader:
+    """The header of a .npy file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    length: int  # of the header itself, in bytes
+    fortran: bool = False  # column-major order
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the array in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def npy_header(path: Path, handle: IO[bytes], size: int) -> NpyHeader:
+    """Read the header of a .npy file of `size` bytes, and refuse one that declares more than the file holds."""
+    start = io.BytesIO(handle.read(_NPY_HEADER))  # a header may claim a length of gigabytes
+    version = np.lib.format.read_magic(start)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(start)
+    header = NpyHeader(shape, dtype, start.tell(), fortran)
+    if any(length < 0 for length in shape) or (header.nbytes > size - header.length and not dtype.hasobject):
+        raise TableError(
+            f"{path} is damaged: an array of shape {shape} and dtype {dtype} takes {header.nbytes} bytes, "
+            f"but {max(0, size - header.length)} follow"
+        )
+    return header

@@ -1,4 +1,4 @@
-"""Rows that are a dask array: its blocks stay where they are, on threads or on other machines, and only sums travel.
+"""Rows in a dask array: blocks stay on their threads or machines, and only sums are transferred.
 
 Every block is summed by the code that sums rows on one machine, and the sums are merged in the order of the blocks, so
 that the same blocks give the same result wherever they are computed. A block whose worker died is computed again.
@@ -18,25 +18,24 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, single_threaded, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
 from congruence.tables.lazy import as_dask
-from congruence.tables.memory import max_bytes
-from congruence.tables.spill import room_for
+from congruence.tables.memory import max_bytes, room_for
 
-PARTITION = 2**25  # bytes of rows that make a task long beside what dask takes to hand it out
-TOGETHER = 8  # sums merged by one task
+PARTITION = 2**25  # bytes of rows that make a task long compared with the overhead of dask
+_TOGETHER = 8  # sums merged by one task
 KEPT = 0.4  # share of the memory of all workers that rows may take; their whitened copy may take as much again
 
-LOST = "the dask scheduler was lost, and with it what was computed; look at its log, and start again"
-FAILURES = {  # by name, since distributed need not be there
-    "KilledWorker": "dask gave a block of rows up after several workers had died over it, perhaps of too little "
-    "memory; give workers more, or make the blocks smaller",
-    "FutureCancelledError": LOST,
-    "CancelledError": LOST,
+_LOST = "the dask scheduler was lost, and with it the results so far; look at its log, and start again"
+_FAILURES = {  # by name, since distributed need not be installed
+    "KilledWorker": "dask gave up on a block of rows after several workers had died on it, perhaps of too little "
+    "memory; give workers more memory, or make the blocks smaller",
+    "FutureCancelledError": _LOST,
+    "CancelledError": _LOST,
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Which rows a task is about."""
+    """The rows of one task."""
 
     first: int  # the number of its first row among all
     index: Array | None = None  # (m,) those to use, counted from the first; all by default
@@ -45,21 +44,21 @@ class Partition:
 class DaskRows:
     """The rows (n, d) of a dask array, in partitions that each make one task.
 
-    Small blocks are merged, and a block is never split. Rows are kept on the workers from the first pass to the last
-    where they fit, and are computed anew in every pass where they do not.
+    Small blocks are merged, and a block is never split. Rows are kept on the workers between passes if they fit, and
+    are computed again in every pass if they do not.
 
     Parameters
     ----------
     array : dask array of shape (n, d)
-        Whose blocks are whole rows.
+        Its blocks must be whole rows.
     kept : bool, optional
-        Whether its blocks, which then are the partitions, can be had again without being computed anew. By default
-        they are merged, and kept if they fit.
+        Whether the blocks, which then are the partitions, need not be computed again. By default they are merged, and
+        kept if they fit.
     """
 
     def __init__(self, array: Any, *, kept: bool | None = None):
         if kept is None:
-            (array,), kept = _settled([array])
+            (array,), kept = _settle([array])
         self.array, self.kept = array, kept
         self.shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
@@ -76,10 +75,10 @@ class DaskRows:
         index: Array | None = None,
         beside: Sequence[DaskRows | Array] = (),
     ) -> list[Any]:
-        """One task work(rows, partition, *beside, *shared) per partition, not computed yet.
+        """Return one task work(rows, partition, *beside, *shared) per partition, not computed yet.
 
-        With `index`, partitions know which of their rows are meant, and those without any are left out. Of what is
-        `beside`, which has as many rows and is in the same partitions or here, each task gets what belongs to its rows.
+        With `index`, each partition lists its rows to use, and those without any are left out. The arrays `beside` have
+        as many rows, in the same partitions or in memory; each task gets the part that belongs to its rows.
         """
         import dask
 
@@ -91,12 +90,12 @@ class DaskRows:
         ]
 
     def merged(self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], *shared: Any, **options: Any) -> Any:
-        """What the tasks of `each` return, merged in the order of the blocks."""
+        """Return the results of the tasks of `each`, merged in the order of the blocks."""
         return merged(self.each(work, *shared, **options), merge)
 
     def take(self, index: Array) -> Array:
-        """The rows at some positions, which may repeat but must not fall, brought here."""
-        return np.concatenate(compute(self.each(_taken, index=index)))
+        """Return the rows at some positions, which may repeat but must not decrease."""
+        return np.concatenate(compute(self.each(_take, index=index)))
 
     def _part(self, i: int, other: DaskRows | Array) -> Any:
         return other._blocks[i] if isinstance(other, DaskRows) else other[self._edges[i] : self._edges[i + 1]]
@@ -112,22 +111,22 @@ class DaskRows:
                 yield i, Partition(first, index[cuts[i] : cuts[i + 1]] - first)
 
 
-def _taken(rows: Any, part: Partition) -> Array:
+def _take(rows: Any, part: Partition) -> Array:
     return np.asarray(to_numpy(rows)[part.index])
 
 
 def merged(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
-    """Compute tasks and merge what they return, a few neighbours at a time, where they are; the last comes here."""
+    """Compute tasks and merge their results on the workers, a few neighbours at a time; return the last."""
     import dask
 
     while len(parts) > 1:
-        groups = [parts[i : i + TOGETHER] for i in range(0, len(parts), TOGETHER)]
+        groups = [parts[i : i + _TOGETHER] for i in range(0, len(parts), _TOGETHER)]
         parts = [dask.delayed(merge)(group) for group in groups]
     return compute(parts)[0]
 
 
 def compute(tasks: list[Any]) -> tuple[Any, ...]:
-    """Compute tasks on the cluster that is connected, or on threads."""
+    """Compute tasks on the connected cluster, or on threads."""
     import dask
 
     with _working():
@@ -136,7 +135,7 @@ def compute(tasks: list[Any]) -> tuple[Any, ...]:
 
 
 def persist(tasks: list[Any]) -> list[Any]:
-    """Compute tasks, and leave what they return where it is."""
+    """Compute tasks, and leave their results on the workers."""
     import dask
 
     with _working():
@@ -144,27 +143,27 @@ def persist(tasks: list[Any]) -> list[Any]:
         if connected() is not None:
             from distributed import wait
 
-            wait(kept)  # tasks that come before their rows are there may go to another worker, and the rows after them
+            wait(kept)  # a task submitted before its rows exist may go to another worker
     return kept
 
 
 @contextlib.contextmanager
 def _working() -> Iterator[None]:
-    """Inside, dask computes; what it raises where the cluster failed becomes one sentence."""
-    # On threads, each task has one; limits that tasks set at the same time would undo each other's.
+    """Turn the errors of a failed cluster inside the block into one sentence."""
+    # Each task has one thread; limits set by concurrent tasks would undo each other.
     with single_threaded(), warnings.catch_warnings():
-        # A k x k matrix that is sent with the graph, and not beforehand, outlives a worker that dies.
+        # A k x k matrix that is sent with the graph survives the death of a worker.
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         try:
             yield
         except Exception as error:
-            if type(error).__name__ not in FAILURES:
+            if type(error).__name__ not in _FAILURES:
                 raise
-            raise CongruenceError(FAILURES[type(error).__name__]) from error
+            raise CongruenceError(_FAILURES[type(error).__name__]) from error
 
 
 def whole_rows(X: Any, name: str = "X") -> Any:
-    """A dask array whose blocks are whole rows, of known number; it is computed once to count them, if need be."""
+    """Return a dask array with blocks of whole rows; it is computed once to count the rows if necessary."""
     if X.ndim != 2:
         raise InputError(f"{name} must be a matrix (rows, dimensions), but has shape {X.shape}")
     if any(np.isnan(size) for size in X.chunks[0]):
@@ -172,22 +171,22 @@ def whole_rows(X: Any, name: str = "X") -> Any:
     return X.rechunk({1: -1})
 
 
-def side_by_side(arrays: Sequence[Any]) -> list[DaskRows]:
-    """Dask arrays with as many rows as each other, in the same partitions, and kept either all or none."""
-    arrays, kept = _settled(arrays)
+def align_partitions(arrays: Sequence[Any]) -> list[DaskRows]:
+    """Bring dask arrays with the same number of rows into the same partitions, and keep either all or none."""
+    arrays, kept = _settle(arrays)
     return [DaskRows(array, kept=kept) for array in arrays]
 
 
-def _settled(arrays: Sequence[Any]) -> tuple[list[Any], bool]:
-    """Arrays in the same partitions, and whether they are kept where they are, since all of them fit."""
+def _settle(arrays: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Return arrays in the same partitions, and whether they are kept on the workers because all of them fit."""
     sizes = partition_sizes(arrays)
     arrays = [array.rechunk({0: sizes, 1: -1}) for array in arrays]
     kept = bool(sum(array.nbytes for array in arrays) <= KEPT * _memory())
-    return _persisted(arrays) if kept else arrays, kept  # workers forget blocks that nobody holds
+    return _persist_arrays(arrays) if kept else arrays, kept  # workers drop blocks without a reference
 
 
-def _persisted(arrays: list[Any]) -> list[Any]:
-    """Arrays whose blocks are computed once; those of the same rows lie on one worker, so that none need travel."""
+def _persist_arrays(arrays: list[Any]) -> list[Any]:
+    """Compute the blocks of arrays once; those of the same rows stay on one worker, so that none is transferred."""
     import dask
     import dask.array as da
 
@@ -207,10 +206,10 @@ def _persisted(arrays: list[Any]) -> list[Any]:
 
 
 def partition_sizes(arrays: Sequence[Any]) -> tuple[int, ...]:
-    """The rows of each partition: those of the blocks of the first array, where they are worth a task of their own.
+    """Return the number of rows of each partition: those of the blocks of the first array.
 
-    Neighbouring blocks that are too small are merged, which the array with the longest rows decides, and empty ones are
-    dropped.
+    Neighbouring blocks that are too small for a task, by the longest rows of all arrays, are merged, and empty ones
+    are dropped.
     """
     width = max(1, *(array.dtype.itemsize * array.shape[1] for array in arrays))
     sizes: list[int] = []
@@ -223,7 +222,7 @@ def partition_sizes(arrays: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _memory() -> float:
-    """The bytes of memory of all workers together, or of this machine where there is no cluster."""
+    """Return the memory of all workers together in bytes, or of this machine if there is no cluster."""
     client = connected()
     if client is None:
         return max_bytes()
@@ -240,11 +239,11 @@ def _limit_of(dask_worker: Any) -> float:
 
 
 def connected() -> Any:
-    """The dask cluster that computations go to, or None where they stay in this process."""
+    """Return the dask cluster that computations go to, or None if they stay in this process."""
     import dask
 
     if dask.config.get("scheduler", None) not in (None, "dask.distributed", "distributed"):
-        return None  # threads were asked for, though there may be a cluster as well
+        return None  # threads were chosen, though there may be a cluster as well
     try:
         from distributed import get_client
 
@@ -254,7 +253,7 @@ def connected() -> Any:
 
 
 def computed_blocks(array: Any) -> Iterator[tuple[slice, Array]]:
-    """The blocks of rows of a dask array one after the other, as many computed at a time as there are threads."""
+    """Yield the blocks of rows of a dask array in order, computing as many at a time as there are threads."""
     blocks = array.to_delayed().ravel()
     client = connected()
     many = sum(client.nthreads().values()) if client else os.cpu_count()
@@ -265,25 +264,25 @@ def computed_blocks(array: Any) -> Iterator[tuple[slice, Array]]:
             start += len(rows)
 
 
-def brought(arrays: Mapping[str, Any]) -> dict[str, tuple[Array, DaskRows | None]]:
-    """The rows of dask arrays, by name, brought here, and beside them as blocks to be summed where they are.
+def fetch_rows(arrays: Mapping[str, Any]) -> dict[str, tuple[Array, DaskRows | None]]:
+    """Fetch the rows of dask arrays, by name, and return them with their blocks to be summed on the workers.
 
-    Arrays that differ in their numbers of rows have no blocks. Without a cluster the blocks are of the rows brought
-    here, so that none is held or computed twice.
+    Arrays with different numbers of rows have no blocks. Without a cluster the blocks refer to the fetched rows, so
+    that none is stored or computed twice.
     """
-    lazy = {name: _checked(array, name) for name, array in arrays.items()}
+    lazy = {name: _check_matrix(array, name) for name, array in arrays.items()}
     if len({len(array) for array in lazy.values()}) != 1:
-        return {name: (_spilled(array, name), None) for name, array in lazy.items()}
+        return {name: (_fetch(array, name), None) for name, array in lazy.items()}
     if connected() is not None:
-        there = dict(zip(lazy, side_by_side(list(lazy.values())), strict=True))
-        return {name: (_spilled(rows.array, name), rows) for name, rows in there.items()}
+        there = dict(zip(lazy, align_partitions(list(lazy.values())), strict=True))
+        return {name: (_fetch(rows.array, name), rows) for name, rows in there.items()}
     sizes = partition_sizes(list(lazy.values()))
-    here = {name: _spilled(array, name) for name, array in lazy.items()}
-    return {name: (rows, DaskRows(as_dask(_Held(rows), sizes), kept=True)) for name, rows in here.items()}
+    here = {name: _fetch(array, name) for name, array in lazy.items()}
+    return {name: (rows, DaskRows(as_dask(_Slices(rows), sizes), kept=True)) for name, rows in here.items()}
 
 
-class _Held:
-    """Rows in this process, of which dask takes slices; of an array that it knows as one it would make a copy."""
+class _Slices:
+    """Rows in this process, of which dask takes slices; it would copy an object that it recognises as an array."""
 
     ndim = 2
 
@@ -294,15 +293,12 @@ class _Held:
         return np.asarray(self.rows[index])
 
 
-def _checked(array: Any, name: str) -> Any:
+def _check_matrix(array: Any, name: str) -> Any:
     return as_matrix(whole_rows(as_matrix(array, name, finite=False), name), name, finite=False)
 
 
-def _spilled(array: Any, name: str) -> Array:
-    """All rows of a dask array brought here block by block: into memory, or into a temporary file where they are many.
-
-    Blocks are computed where they are, as many at a time as there are threads, and are let go once they are copied.
-    """
+def _fetch(array: Any, name: str) -> Array:
+    """Fetch all rows of a dask array block by block: into memory, or into a temporary file if they are many."""
     rows = room_for(array.shape, array.dtype.newbyteorder("="), name)
     for part, block in computed_blocks(array):
         rows[part] = to_numpy(block)

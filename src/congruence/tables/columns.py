@@ -1,15 +1,15 @@
-"""Which columns of a file or a data frame are the ids, which the features and which metadata.
+"""Choose which columns of a file or a data frame are the ids, the features and the metadata.
 
-Columns that were not named by the user are judged by their names and, where a `Look` at the rows is given, by what they
-hold: an integer column in which no value repeats is more likely to number the rows than to describe them, so it never
-becomes a dimension of the embedding without a note.
+Columns that the user did not name are judged by their names and, where the rows are available, by their values: an
+integer column without repeated values more likely numbers the rows than describes them, so it never becomes a
+dimension of the embedding without a note.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,106 +17,132 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
-from congruence.tables.labels import EXACT, missing_labels
+from congruence.tables.table import EXACT, duplicates, missing_labels
 
 PREFIX = "Metadata_"
 ID_NAMES = ("id", "row_id", "Metadata_id")  # always the id, whatever they hold
 # How pandas writes the index of a frame: in parquet, in csv, and in a csv that went through pandas twice.
 INDEX_NAMES = ("__index_level_0__", "", "Unnamed: 0")
-ENDS_LIKE_ID = re.compile(r"(?i:(.*[_. -])?(id|ids|uid|uuid|guid))|.*[a-z0-9](Id|ID)")
-WORDS_LIKE_ID = frozenset(
+_ENDS_LIKE_ID = re.compile(r"(?i:(.*[_. -])?(id|ids|uid|uuid|guid))|.*[a-z0-9](Id|ID)")
+_WORDS_LIKE_ID = frozenset(
     {"index", "idx", "key", "name", "row", "row_number", "row_name", "sample", "sample_name", "cell", "doc", "document"}
     | {"image", "file", "filename", "file_name", "path", "barcode", "accession"}
 )
-LONGEST_ID = 64  # characters; longer text is a document rather than a name
-NAMED = 20  # columns that a note lists
-FEWEST = 3  # rows from which on distinct integers tell anything
-COUNTS = 10  # where more than 1 in so many columns hold distinct integers, they are counts and not ids
-HEAD, MOST = 2**10, 2**22  # rows that rule out most columns, and rows that decide about the others
+_LONGEST_ID = 64  # characters; longer text is a document rather than a name
+_LISTED = 20  # columns that a note lists
+_FEWEST = 3  # rows needed before distinct integers are taken as ids
+_COUNTS = 10  # if more than 1 in so many columns hold distinct integers, they are counts and not ids
+_HEAD, _MOST = 2**10, 2**22  # rows that rule out most columns, and rows that decide about the others
 
 NUMBER, LIST, NESTED = "number", "list", "nested"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked for: which column is the id, which are features, which array inside the file."""
+    """The user's choices: which column is the id, which are features, which array inside the file."""
 
     id: str | None = None
     features: tuple[str, ...] | None = None
     metadata: tuple[str, ...] | None = None
     key: str | None = None
     name: str = ""
-    like: Layout | None = None  # choose the same columns as in another file, where all columns are the same
+    like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
-        """Raise an error if any of `options` was given, since this kind of file cannot honour it."""
+        """Raise an error if any of `options` was given, because the format does not support it."""
         given = [f"--{option}" for option in options if getattr(self, option) is not None]
         if given:
             raise TableError(f"{path} cannot be read with {' and '.join(given)}: {because}")
+
+
+def selection(
+    id: str | None = None,
+    features: str | Sequence[str] | None = None,
+    metadata: str | Sequence[str] | None = None,
+    key: str | None = None,
+    name: str | None = None,
+) -> Selection:
+    """Build a `Selection` from the options of `read_table`."""
+    return Selection(id, patterns(features), patterns(metadata), key, name or "")
 
 
 @dataclass(frozen=True)
 class RowId:
     """How the rows are identified."""
 
-    column: str | None = None
+    id: str | None = None  # the column that holds the ids
     indexed: bool = False  # by the index of a data frame; without a column or range, by the default one: 0, 1, ...
     range: tuple[int, int] | None = None  # by an index that pandas stores as its start and step
     notes: tuple[str, ...] = ()
 
+    def read(self, column: Callable[[str], Array], n: int, first: int = 0) -> Array | None:
+        """Return the ids of n rows from row `first` on, given a function that returns a column."""
+        if self.range is not None:
+            start, step = self.range
+            return start + step * np.arange(first, first + n)
+        return None if self.id is None else column(self.id)
+
 
 @dataclass(frozen=True)
-class Columns:
-    """The part each column plays."""
+class ColumnChoice(RowId):
+    """The columns chosen as id, values and metadata."""
 
-    values: tuple[str, ...]  # the feature columns, or the one column of lists
-    lists: bool  # whether values come from a column of lists
-    row_id: RowId
-    metadata: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def id(self) -> str | None:
-        """The column with the ids."""
-        return self.row_id.column
+    values: tuple[str, ...] = ()  # the feature columns, or the one column of lists
+    lists: bool = False  # whether the values come from a column of lists
+    metadata: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()  # name and kind of every column of the file
 
     @property
-    def beside(self) -> list[str]:
-        """The columns that are not the values."""
+    def labels(self) -> list[str]:
+        """The columns that are read besides the values: id and metadata."""
         return [*([] if self.id is None else [self.id]), *self.metadata]
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The columns of a file by name and kind, and the part that was chosen for each."""
-
-    kinds: tuple[tuple[str, str], ...]
-    columns: Columns
-
-
 @dataclass(frozen=True, eq=False)
-class Look:
-    """What is needed of the rows to judge a column."""
+class Source:
+    """The columns of a file or data frame, before they are chosen.
 
-    n: int
-    text: Collection[str]  # the columns that hold text
-    head: Callable[[Sequence[str]], Mapping[str, Array]]  # the first `HEAD` rows of some columns
-    column: Callable[[str], Array]  # the first `MOST` rows of one
+    The kind of a column is "number", "list" (of numbers), "nested" (anything else with several values per row), or
+    words that describe another kind to the user. `take(names, most)` returns the first rows of columns by name; without
+    it, columns are judged by name and kind alone.
+    """
+
+    where: Path | str  # for messages
+    kinds: Mapping[str, str]  # by column name
+    index: Sequence[str] = ()  # columns that hold the index of a pandas frame, which are never features
+    recorded_id: str | None = None  # the id as `write_table` recorded it; empty if there is none, so none is guessed
+    range_index: tuple[int, int] | None = None  # start and step of a pandas index that is not stored as a column
+    n: int = 0
+    text: Collection[str] = field(default_factory=frozenset)  # the columns that hold text
+    take: Callable[[Sequence[str], int], Mapping[str, Array]] | None = None
+
+    def head(self, names: Sequence[str]) -> Mapping[str, Array]:
+        """The first rows of some columns."""
+        return self.take(names, _HEAD) if self.take is not None and names else {}
 
     def whole(self, names: Sequence[str]) -> list[str]:
-        """The columns whose first rows hold whole numbers only."""
-        head = self.head(names) if names else {}
+        """The columns whose first rows hold only whole numbers."""
+        head = self.head(names)
         return [name for name in names if _whole(head[name]) is not None]
 
     def distinct(self, names: Sequence[str], *, missing: bool = False) -> list[str]:
         """The columns of whole numbers, or of short text, in which no value repeats (or is missing)."""
-        head = self.head(names) if names else {}
+        head = self.head(names)
         return [
             name
             for name in names
             if self._is_distinct(name, head[name], missing)
-            and (self.n <= HEAD or self._is_distinct(name, self.column(name), missing))
+            and (self.n <= _HEAD or self._is_distinct(name, self.column(name), missing))
         ]
+
+    def column(self, name: str) -> Array:
+        """One column, up to the number of rows that decides what it is."""
+        assert self.take is not None
+        return self.take([name], _MOST)[name]
+
+    def is_counted(self, name: str) -> bool:
+        """Whether a column holds 0, 1, 2, ..."""
+        return np.array_equal(self.column(name), np.arange(min(self.n, _MOST)))
 
     def _is_distinct(self, name: str, values: Array, missing: bool) -> bool:
         if name in self.text:
@@ -124,7 +150,7 @@ class Look:
             return (
                 not missing_labels(values).any()
                 and len(set(items)) == len(items)
-                and max(map(len, map(str, items)), default=0) <= LONGEST_ID
+                and max(map(len, map(str, items)), default=0) <= _LONGEST_ID
             )
         whole = _whole(values)
         if whole is None or (len(whole) < len(values) and not (missing and 2 * len(whole) > len(values))):
@@ -133,7 +159,7 @@ class Look:
 
 
 def _whole(values: Array) -> Array | None:
-    """The numbers that are there, if all are whole; missing ones are left out."""
+    """Return the numbers that are not missing, if all are whole."""
     if values.dtype.kind in "iu":
         return values
     try:
@@ -145,7 +171,7 @@ def _whole(values: Array) -> Array | None:
 
 
 def patterns(spec: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Split ``"emb_*, pc_*"`` into its glob patterns; a list is taken as it is."""
+    """Split ``"emb_*, pc_*"`` into its glob patterns; a list is returned as a tuple."""
     if spec is None:
         return None
     return tuple(part.strip() for part in spec.split(",")) if isinstance(spec, str) else tuple(spec)
@@ -160,179 +186,160 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def choose_columns(
-    kinds: Mapping[str, str],
-    select: Selection,
-    path: Path | str,
-    *,
-    index: Sequence[str] = (),
-    recorded_id: str | None = None,
-    range_index: tuple[int, int] | None = None,
-    look: Look | None = None,
-) -> Columns:
-    """Divide the columns of a file or frame into id, features and metadata.
+def check_distinct(names: Sequence[str], where: Path | str) -> None:
+    """Refuse a file in which several columns have the same name."""
+    if repeated := duplicates(names):
+        raise TableError(f"{where} has several columns of the same name: {repeated}")
 
-    Parameters
-    ----------
-    kinds : mapping of column name to kind
-        "number", "list" (of numbers), "nested" (anything else with several values per row), or words that
-        describe a column of another kind, which are shown to the user.
-    select : Selection
-        The user's wishes, which come first.
-    path : Path or str
-        For messages.
-    index : sequence of str
-        Columns that hold the index of a pandas frame: never features.
-    recorded_id : str, optional
-        The id column as `write_table` recorded it in the file; empty if it recorded that there is none. Nothing is
-        guessed then.
-    range_index : (start, step), optional
-        The index of a pandas frame that is not stored as a column.
-    look : Look, optional
-        The rows, for what names and kinds do not tell.
-    """
+
+def choose_columns(source: Source, select: Selection) -> ColumnChoice:
+    """Divide the columns of a file or data frame into id, features and metadata."""
+    kinds, where = source.kinds, source.where
     if select.like is not None and select.like.kinds == tuple(kinds.items()):
-        return select.like.columns
-    look = None if recorded_id is not None else look
-    row_id = choose_id(kinds, select, path, index=index, recorded_id=recorded_id, range_index=range_index, look=look)
-    named = _matching(select.metadata or (), kinds, path, "metadata")
-    barred = _index_columns(kinds, index) | set(named) | {row_id.column}
+        return select.like
+    row_id = choose_id(source, select)
+    named = _matching(source, select.metadata or (), "metadata")
+    barred = {*_index_columns(source), *named, row_id.id}
     notes: tuple[str, ...] = ()
     if select.key is not None:
-        wished = [_check_key(select.key, kinds, path)]
+        chosen = [_check_key(source, select.key)]
     elif select.features is not None:
-        wished = [name for name in _matching(select.features, kinds, path, "features") if name not in barred]
+        chosen = [name for name in _matching(source, select.features, "features") if name not in barred]
     else:
-        wished = [name for name in kinds if name not in barred and not name.startswith(PREFIX)]
-        # A column of vectors is unmistakably the embedding; what stands beside it is metadata.
-        lists = [name for name in wished if kinds[name] == LIST]
+        chosen = [name for name in kinds if name not in barred and not name.startswith(PREFIX)]
+        # A column of vectors is certainly the embedding; everything else is metadata.
+        lists = [name for name in chosen if kinds[name] == LIST]
         if lists:
-            wished = lists
-        elif look is not None:
-            wished, notes = _without_ids(wished, kinds, look)
-    _check_features(wished, kinds, path)
-    taken = {*wished, row_id.column}
-    rest = [name for name in kinds if name not in taken and kinds[name] not in (LIST, NESTED)]
-    return Columns(tuple(wished), kinds[wished[0]] == LIST, row_id, tuple(rest), (*row_id.notes, *notes))
+            chosen = lists
+        elif source.take is not None and source.recorded_id is None:
+            chosen, notes = _without_ids(source, chosen)
+    _check_features(chosen, kinds, where)
+    taken = {*chosen, row_id.id}
+    return ColumnChoice(
+        row_id.id,
+        row_id.indexed,
+        row_id.range,
+        (*row_id.notes, *notes),
+        values=tuple(chosen),
+        lists=kinds[chosen[0]] == LIST,
+        metadata=tuple(name for name in kinds if name not in taken and kinds[name] not in (LIST, NESTED)),
+        kinds=tuple(kinds.items()),
+    )
 
 
-def choose_id(
-    kinds: Mapping[str, str],
-    select: Selection,
-    path: Path | str,
-    *,
-    index: Sequence[str] = (),
-    recorded_id: str | None = None,
-    range_index: tuple[int, int] | None = None,
-    look: Look | None = None,
-) -> RowId:
-    """Choose what identifies the rows; the arguments are those of `choose_columns`.
+def choose_features(names: Sequence[str], features: Sequence[str], where: Path | str) -> tuple[str, ...]:
+    """Return the columns of a matrix that match the patterns, in the order of the matrix."""
+    return choose_columns(Source(where, dict.fromkeys(names, NUMBER)), Selection(features=tuple(features))).values
 
-    In this order: the column asked for, the one recorded in the file, one of the names in `ID_NAMES`, an index of
-    names, a column named like an id without repeated values, the only column of text without repeated values (unless
-    some read as numbers, so that it may be a damaged feature), and an index of integers other than 0, 1, ...
+
+def choose_id(source: Source, select: Selection) -> RowId:
+    """Choose what identifies the rows.
+
+    In this order: the column that the user named, the one recorded in the file, one of the names in `ID_NAMES`, an
+    index of names, a column named like an id without repeated values, the only column of text without repeated values
+    (unless some read as numbers, so that it may be a damaged feature), and an index of integers other than 0, 1, ...
     """
+    kinds = source.kinds
     if select.id is not None:
         for name in (select.id, PREFIX + select.id):
             if name in kinds:
                 return RowId(name)
-        raise TableError(f"{path} has no column {select.id!r} for --id; it has {listing(list(kinds), 10)}")
-    for name in (*([recorded_id] if recorded_id else []), *ID_NAMES):
+        raise TableError(f"{source.where} has no column {select.id!r} for --id; it has {listing(list(kinds), 10)}")
+    for name in (*([source.recorded_id] if source.recorded_id else []), *ID_NAMES):
         if name in kinds:
             return RowId(name)
-    indexes = _index_columns(kinds, index)
-    apart = [name for name in kinds if name in indexes]
-    for name in apart:
+    index = _index_columns(source)
+    for name in index:
         if kinds[name] not in (NUMBER, LIST, NESTED):
             return RowId(name, indexed=True)
-    if look is None:
+    if source.take is None or source.recorded_id is not None:
         return RowId()
-    spoken_for = {*apart, *_matching(select.metadata or (), kinds, path, "metadata")}
-    spoken_for |= {name for glob in select.features or () for name in kinds if name == glob or fnmatchcase(name, glob)}
-    free = [name for name in kinds if name not in spoken_for and (kinds[name] == NUMBER or name in look.text)]
+    taken = {*index, *_matching(source, select.metadata or (), "metadata")}
+    taken |= {name for glob in select.features or () for name in kinds if name == glob or fnmatchcase(name, glob)}
+    free = [name for name in kinds if name not in taken and (kinds[name] == NUMBER or name in source.text)]
     likely = sorted((name for name in free if id_likeness(name)), key=id_likeness)
-    for name in look.distinct(likely):
+    for name in source.distinct(likely):
         return RowId(name, notes=(f"Column {name} is taken as the row id.",))
-    texts = look.distinct([name for name in free if name in look.text and not name.startswith(PREFIX)])
-    if len(texts) == 1 and look.n >= FEWEST and not any(is_number(str(cell)) for cell in look.head(texts)[texts[0]]):
+    texts = source.distinct([name for name in free if name in source.text and not name.startswith(PREFIX)])
+    if len(texts) == 1 and source.n >= _FEWEST and not any(is_number(str(x)) for x in source.head(texts)[texts[0]]):
         return RowId(texts[0], notes=(f"Column {texts[0]} is taken as the row id.",))
-    if len(apart) == 1 and kinds[apart[0]] == NUMBER and look.whole(apart):
-        counted = np.array_equal(look.column(apart[0]), np.arange(min(look.n, MOST)))
-        return RowId(None if counted else apart[0], indexed=True)
-    return RowId(indexed=range_index is not None, range=None if range_index == (0, 1) else range_index)
+    if len(index) == 1 and kinds[index[0]] == NUMBER and source.whole(index):
+        return RowId(None if source.is_counted(index[0]) else index[0], indexed=True)
+    return RowId(
+        indexed=source.range_index is not None, range=None if source.range_index == (0, 1) else source.range_index
+    )
 
 
 def id_likeness(name: str) -> int:
     """Return 1 for names such as cell_id, docID and uuid, 2 for names such as index and sample, else 0."""
     name = name.removeprefix(PREFIX)
-    return 1 if ENDS_LIKE_ID.fullmatch(name) else 2 if name.lower() in WORDS_LIKE_ID else 0
+    return 1 if _ENDS_LIKE_ID.fullmatch(name) else 2 if name.lower() in _WORDS_LIKE_ID else 0
 
 
-def _index_columns(kinds: Mapping[str, str], index: Sequence[str]) -> set[str]:
-    return {name for name in kinds if name in index or name in INDEX_NAMES}
+def _index_columns(source: Source) -> list[str]:
+    return [name for name in source.kinds if name in source.index or name in INDEX_NAMES]
 
 
-def _without_ids(wished: list[str], kinds: Mapping[str, str], look: Look) -> tuple[list[str], tuple[str, ...]]:
-    """Leave columns out that identify rows or groups of rows rather than describe them, and say which."""
-    numbers = look.whole([name for name in wished if kinds[name] == NUMBER])
+def _without_ids(source: Source, chosen: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Leave out columns that identify rows or groups of rows rather than describe them, and say which."""
+    numbers = source.whole([name for name in chosen if source.kinds[name] == NUMBER])
     named = [name for name in numbers if id_likeness(name) == 1]
     unnamed = [name for name in numbers if id_likeness(name) != 1]
-    distinct = look.distinct(unnamed, missing=True) if look.n >= FEWEST else []
-    others = len(wished) - len(distinct) - len(named)
-    counts = 2 * len(numbers) > len(wished) and len(distinct) > max(3, len(wished) // COUNTS)
+    distinct = source.distinct(unnamed, missing=True) if source.n >= _FEWEST else []
+    others = len(chosen) - len(distinct) - len(named)
+    counts = 2 * len(numbers) > len(chosen) and len(distinct) > max(3, len(chosen) // _COUNTS)
     keep = "choose the columns with features (--features) to keep them"
+    shown = listing(distinct, _LISTED)
     notes = []
     if distinct and (counts or not others):
-        found = listing(distinct, NAMED)
-        notes.append(f"Kept in the embedding, although these columns of distinct integers could be row ids: {found}.")
+        notes.append(f"Kept in the embedding, although these columns of distinct integers could be row ids: {shown}.")
         distinct = []
     elif distinct:
-        found = listing(distinct, NAMED)
-        notes.append(f"Left out of the embedding as possible row ids (columns of distinct integers): {found}; {keep}.")
-    if len(named) == len(wished):
+        notes.append(f"Left out of the embedding as possible row ids (columns of distinct integers): {shown}; {keep}.")
+    if len(named) == len(chosen):
         named = []
     elif named:
-        notes.append(f"Left out of the embedding for having the name of an id: {listing(named, NAMED)}; {keep}.")
+        notes.append(f"Left out of the embedding for having the name of an id: {listing(named, _LISTED)}; {keep}.")
     left_out = {*distinct, *named}
-    return [name for name in wished if name not in left_out], tuple(notes)
+    return [name for name in chosen if name not in left_out], tuple(notes)
 
 
-def _matching(globs: Sequence[str], kinds: Mapping[str, str], path: Path | str, option: str) -> list[str]:
+def _matching(source: Source, globs: Sequence[str], option: str) -> list[str]:
     """Return the columns that match any of the patterns, in the order of the file."""
     chosen: set[str] = set()
     for glob in globs:
-        hits = {name for name in kinds if name == glob or fnmatchcase(name, glob)}
+        hits = {name for name in source.kinds if name == glob or fnmatchcase(name, glob)}
         if option == "features" and not glob.startswith(PREFIX):
             hits = {name for name in hits if not name.startswith(PREFIX)}  # "*" means all the features
         if not hits:
-            raise TableError(f"no column of {path} matches --{option} {glob!r}; it has {listing(list(kinds), 10)}")
+            there = listing(list(source.kinds), 10)
+            raise TableError(f"no column of {source.where} matches --{option} {glob!r}; it has {there}")
         chosen |= hits
-    return [name for name in kinds if name in chosen]
+    return [name for name in source.kinds if name in chosen]
 
 
-def _check_key(key: str, kinds: Mapping[str, str], path: Path | str) -> str:
-    if kinds.get(key) != LIST:
-        lists = [name for name, kind in kinds.items() if kind == LIST]
+def _check_key(source: Source, key: str) -> str:
+    if source.kinds.get(key) != LIST:
+        lists = [name for name, kind in source.kinds.items() if kind == LIST]
         there = f"it has {listing(lists, 10)}" if lists else "it has none; use --features for plain columns"
-        raise TableError(f"{path} has no column of lists of numbers called {key!r} (--key); {there}")
+        raise TableError(f"{source.where} has no column of lists of numbers called {key!r} (--key); {there}")
     return key
 
 
-def _check_features(wished: Sequence[str], kinds: Mapping[str, str], path: Path | str) -> None:
-    if not wished:
+def _check_features(chosen: Sequence[str], kinds: Mapping[str, str], where: Path | str) -> None:
+    if not chosen:
         raise TableError(
-            f"{path} has no feature columns besides its ids and metadata; it has {listing(list(kinds), 10)}"
+            f"{where} has no feature columns besides its ids and metadata; it has {listing(list(kinds), 10)}"
         )
-    lists = [name for name in wished if kinds[name] == LIST]
-    if lists and len(wished) > 1:
+    if len(chosen) > 1 and any(kinds[name] == LIST for name in chosen):
         raise TableError(
-            f"{path}: one column of lists can be the features, but there is more than one column to choose "
-            f"from ({listing(wished, 10)}); name it with --key"
+            f"{where}: one column of lists can be the features, but there is more than one column to choose "
+            f"from ({listing(chosen, 10)}); name it with --key"
         )
-    wrong = [f"{name} ({kinds[name]})" for name in wished if kinds[name] not in (NUMBER, LIST)]
+    wrong = [f"{name} ({kinds[name]})" for name in chosen if kinds[name] not in (NUMBER, LIST)]
     if wrong:
         columns = "a column that is" if len(wrong) == 1 else "columns that are"
         raise TableError(
-            f"{path} has {columns} not numbers: {listing(wrong, 10)}; choose the features with "
+            f"{where} has {columns} not numbers: {listing(wrong, 10)}; choose the features with "
             f"--features, name other columns with --metadata or give them the prefix {PREFIX}"
         )

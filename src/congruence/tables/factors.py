@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -15,23 +15,14 @@ import numpy as np
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import InputError
 from congruence.files import InputFile, describe_file
-from congruence.tables._pairing import identified, per_row
+from congruence.tables._pairing import assign_ids, joined_rows
 from congruence.tables.columns import PREFIX, Selection, patterns
 from congruence.tables.frames import columns_from_frame, is_anndata, is_frame, is_series
-from congruence.tables.inputs import (
-    Names,
-    as_frame,
-    as_table,
-    check_honoured,
-    honoured,
-    is_table,
-    paths_of,
-)
+from congruence.tables.inputs import Names, as_table, check_options, is_table, paths_of, supports
 from congruence.tables.join import join_tables
-from congruence.tables.labels import missing_labels
 from congruence.tables.parts import part_files
-from congruence.tables.row_columns import RowColumns, read_row_columns
-from congruence.tables.table import Table
+from congruence.tables.read import RowColumns, read_row_columns
+from congruence.tables.table import Table, concatenate_labels, missing_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +62,19 @@ def pair(
     Parameters
     ----------
     codes : anything that `as_table` takes
+        The learned codes.
     factors : array of shape (n,) or (n, K), data frame, mapping of name to column, Table or path, optional
         Numbers or words. Without it, the factors are columns of `codes`, which `columns` names.
     columns : str or list of str, optional
         Names or glob patterns of the columns that are factors; by default all columns of `factors`.
-    id, features, metadata, key : optional
-        As for `as_table`: `id` of both, the others of the codes.
+    id : str, optional
+        The column that holds the ids, of both codes and factors; see `as_table`.
+    features : str or list of str, optional
+        Of the codes, as for `as_table`.
+    metadata : str or list of str, optional
+        Of the codes, as for `as_table`.
+    key : str, optional
+        Of the codes, as for `as_table`.
     cluster : array of shape (n,), or name of a metadata column, optional
         Which rows belong together. An array has one entry for each row of the codes.
     drop_missing : bool
@@ -90,52 +88,66 @@ def pair(
     source = codes if own else factors
     facts = as_columns(source, name="factors", id=id, key=key if own else None, keep=columns)
     where = os.fspath(source) if isinstance(source, str | os.PathLike) else "codes" if own else "factors"
-    called = _chosen_factors(facts, columns, where, without=cluster)
-    aside = list(called.values()) if own else []
-    table = _codes(codes, {"id": id, "features": features, "metadata": metadata, "key": key}, aside)
-    name = table.name
-    tables = [replace(table, name="codes"), _as_beside(facts, called, own=own, drop_missing=drop_missing)]
-    tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else identified(tables)
+    names = _choose_factors(facts, columns, where, without=cluster)
+    options = {"id": id, "features": features, "metadata": metadata, "key": key}
+    table = _read_codes(codes, options, list(names.values()) if own else [])
+    tables = [replace(table, name="codes"), _row_numbers(facts, names, own=own, drop_missing=drop_missing)]
+    tables, notes = ([replace(one, ids=None) for one in tables], list(table.notes)) if own else assign_ids(tables)
     joined = join_tables(tables, drop_missing=drop_missing, cluster=cluster if isinstance(cluster, str) else None)
     first, at = joined.rows
-    groups = joined.cluster if isinstance(cluster, str) else per_row(cluster, table, "cluster", 1, first)
-    left_out = [f"{count} rows of {one} have no partner and were left out." for one, count in joined.unmatched.items()]
-    notes += [note for note, count in zip(left_out, joined.unmatched.values(), strict=True) if count]
+    groups = joined.cluster if isinstance(cluster, str) else joined_rows(cluster, table, "cluster", 1, first)
+    for one, count in joined.unmatched.items():
+        notes += [f"{count} rows of {one} have no partner and were left out."] if count else []
     if sum(joined.dropped.values()):
         notes.append(f"Rows with missing values were left out; {joined.n} are left.")
     if joined.by_position and not own and (is_table(codes) or is_table(factors)):
         notes.append("Rows of codes and factors were paired by position.")
     return CodesAndFactors(
-        name=name,
+        name=table.name,
         codes=joined.values[0],
         code_names=table.features,
-        factors={one: facts.columns[full][at] for one, full in called.items() if full in tables[1].metadata},
+        factors={one: facts.columns[full][at] for one, full in names.items() if full in tables[1].metadata},
         cluster=groups,
         ids=joined.ids,
         by_id=not joined.by_position,
         notes=tuple(notes),
-        paths=tuple(dict.fromkeys([*paths_of([table]), *(_files_of(factors) if not own else ())])),
+        paths=tuple(dict.fromkeys([*paths_of([table]), *_files_of(factors)])),
     )
 
 
 def as_columns(
     x: Any, *, name: str = "factors", id: str | None = None, key: str | None = None, keep: Names = None
 ) -> RowColumns:
-    """Return all columns of `x` by name, numbers and words alike, and its ids where it has them.
+    """Return all columns of `x` by name, numbers and text, and its ids where it has them.
 
-    Columns that match `keep` are not taken as ids, unless `id` names them.
+    Parameters
+    ----------
+    x : array of shape (n,) or (n, K), data frame, series, mapping of name to column, AnnData, Table or path
+        The columns; those of an array are called factor0, factor1, ...
+    name : str
+        The name of the argument, for messages.
+    id : str, optional
+        The column that holds the ids.
+    key : str, optional
+        Which array inside the file.
+    keep : str or list of str, optional
+        Names or glob patterns of columns that are not taken as ids, unless `id` names them.
     """
     kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
     select = Selection(id=id, features=kept, key=key)
     if isinstance(x, str | os.PathLike):
-        return _concatenated([read_row_columns(path, id=id, key=key, features=kept) for path in part_files(x)])
+        parts = [read_row_columns(path, id=id, key=key, features=kept) for path in part_files(x)]
+        if len(parts) == 1:
+            return parts[0]
+        labels = concatenate_labels([(part.ids, part.columns) for part in parts])
+        return RowColumns(labels["metadata"], labels["ids"], parts[0].notes)
     if isinstance(x, Table) or is_anndata(x):
         table = as_table(x, name=name, id=id, key=key)
         values, names = to_numpy(table.values), table.features or tuple(f"factor{j}" for j in range(table.d))
         own = {} if is_anndata(x) else {one: values[:, j] for j, one in enumerate(names)}
         return RowColumns({**own, **table.metadata}, table.ids, table.notes, table.indexed)
     if is_frame(x) or is_series(x):
-        return columns_from_frame(x if is_frame(x) else as_frame(x), select, name)
+        return columns_from_frame(x, select, name)
     if isinstance(x, Mapping) and x and all(is_series(column) and hasattr(column, "index") for column in x.values()):
         import pandas as pd
 
@@ -166,17 +178,9 @@ def _array_columns(x: Any, name: str) -> dict[str, Array]:
     return columns
 
 
-def _concatenated(parts: Sequence[RowColumns]) -> RowColumns:
-    if len(parts) == 1:
-        return parts[0]
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-    ids = [part.ids for part in parts if part.ids is not None]
-    return RowColumns(columns, np.concatenate(ids) if len(ids) == len(parts) else None, parts[0].notes)
-
-
-def _chosen_factors(facts: RowColumns, columns: Names, where: str, *, without: Any) -> dict[str, str]:
-    """The columns that are factors: what they are called, and their names in the file."""
-    short = {name if _called(name) in facts.columns else _called(name): name for name in facts.columns}
+def _choose_factors(facts: RowColumns, columns: Names, where: str, *, without: Any) -> dict[str, str]:
+    """Return the names of the factors, and the names of their columns in the file."""
+    short = {name if _short_name(name) in facts.columns else _short_name(name): name for name in facts.columns}
     without = without if isinstance(without, str) else None
     if columns is None:
         return {name: full for name, full in short.items() if without not in (name, full)}
@@ -191,20 +195,20 @@ def _chosen_factors(facts: RowColumns, columns: Names, where: str, *, without: A
     return chosen
 
 
-def _called(name: str) -> str:
-    """A column by its short name; columns that have only numbers as those of an array."""
+def _short_name(name: str) -> str:
+    """Return a column name without prefix; columns that have only numbers are named like those of an array."""
     return f"factor{name}" if name.isdecimal() else name.removeprefix(PREFIX)
 
 
-def _codes(codes: Any, wishes: Mapping[str, Any], aside: list[str]) -> Table:
-    """The codes; columns that are factors are set aside, and so are no codes."""
-    asked = {option: value for option, value in wishes.items() if value is not None}
-    check_honoured([codes], [option for option in asked if option != "id"])
-    if aside and honoured(codes, "metadata"):
-        asked["metadata"] = [*(patterns(asked.get("metadata")) or ()), *aside]
-    table = as_table(codes, name=None if isinstance(codes, str | os.PathLike | Table) else "codes", **asked)
-    names = table.features or tuple(map(str, range(table.d)))  # as `read_row_columns` calls them
-    keep = [j for j, name in enumerate(names) if name not in aside]
+def _read_codes(codes: Any, options: Mapping[str, Any], factors: list[str]) -> Table:
+    """Read the codes, without the columns that are factors."""
+    given = {option: value for option, value in options.items() if value is not None}
+    check_options([codes], given)
+    if factors and supports(codes, "metadata"):
+        given["metadata"] = [*(patterns(given.get("metadata")) or ()), *factors]
+    table = as_table(codes, name=None if isinstance(codes, str | os.PathLike | Table) else "codes", **given)
+    names = table.features or tuple(map(str, range(table.d)))  # as `read_row_columns` names them
+    keep = [j for j, name in enumerate(names) if name not in factors]
     if len(keep) == table.d:
         return table
     if not keep:
@@ -213,10 +217,10 @@ def _codes(codes: Any, wishes: Mapping[str, Any], aside: list[str]) -> Table:
     return replace(table, values=to_numpy(table.values)[:, keep], features=features)
 
 
-def _as_beside(facts: RowColumns, called: Mapping[str, str], *, own: bool, drop_missing: bool) -> Table:
-    """The factors as a table of row numbers, NaN where a factor is missing and such rows are to be left out."""
+def _row_numbers(facts: RowColumns, names: Mapping[str, str], *, own: bool, drop_missing: bool) -> Table:
+    """Return the factors as a table of row numbers, NaN where a factor is missing and such rows are left out."""
     numbers = np.arange(facts.n, dtype=np.float64)
-    for name, full in called.items():
+    for name, full in names.items():
         missing = np.flatnonzero(missing_labels(facts.columns[full]))
         if missing.size and not drop_missing:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Data frames of any library (through narwhals) and AnnData objects, read by the same rules as files."""
+"""Data frames of any library (through narwhals), read by the same rules as files."""
 
 from __future__ import annotations
 
@@ -9,28 +9,26 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.errors import TableError
+from congruence.tables._arrow import TableBuilder, kind_of, plain_column, text_columns
 from congruence.tables.columns import (
-    HEAD,
     INDEX_NAMES,
     LIST,
-    MOST,
     NESTED,
     NUMBER,
-    Look,
-    RowId,
+    ColumnChoice,
     Selection,
+    Source,
+    check_distinct,
     choose_columns,
     choose_id,
 )
-from congruence.tables.fill_matrix import ListMatrix
-from congruence.tables.read_columns import check_distinct, kind_of, plain_column, text_columns
-from congruence.tables.row_columns import RowColumns
+from congruence.tables.read import RowColumns
 from congruence.tables.table import Table
 
 
 def is_frame(x: object) -> bool:
-    """Whether `x` is a data frame of pandas, polars, pyarrow or another library that narwhals knows."""
-    if not hasattr(type(x), "columns") or not hasattr(type(x), "shape"):  # of the type: lazy frames take long to answer
+    """Whether `x` is a data frame of pandas, polars, pyarrow or another library that narwhals supports."""
+    if not hasattr(type(x), "columns") or not hasattr(type(x), "shape"):  # of the type: lazy frames compute these
         return False
     import narwhals.dependencies as known
 
@@ -46,107 +44,104 @@ def is_series(x: object) -> bool:
     return bool(known.is_into_series(x))
 
 
-def names_of(frame: Any) -> list[str]:
-    """The names of the columns of a data frame."""
-    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
-
-
 def is_anndata(x: object) -> bool:
-    """Whether `x` is an AnnData object, found out without importing anndata."""
+    """Whether `x` is an AnnData object, without importing anndata."""
     return type(x).__module__.split(".")[0] == "anndata" and hasattr(x, "obsm")
 
 
+def names_of(frame: Any) -> list[str]:
+    """Return the names of the columns of a data frame."""
+    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+
+
 def table_from_frame(frame: Any, select: Selection, where: str) -> Table:
-    """Read a data frame as an embedding table."""
-    read = _Frame(frame, where)
-    columns = choose_columns(read.kinds, select, where, **read.facts, look=read.look)
-    values, features = read.matrix(columns.values, columns.lists)
+    """Read a data frame or series as an embedding table."""
+    data = _FrameColumns(frame, where)
+    columns = choose_columns(data.source, select)
+    values, features = data.matrix(columns.values, columns.lists)
     return Table(
         values,
         select.name or where,
-        read.ids(columns.row_id),
-        {name: read.column(name) for name in columns.metadata},
+        columns.read(data.column, data.n),
+        {name: data.column(name) for name in columns.metadata},
         features,
         notes=columns.notes,
-        indexed=columns.row_id.indexed,
+        indexed=columns.indexed,
     )
 
 
 def columns_from_frame(frame: Any, select: Selection, where: str) -> RowColumns:
-    """Read all columns of a data frame besides its ids; columns of lists are left out."""
-    read = _Frame(frame, where)
-    found = choose_id(read.kinds, select, where, **read.facts, look=read.look)
-    names = [name for name, kind in read.kinds.items() if kind not in (LIST, NESTED)]
-    names = [name for name in names if name not in (found.column, *read.facts["index"])]
-    if not names or not read.n:
+    """Read all columns of a data frame or series besides its ids; columns of lists are left out."""
+    data = _FrameColumns(frame, where)
+    row_id = choose_id(data.source, select)
+    apart = (row_id.id, *data.source.index)
+    names = [name for name, kind in data.source.kinds.items() if kind not in (LIST, NESTED) and name not in apart]
+    if not names or not data.n:
         raise TableError(f"{where} has no columns with rows besides its ids")
-    return RowColumns({name: read.column(name) for name in names}, read.ids(found), found.notes, found.indexed)
+    ids = row_id.read(data.column, data.n)
+    return RowColumns({name: data.column(name) for name in names}, ids, row_id.notes, row_id.indexed)
 
 
-class _Frame:
-    """The columns of a data frame by name, its index among them."""
+class _FrameColumns:
+    """The columns of a data frame by name, including its index."""
 
     def __init__(self, frame: Any, where: str) -> None:
         import narwhals as nw
 
+        if is_series(frame):
+            frame = (frame if getattr(frame, "name", None) not in (None, "") else frame.rename("0")).to_frame()
         self.where = where
         self.index: dict[str, Array] = {}
-        self.facts: dict[str, Any] = {"index": [], "range_index": None}
+        range_index = None
         if hasattr(frame, "iloc"):
             labels = [str(label) for label in frame.columns]
             check_distinct(labels, where)
-            self._take_index(frame.index, labels)
+            if hasattr(frame.index, "step"):
+                range_index = (frame.index.start, frame.index.step)
+            else:
+                self._take_index(frame.index, labels)
             frame = frame.set_axis(labels, axis=1)
         self.frame = nw.from_native(frame, eager_only=True)
         self.n = len(self.frame)
-        self.numbers = [name for name, type in self.frame.schema.items() if type.is_numeric()]
-        others = [name for name in self.frame.columns if name not in set(self.numbers)]
+        others = [name for name, type in self.frame.schema.items() if not type.is_numeric()]
         try:
             self.arrow = self.frame.select(others).to_arrow() if others else None
-        except Exception as error:  # Python objects of several kinds in one column
+        except Exception as error:  # Python objects of several types in one column
             raise TableError(f"{where} has columns that cannot be read: {str(error).splitlines()[0]}") from error
         types = {} if self.arrow is None else {field.name: kind_of(field.type) for field in self.arrow.schema}
         text = frozenset() if self.arrow is None else text_columns(self.arrow.schema)
-        self.kinds = {name: types.get(name, NUMBER) for name in self.frame.columns}
-        self.kinds |= {name: NUMBER if ids.dtype.kind in "iuf" else "text" for name, ids in self.index.items()}
-        self.look = Look(
-            self.n,
-            text | {name for name in self.index if self.kinds[name] != NUMBER},
-            lambda names: {name: self.column(name, HEAD) for name in names},
-            lambda name: self.column(name, MOST),
+        kinds = {name: types.get(name, NUMBER) for name in self.frame.columns}
+        kinds |= {name: NUMBER if ids.dtype.kind in "iuf" else "text" for name, ids in self.index.items()}
+        self.source = Source(
+            where,
+            kinds,
+            list(self.index),
+            range_index=range_index,
+            n=self.n,
+            text=text | {name for name in self.index if kinds[name] != NUMBER},
+            take=lambda names, most: {name: self.column(name, most) for name in names},
         )
 
     def _take_index(self, index: Any, labels: Sequence[str]) -> None:
-        if hasattr(index, "step"):
-            self.facts["range_index"] = (index.start, index.step)
-            return
         name = INDEX_NAMES[0] if index.name is None or str(index.name) in labels else str(index.name)
         ids = np.asarray(index)
         whole = ids.dtype.kind != "f" or bool((np.isnan(ids) | (ids == np.floor(ids))).all())
         self.index[name] = ids if whole and ids.dtype.kind in "iufO" else ids.astype(str)
-        self.facts["index"].append(name)
 
     def column(self, name: str, most: int | None = None) -> Array:
-        """One column, as metadata is kept."""
+        """Return one column in the form of metadata."""
         if name in self.index:
             return np.asarray(self.index[name][:most])
         if self.arrow is None or name not in self.arrow.schema.names:
             return np.asarray(self.frame[name][:most].to_numpy())
-        found = self.arrow.column(name)
-        return plain_column(self.where, found.slice(0, most).chunks)
-
-    def ids(self, row_id: RowId) -> Array | None:
-        """The ids, unless they are the default index."""
-        if row_id.range is not None:
-            return row_id.range[0] + row_id.range[1] * np.arange(self.n)
-        return None if row_id.column is None else self.column(row_id.column)
+        return plain_column(self.where, self.arrow.column(name).slice(0, most).chunks)
 
     def matrix(self, names: Sequence[str], lists: bool) -> tuple[Array, tuple[str, ...]]:
-        """The values (n, d) and the names of their columns."""
+        """Return the values (n, d) and the names of their columns."""
         if lists:
-            filled = ListMatrix(self.where, names[0], self.n, mapped=True)
-            filled.put(self.arrow, 0)
-            filled.check()
-            return filled.values, filled.features
+            builder = TableBuilder(self.where, ColumnChoice(values=tuple(names), lists=True), None, self.n, mapped=True)
+            builder.put(self.arrow)
+            fields = builder.fields()
+            return fields["values"], fields["features"]
         values = np.asarray(self.frame.select(list(names)).to_numpy())
         return values.astype(np.float64) if values.dtype.kind == "O" else values, tuple(names)

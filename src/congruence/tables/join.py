@@ -1,9 +1,8 @@
-"""Bring the rows of several tables into the same order, by id where they have ids."""
+"""Bring the rows of several tables into the same order, by id if they have ids."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,9 +12,8 @@ import numpy.typing as npt
 from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import PairedByPositionWarning, TableError
 from congruence.tables.columns import PREFIX
-from congruence.tables.labels import as_labels, in_one_kind, missing_labels
-from congruence.tables.spill import take_rows
-from congruence.tables.table import Table
+from congruence.tables.memory import take_rows
+from congruence.tables.table import Table, as_labels, duplicates, in_one_kind, missing_labels
 
 Index = npt.NDArray[np.intp]
 
@@ -25,7 +23,7 @@ class Joined:
     """The same samples in every run: row i of each array of `values` is sample i."""
 
     values: list[Array]  # (n, d_k) for each table
-    rows: list[Index]  # (n,) which row of each table each joined row is
+    rows: list[Index]  # (n,) the row of each table that became joined row i
     names: tuple[str, ...]
     features: list[tuple[str, ...] | None]  # names of the columns of each table
     ids: Array | None  # (n,)
@@ -44,9 +42,9 @@ class Joined:
 def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster: str | None = None) -> Joined:
     """Pair the rows of several tables.
 
-    Rows are matched by id, in the order of the first table, if every table has ids; by position if not, with
-    a warning where only some have them. Rows that some table lacks are left out and counted in `unmatched`.
-    Where all rows are kept in order, the arrays are handed on as they are: nothing is copied.
+    Rows are matched by id, in the order of the first table, if every table has ids; otherwise by position, with a
+    warning if only some have them. Rows that some table lacks are left out and counted in `unmatched`. If all rows are
+    kept in order, the arrays are returned without a copy.
 
     Parameters
     ----------
@@ -55,10 +53,13 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
     drop_missing : bool
         Leave out, from every table, the rows where any table has NaN or infinity, instead of refusing them.
     cluster : str, optional
-        The metadata column (with or without ``Metadata_``) that tells which rows belong together; it is taken
+        The metadata column (with or without ``Metadata_``) that says which rows belong together; it is taken
         from the first table that has it, and tables that have it must agree.
     """
-    _check_names(tables)
+    if not tables:
+        raise TableError("there are no tables to join; give at least one")
+    if repeated := duplicates([table.name for table in tables]):
+        raise TableError(f"several tables have the same name ({repeated}); give each its own")
     by_position = any(table.ids is None for table in tables)
     rows = _rows_by_position(tables) if by_position else _rows_by_id(tables)
     unmatched = {table.name: table.n - len(index) for table, index in zip(tables, rows, strict=True)}
@@ -81,7 +82,15 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
 
 
 def finite_table(table: Table, *, drop_missing: bool = False) -> Table:
-    """Return a table without the rows that hold NaN or infinity, or refuse it; one that has none is handed on."""
+    """Refuse a table with NaN or infinity, or leave out the rows that hold them.
+
+    Parameters
+    ----------
+    table : Table
+        Returned without a copy of its values if all are finite.
+    drop_missing : bool
+        Leave out rows with NaN or infinity instead of refusing them.
+    """
     rows = np.arange(table.n)
     keep, _ = _finite([table], [rows], drop_missing)
     rows = rows[keep]
@@ -91,14 +100,6 @@ def finite_table(table: Table, *, drop_missing: bool = False) -> Table:
         ids=None if table.ids is None else _take(table.ids, rows),
         metadata={name: _take(column, rows) for name, column in table.metadata.items()},
     )
-
-
-def _check_names(tables: Sequence[Table]) -> None:
-    if not tables:
-        raise TableError("there are no tables to join; give at least one")
-    doubled = [name for name, count in Counter(table.name for table in tables).items() if count > 1]
-    if doubled:
-        raise TableError(f"several tables have the same name ({listing(doubled)}); give each its own")
 
 
 def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
@@ -118,7 +119,7 @@ def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
 
 
 def _check_same_order(named: Sequence[Table]) -> None:
-    """Refuse to pair by position what the ids, where there are any, say is not paired."""
+    """Refuse to pair by position rows whose ids, where there are any, differ."""
     keys = in_one_kind([table.ids for table in named if table.ids is not None])
     for table, key in zip(named[1:], keys[1:], strict=True):
         differ = np.flatnonzero(key != keys[0])
@@ -133,9 +134,8 @@ def _rows_by_id(tables: Sequence[Table]) -> list[Index]:
     """Return for each table the rows whose id is in all tables, in the order of the first."""
     keys = in_one_kind([table.ids for table in tables if table.ids is not None])
     same = all(np.array_equal(key, keys[0]) for key in keys[1:])  # the usual case, and sorting text is slow
-    if same and all(table.indexed for table in tables):  # frames may repeat rows: their indexes still agree
-        return [np.arange(len(keys[0]))] * len(tables)
-    orders = [_sorted_order(keys[0], tables[0])]
+    if not (same and all(table.indexed for table in tables)):  # frames may repeat rows if their indexes agree
+        orders = [_sorted_order(keys[0], tables[0])]
     if same:
         return [np.arange(len(keys[0]))] * len(tables)
     orders += [_sorted_order(key, table) for key, table in zip(keys[1:], tables[1:], strict=True)]
@@ -160,8 +160,8 @@ def _sorted_order(key: Array, table: Table) -> Index:
     ranked = key[order]
     again = ranked[1:][ranked[1:] == ranked[:-1]]
     if again.size:
-        doubled = np.unique(again)
-        raise TableError(f"{table.name} has {doubled.size} ids more than once: {listing(doubled)}")
+        repeated = np.unique(again)
+        raise TableError(f"{table.name} has {repeated.size} ids more than once: {listing(repeated)}")
     return order
 
 
@@ -174,7 +174,7 @@ def _finite(
     complaints = []
     for table, index in zip(tables, rows, strict=True):
         good = finite_rows(table.values)[index]
-        bad = np.sort(index[~good])  # in the numbering of its own file
+        bad = np.sort(index[~good])  # numbered as in its own file
         keep &= good
         dropped[table.name] = len(bad)
         if bad.size:
@@ -191,12 +191,12 @@ def _finite(
 
 
 def _in_columns(table: Table, bad: Index) -> str:
-    """Name the columns that hold what is missing, where they are few: they may not belong to the embedding."""
+    """Name the columns that hold the missing values, if they are few: they may not belong to the embedding."""
     some = to_numpy(table.values[bad[:1000]])
-    holed = np.flatnonzero(~np.isfinite(some).all(axis=0))
-    if table.features is None or len(holed) > 5 or len(holed) == table.d:
+    columns = np.flatnonzero(~np.isfinite(some).all(axis=0))
+    if table.features is None or len(columns) > 5 or len(columns) == table.d:
         return ""
-    return f", all in {listing([table.features[j] for j in holed])}"
+    return f", all in {listing([table.features[j] for j in columns])}"
 
 
 def _take_values(table: Table, index: Index) -> Array:
@@ -215,7 +215,7 @@ def _is_all(index: Index, n: int) -> bool:
 
 def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Array | None) -> Array:
     """Return the cluster of each joined row, (n,), after checking that the tables agree."""
-    found: list[tuple[Table, Array]] = []
+    columns: list[tuple[Table, Array]] = []
     for table, index in zip(tables, rows, strict=True):
         column = table.metadata.get(name, table.metadata.get(PREFIX + name))
         if column is not None:
@@ -223,18 +223,18 @@ def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Ar
             if missing.size:
                 rows_missing = f"{missing.size} of its joined rows (row {listing(missing)})"
                 raise TableError(f"{table.name} has no {name!r} in {rows_missing}")
-            found.append((table, as_labels(column[index])))
-    if not found:
+            columns.append((table, as_labels(column[index])))
+    if not columns:
         there = listing(list(dict.fromkeys(column for table in tables for column in table.metadata)), 10)
         raise TableError(f"no table has a metadata column {name!r}; there are {there or 'none'}")
-    labels = in_one_kind([label for _, label in found])
-    for (table, _), label in zip(found[1:], labels[1:], strict=True):
+    labels = in_one_kind([label for _, label in columns])
+    for (table, _), label in zip(columns[1:], labels[1:], strict=True):
         differ = np.flatnonzero(label != labels[0])
         if differ.size:
             at = differ[0]
             example = f"id {ids[at]}" if ids is not None else f"row {at}"
             raise TableError(
-                f"{found[0][0].name} and {table.name} disagree on {name!r} in {differ.size} joined rows; "
+                f"{columns[0][0].name} and {table.name} disagree on {name!r} in {differ.size} joined rows; "
                 f"for {example} they say {labels[0][at]} and {label[at]}"
             )
-    return found[0][1]
+    return columns[0][1]

@@ -1,40 +1,31 @@
-"""Several files with the same columns as one table: the parts of an export, one below the other."""
+"""Tables in several files with the same columns, and tables read a chunk of rows at a time."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, listing, to_numpy
+from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.tables.access import check_readable, reading, stem_of, suffix_of
-from congruence.tables.columns import Layout, Selection, patterns
+from congruence.tables._arrow import open_columnar
+from congruence.tables.access import COLUMNAR, check_readable, reading, stem_of, suffix_of
+from congruence.tables.columns import Selection, choose_columns, selection
 from congruence.tables.lazy import lazy_selected
+from congruence.tables.memory import spill_chunks
 from congruence.tables.read import CODES, READERS, SUFFIXES, read_selected
-from congruence.tables.read_columns import arrow_layout, parquet_layout
-from congruence.tables.read_csv import csv_layout
-from congruence.tables.spill import spill_chunks
-from congruence.tables.stream import Stream, stream_selected
-from congruence.tables.table import Table
-
-LAYOUTS: dict[str, Callable[[Path, Selection], Layout]] = {
-    ".csv": csv_layout,
-    ".csv.gz": csv_layout,
-    ".parquet": parquet_layout,
-    ".arrow": arrow_layout,
-    ".feather": arrow_layout,
-}
+from congruence.tables.table import Table, concatenate_labels
 
 
 def expanded(names: Sequence[str | Path]) -> list[str]:
-    """Return the files that names and patterns (``export/*.parquet``) stand for, those of a pattern sorted."""
+    """Return the files that names and patterns (``export/*.parquet``) refer to, those of a pattern sorted."""
     paths: list[str] = []
     for name in map(str, names):
         found = sorted(glob.glob(name)) if any(c in name for c in "*?[") and not Path(name).exists() else [name]
@@ -49,121 +40,144 @@ def part_files(path: str | os.PathLike[str]) -> list[str]:
     folder = Path(path)
     if suffix_of(folder) in READERS or not folder.is_dir() or (folder / CODES).is_file():
         return expanded([os.fspath(path)])
-    found = sorted(str(file) for file in folder.iterdir() if suffix_of(file) in READERS and file.name[0] not in "._")
-    if not found:
+    files = sorted(str(file) for file in folder.iterdir() if suffix_of(file) in READERS and file.name[0] not in "._")
+    if not files:
         raise TableError(f"{folder} is a folder without embedding files; known are {', '.join(SUFFIXES)}")
-    return found
+    return files
 
 
-def read_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
-    """Read files with the same columns as one table, in the order given; the options are those of `read_table`.
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """The rows of a file as tables of some rows each, in order; it can be iterated once."""
 
-    Files are read one after the other, parquet a batch of rows at a time; values that are many go to a temporary file.
-    What the columns of the first file are, those of the others are.
-    """
-    files, select = _checked(paths), _selection(**wishes)
-    if len(files) == 1:
-        return read_selected(files[0], select)
-    select = _settled(files[0], select)
-    beside = _Beside()
-
-    def values() -> Iterator[Any]:
-        for chunk in _chunks(files, select):
-            beside.put(chunk)
-            yield chunk.values
-
-    name = select.name or _name(files)
-    return beside.table(spill_chunks(values(), name), name, files)
+    n: int
+    chunks: Iterator[Table]
 
 
-def stream_parts(paths: Sequence[str | Path], **wishes: Any) -> Stream:
-    """Read files with the same columns as one table, a chunk of rows at a time; see `stream_table`."""
-    files, select = _checked(paths), _selection(**wishes)
-    if len(files) == 1:
-        return stream_selected(files[0], select)
-    select = _settled(files[0], select)
-    # Counted first, and opened again one by one: there may be more files than a process can hold open.
-    rows = sum(stream_selected(path, select).n for path in files)
-    return Stream(_check_rows(rows, files), _chunks(files, select))
-
-
-def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
-    """Read files with the same columns as one table with a dask array for its values; see `lazy_table`."""
-    files, select = _checked(paths), _selection(**wishes)
-    if len(files) == 1:
-        return lazy_selected(files[0], select)
-    select = _settled(files[0], select)
-    tables = [lazy_selected(path, select) for path in files if not _is_empty(path, select)]
-    _check_rows(len(tables), files)
-    import dask.array as da
-
-    beside = _Beside()
-    for table in tables:
-        _check_like(table, tables[0])
-        beside.put(table)
-    dtype = tables[0].values.dtype
-    values = da.concatenate([table.values.astype(dtype) for table in tables])
-    return beside.table(values, select.name or _name(files), files)
-
-
-def _selection(
+def stream_table(
+    path: str | Path,
     *,
     id: str | None = None,
     features: str | Sequence[str] | None = None,
     metadata: str | Sequence[str] | None = None,
     key: str | None = None,
-    name: str | None = None,
-) -> Selection:
-    return Selection(id, patterns(features), patterns(metadata), key, name or "")
+) -> Stream:
+    """Read an embedding table a chunk of rows at a time; the options are those of `read_table`.
+
+    Parquet is read batch by batch, and files that can be mapped into memory (.npy, .arrow, .safetensors, .pt) are
+    never loaded as a whole. The other formats are read as a whole and returned in chunks.
+    """
+    return _stream(Path(path), selection(id, features, metadata, key))
 
 
-def _settled(path: Path, select: Selection) -> Selection:
-    """Choose the columns once: what an integer column of a part is, that part alone does not tell."""
-    suffix = suffix_of(path)
-    if suffix not in LAYOUTS:
-        return select
-    check_readable(path, folder=False)
-    with reading(path):
-        return replace(select, like=LAYOUTS[suffix](path, select))
+def _stream(path: Path, select: Selection) -> Stream:
+    if suffix_of(path) != ".parquet":
+        table = read_selected(path, select)
+        return Stream(table.n, slices(table))
+    check_readable(path)
+    select = replace(select, name=select.name or stem_of(path))
+    stack = ExitStack()
+    file = stack.enter_context(open_columnar(path, select))
+    columns = choose_columns(file.source, select)
+
+    def chunks() -> Iterator[Table]:
+        with stack:
+            yield from file.chunks(select, columns)
+
+    return Stream(file.n, chunks())
 
 
-def _is_empty(path: Path, select: Selection) -> bool:
-    """Whether a file has columns but no rows, as parts of an export may; of the formats, only parquet lets it be."""
-    return suffix_of(path) == ".parquet" and stream_selected(path, select).n == 0
-
-
-class _Beside:
-    """The ids and metadata of the parts, one below the other."""
-
-    def __init__(self) -> None:
-        self.first: Table | None = None
-        self.ids: list[Array] = []
-        self.metadata: dict[str, list[Array]] = {}
-
-    def put(self, part: Table) -> None:
-        self.first = self.first or part
-        if part.ids is not None:
-            self.ids.append(part.ids)
-        for name, column in part.metadata.items():
-            self.metadata.setdefault(name, []).append(column)
-
-    def table(self, values: Any, name: str, files: Sequence[Path]) -> Table:
-        return Table(
-            values,
-            name,
-            np.concatenate(self.ids) if self.ids else None,
-            {name: np.concatenate(columns) for name, columns in self.metadata.items()},
-            None if self.first is None else self.first.features,
-            notes=() if self.first is None else self.first.notes,
-            parts=tuple(files),
+def slices(table: Table, width: int = 0) -> Iterator[Table]:
+    """Split a table into tables of some rows each, in order; few enough rows for results of `width` columns."""
+    for part in row_chunks(table.n, max(table.d, width)):
+        yield replace(
+            table,
+            values=table.values[part],
+            ids=None if table.ids is None else table.ids[part],
+            metadata={name: column[part] for name, column in table.metadata.items()},
         )
 
 
+def read_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
+    """Read files with the same columns as one table, in the order given; the options are those of `read_table`.
+
+    Files are read one after the other, parquet a batch of rows at a time; a large matrix goes to a temporary file.
+    The columns are chosen in the first file.
+    """
+    return read_files(paths, selection(**wishes))
+
+
+def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
+    """Read files as one table; `read_parts` with its options in one object."""
+    files = _check_files(paths)
+    if len(files) == 1:
+        return read_selected(files[0], select)
+    select = _settle(files[0], select)
+    labels: list[tuple[Array | None, Mapping[str, Array]]] = []
+    fields: dict[str, Any] = {}
+
+    def values() -> Iterator[Any]:
+        for chunk in _chunks(files, select):
+            labels.append((chunk.ids, chunk.metadata))
+            fields.setdefault("features", chunk.features)
+            fields.setdefault("notes", chunk.notes)
+            yield chunk.values
+
+    name = select.name or _name(files)
+    stacked = spill_chunks(values(), name)
+    return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files))
+
+
+def stream_parts(paths: Sequence[str | Path], **wishes: Any) -> Stream:
+    """Read files with the same columns as one table, a chunk of rows at a time; see `stream_table`."""
+    files, select = _check_files(paths), selection(**wishes)
+    if len(files) == 1:
+        return _stream(files[0], select)
+    select = _settle(files[0], select)
+    # Counted first, and opened again one by one: there may be more files than a process can hold open.
+    rows = sum(_stream(path, select).n for path in files)
+    return Stream(_check_rows(rows, files), _chunks(files, select))
+
+
+def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
+    """Read files with the same columns as one table with a dask array for its values; see `lazy_selected`."""
+    return lazy_files(paths, selection(**wishes))
+
+
+def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
+    """Read files as one table with a dask array for its values; `lazy_parts` with its options in one object."""
+    files = _check_files(paths)
+    if len(files) == 1:
+        return lazy_selected(files[0], select)
+    select = _settle(files[0], select)
+    # Parts of an export may have columns but no rows; only parquet allows it.
+    tables = [lazy_selected(path, select) for path in files if suffix_of(path) != ".parquet" or _stream(path, select).n]
+    _check_rows(len(tables), files)
+    import dask.array as da
+
+    first = tables[0]
+    for table in tables:
+        _check_like(table, first)
+    values = da.concatenate([table.values.astype(first.values.dtype) for table in tables])
+    labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
+    name = select.name or _name(files)
+    return Table(values, name, **labels, features=first.features, notes=first.notes, parts=tuple(files))
+
+
+def _settle(path: Path, select: Selection) -> Selection:
+    """Choose the columns once: the values of one part may suggest another choice than those of the next."""
+    if suffix_of(path) not in COLUMNAR:
+        return select
+    check_readable(path)
+    with reading(path), open_columnar(path, select) as file:
+        return replace(select, like=choose_columns(file.source, select))
+
+
 def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:
-    """The rows of all files, with the dtype of the first."""
+    """Yield the rows of all files, with the dtype of the first."""
     first: Table | None = None
     for path in paths:
-        for chunk in stream_selected(path, select).chunks:
+        for chunk in _stream(path, select).chunks:
             first = first or chunk
             _check_like(chunk, first)
             dtype = first.values.dtype
@@ -178,8 +192,8 @@ def _check_rows(n: int, paths: Sequence[Path]) -> int:
     return n
 
 
-def _checked(paths: Sequence[str | Path]) -> list[Path]:
-    """Return the files, unless their names tell that they cannot be parts of one table."""
+def _check_files(paths: Sequence[str | Path]) -> list[Path]:
+    """Refuse files that cannot be parts of one table."""
     if not paths:
         raise InputError("there is no file to read; give at least one")
     kinds = {suffix_of(Path(path)): path for path in paths}
@@ -188,9 +202,9 @@ def _checked(paths: Sequence[str | Path]) -> list[Path]:
             f"files of one table must be of one format, but {' and '.join(map(str, kinds.values()))} differ"
         )
     counts = Counter(Path(path).resolve() for path in paths)
-    doubled = [path.name for path, count in counts.items() if count > 1]
-    if doubled:
-        raise TableError(f"files of one table must be given once, but there is more than one {listing(doubled)}")
+    repeated = [path.name for path, count in counts.items() if count > 1]
+    if repeated:
+        raise TableError(f"files of one table must be given once, but there is more than one {listing(repeated)}")
     return [Path(path) for path in paths]
 
 
@@ -198,7 +212,7 @@ def _check_like(part: Table, first: Table) -> None:
     """Refuse a part whose columns are not those of the first."""
     if part is first:
         return
-    ours, theirs = _columns(part), _columns(first)
+    ours, theirs = (dict.fromkeys([*(table.features or ()), *table.metadata]) for table in (part, first))
     lacking, unknown = [c for c in theirs if c not in ours], [c for c in ours if c not in theirs]
     if lacking or unknown:
         says = [f"lacks {listing(lacking)}"] if lacking else []
@@ -208,7 +222,7 @@ def _check_like(part: Table, first: Table) -> None:
         why = "has them in another order"
     elif part.d != first.d:
         why = f"has {part.d} columns instead of {first.d}"
-    elif (part.ids is None) != (first.ids is None) or (part.ids is not None and _text(part) != _text(first)):
+    elif _ids(part) != _ids(first):
         why = f"has {_ids(part)} instead of {_ids(first)}"
     elif not np.can_cast(to_numpy(part.values[:0]).dtype, to_numpy(first.values[:0]).dtype):
         why = f"holds {part.values.dtype} instead of {first.values.dtype}"
@@ -217,16 +231,10 @@ def _check_like(part: Table, first: Table) -> None:
     raise TableError(f"{part.path} does not have the columns of {first.path}: it {why}")
 
 
-def _columns(table: Table) -> dict[str, None]:
-    return dict.fromkeys([*(table.features or ()), *table.metadata])
-
-
-def _text(table: Table) -> bool:
-    return table.ids is not None and table.ids.dtype.kind == "U"
-
-
 def _ids(table: Table) -> str:
-    return "no ids" if table.ids is None else "ids that are text" if _text(table) else "ids that are numbers"
+    if table.ids is None:
+        return "no ids"
+    return "ids that are text" if table.ids.dtype.kind == "U" else "ids that are numbers"
 
 
 def _name(paths: Sequence[Path]) -> str:

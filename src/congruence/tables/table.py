@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from congruence.arrays import Array, as_matrix, listing, to_numpy
+from congruence.checks import check_choice
 from congruence.errors import InputError, MissingDependencyError, TableError
-from congruence.tables.labels import as_column, as_labels, missing_labels
-from congruence.tables.memory import check_fits
-from congruence.tables.spill import room_for
+from congruence.tables.memory import check_fits, room_for
 
-BACKENDS = ("pandas", "polars", "pyarrow")
+EXACT = 2**53  # whole floats below this are exact integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,24 +27,24 @@ class Table:
     Parameters
     ----------
     values : array of shape (n, d)
-        Real numbers; NaN is allowed here and dealt with by `join_tables`. Memory maps stay memory maps.
+        Real numbers; NaN is allowed here and handled by `join_tables`. Memory maps stay memory maps.
     name : str
-        What the run is called in results and messages.
+        The name of the run in results and messages.
     ids : array of shape (n,), optional
         Kept as int64 or unicode text. They need not be unique until tables are joined.
     metadata : mapping of str to array of shape (n,)
-        What else is known about each row. Text is kept as Python strings, missing text as None.
+        Further columns. Text is kept as Python strings, missing text as None.
     features : sequence of d str, optional
         The names of the columns of `values`.
     path : Path, optional
         The file the table was read from.
     notes : sequence of str
-        How columns were chosen where nobody said it.
+        How columns were chosen where the user did not name them.
     indexed : bool
         Whether the index of a data frame identifies the rows. The default index (0, 1, ...) is not kept as `ids`,
-        because it tells little; it serves as ids beside a table whose index is another order of integers.
+        because it carries little information; it serves as ids when another table has an index of integers.
     parts : sequence of Path
-        The files the table was read from, if they are several.
+        The files the table was read from, if there are several.
     """
 
     values: Array
@@ -90,20 +90,18 @@ class Table:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of the columns, made up as ``emb_0``, ``emb_1``, ... where there are none."""
+        """The names of the columns, by default ``emb_0``, ``emb_1``, ..."""
         return self.features or tuple(f"emb_{i}" for i in range(self.d))
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Return the table as a data frame of "pandas", "polars" or "pyarrow": ids (``id``), metadata, features."""
-        if backend not in BACKENDS:
-            raise InputError(f"backend must be one of {', '.join(BACKENDS)}, not {backend!r}")
+        check_choice("backend", backend, ("pandas", "polars", "pyarrow"))
         values = to_numpy(self.values)
         columns = [] if self.ids is None else [("id", self.ids)]
         columns += [*self.metadata.items(), *((name, values[:, j]) for j, name in enumerate(self.feature_names))]
-        names = [name for name, _ in columns]
-        if len(set(names)) < len(names):
-            doubled = listing([name for name, count in Counter(names).items() if count > 1])
-            raise TableError(f"{self.name} cannot become a data frame: several columns would be called {doubled}")
+        repeated = duplicates([name for name, _ in columns])
+        if repeated:
+            raise TableError(f"{self.name} cannot become a data frame: several columns would be called {repeated}")
         try:
             library = import_module(backend)
         except ImportError as error:
@@ -130,7 +128,7 @@ def _check_ids(ids: Any, n: int, where: str) -> Array:
     if missing.size:
         rows = "1 row" if missing.size == 1 else f"{missing.size} rows"
         raise TableError(f"{where} has no id in {rows} of {n} (row {listing(missing)})")
-    if ids.dtype.kind == "O":  # as an array of text, every id takes the room of the longest
+    if ids.dtype.kind == "O":  # in an array of text, every id takes as much space as the longest
         longest = max((len(item) for item in ids.tolist() if isinstance(item, str | bytes)), default=0)
         check_fits(where, 4 * n * longest, "its ids")
     return as_labels(ids)
@@ -139,3 +137,83 @@ def _check_ids(ids: Any, n: int, where: str) -> Array:
 def _check_length(column: Array, n: int, what: str, where: str) -> None:
     if column.shape != (n,):
         raise TableError(f"{where} has {n} rows, but its {what} has shape {column.shape}; ({n},) would do")
+
+
+def duplicates(names: Sequence[str]) -> str:
+    """Return the names that occur more than once, as text for a message; empty if there are none."""
+    return listing([name for name, count in Counter(names).items() if count > 1])
+
+
+def as_labels(labels: Any) -> Array:
+    """Return a column of ids or clusters as int64 or as unicode text, shape (n,).
+
+    Whole floats become integers, because a missing value elsewhere in a file turns its integers into floats.
+    Everything that is not a number becomes text.
+    """
+    column: Array = np.asarray(labels)
+    kind = column.dtype.kind
+    if kind == "f" and bool(np.all((column == np.floor(column)) & (np.abs(column) < EXACT))):
+        return column.astype(np.int64)
+    if kind == "i" or (kind == "u" and (not column.size or column.max() <= np.iinfo(np.int64).max)):
+        return column.astype(np.int64, copy=False)
+    if kind == "U":
+        return column
+    if kind in "ufbcMm":
+        return column.astype(str)
+    items = column.tolist()
+    if items and all(type(item) is int and abs(item) < 2**63 for item in items):
+        return np.array(items, dtype=np.int64)
+    return np.array([item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in items], str)
+
+
+def missing_labels(column: Any) -> npt.NDArray[np.bool_]:
+    """Return for each label whether it is missing: null, NaN, not a time, or empty text; shape (n,)."""
+    column = np.asarray(column)
+    kind = column.dtype.kind
+    if kind in "fcMm":
+        return np.asarray(np.isnan(column) if kind in "fc" else np.isnat(column))
+    if kind in "biu":
+        return np.zeros(len(column), dtype=bool)
+    if kind == "U":
+        return np.asarray(column == "")
+    # Only a NaN differs from itself.
+    return np.array([item is None or item in ("", b"") or item != item for item in column.tolist()], dtype=bool)
+
+
+def same_label(column: Any, value: str) -> npt.NDArray[np.bool_]:
+    """Return for each label whether it equals `value`: as text or, in a column of numbers, as a number; (n,)."""
+    column = np.asarray(column)
+    same = np.asarray(as_labels(column).astype(str) == value)
+    if column.dtype.kind not in "iuf" or same.any():
+        return same
+    try:
+        return np.asarray(column == float(value))
+    except ValueError:
+        return same
+
+
+def in_one_kind(columns: Sequence[Array]) -> list[Array]:
+    """Return columns of labels that can be compared: all integers if they all are, else all text."""
+    if len({column.dtype.kind for column in columns}) <= 1:
+        return list(columns)
+    return [column.astype(str) for column in columns]
+
+
+def as_column(entries: Any) -> Array:
+    """Return a metadata column as numbers, bools, times, or Python text in an object array.
+
+    Text is not kept as fixed-width unicode, where one long document would set the width of every row.
+    """
+    column: Array = np.asarray(entries)
+    if column.dtype.kind == "S":
+        column = np.char.decode(column, "utf-8")
+    return column if column.dtype.kind in "biufMmO" else column.astype(object)
+
+
+def concatenate_labels(parts: Sequence[tuple[Array | None, Mapping[str, Array]]]) -> dict[str, Any]:
+    """Concatenate the ids and metadata of several tables with the same columns; no ids if some table has none."""
+    ids = [ids for ids, _ in parts if ids is not None]
+    return {
+        "ids": np.concatenate(ids) if ids and len(ids) == len(parts) else None,
+        "metadata": {name: np.concatenate([columns[name] for _, columns in parts]) for name in parts[0][1]},
+    }

@@ -1,4 +1,4 @@
-"""Write an embedding table, whole or not at all."""
+"""Write an embedding table, completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,69 +10,147 @@ import uuid
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
+from congruence.checks import require
 from congruence.errors import CongruenceError, TableError
 from congruence.files import check_writable, replacing
-from congruence.tables.access import first_sentence, require, suffix_of
-from congruence.tables.read_anndata import IDS_NOTE
-from congruence.tables.read_arrays import FEATURES, IDS, TEXT_HEADER, VALUES
-from congruence.tables.read_zarr import hush_loop
-from congruence.tables.table import Table
-from congruence.tables.write_columns import write_arrow, write_csv, write_csv_gz, write_parquet
+from congruence.tables._anndata import IDS_NOTE
+from congruence.tables._arrays import FEATURES, IDS, TEXT_HEADER, VALUES
+from congruence.tables._arrow import ID_RECORD
+from congruence.tables._hdf5 import inspection
+from congruence.tables._zarr import import_zarr
+from congruence.tables.access import COLUMNAR, first_sentence, suffix_of
+from congruence.tables.columns import NUMBER, PREFIX, Selection, Source, choose_columns, is_number
+from congruence.tables.parts import Stream
+from congruence.tables.table import Table, concatenate_labels, duplicates
 
 HEADER_LIMIT = 50 * 2**20  # bytes of text in a safetensors header; the library refuses to read 100 MB
 
 
 def write_table(table: Table, path: str | Path, *, id: str | None = None) -> None:
-    """Write a table in the format that the suffix of `path` tells; `read_table` gives it back.
+    """Write a table in the format given by the suffix of `path`; `read_table` reads it back.
 
-    Columnar files hold one column per feature, the ids in the column `id` ("id" if not given) and the
-    metadata with the prefix ``Metadata_``. Files of arrays hold ``values``, ``ids``, ``features`` and the
-    metadata under their own names. csv files do not keep the dtype (they are read as float64), the difference
-    between missing and empty text, nor that ids were integers.
+    Columnar files hold one column per feature, the ids in the column `id` and the metadata with the prefix
+    ``Metadata_``. Files of arrays hold ``values``, ``ids``, ``features`` and the metadata under their own names. csv
+    files keep neither the dtype (they are read as float64), nor the difference between missing and empty text, nor that
+    ids were integers.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    path : str or Path
+        The file, or the folder of a .zarr store. It is replaced if it exists.
+    id : str, optional
+        The name of the id column in files with columns; "id" if not given.
     """
     path = Path(path)
     suffix = _known_suffix(path)
-    if suffix in COLUMNAR:
-        with writing(path), replacing(path) as temporary:
-            COLUMNAR[suffix]([table], temporary, path, "id" if id is None else id)
-        return
-    if id is not None:
+    if id is not None and suffix not in COLUMNAR:
         raise TableError(f"{path} has no columns, so the id column cannot be called {id!r}")
-    if suffix == ".zarr":
-        write_zarr([table], table.n, path)
+    if suffix not in (".npy", *_WRITERS):
+        write_stream(Stream(table.n, iter([table])), path, id="id" if id is None else id)
         return
     with writing(path), replacing(path) as temporary:
-        WRITERS[suffix](table, temporary, path)
+        if suffix == ".npy":
+            if table.features:
+                raise TableError(f"{path} cannot be written: .npy would lose the feature names; use .npz")
+            _write_npy([table], table.n, temporary, path)
+        else:
+            _WRITERS[suffix](table, temporary, path)
+
+
+def write_stream(stream: Stream, path: str | Path, *, id: str = "id") -> None:
+    """Write the chunks of a stream one below the other, completely or not at all.
+
+    .parquet, .arrow, .feather, .csv, .npy and .zarr are written chunk by chunk; the other formats collect the chunks
+    first.
+
+    Parameters
+    ----------
+    stream : Stream
+        The rows.
+    path : str or Path
+        The file, or the folder of a .zarr store.
+    id : str
+        The name of the id column in files with columns.
+    """
+    path = Path(path)
+    suffix = suffix_of(path)
+    if suffix == ".zarr":
+        _write_zarr(stream, path)
+    elif suffix in COLUMNAR:
+        with writing(path), replacing(path) as temporary:
+            _write_columns(stream.chunks, temporary, path, id)
+    elif suffix == ".npy":
+        with writing(path), replacing(path) as temporary:
+            _write_npy(stream.chunks, stream.n, temporary, path)
+    else:
+        tables = list(stream.chunks)
+        values = np.concatenate([to_numpy(table.values) for table in tables])
+        labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
+        write_table(replace(tables[0], values=values, **labels), path)
 
 
 def check_table_path(path: str | Path, table: Table | None = None) -> None:
-    """Refuse, before any work, a path to which no table, or not one with the ids and metadata of `table`, can go."""
+    """Refuse, before any work, a path to which a table cannot be written.
+
+    Parameters
+    ----------
+    path : str or Path
+        The path.
+    table : Table, optional
+        Also refuse a format that cannot hold the ids and metadata of this table.
+    """
     path = Path(path)
-    if table is not None and suffix_of(path) == ".npy" and (table.ids is not None or table.metadata):
-        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
+    if table is not None and suffix_of(path) == ".npy":
+        _check_values_alone(table, path)
     if _known_suffix(path) == ".zarr":
         _check_folder(path)
     else:
         check_writable(path)
 
 
+def check_obsm_path(path: str | Path) -> Path:
+    """Refuse, before any work, a file into which `write_obsm` cannot write."""
+    path = Path(path)
+    if suffix_of(path) != ".h5ad":
+        raise TableError(f"{path} is not AnnData (.h5ad), so no embedding can be written back into it; use --out")
+    return path
+
+
+def write_obsm(path: str | Path, key: str, values: Any) -> None:
+    """Write `values` (n, k) into obsm of an .h5ad file under `key`; the file is changed completely or not at all."""
+    path = check_obsm_path(path)
+    with inspection(path, ["obs"]):
+        require("anndata", str(path), "h5ad")
+    import h5py
+    from anndata.io import write_elem
+
+    with writing(path), replacing(path) as temporary:
+        shutil.copyfile(path, temporary)
+        with h5py.File(temporary, "r+") as store:
+            write_elem(store.require_group("obsm"), key, to_numpy(values))
+
+
 def _known_suffix(path: Path) -> str:
     suffix = suffix_of(path)
-    if suffix not in (*COLUMNAR, *WRITERS, ".zarr"):
-        known = ", ".join([*COLUMNAR, *WRITERS, ".zarr"])
-        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {known}")
+    known = (*COLUMNAR, ".npy", *_WRITERS, ".zarr")
+    if suffix not in known:
+        raise TableError(f"{path} cannot be written: the suffix {suffix!r} is not one of {', '.join(known)}")
     return suffix
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what a file library raises inside the block into one sentence that names the file."""
+    """Turn whatever a file library raises inside the block into a `TableError` of one sentence that names the file."""
     try:
         yield
     except CongruenceError:
@@ -81,22 +159,108 @@ def writing(path: Path) -> Iterator[None]:
         raise TableError(f"{path} could not be written: {first_sentence(error)}") from error
 
 
-def _write_npy(table: Table, temporary: Path, path: Path) -> None:
-    if table.ids is not None or table.metadata or table.features:
-        raise TableError(f"{path} cannot be written: .npy would lose the ids, metadata or feature names; use .npz")
-    values = to_numpy(table.values)
-    header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+def _first(tables: Iterable[Table]) -> tuple[Table, Iterable[Table]]:
+    """Return the first table, whose columns decide the format, and all of them."""
+    rest = iter(tables)
+    first = next(rest)
+    return first, chain([first], rest)
+
+
+def _write_columns(tables: Iterable[Table], temporary: Path, path: Path, id: str) -> None:
+    """Write a columnar file: csv with a header, parquet, or uncompressed Arrow IPC, which can be mapped into memory."""
+    import pyarrow as pa
+    import pyarrow.csv as pv
+    import pyarrow.parquet as pq
+
+    suffix = suffix_of(path)
+    is_csv = suffix in (".csv", ".csv.gz")
+    first, tables = _first(map(_printable, tables) if is_csv else tables)
+    schema = _schema(first, path, id)
+    if is_csv and all(is_number(name) for name in schema.names):
+        raise TableError(f"{path} cannot be written: a csv header of numbers alone would be read as a row")
+    with contextlib.ExitStack() as stack:
+        if suffix == ".parquet":
+            # Feature values rarely repeat, so a dictionary of them would only take time and space.
+            writer = pq.ParquetWriter(temporary, schema, use_dictionary=schema.names[: -first.d])
+        elif is_csv:
+            compression = "gzip" if suffix == ".csv.gz" else None
+            writer = pv.CSVWriter(
+                stack.enter_context(pa.output_stream(str(temporary), compression=compression)), schema
+            )
+        else:
+            writer = pa.ipc.new_file(stack.enter_context(pa.OSFile(str(temporary), "wb")), schema)
+        stack.enter_context(writer)
+        for batch in _batches(tables, schema):
+            writer.write_batch(batch)
+
+
+def _printable(table: Table) -> Table:
+    half = table.values.dtype == np.float16  # which arrow does not print
+    return replace(table, values=table.values.astype(np.float32)) if half else table
+
+
+def _schema(table: Table, path: Path, id: str) -> Any:
+    """Return the arrow schema: id, metadata, features; and a record of which column is the id."""
+    import pyarrow as pa
+
+    stored = {name if name.startswith(PREFIX) else PREFIX + name: name for name in table.metadata}
+    names = [*([] if table.ids is None else [id]), *stored, *table.feature_names]
+    repeated = duplicates(names)
+    if not repeated and len(stored) < len(table.metadata):
+        repeated = listing([name for name in table.metadata if PREFIX + name in table.metadata])
+    if repeated:
+        raise TableError(f"{path} cannot be written: several columns would be called {repeated}")
+    kinds = dict.fromkeys(names, NUMBER)
+    chosen = set(choose_columns(Source(path, kinds), Selection(None if table.ids is None else id)).values)
+    lost = [name for name in table.feature_names if name not in chosen]
+    if lost:
+        raise TableError(
+            f"{path} cannot be written: features called {listing(lost)} would be read back as ids or metadata"
+        )
+    types = {} if table.ids is None else {id: pa.int64() if table.ids.dtype.kind == "i" else pa.string()}
+    for name, original in stored.items():
+        type = pa.array(table.metadata[original]).type
+        types[name] = pa.string() if pa.types.is_null(type) else type
+    types |= dict.fromkeys(table.feature_names, pa.from_numpy_dtype(to_numpy(table.values[:1]).dtype))
+    return pa.schema(types.items(), {ID_RECORD: id.encode() if table.ids is not None else b""})
+
+
+def _batches(tables: Iterable[Table], schema: Any) -> Iterator[Any]:
+    """Yield the rows of tables as record batches."""
+    import pyarrow as pa
+
+    def as_arrow(array: Array, type: Any) -> Any:
+        # Integers of which some are missing in this part of the rows come as floats with NaN.
+        return pa.array(array, type=type, from_pandas=pa.types.is_integer(type) and array.dtype.kind == "f")
+
+    for table in tables:
+        labels = [*([] if table.ids is None else [table.ids]), *table.metadata.values()]
+        for part in row_chunks(table.n, table.d):
+            columns = np.ascontiguousarray(to_numpy(table.values[part]).T)  # (d, rows)
+            arrays = [column[part] for column in labels] + list(columns)
+            yield pa.record_batch([as_arrow(a, field.type) for a, field in zip(arrays, schema, strict=True)], schema)
+
+
+def _check_values_alone(table: Table, path: Path) -> None:
+    if table.ids is not None or table.metadata:
+        raise TableError(f"{path} cannot be written: .npy would lose the ids or metadata; use .parquet")
+
+
+def _write_npy(tables: Iterable[Table], n: int, temporary: Path, path: Path) -> None:
+    first, tables = _first(tables)
+    _check_values_alone(first, path)
+    dtype = to_numpy(first.values[:1]).dtype
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (n, first.d)}
     with temporary.open("wb") as handle:  # np.save would not say why it could not write
         np.lib.format.write_array_header_1_0(handle, header)
-        for part in row_chunks(*values.shape):
-            handle.write(np.ascontiguousarray(values[part]).tobytes())
+        for table in tables:
+            for part in row_chunks(table.n, table.d):
+                handle.write(np.ascontiguousarray(to_numpy(table.values[part])).tobytes())
 
 
 def _write_npz(table: Table, temporary: Path, path: Path) -> None:
-    numbers, text = _split(table, path)
-    arrays = numbers | {name: _as_unicode(column, name, path) for name, column in text.items()}
-    with zipfile.ZipFile(temporary, "w") as archive:  # np.savez would trip over a column called "file"
-        for name, array in arrays.items():
+    with zipfile.ZipFile(temporary, "w") as archive:  # np.savez fails on a column called "file"
+        for name, array in _unicode_arrays(table, path).items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as handle:
                 np.lib.format.write_array(handle, np.asanyarray(array), allow_pickle=False)
 
@@ -111,65 +275,56 @@ def _write_safetensors(table: Table, temporary: Path, path: Path) -> None:
             f"{path} cannot be written: {len(header) / 2**20:.0f} MB of text ids and metadata do not fit in "
             "the header of a .safetensors file; use .parquet"
         )
-    # save_file writes the memory of an array as it lies, whatever its strides say.
+    # save_file writes the memory of an array in order, whatever its strides are.
     tensors = {name: np.ascontiguousarray(column) for name, column in numbers.items()}
     save_file(tensors, str(temporary), {TEXT_HEADER: header} if text else None)
 
 
-def write_zarr(tables: Iterable[Table], n: int, path: Path) -> None:
-    """Write a zarr group; several tables, of n rows together, are written one below the other as they come."""
+def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
+    anndata = require("anndata", str(path), "h5ad")
+    pd = require("pandas", str(path), "h5ad")
+    ids = np.arange(table.n) if table.ids is None else table.ids
+    obs = pd.DataFrame(dict(table.metadata), index=pd.Index(ids.astype(str).astype(object)))
+    var = pd.DataFrame(index=pd.Index(np.array(table.feature_names, dtype=object)))
+    kind = "none" if table.ids is None else "integer" if table.ids.dtype.kind == "i" else "text"
+    with warnings.catch_warnings():  # AnnData warns of names that are not unique
+        warnings.simplefilter("ignore")
+        data = anndata.AnnData(to_numpy(table.values), obs=obs, var=var, uns={IDS_NOTE: kind})
+        data.write_h5ad(temporary)
+
+
+def _write_zarr(stream: Stream, path: Path) -> None:
+    """Write a zarr group; the values are written chunk by chunk, the other columns are collected first."""
     with writing(path), _replacing_folder(path) as temporary:
-        zarr = require("zarr", "zarr", path)
-        hush_loop()
         # Version 3 of the format has no stable specification of text yet.
-        group = zarr.open_group(str(temporary), mode="w-", zarr_format=2)
-        beside: dict[str, list[Array]] = {}  # the columns that are not the values take little room
+        group = import_zarr(path).open_group(str(temporary), mode="w-", zarr_format=2)
+        labels: dict[str, list[Array]] = {}
         features: dict[str, Array] = {}
         start = 0
-        for table in tables:
-            columns = _zarr_columns(table, path)
+        for table in stream.chunks:
+            columns = _unicode_arrays(table, path)
+            if nested := [name for name in columns if "/" in name]:
+                raise TableError(f"{path} cannot be written: zarr takes the / in {listing(nested)} for a folder")
             values, features = columns.pop(VALUES), {FEATURES: columns.pop(FEATURES)} if table.features else {}
             if not start:
-                chunks = "auto" if table.n >= n else (table.n, table.d)
-                group.create_array(VALUES, shape=(n, table.d), dtype=values.dtype, chunks=chunks)
+                chunks = "auto" if table.n >= stream.n else (table.n, table.d)
+                group.create_array(VALUES, shape=(stream.n, table.d), dtype=values.dtype, chunks=chunks)
             _fill(group[VALUES], values, start)
             for name, column in columns.items():
-                beside.setdefault(name, []).append(column)
+                labels.setdefault(name, []).append(column)
             start += table.n
-        for name, column in ({name: np.concatenate(parts) for name, parts in beside.items()} | features).items():
+        for name, column in ({name: np.concatenate(parts) for name, parts in labels.items()} | features).items():
             _fill(group.create_array(name, shape=column.shape, dtype=column.dtype), column, 0)
 
 
-def _zarr_columns(table: Table, path: Path) -> dict[str, Array]:
-    """Return the arrays of a table under the names they are stored by, text as unicode."""
-    numbers, text = _split(table, path)
-    nested = [name for name in (*numbers, *text) if "/" in name]
-    if nested:
-        raise TableError(f"{path} cannot be written: zarr takes the / in {listing(nested)} for a folder")
-    return numbers | {name: _as_unicode(column, name, path) for name, column in text.items()}
-
-
 def _fill(array: Any, column: Array, start: int) -> None:
-    """Write rows from `start` on, a chunk at a time: on a full disk, zarr would go on while the folder is removed."""
+    """Write rows from `start` on, chunk by chunk: on a full disk, zarr would go on while the folder is removed."""
     step = array.chunks[0]
     for first in range(start - start % step, start + len(column), step):
         a, b = max(first, start), min(first + step, start + len(column))
         for left in range(0, array.shape[1], array.chunks[1]) if array.ndim == 2 else (None,):
             across = () if left is None else (slice(left, left + array.chunks[1]),)
             array[(slice(a, b), *across)] = column[(slice(a - start, b - start), *across)]
-
-
-def _write_h5ad(table: Table, temporary: Path, path: Path) -> None:
-    anndata = require("anndata", "h5ad", path)
-    pd = require("pandas", "h5ad", path)
-    ids = np.arange(table.n) if table.ids is None else table.ids
-    obs = pd.DataFrame(dict(table.metadata), index=pd.Index(ids.astype(str).astype(object)))
-    var = pd.DataFrame(index=pd.Index(np.array(table.feature_names, dtype=object)))
-    note = "none" if table.ids is None else "integer" if table.ids.dtype.kind == "i" else "text"
-    with warnings.catch_warnings():  # AnnData warns of names that are not unique, which is ours to say
-        warnings.simplefilter("ignore")
-        data = anndata.AnnData(to_numpy(table.values), obs=obs, var=var, uns={IDS_NOTE: note})
-        data.write_h5ad(temporary)
 
 
 def _split(table: Table, path: Path) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -190,15 +345,18 @@ def _split(table: Table, path: Path) -> tuple[dict[str, Array], dict[str, Array]
     return {VALUES: to_numpy(table.values), **numbers}, text
 
 
-def _as_unicode(column: Array, name: str, path: Path) -> Array:
-    if column.dtype.kind == "O":
+def _unicode_arrays(table: Table, path: Path) -> dict[str, Array]:
+    """Return the arrays of a table under the names they are stored by, text as unicode."""
+    arrays, text = _split(table, path)
+    for name, column in text.items():
         odd = [row for row, item in enumerate(column.tolist()) if not isinstance(item, str)]
         if odd:
             raise TableError(
                 f"{path} cannot be written: {name!r} is missing or not text in {len(odd)} rows "
                 f"(row {listing(odd)}), which this format cannot hold; use .parquet"
             )
-    return column.astype(str)
+        arrays[name] = column.astype(str)
+    return arrays
 
 
 def _check_folder(path: Path) -> None:
@@ -212,7 +370,7 @@ def _check_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def _replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that takes its place when the block succeeds."""
+    """Yield a temporary folder next to `path` that replaces it when the block succeeds."""
     _check_folder(path)
     temporary = path.parent / f".{path.name[:40]}.{uuid.uuid4().hex}.part"
     old = temporary.with_suffix(".old")
@@ -228,15 +386,7 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-COLUMNAR: dict[str, Callable[[Iterable[Table], Path, Path, str], None]] = {
-    ".csv": write_csv,
-    ".csv.gz": write_csv_gz,
-    ".parquet": write_parquet,
-    ".arrow": write_arrow,
-    ".feather": write_arrow,
-}
-WRITERS: dict[str, Callable[[Table, Path, Path], Any]] = {
-    ".npy": _write_npy,
+_WRITERS: dict[str, Callable[[Table, Path, Path], Any]] = {
     ".npz": _write_npz,
     ".safetensors": _write_safetensors,
     ".h5ad": _write_h5ad,

@@ -13,9 +13,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError, MissingDependencyError
-from congruence.tables.access import first_sentence, reading
+from congruence.tables.access import first_sentence, npy_header, reading
 from congruence.tables.memory import check_fits
-from congruence.tables.read_arrays import npy_header
 
 SIDE = 128  # of the files
 USED = 64

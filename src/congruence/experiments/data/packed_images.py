@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, listing
+from congruence.checks import require
 from congruence.errors import InputError
-from congruence.tables.access import reading, require
+from congruence.tables.access import NpyHeader, npy_header, reading
 from congruence.tables.memory import check_fits
-from congruence.tables.read_arrays import NpyHeader, npy_header
 
 BLOCK = 2**24  # bytes read at a time
 
@@ -43,7 +43,7 @@ def read_npz_rows(path: Path, key: str, expected: tuple[int, ...], rows: Array |
 
 def read_h5_rows(path: Path, key: str, expected: tuple[int, ...], rows: Array | None = None) -> Array:
     """The same of an array in an HDF5 file."""
-    h5py = require("h5py", "hdf5", path)
+    h5py = require("h5py", str(path), "hdf5")
     with reading(path), h5py.File(path, "r") as store:
         link = store.get(key, getlink=True)
         if link is None:

@@ -1,0 +1,450 @@
+"""Columnar files (.parquet, .arrow, .feather, .csv) through pyarrow, read a batch of rows at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, listing
+from congruence.errors import TableError
+from congruence.tables._csv import read_csv_table
+from congruence.tables.access import reading, suffix_of
+from congruence.tables.columns import (
+    LIST,
+    NESTED,
+    NUMBER,
+    ColumnChoice,
+    Selection,
+    Source,
+    check_distinct,
+    choose_columns,
+)
+from congruence.tables.memory import check_fits, room_for
+from congruence.tables.table import Table
+
+ID_RECORD = b"congruence.id"  # the entry of the schema where write_table records the id column; empty without ids
+BLOCK_BYTES = 2**26  # of rows transposed from columns at a time: few calls, little extra memory
+_TAKE_ROWS = 2**16  # rows of a few columns read at a time
+_TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many megabytes, and hardly slower than more
+
+
+class ColumnarFile:
+    """The schema and the rows of an open columnar file.
+
+    `batches(names, rows, most)` returns the named columns in batches of about `rows` rows, at least the first `most`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: Any,
+        n: int,
+        batches: Callable[[Sequence[str], int | None, int | None], Iterable[Any]],
+        described: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path, self.schema, self.n, self.batches = path, schema, n, batches
+        with reading(path):  # names that are not UTF-8, notes that are not JSON
+            check_distinct(schema.names, path)
+            notes = schema.metadata or {}
+            index = json.loads(notes.get(b"pandas", b"{}")).get("index_columns", [])
+            recorded = notes[ID_RECORD].decode() if ID_RECORD in notes else None
+            ranges = [(int(one["start"]), int(one["step"])) for one in index if isinstance(one, dict)]
+            kinds = {field.name: kind_of(field.type) for field in schema} | dict(described or {})
+        self.source = Source(
+            path,
+            kinds,
+            [name for name in index if isinstance(name, str)],
+            recorded,
+            ranges[0] if len(ranges) == 1 else None,
+            n,
+            text_columns(schema),
+            self.take,
+        )
+
+    def take(self, names: Sequence[str], most: int) -> dict[str, Array]:
+        """Read the first `most` rows of some columns."""
+        parts: dict[str, list[Any]] = {name: [] for name in names}
+        rows = needed = 0
+        with reading(self.path):
+            for batch in self.batches(list(names), min(most, _TAKE_ROWS), most) if names else ():
+                for name, found in parts.items():
+                    found.extend(_chunks(batch.column(name)))
+                    needed += 8 * batch.num_rows + _held_bytes(batch.column(name))
+                check_fits(self.path, needed)
+                rows += batch.num_rows
+                if rows >= most:
+                    break
+            return {name: plain_column(self.path, found)[:most] for name, found in parts.items()}
+
+    def table(self, select: Selection, columns: ColumnChoice, *, mapped: bool = False) -> Table:
+        """Read the whole table."""
+        # A column of lists in one piece is already a matrix, and is used where it is.
+        rows = None if mapped and columns.lists else block_rows(columns)
+        builder = TableBuilder(self.path, columns, self.schema, self.n, mapped=mapped)
+        for batch in guarded(self.path, self.batches([*columns.values, *columns.labels], rows, None)):
+            builder.put(batch)
+        return Table(name=select.name, path=self.path, **builder.fields())
+
+    def chunks(self, select: Selection, columns: ColumnChoice) -> Iterator[Table]:
+        """Read the table a batch of rows at a time."""
+        start = 0
+        batches = self.batches([*columns.values, *columns.labels], block_rows(columns), None)
+        for batch in guarded(self.path, batches):
+            builder = TableBuilder(self.path, columns, self.schema, batch.num_rows, first=start)
+            builder.put(batch)
+            yield Table(name=select.name, path=self.path, **builder.fields())
+            start += batch.num_rows
+        _check_count(self.path, start, self.n)
+
+
+@contextlib.contextmanager
+def open_columnar(path: Path, select: Selection, *, all_columns: bool = False) -> Iterator[ColumnarFile]:
+    """Open a columnar file; with `all_columns`, text in any column of a csv file is expected."""
+    if suffix_of(path) == ".parquet":
+        import pyarrow.parquet as pq
+
+        with reading(path):
+            parquet = pq.ParquetFile(path, memory_map=True)
+            schema, n = parquet.schema_arrow, parquet.metadata.num_rows
+        with parquet:
+            yield ColumnarFile(path, schema, n, partial(_parquet_batches, path, parquet, schema))
+        return
+    csv = suffix_of(path) in (".csv", ".csv.gz")
+    table, described = read_csv_table(path, select, all_columns=all_columns) if csv else (_open_ipc(path), None)
+
+    def batches(names: Sequence[str], rows: int | None, most: int | None) -> Any:
+        return (table if most is None else table.slice(0, most)).select(list(names)).to_batches(rows)
+
+    yield ColumnarFile(path, table.schema, table.num_rows, batches, described)
+
+
+def read_columnar(path: Path, select: Selection) -> Table:
+    """Read the needed columns of a columnar file; uncompressed Arrow files are mapped into memory."""
+    import pyarrow as pa
+
+    if suffix_of(path).startswith(".csv"):
+        select.refuse(path, "key", because="a csv file holds no arrays inside; use --features")
+    with open_columnar(path, select) as file:
+        columns = choose_columns(file.source, select)
+        table = file.table(select, columns, mapped=suffix_of(path) != ".parquet")
+    pa.default_memory_pool().release_unused()  # arrow keeps the memory of batches for later ones, and there are none
+    return table
+
+
+def _open_ipc(path: Path) -> Any:
+    """Read an Arrow IPC file (which a feather file is) or stream as an arrow table."""
+    import pyarrow as pa
+
+    with reading(path):
+        source = pa.memory_map(str(path))
+        is_file = source.read(6) == b"ARROW1"
+        messages = _file_messages(source) if is_file else pa.ipc.MessageReader.open_stream(pa.memory_map(str(path)))
+        check_fits(path, sum(map(_unpacked_bytes, messages)))
+        source.seek(0)
+        table = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).read_all()
+        table.validate(full=True)  # offsets are used unchecked below, and a wrong one would crash the process
+    return table
+
+
+def _file_messages(source: Any) -> Iterator[Any]:
+    """Yield the messages that the footer of an Arrow file points to, which are those that are read."""
+    import pyarrow as pa
+
+    end = source.size() - 10  # the length of the footer, and ARROW1
+    source.seek(end)
+    length = int.from_bytes(source.read(4), "little")
+    source.seek(end - length)
+    footer = _Flatbuffer(source.read(length))
+    for field in (2, 3):  # dictionaries, record batches
+        for at in footer.structs(footer.root, field, 24):
+            source.seek(footer.integer(at, 8))
+            yield pa.ipc.read_message(source)
+
+
+def _unpacked_bytes(message: Any) -> int:
+    """Return the size that the compressed buffers of an Arrow message declare.
+
+    Arrow reserves any declared size, and pyarrow does not report it. It is the first eight bytes of each buffer; where
+    the buffers are is in a flatbuffer (Message.fbs: RecordBatch and DictionaryBatch).
+    """
+    if message.type not in ("dictionary", "record batch"):
+        return 0
+    flat = _Flatbuffer(message.metadata.to_pybytes())
+    batch = flat.follow(flat.root, 2)
+    if message.type == "dictionary":
+        batch = flat.follow(batch, 1)
+    total = 0
+    for at in flat.structs(batch, 2, 16) if flat.place(batch, 3) else ():  # buffers, if there is compression
+        offset, length = flat.integer(at, 8), flat.integer(at + 8, 8)
+        if length > 0:  # a declared size of -1 marks a buffer that is not compressed
+            total += max(0, int.from_bytes(message.body.slice(offset, 8).to_pybytes(), "little", signed=True))
+    return total
+
+
+class _Flatbuffer:
+    """A flatbuffer whose tables list the places of their fields, in the order of the schema."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.root = self.integer(0, 4)
+
+    def integer(self, at: int, width: int) -> int:
+        """Return the signed integer at a place."""
+        if not 0 <= at <= len(self.data) - width:
+            raise ValueError("its metadata points outside of itself")
+        return int.from_bytes(self.data[at : at + width], "little", signed=True)
+
+    def place(self, table: int, field: int) -> int:
+        """Return where a field of a table is, or 0 if it is absent."""
+        fields, at = table - self.integer(table, 4), 4 + 2 * field
+        offset = self.integer(fields + at, 2) if at < self.integer(fields, 2) else 0
+        return table + offset if offset else 0
+
+    def follow(self, table: int, field: int) -> int:
+        """Return where the table or vector is that a field points to."""
+        place = self.place(table, field)
+        if not place:
+            raise ValueError("its metadata is not complete")
+        return place + self.integer(place, 4)
+
+    def structs(self, table: int, field: int, size: int) -> range:
+        """Return where the elements of a vector of structs are."""
+        if not self.place(table, field):
+            return range(0)
+        vector = self.follow(table, field)
+        return range(vector + 4, vector + 4 + size * self.integer(vector, 4), size)
+
+
+def _parquet_batches(
+    path: Path, file: Any, schema: Any, names: Sequence[str], rows: int | None, most: int | None
+) -> Iterator[Any]:
+    """Yield blocks of `rows` rows of the named columns as arrow tables.
+
+    A repeated text is stored once, so a file of a few kilobytes can hold a long one a million times. Its size is known
+    only after it is read (the sizes in the metadata need not be true, and pyarrow aborts on damaged statistics), so
+    text is read a few rows at a time.
+    """
+    import pyarrow as pa
+
+    texts = [name for name in names if _is_plain_text(schema.field(name).type)]
+    others = [name for name in names if name not in texts]
+    if not texts or not others:
+        yield from file.iter_batches(rows if others else _TEXT_ROWS, columns=list(names))
+        return
+    text_schema = pa.schema([schema.field(name) for name in texts])
+    pieces = iter(file.iter_batches(_TEXT_ROWS, columns=texts))
+    piece = next(pieces, None)
+    for batch in file.iter_batches(rows, columns=others):
+        block, size, missing = [], 0, batch.num_rows
+        while missing and piece is not None:
+            part = piece.slice(0, missing)
+            block.append(part)
+            size, missing = size + part.nbytes, missing - part.num_rows
+            check_fits(path, size, "its text")
+            piece = piece.slice(part.num_rows) if part.num_rows < piece.num_rows else next(pieces, None)
+        text = pa.Table.from_batches(block, text_schema)
+        whole = pa.Table.from_batches([batch])
+        for name in texts:
+            whole = whole.append_column(name, text.column(name))
+        yield whole
+
+
+def _is_plain_text(type: Any) -> bool:
+    import pyarrow.types as pt
+
+    return bool(pt.is_string(type) or pt.is_large_string(type) or pt.is_binary(type) or pt.is_large_binary(type))
+
+
+def text_columns(schema: Any) -> frozenset[str]:
+    """Return the columns that hold text, dictionary-encoded or not."""
+    import pyarrow.types as pt
+
+    def is_text(type: Any) -> bool:
+        type = type.value_type if pt.is_dictionary(type) else type
+        return bool(pt.is_string(type) or pt.is_large_string(type) or str(type) == "string_view")
+
+    return frozenset(field.name for field in schema if is_text(field.type))
+
+
+def kind_of(type: Any) -> str:
+    """Return the kind of an arrow type, as `Source` names it."""
+    import pyarrow.types as pt
+
+    if pt.is_integer(type) or pt.is_floating(type) or pt.is_decimal(type):
+        return NUMBER
+    if pt.is_list(type) or pt.is_large_list(type) or pt.is_fixed_size_list(type):
+        inner = type.value_type
+        return LIST if pt.is_integer(inner) or pt.is_floating(inner) else NESTED
+    return NESTED if pt.is_nested(type) else "empty" if pt.is_null(type) else str(type)
+
+
+def block_rows(columns: ColumnChoice) -> int:
+    """Return how many rows to read at a time."""
+    # The length of lists is known only once they are read, and a damaged file may hold enormous ones.
+    return 2**12 if columns.lists else max(256, BLOCK_BYTES // (8 * len(columns.values)))
+
+
+def guarded(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
+    """Pass the batches on, and turn errors of decoding the next one into a `TableError`."""
+    with reading(path):
+        yield from batches
+
+
+class TableBuilder:
+    """The values, ids and metadata of n rows of a columnar file, filled batch by batch.
+
+    The values are plain columns, or one column of lists of equal length; a column of lists in one piece that is
+    `mapped` into memory is used where it is. `first` is the number of the first row in the file.
+    """
+
+    def __init__(
+        self, path: Path | str, columns: ColumnChoice, schema: Any, n: int, *, first: int = 0, mapped: bool = False
+    ) -> None:
+        self.path, self.columns, self.n, self.first, self.mapped = path, columns, n, first, mapped
+        self.rows = 0
+        self.needed = 8 * n * (len(columns.labels) + columns.lists)  # the length of every list is kept as well
+        check_fits(path, self.needed)
+        self.labels: dict[str, list[Any]] = {name: [] for name in columns.labels}
+        self.values: Array = np.empty((0, 0))  # (n, d), of lists once the first is read
+        self.lengths: list[Array] = []  # of the lists
+        self.alike = True  # whether they are all equal
+        if columns.values and not columns.lists:
+            dtype = common_dtype(schema, columns.values)
+            self.values = room_for((n, len(columns.values)), dtype, path)
+
+    def put(self, batch: Any) -> None:
+        """Add the rows of a batch; all that is in memory together must fit."""
+        start, end = self.rows, self.rows + batch.num_rows
+        _check_count(self.path, min(self.n, end), end)
+        if self.columns.lists:
+            for part in _chunks(batch.column(self.columns.values[0])):
+                self._put_lists(part, start)
+                start += len(part)
+        else:
+            for j, name in enumerate(self.columns.values):
+                self.values[start:end, j] = _numbers(batch.column(name))
+        for name, parts in self.labels.items():
+            parts.extend(_chunks(batch.column(name)))
+            self.needed += _held_bytes(batch.column(name))
+        check_fits(self.path, self.needed + (self.values.nbytes if self.values.flags.owndata else 0))
+        self.rows = end
+
+    def _put_lists(self, part: Any, start: int) -> None:
+        import pyarrow.compute as pc
+
+        lengths = pc.list_value_length(part).fill_null(-1).to_numpy()
+        if not len(lengths):
+            return
+        self.lengths.append(lengths)
+        width = int(self.lengths[0][0])
+        self.alike = self.alike and width >= 0 and bool((lengths == width).all())
+        if not self.alike:  # `fields` refuses them, once all lengths are known
+            return
+        flat = _numbers(part.flatten())
+        if self.mapped and len(part) == self.n and flat.dtype.kind == "f":
+            self.values = flat.reshape(self.n, width)
+            return
+        if start == 0:
+            self.values = room_for((self.n, width), _float_dtype(part.type.value_type), self.path)
+        self.values[start : start + len(part)] = flat.reshape(len(part), width)
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a `Table`, after checking that all rows are there and lists have equal lengths."""
+        _check_count(self.path, self.rows, self.n)
+        if not self.alike:
+            self._refuse_lists()
+        names = self.columns.values
+        with reading(Path(self.path)):  # text that is not UTF-8
+            ids = self.columns.read(lambda name: plain_column(self.path, self.labels[name]), self.n, self.first)
+            metadata = {name: plain_column(self.path, self.labels[name]) for name in self.columns.metadata}
+        return {
+            "values": self.values,
+            "features": tuple(f"{names[0]}_{i}" for i in range(self.values.shape[1])) if self.columns.lists else names,
+            "ids": ids,
+            "metadata": metadata,
+            "notes": self.columns.notes,
+            "indexed": self.columns.indexed,
+        }
+
+    def _refuse_lists(self) -> None:
+        """Name the rows without a list, or the lists that are shorter or longer than most."""
+        lengths = np.concatenate(self.lengths)  # (n,)
+        where = f"{self.path}: column {self.columns.values[0]}"
+        nulls = np.flatnonzero(lengths < 0)
+        if nulls.size:
+            raise TableError(f"{where} has no vector in {nulls.size} rows (row {listing(nulls)})")
+        different, counts = np.unique(lengths, return_counts=True)
+        usual = int(different[counts.argmax()])
+        odd = listing([f"row {row} has {lengths[row]}" for row in np.flatnonzero(lengths != usual)])
+        raise TableError(f"{where} is ragged: most rows have {usual} values, but {odd}")
+
+
+def _check_count(path: Path | str, rows: int, declared: int) -> None:
+    if rows != declared:
+        raise TableError(f"{path} could not be read completely, it may be damaged: {rows} of {declared} rows")
+
+
+def _chunks(column: Any) -> list[Any]:
+    """Return the arrays that a column of a batch or of a table consists of."""
+    chunks: list[Any] = getattr(column, "chunks", [column])
+    return chunks
+
+
+def _held_bytes(column: Any) -> int:
+    """Return the size of a column; 0 if it is dictionary-encoded, because its words exist once for all batches."""
+    import pyarrow.types as pt
+
+    return 0 if pt.is_dictionary(column.type) else int(column.nbytes)
+
+
+def plain_column(path: Path | str, parts: list[Any]) -> Array:
+    """Return an arrow column as numpy: numbers, bools, times, or text with None where it is missing."""
+    import pyarrow as pa
+
+    column = pa.chunked_array(parts) if parts else pa.chunked_array([], pa.int64())
+    if pa.types.is_dictionary(column.type):
+        if "string" in str(column.type.value_type) or "binary" in str(column.type.value_type):
+            return np.concatenate([_decode_words(part) for part in column.chunks])
+        column = column.cast(column.type.value_type)
+    if str(column.type) in ("string_view", "binary_view"):  # any number of rows may refer to the same long text
+        check_fits(path, sum(_viewed_bytes(part) for part in column.chunks), "its text")
+    array: Array = column.to_numpy()
+    return array
+
+
+def _decode_words(part: Any) -> Array:
+    """Return a dictionary-encoded column as text; each word exists once, however often it is used."""
+    words = np.array([*part.dictionary.to_numpy(zero_copy_only=False), None], dtype=object)
+    return np.asarray(words[part.indices.cast("int64").fill_null(-1).to_numpy()])  # polars has unsigned indices
+
+
+def _viewed_bytes(part: Any) -> int:
+    views = np.frombuffer(part.buffers()[1], np.int32)  # a length, and 12 bytes that refer to the text
+    return int(views[4 * part.offset : 4 * (part.offset + len(part)) : 4].sum(dtype=np.int64))
+
+
+def common_dtype(schema: Any, names: Sequence[str]) -> np.dtype[Any]:
+    """Return float32 if every column is; float64 as soon as one is wider or holds integers."""
+    return np.result_type(*{_float_dtype(schema.field(name).type) for name in names})
+
+
+def _float_dtype(type: Any) -> Any:
+    import pyarrow.types as pt
+
+    return type.to_pandas_dtype() if pt.is_floating(type) else np.float64
+
+
+def _numbers(column: Any) -> Array:
+    """Return an arrow array as numbers, nulls as NaN."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    array: Array = column.to_numpy(zero_copy_only=False)
+    return array

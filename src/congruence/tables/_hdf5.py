@@ -1,0 +1,182 @@
+"""Inspect an .h5ad file in a child process before this process opens it.
+
+The HDF5 library trusts the addresses and lengths inside a file. On damaged ones it can loop forever (a zeroed entry of
+a global heap does so in version 2.0) or crash, and neither can be stopped from within Python. So a short-lived child
+reads all the structure and text that the reader needs, within limits of processor time and memory, and a file that the
+child does not survive is refused. Numbers are read only where there are few; the index of their chunks always is. This
+takes about 0.2 s and runs while the parent imports anndata.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from congruence.errors import TableError
+from congruence.tables.access import reading
+from congruence.tables.memory import check_fits, max_bytes
+
+CPU_SECONDS = 5  # for a small file; processor time reveals an endless loop, however busy the disk is
+CHILD = "from congruence.tables._hdf5 import main; main()"
+DEPTH = 2  # levels of groups: a data frame, and a categorical column in it
+_BYTES_PER_SECOND = 2**24  # far slower than any machine reads
+_SPARE_BYTES = 2**32  # of address space for the libraries themselves
+_FEW_BYTES = 2**24  # of numbers, read to see that they can be
+_TEXT_ROWS = 2**14  # of text read at a time
+_PER_CHUNK = 512  # bytes that HDF5 takes to keep track of one chunk
+_DEFLATE_RATIO = 1032  # the largest expansion of gzip
+# What anndata reads about an element; other attributes may be of types that h5py does not know.
+_ATTRIBUTES = ("encoding-type", "encoding-version", "_index", "column-order", "categories", "ordered", "shape")
+
+
+@contextlib.contextmanager
+def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
+    """Inspect a file while the block runs, and refuse it at the end of the block if it did not pass."""
+    seconds = CPU_SECONDS + path.stat().st_size // _BYTES_PER_SECOND
+    child = _start([str(path.absolute()), str(seconds), *parts])
+    if child is None:
+        yield
+        return
+    try:
+        yield
+        answer, _ = child.communicate(timeout=60 + 20 * seconds)
+    except subprocess.TimeoutExpired as error:
+        raise TableError(f"{path} is damaged: HDF5 does not finish reading it") from error
+    finally:
+        child.kill()
+        child.communicate()
+    if child.returncode < 0:
+        endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+        how = "does not finish reading it" if endless else "crashes on it"
+        raise TableError(f"{path} is damaged: HDF5 {how} (signal {-child.returncode})")
+    if answer:  # empty as well if there was no inspection
+        raise TableError(answer.decode().replace(str(path.absolute()), str(path)))
+
+
+def _start(arguments: list[str]) -> subprocess.Popen[bytes] | None:
+    """Start the child, if Python can be started; inside another program there may be no interpreter."""
+    if not sys.executable or getattr(sys, "frozen", False):
+        return None
+    # -P keeps the current folder, which may hold any h5py.py, off the path.
+    command = [sys.executable, "-P", "-c", CHILD, *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """Run as the child: print why the file is refused, or nothing."""
+    name, seconds, *parts = sys.argv[1:]
+    _limit(int(seconds))
+    try:
+        with reading(path := Path(name)):
+            inspect(path, parts)
+    except TableError as error:
+        sys.stdout.buffer.write(str(error).encode())
+        sys.stdout.flush()
+    os._exit(0)  # HDF5 need not clean up after a damaged file
+
+
+def _limit(seconds: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not a POSIX system; the parent's timeout remains
+        return
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = max_bytes() + _SPARE_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def inspect(path: Path, parts: Sequence[str]) -> None:
+    """Read the structure and text of the parts, and refuse what does not fit in memory or is in another file."""
+    import h5py
+
+    with h5py.File(path, "r") as store:
+        needed = 0
+        for group in ("obsm", "uns"):
+            if group in store:
+                list(store[group])
+        for part in parts:
+            node = store
+            for name in part.split("/"):
+                node = _member(path, node, name) if name in node else None
+                if node is None:
+                    break
+            else:
+                needed += _inspect(path, node, DEPTH)
+        check_fits(path, needed)
+
+
+def _member(path: Path, group: Any, name: str) -> Any:
+    import h5py
+
+    if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
+        raise TableError(f"{path}: {name} is stored in another file, which is not followed")
+    return group[name]
+
+
+def _inspect(path: Path, node: Any, depth: int) -> int:
+    """Return the bytes of memory that reading a node takes."""
+    import h5py
+
+    needed = 0
+    for name in _ATTRIBUTES:
+        value = node.attrs.get(name)
+        if isinstance(value, h5py.Reference):  # AnnData before 0.8 refers to its categories
+            needed += _inspect(path, node.file[value], 0)
+    if isinstance(node, h5py.Dataset):
+        return needed + _inspect_dataset(path, node)
+    if depth == 0:
+        raise TableError(f"{path} is no AnnData file: {node.name} has groups within groups")
+    return needed + sum(_inspect(path, _member(path, node, name), depth - 1) for name in node)
+
+
+def _inspect_dataset(path: Path, data: Any) -> int:
+    if data.is_virtual or data.external:
+        raise TableError(f"{path}: {data.name} is stored in another file, which is not followed")
+    if data.shape is None:
+        return 0
+    needed = int(data.size) * max(8, int(data.dtype.itemsize))
+    if data.chunks:
+        needed += _PER_CHUNK * math.prod(-(-n // c) for n, c in zip(data.shape, data.chunks, strict=True))
+    check_fits(path, needed, data.name)
+    if data.chunks:
+        _check_chunks(path, data)
+    if data.dtype.hasobject and data.ndim == 0:
+        return needed + len(str(data[()]))
+    if data.dtype.hasobject:
+        for start in range(0, len(data), _TEXT_ROWS):  # the same text may be stored once and used many times
+            block = data[start : start + _TEXT_ROWS]
+            needed += sum(len(item) for item in block.ravel() if isinstance(item, bytes | str))
+            check_fits(path, needed, data.name)
+    elif data.size and needed <= _FEW_BYTES:
+        data[()]
+    elif data.size:
+        data[:1], data[-1:]
+    return needed
+
+
+def _check_chunks(path: Path, data: Any) -> None:
+    """Visit all chunks, and refuse one that expands to more than a chunk."""
+    stored: list[Any] = []
+    if hasattr(data.id, "chunk_iter"):
+        data.id.chunk_iter(stored.append)
+    most = math.prod(data.chunks) * data.dtype.itemsize
+    for chunk in stored if data.compression == "gzip" else ():
+        if chunk.size * _DEFLATE_RATIO > max_bytes():
+            _, content = data.id.read_direct_chunk(chunk.chunk_offset)
+            if len(zlib.decompressobj().decompress(content, most + 1)) > most:
+                raise TableError(f"{path} is damaged: a chunk of {data.name} unpacks to more than {most} bytes")
