@@ -164,7 +164,7 @@ class Unknown(nn.Module):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU())), r"1 \(ReLU\) gives no lower bound, since"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU())), r"1 \(ReLU\) has no lower bound, since"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "slope approaches 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope approaches 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(4, 3))), "it has 3 outputs for 4 inputs"),
@@ -174,7 +174,7 @@ class Unknown(nn.Module):
             r"decoder \(Doubled\) must be a layer",
         ),
         (lambda: certify_layers(nn.Sequential(hooked(nn.Linear(2, 3)))), r"0 \(Linear with hooks\) must be a layer"),
-        (lambda: certify_layers(lambda z: z), "must be a torch module made of layers; got function"),
+        (lambda: certify_layers(lambda z: z), "must be a torch module; got function"),
         (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be given"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4)), 2), r"does not accept inputs of shape \(2,\)"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))), "training mode"),

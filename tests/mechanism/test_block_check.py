@@ -11,9 +11,9 @@ from congruence.errors import InputError, UnknownKeyError
 
 torch = pytest.importorskip("torch")
 from congruence.mechanism import check_blocks  # noqa: E402
-from congruence.mechanism.criteria import block_orthogonality, disjoint_parts  # noqa: E402
+from congruence.mechanism._criteria import block_orthogonality, disjoint_parts  # noqa: E402
+from congruence.mechanism._sparsity_gap import sparse_decomposition  # noqa: E402
 from congruence.mechanism.derivatives import jacobians  # noqa: E402
-from congruence.mechanism.sparsity_gap import sparse_decomposition  # noqa: E402
 from congruence.result import json_text  # noqa: E402
 
 KNOWN = json.loads((Path(__file__).parents[1] / "oracles" / "mechanistic" / "analytic.json").read_text())
@@ -120,7 +120,7 @@ def test_a_piecewise_linear_decoder_is_additive_or_not_by_finite_differences(poi
 @pytest.mark.parametrize("name", ["A5", "A7", "A9", "A13"])
 def test_random_directions_find_what_all_derivatives_do(generators, name, monkeypatch):
     known = KNOWN[IDS.index(name)]
-    monkeypatch.setattr("congruence.mechanism.interactions.MOST_TUPLES", 0)
+    monkeypatch.setattr("congruence.mechanism._interactions.MOST_TUPLES", 0)
     found = check_blocks(generators[name], np.array(known["sample_points"]), blocks_of(known), orders=(2, 3, 4))
     assert statuses(found, "H2", "H3") == [STATUS[known["H2"]], STATUS[known["H3"]]]
     assert "along random directions" in found["H4"].remarks

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congruence.errors import InputError
-from congruence.mechanism.blocks import connected_blocks, merge_groups
+from congruence.mechanism._blocks import connected_blocks, merge_groups
 from congruence.mechanism.parts import finest_disjoint
 from congruence.mechanism.profile import action_graph, component_gap, profile_blocks
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congruence.mechanism._matroid import unit_rows
-from congruence.mechanism.sparsity_gap import _lightest_basis, exclusive_margin, sparse_decomposition, sparsity_gap
+from congruence.mechanism._sparsity_gap import _lightest_basis, exclusive_margin, sparse_decomposition, sparsity_gap
 
 PARTITIONS = {
     2: [((0,), (1,))],

@@ -11,7 +11,7 @@ from scipy.stats import special_ortho_group
 
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
-from congruence.mixture.assumptions import apply_theorems, combine_runs, missing, table_rows
+from congruence.mixture._assumptions import apply_theorems, combine_runs, missing, table_rows
 from congruence.mixture.conditions import NAMES, judge_data, judge_prior, make_condition, select_components
 from congruence.result import Finding
 

@@ -162,7 +162,7 @@ def test_modules_of_unknown_layers_are_probed():
 
 
 def test_invalid_arguments_raise():
-    with pytest.raises(InputError, match="decoder must be a torch module made of layers; got int"):
+    with pytest.raises(InputError, match="decoder must be a torch module; got int"):
         decoder_conditions(3, LATENTS)
     with pytest.raises(InputError, match="does not accept the 2 latents"):
         decoder_conditions(nn.Sequential(nn.Linear(3, 9)), LATENTS)

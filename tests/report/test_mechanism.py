@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.mechanism.criteria import SWEEP
+from congruence.mechanism._criteria import SWEEP
 from congruence.mechanism.discovery import Discovery, FinestParts, PartTracking
 from congruence.mechanism.disentanglement import Disentanglement
 from congruence.mechanism.parts import split

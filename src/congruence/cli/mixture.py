@@ -55,8 +55,8 @@ def mixture(
 
 
 def _expand_patterns(patterns: list[str]) -> list[str]:
-    """The folders that names and patterns stand for, each once."""
-    found: list[str] = []
+    """Expand names and patterns to folders, without duplicates."""
+    folders: list[str] = []
     for pattern in patterns:
         path = Path(pattern)
         if any(sign in pattern for sign in "*?[") and not path.exists():
@@ -64,10 +64,10 @@ def _expand_patterns(patterns: list[str]) -> list[str]:
             matches = sorted(str(one) for one in base.glob(str(path.relative_to(base))) if one.is_dir())
             if not matches:
                 raise InputError(f"no folder matches {pattern}")
-            found += matches
+            folders += matches
         else:
-            found.append(pattern)
-    return list(dict.fromkeys(found))
+            folders.append(pattern)
+    return list(dict.fromkeys(folders))
 
 
 def _check_same_data(runs: Sequence[Run]) -> None:
@@ -81,7 +81,7 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 
 
 def _load(run: Run) -> MixtureModel:
-    """The trained model of a run folder, with its codes and the last values of its log."""
+    """Load the trained model of a run folder, with its codes and the last values of its log."""
     from congruence.experiments.training._train_model import load_model
     from congruence.mixture._models import MixtureModel
 

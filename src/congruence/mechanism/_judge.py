@@ -14,21 +14,21 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.probed import Probed
+from congruence.decoder.prepared_decoder import PreparedDecoder
 from congruence.formatting import count
-from congruence.mechanism import criteria
-from congruence.mechanism._matroid import count_sets, unit_rows
-from congruence.mechanism.blocks import Blocks
-from congruence.mechanism.criteria import SWEEP, SizeHistogram, Tolerance
-from congruence.mechanism.derivatives import jacobian_chunks
-from congruence.mechanism.interactions import (
+from congruence.mechanism import _criteria as criteria
+from congruence.mechanism._blocks import Blocks
+from congruence.mechanism._criteria import SWEEP, SizeHistogram, Tolerance
+from congruence.mechanism._interactions import (
     Separability,
     curved_parts,
     derivative_tensors,
     measure_interactions,
     measure_separability,
 )
-from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
+from congruence.mechanism._matroid import count_sets, unit_rows
+from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
+from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.theorems import CLAIMS, Criterion, Irreducibility, make_criterion
 from congruence.result import Status, combine
 
@@ -67,14 +67,21 @@ class Survey:
 
 
 def survey_points(
-    probed: Probed, blocks: Blocks, *, rtol: float, atol: float, scale: str, chunk: int | None, tolerance: float
+    prepared: PreparedDecoder,
+    blocks: Blocks,
+    *,
+    rtol: float,
+    atol: float,
+    scale: str,
+    chunk: int | None,
+    tolerance: float,
 ) -> Survey:
     """Measure the Jacobian at every point; `tolerance` is that of ranks, the others those of supports."""
-    d, m, r = probed.dimension, probed.outputs, len(probed.z)
+    d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)
     points: list[PointNumbers] = []
     kept: list[Float] = []
     overlap, sizes, histogram = np.zeros((len(blocks),) * 2), np.zeros((m, d)), SizeHistogram()
-    for part in jacobian_chunks(probed, chunk=chunk):
+    for part in jacobian_chunks(prepared, chunk=chunk):
         for j in part:
             shares = np.where(np.abs(j) > atol, criteria.relative_sizes(j, scale), 0.0)
             support = shares > rtol
@@ -222,11 +229,11 @@ def _judge_sparse(gaps: Gaps) -> Criterion:
 
 
 def judge_interactions(
-    probed: Probed, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
+    prepared: PreparedDecoder, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
 ) -> Criterion:
     """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
     cross, degenerate, complete = measure_interactions(
-        probed, blocks, order, differences=finite, tolerance=tolerance, seed=seed
+        prepared, blocks, order, differences=finite, tolerance=tolerance, seed=seed
     )
     empty = bool(degenerate.all())
     remarks = {
@@ -263,17 +270,17 @@ def _irreducibility(criterion: str, parts: Array) -> Irreducibility:
 
 
 def judge_separability(
-    probed: Probed, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
+    prepared: PreparedDecoder, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
 ) -> tuple[tuple[Separability, ...], tuple[Irreducibility, ...]]:
     """Judge order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
-    reasons = {n: _reason_not_ranked(probed, n, finite) for n in orders}
+    reasons = {n: _reason_not_ranked(prepared, n, finite) for n in orders}
     ranked = [n for n, why in reasons.items() if not why]
     ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
     parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
     flat = dict.fromkeys(ranked, 0)
     top = max(ranked, default=1)
-    rows = min(_RANKED_POINTS, len(probed.z), max(1, _RANKED_NUMBERS // (probed.outputs * probed.dimension**top)))
-    for derivatives in derivative_tensors(probed, rows, top) if ranked else ():
+    rows = min(_RANKED_POINTS, len(prepared.z), max(1, _RANKED_NUMBERS // (prepared.outputs * prepared.dimension**top)))
+    for derivatives in derivative_tensors(prepared, rows, top) if ranked else ():
         for n in ranked:
             ranks[n].append(measure_separability(derivatives, blocks, n, tolerance))
             split = [curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
@@ -289,11 +296,11 @@ def judge_separability(
     )
 
 
-def _reason_not_ranked(probed: Probed, order: int, finite: bool) -> str:
+def _reason_not_ranked(prepared: PreparedDecoder, order: int, finite: bool) -> str:
     """Why separability is not examined; empty if it is."""
     if finite:
         return "the higher derivatives of a piecewise linear decoder vanish"
-    if probed.outputs * max(probed.dimension**order, comb(probed.dimension + order - 1, order)) > _RANKED_NUMBERS:
+    if prepared.outputs * max(prepared.dimension**order, comb(prepared.dimension + order - 1, order)) > _RANKED_NUMBERS:
         return f"there are too many derivatives of order {order}"
     return ""
 

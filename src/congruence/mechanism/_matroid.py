@@ -19,7 +19,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.mechanism.blocks import label_members, merge_groups
+from congruence.mechanism._blocks import label_members, merge_groups
 
 TOLERANCE = 1e-8  # for rows of length 1: smaller numbers are rounding error
 _SETS_CHUNK = 8192  # sets of rows at a time

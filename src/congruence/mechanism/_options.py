@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.mechanism.sparsity_gap import BUDGET
+from congruence.mechanism._sparsity_gap import BUDGET
 from congruence.options import DATA, ReadOptions, option
 
 

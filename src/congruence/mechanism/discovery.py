@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
-from congruence.decoder.probed import Probed, import_torch
+from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
 from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, merge_groups, write_blocks
+from congruence.mechanism._criteria import RTOL, SINGLE, SWEEP
+from congruence.mechanism._sparsity_gap import BUDGET, sparse_decomposition
 from congruence.mechanism.block_check import check_budget
-from congruence.mechanism.blocks import Blocks, merge_groups, write_blocks
-from congruence.mechanism.criteria import RTOL, SINGLE, SWEEP
 from congruence.mechanism.derivatives import (
     classify_curvature,
     jacobian_chunks,
@@ -33,7 +34,6 @@ from congruence.mechanism.derivatives import (
 from congruence.mechanism.domains import standardise
 from congruence.mechanism.parts import MOST_LATENTS, Splitting, finest_additive, global_components, hat_tree, split
 from congruence.mechanism.profile import action_graph
-from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.stats.matching import match
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
@@ -215,26 +215,26 @@ def discover(
     if unknown or not wanted:
         raise InputError(f"types must be some of {', '.join(TYPES)}; got {', '.join(map(str, unknown)) or 'nothing'}")
     check_budget(rtol, budget)
-    probed = open_decoder(decoder, z, device)
-    rows = to_numpy(probed.z).astype(np.float64)
-    small = rtol if rtol is not None else RTOL if probed.z.dtype == import_torch().float64 else SINGLE
+    prepared = open_decoder(decoder, z, device)
+    rows = to_numpy(prepared.z).astype(np.float64)
+    small = rtol if rtol is not None else RTOL if prepared.z.dtype == import_torch().float64 else SINGLE
     notes = []
-    if probed.outputs <= probed.dimension:
+    if prepared.outputs <= prepared.dimension:
         notes.append(
-            f"The decoder has {probed.outputs} outputs for {probed.dimension} latents; parts of type D and S at a "
+            f"The decoder has {prepared.outputs} outputs for {prepared.dimension} latents; parts of type D and S at a "
             "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
         warnings.warn(notes[0], FewOutputsWarning, stacklevel=2)
     finders: dict[str, Callable[[], FinestParts]] = {
-        "D": lambda: _find_disjoint(probed, rows, small, chunk),
-        "S": lambda: _find_sparse(probed, rows, small, budget, chunk),
-        "H2": lambda: _find_additive(probed, rows, small, chunk, seed),
+        "D": lambda: _find_disjoint(prepared, rows, small, chunk),
+        "S": lambda: _find_sparse(prepared, rows, small, budget, chunk),
+        "H2": lambda: _find_additive(prepared, rows, small, chunk, seed),
     }
-    graph = np.eye(probed.dimension, dtype=bool)
-    for part in jacobian_chunks(probed, chunk=chunk):
+    graph = np.eye(prepared.dimension, dtype=bool)
+    for part in jacobian_chunks(prepared, chunk=chunk):
         graph |= action_graph(part, rtol=small)
     found = tuple(finders[type]() for type in wanted)
-    return Discovery(found, len(rows), probed.dimension, probed.outputs, graph, tuple(notes))
+    return Discovery(found, len(rows), prepared.dimension, prepared.outputs, graph, tuple(notes))
 
 
 def _most_common(dims: Any) -> tuple[int, ...]:
@@ -242,37 +242,37 @@ def _most_common(dims: Any) -> tuple[int, ...]:
     return counts.most_common(1)[0][0]
 
 
-def _find_disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
-    trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk))]
+def _find_disjoint(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
+    trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk))]
     sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
     splittings = [tree.splitting(rtol) for tree in trees]
     return _combine("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
 
 
-def _find_sparse(probed: Probed, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
+def _find_sparse(prepared: PreparedDecoder, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
     splittings = []
-    for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk)):
+    for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk)):
         size = np.abs(jacobian).max(axis=1, keepdims=True)
         moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that hardly move
         parts = sparse_decomposition(moving, budget=budget)
         if parts is None:
             note = f"A point needs more than {budget:g} sets of outputs; raise the budget or use fewer outputs."
             return FinestParts("S", (), None, None, notes=(note,))
-        splittings.append(split(jacobian, parts, np.zeros((probed.dimension, 0))))
+        splittings.append(split(jacobian, parts, np.zeros((prepared.dimension, 0))))
     return _combine("S", splittings, rows, rtol)
 
 
-def _find_additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
+def _find_additive(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
     note = ""
-    if probed.dimension > MOST_LATENTS:
-        note = f"It can be found for up to {MOST_LATENTS} latents, and there are {probed.dimension}."
-    elif (kind := classify_curvature(probed, seed)) != "smooth":
+    if prepared.dimension > MOST_LATENTS:
+        note = f"It can be found for up to {MOST_LATENTS} latents, and there are {prepared.dimension}."
+    elif (kind := classify_curvature(prepared, seed)) != "smooth":
         note = f"The decoder is {kind}, so its second derivatives vanish."
     if note:
         return FinestParts("H2", (), None, None, notes=(note,))
     both = zip(
-        chain.from_iterable(jacobian_chunks(probed, chunk=1)),
-        chain.from_iterable(second_derivative_chunks(probed, chunk=chunk)),
+        chain.from_iterable(jacobian_chunks(prepared, chunk=1)),
+        chain.from_iterable(second_derivative_chunks(prepared, chunk=chunk)),
         strict=True,
     )
     return _combine("H2", [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both], rows, rtol)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, listing, to_numpy
-from congruence.decoder.probed import Probed, import_torch
+from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
 from congruence.errors import InputError
-from congruence.mechanism.blocks import Blocks, label_members, read_blocks, write_blocks
-from congruence.mechanism.criteria import support_of
+from congruence.mechanism._blocks import Blocks, label_members, read_blocks, write_blocks
+from congruence.mechanism._criteria import support_of
 from congruence.mechanism.derivatives import decode_rows, jacobian_chunks, jacobians, open_decoder
 from congruence.mechanism.domains import LatentDomain
 from congruence.result import Finding, Status, conclude
@@ -134,8 +134,8 @@ def measure_disentanglement(
     z : (r, d)
         True factors at which to test.
     blocks : list of lists of latents, or text
-        Which of the d latents together are a factor, as in `congruence.mechanism.blocks.read_blocks`; each by itself by
-        default.
+        Latents that form a factor, such as [[0, 1], [2]] or "0-1,2"; by default each latent is
+        a factor.
     inverse : torch module or function, optional
         The model's encoder, from observations to codes. With a decoder, the search for codes starts from its outputs.
     codes : (r, k), optional
@@ -153,16 +153,16 @@ def measure_disentanglement(
     seed : int
         Of the starts of the search for codes.
     """
-    probed = open_decoder(generator, z, device)
-    d = probed.dimension
+    prepared = open_decoder(generator, z, device)
+    d = prepared.dimension
     partition = read_blocks(blocks, d)
     place = domain or LatentDomain.sample(z)
     if place.dimension != d:
         raise InputError(f"domain must have the {d} latents of z; got {place.dimension}")
-    rows = to_numpy(probed.z).astype(np.float64)
+    rows = to_numpy(prepared.z).astype(np.float64)
     slopes = jacobians(generator, z, device=device)  # (r, m, d)
     if decoder is not None:
-        inner, misses, sparse = _differentiate_codes(probed, decoder, rows, slopes, inverse, codes, device, seed)
+        inner, misses, sparse = _differentiate_codes(prepared, decoder, rows, slopes, inverse, codes, device, seed)
     elif inverse is not None:
         inner = jacobians(lambda s: inverse(generator(s)), z, device=device)  # (r, k, d)
         misses, sparse = np.full(len(rows), np.nan), None
@@ -176,18 +176,25 @@ def measure_disentanglement(
 
 
 def _differentiate_codes(
-    generator: Probed, decoder: Any, rows: Float, slopes: Float, inverse: Any, codes: Any, device: str, seed: int
+    generator: PreparedDecoder,
+    decoder: Any,
+    rows: Float,
+    slopes: Float,
+    inverse: Any,
+    codes: Any,
+    device: str,
+    seed: int,
 ) -> tuple[Float, Float, float]:
     """The Jacobian of h at each point, (r, k, d), distances of the outputs, and how often the decoder is as sparse."""
     targets = decode_rows(generator, rows)
     starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
-    probed = open_decoder(decoder, starts[0], device)
-    if probed.outputs != targets.shape[1]:
-        raise InputError(f"the decoder must have the generator's {targets.shape[1]} outputs; got {probed.outputs}")
+    prepared = open_decoder(decoder, starts[0], device)
+    if prepared.outputs != targets.shape[1]:
+        raise InputError(f"the decoder must have the generator's {targets.shape[1]} outputs; got {prepared.outputs}")
     if codes is None:
-        reached, misses = _invert_decoder(probed, targets, starts)
+        reached, misses = _invert_decoder(prepared, targets, starts)
     else:
-        reached, misses = starts[0], _distances(decode_rows(probed, starts[0]) - targets, targets)
+        reached, misses = starts[0], _distances(decode_rows(prepared, starts[0]) - targets, targets)
     theirs = jacobians(decoder, reached, device=device)  # (r, m, k)
     fewer = support_of(theirs).sum(axis=(1, 2)) <= support_of(slopes).sum(axis=(1, 2))
     return np.linalg.pinv(theirs, rcond=_RANK) @ slopes, misses, float(fewer.mean())
@@ -211,13 +218,13 @@ def _starts(
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(_STARTS))]
 
 
-def _invert_decoder(probed: Probed, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
+def _invert_decoder(prepared: PreparedDecoder, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
     """Find codes (r, k) whose outputs are nearest to `targets`, (r, m), and how far they miss them, (r,).
 
     Damped Gauss-Newton steps lead from each start (r, k) to a local minimum; the best of them counts. Distances are
     over the spread of the targets.
     """
-    codes, misses = map(np.array, zip(*(_descend(probed, targets, start) for start in starts), strict=True))
+    codes, misses = map(np.array, zip(*(_descend(prepared, targets, start) for start in starts), strict=True))
     best, rows = np.argmin(misses, axis=0), np.arange(len(targets))
     return codes[best, rows], misses[best, rows]
 
@@ -228,16 +235,16 @@ def _distances(left: Float, targets: Float) -> Float:
     return np.asarray(np.linalg.norm(left, axis=1) / (float(np.sqrt(np.square(away).sum(1).mean())) or 1.0))
 
 
-def _descend(probed: Probed, targets: Float, start: Float) -> tuple[Float, Float]:
+def _descend(prepared: PreparedDecoder, targets: Float, start: Float) -> tuple[Float, Float]:
     codes, damping = start.astype(np.float64), np.full(len(start), _FIRST_DAMPING)
-    left = targets - decode_rows(probed, codes)  # (r, m)
+    left = targets - decode_rows(prepared, codes)  # (r, m)
     error = _distances(left, targets)
     for _ in range(_STEPS):
         live = np.flatnonzero((error > _CONVERGED) & (damping < _MOST_DAMPING))
         if not live.size:
             break
-        tried = codes[live] + _steps(probed, codes[live], left[live], damping[live])
-        left_there = targets[live] - decode_rows(probed, tried)
+        tried = codes[live] + _steps(prepared, codes[live], left[live], damping[live])
+        left_there = targets[live] - decode_rows(prepared, tried)
         there = _distances(left_there, targets)
         better = there < error[live]  # false for NaN
         codes[live[better]], left[live[better]], error[live[better]] = tried[better], left_there[better], there[better]
@@ -245,9 +252,9 @@ def _descend(probed: Probed, targets: Float, start: Float) -> tuple[Float, Float
     return codes, error
 
 
-def _steps(probed: Probed, codes: Float, left: Float, damping: Array) -> Float:
+def _steps(prepared: PreparedDecoder, codes: Float, left: Float, damping: Array) -> Float:
     """Damped Gauss-Newton steps (r, k)."""
-    here = replace(probed, z=import_torch().as_tensor(codes, dtype=probed.z.dtype, device=probed.z.device))
+    here = replace(prepared, z=import_torch().as_tensor(codes, dtype=prepared.z.dtype, device=prepared.z.device))
     steps, first = [], 0
     for jacobian in jacobian_chunks(here):
         rows = slice(first, first + len(jacobian))

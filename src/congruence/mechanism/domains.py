@@ -16,7 +16,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.formatting import count
-from congruence.mechanism.blocks import Blocks, connected_blocks, read_blocks
+from congruence.mechanism._blocks import Blocks, connected_blocks, read_blocks
 from congruence.result import Basis, Finding, Status
 
 _CELLS = 100_000  # values of a factor at which slices are examined

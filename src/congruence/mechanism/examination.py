@@ -13,9 +13,9 @@ from congruence.checks import check_integer
 from congruence.decoder._latents import read_latents
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism._options import MechanismOptions
 from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, check_blocks
-from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism.discovery import Discovery, discover
 from congruence.mechanism.disentanglement import Disentanglement, measure_disentanglement
 from congruence.mechanism.domains import LatentDomain

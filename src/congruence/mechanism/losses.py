@@ -13,9 +13,9 @@ from typing import Any
 
 from congruence.arrays import is_tensor
 from congruence.checks import check_choice
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
-from congruence.mechanism.blocks import read_blocks
+from congruence.mechanism._blocks import read_blocks
 
 KINDS = ("raw", "weighted", "scale_safe")
 _LEAST = 1e-12  # the length of a block that does nothing, to avoid a division by 0; the reference adds the same
@@ -41,7 +41,7 @@ def compositional_contrast(
     jacobian : (..., m, d) tensor, or a decoder
         Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`.
+        Such as [[0, 1], [2]] or "0-1,2".
     z : (n, d) tensor, optional
         The points, if a decoder is given.
     kind : {"raw", "weighted", "scale_safe"}
@@ -81,7 +81,7 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
     jacobian : (..., m, d) tensor, or a decoder
         Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`; by default each latent is a block.
+        Such as [[0, 1], [2]] or "0-1,2"; by default each latent is a block.
     z : (n, d) tensor, optional
         The points, if a decoder is given.
     reduction : {"mean", "none"}
@@ -136,7 +136,7 @@ def cross_hessian_penalty(
     z : (n, d) tensor
         Points.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`.
+        Such as [[0, 1], [2]] or "0-1,2".
     directions : int, optional
         Random pairs for each pair of blocks.
     seed : int
@@ -181,7 +181,7 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
     jacobian : (..., m, d) tensor, or a decoder
         Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`; at least two.
+        At least two, such as [[0, 1], [2]] or "0-1,2".
     z : (n, d) tensor, optional
         The points, if a decoder is given.
     reduction : {"mean", "none"}

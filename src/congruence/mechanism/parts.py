@@ -18,9 +18,9 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, group_labels, merge_groups
+from congruence.mechanism._criteria import RTOL
 from congruence.mechanism._matroid import scale_to_unit
-from congruence.mechanism.blocks import Blocks, group_labels, merge_groups
-from congruence.mechanism.criteria import RTOL
 
 MOST_LATENTS = 20  # for H_2: the algebra has d^2 unknowns and d^4 / 4 equations
 _RANK = 1e-8  # of the largest singular value, after columns were scaled to length 1

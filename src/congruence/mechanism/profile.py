@@ -9,9 +9,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
+from congruence.mechanism._blocks import Blocks, connected_blocks, read_blocks, write_blocks
+from congruence.mechanism._criteria import RTOL
 from congruence.mechanism._matroid import scale_to_unit
-from congruence.mechanism.blocks import Blocks, connected_blocks, read_blocks, write_blocks
-from congruence.mechanism.criteria import RTOL
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
 from congruence.mechanism.parts import as_jacobians, finest_disjoint
 
@@ -69,7 +69,7 @@ def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> Componen
     jacobian : (m, d)
         Of full column rank.
     blocks : list of lists of latents, or text
-        As in `congruence.mechanism.blocks.read_blocks`.
+        Such as [[0, 1], [2]] or "0-1,2".
     rtol : float
         What counts as zero, relative to the largest.
     """
@@ -141,7 +141,7 @@ def profile_blocks(
     z : (r, d)
         Points.
     blocks : list of lists of latents, or text
-        As in `congruence.mechanism.blocks.read_blocks`; each latent by itself by default.
+        Such as [[0, 1], [2]] or "0-1,2"; by default each latent is a block.
     rtol : float
         Effects up to this share of the largest effect of a latent count as zero.
     chunk : int, optional
@@ -149,12 +149,12 @@ def profile_blocks(
     device : str
         "auto" stays on the device of the weights.
     """
-    probed = open_decoder(decoder, z, device)
-    d, m, r = probed.dimension, probed.outputs, len(probed.z)
+    prepared = open_decoder(decoder, z, device)
+    d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)
     partition = read_blocks(blocks, d)
     effects, moves = np.zeros((len(partition), m)), np.zeros((len(partition), m), dtype=bool)
     overlap, near, graph = np.zeros((len(partition),) * 2), np.zeros((d, d)), np.eye(d, dtype=bool)
-    for jacobian in jacobian_chunks(probed, chunk=chunk):
+    for jacobian in jacobian_chunks(prepared, chunk=chunk):
         squares = np.square(jacobian)
         lengths = np.sqrt(np.stack([squares[:, :, list(block)].sum(2) for block in partition], axis=1))  # (., K, m)
         effects += np.square(lengths).sum(0)
@@ -170,7 +170,7 @@ def profile_blocks(
         shared=np.rint(number @ number.T).astype(int),
         near=near / r,
         graph=graph,
-        output_shape=probed.output_shape,
+        output_shape=prepared.output_shape,
         points=r,
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Float, to_numpy
 from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of, negative_slopes
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
 from congruence.formatting import percent
 from congruence.mixture.conditions import HierarchyCondition, make_condition
@@ -77,7 +77,7 @@ def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> PiecewiseDecod
     """
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
-        raise InputError(f"decoder must be a torch module made of layers; got {type(decoder).__name__}")
+        raise InputError(f"decoder must be a torch module; got {type(decoder).__name__}")
     try:
         module = copy.deepcopy(decoder).double().cpu().eval()
     except RuntimeError as error:  # old weight norm keeps weights that are no leaves

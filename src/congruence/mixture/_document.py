@@ -24,7 +24,7 @@ from congruence.document import (
     facts,
 )
 from congruence.formatting import UNDEFINED, elided, number
-from congruence.mixture.assumptions import combine_runs, missing, needed
+from congruence.mixture._assumptions import combine_runs, missing, needed
 from congruence.mixture.conditions import NAMES
 from congruence.result import STATUSES, Finding
 

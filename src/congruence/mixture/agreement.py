@@ -64,7 +64,7 @@ class PairAgreement:
     weak_held_out: float  # fitted on one half of the rows and scored on the other; NaN with few rows
     correlation: Float  # (m, m), |correlation| of every latent of the source with every one of the target
 
-    def to_dict(self) -> PairNumbers:
+    def to_dict(self) -> SpacePairNumbers:
         """The numbers as plain data."""
         affine = self.affine
         return {
@@ -80,7 +80,7 @@ class PairAgreement:
         }
 
 
-class PairNumbers(TypedDict):
+class SpacePairNumbers(TypedDict):
     """An ordered pair in JSON: affine distance after and before the map, the map, and the MCC of the codes."""
 
     source: str
@@ -98,7 +98,7 @@ class AgreementNumbers(TypedDict):
     """The agreement of several runs in JSON."""
 
     runs: list[dict[str, Any]]
-    pairs: list[PairNumbers]
+    pairs: list[SpacePairNumbers]
     over_pairs: dict[str, dict[str, float]]
 
 

@@ -13,10 +13,7 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_integer
 from congruence.errors import InputError
-from congruence.mixture._models import MixtureModel, as_models
-from congruence.mixture._options import MixtureOptions
-from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
-from congruence.mixture.assumptions import (
+from congruence.mixture._assumptions import (
     AFFINE,
     DRAWS,
     ESSENTIAL,
@@ -28,6 +25,9 @@ from congruence.mixture.assumptions import (
     check_assumptions,
     combine_runs,
 )
+from congruence.mixture._models import MixtureModel, as_models
+from congruence.mixture._options import MixtureOptions
+from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
 from congruence.mixture.conditions import NAMES
 from congruence.mixture.priors import GaussianMixture
 from congruence.options import takes

@@ -20,9 +20,9 @@ from math import comb
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.probed import Probed
+from congruence.decoder.prepared_decoder import PreparedDecoder
+from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._matroid import TOLERANCE
-from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 from congruence.mechanism.derivatives import difference_chunks, directional_chunks, step_lengths
 from congruence.mechanism.parts import symmetric_algebra
 from congruence.result import Status
@@ -36,7 +36,7 @@ _SMALL = 1e-7  # relative: forms and eigenvalues this close to each other are th
 
 
 def measure_interactions(
-    probed: Probed,
+    prepared: PreparedDecoder,
     blocks: Blocks,
     order: int,
     *,
@@ -55,27 +55,27 @@ def measure_interactions(
     complete : bool
         Whether all derivatives were computed, and not those along random directions.
     """
-    directions, mixed, complete = _directions(probed, blocks, order, seed)
-    lengths = step_lengths(probed)
-    parts = (difference_chunks if differences else directional_chunks)(probed, directions * lengths)
+    directions, mixed, complete = _directions(prepared, blocks, order, seed)
+    lengths = step_lengths(prepared)
+    parts = (difference_chunks if differences else directional_chunks)(prepared, directions * lengths)
     largest, crossing = [], []
     for part in parts:  # (some, q, m)
         size = np.abs(part).max(axis=2)
         largest.append(size.max(axis=1))
         crossing.append(size[:, mixed].max(axis=1, initial=0.0))
     every, cross = np.concatenate(largest), np.concatenate(crossing)
-    few = replace(probed, z=probed.z[:_SLOPE_POINTS])
+    few = replace(prepared, z=prepared.z[:_SLOPE_POINTS])
     slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
     empty = every <= tolerance * slope
     return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
 
 
-def _directions(probed: Probed, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
+def _directions(prepared: PreparedDecoder, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
     """Directions (q, order, d) to differentiate along, which of them mix blocks, and whether they are all there are."""
-    d = probed.dimension
+    d = prepared.dimension
     owner = label_members(blocks)
     tuples = comb(d + order - 1, order)
-    if tuples <= MOST_TUPLES and tuples * probed.outputs * len(probed.z) <= _MOST_NUMBERS:
+    if tuples <= MOST_TUPLES and tuples * prepared.outputs * len(prepared.z) <= _MOST_NUMBERS:
         every = np.array(list(combinations_with_replacement(range(d), order)))
         return np.eye(d)[every], owner[every].min(axis=1) != owner[every].max(axis=1), True
     rng = np.random.default_rng(seed)
@@ -93,11 +93,11 @@ def _directions(probed: Probed, blocks: Blocks, order: int, seed: int) -> tuple[
     return directions / np.abs(directions).max(axis=2, keepdims=True), np.array(mixed), False
 
 
-def derivative_tensors(probed: Probed, rows: int, order: int) -> Iterator[dict[int, Float]]:
+def derivative_tensors(prepared: PreparedDecoder, rows: int, order: int) -> Iterator[dict[int, Float]]:
     """Yield all derivatives of order 1 to n at each of the first points, by order, (m, d, ..., d) each."""
-    d = probed.dimension
-    here, steps = replace(probed, z=probed.z[:rows]), step_lengths(probed)
-    chunk = max(1, _CHUNK // (probed.outputs * d**order))
+    d = prepared.dimension
+    here, steps = replace(prepared, z=prepared.z[:rows]), step_lengths(prepared)
+    chunk = max(1, _CHUNK // (prepared.outputs * d**order))
     places = {n: np.array(list(combinations_with_replacement(range(d), n))) for n in range(1, order + 1)}
     walks = [directional_chunks(here, np.eye(d)[every] * steps, chunk=chunk) for every in places.values()]
     for parts in zip(*walks, strict=True):  # (some, q, m) of each order

@@ -16,9 +16,9 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice
 from congruence.decoder.certificates import kind_of, layers_of
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
+from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._matroid import TOLERANCE, row_components, scale_to_unit, unit_rows
-from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 
 RTOL = 1e-6
 SINGLE = 1e-4  # tolerance of supports and of ranks for a decoder that does not work in float64

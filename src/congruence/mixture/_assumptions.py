@@ -330,7 +330,7 @@ def _judge_hidden(prior: GaussianMixture, axes: CanonicalAxes) -> tuple[HiddenSt
 
 def _draw_outputs(prior: GaussianMixture, decoder: Any, noise: float, seed: int) -> Float:
     """Draws of the whole model: latents from the prior, decoded, with noise."""
-    from congruence.decoder.probed import import_torch
+    from congruence.decoder.prepared_decoder import import_torch
 
     torch = import_torch()
     module = copy.deepcopy(decoder).double().cpu().eval()

@@ -18,6 +18,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, label_members, merge_groups
+from congruence.mechanism._criteria import containment_margin, nested_parts
 from congruence.mechanism._matroid import (
     TOLERANCE,
     ElementaryVectors,
@@ -26,8 +28,6 @@ from congruence.mechanism._matroid import (
     scale_to_unit,
     unit_rows,
 )
-from congruence.mechanism.blocks import Blocks, label_members, merge_groups
-from congruence.mechanism.criteria import containment_margin, nested_parts
 from congruence.result import Status
 
 BUDGET = 200_000  # sets of rows tried at a point
