@@ -106,7 +106,7 @@ def test_another_training_is_compared(folder, capsys):
     [
         (
             ("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"),
-            "other and other_latents must be given together",
+            "other and other_latents must be set together",
         ),
         (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),

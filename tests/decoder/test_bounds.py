@@ -151,7 +151,7 @@ def test_the_bound_holds_for_a_near_isometry(rng):
         (lambda: theorem1("wide", 1.0, 2), "b must be a number or a result of bilipschitz; got str"),
         (lambda: theorem1(math.nan, 1.0, 2), "at least 1; got nan"),
         (lambda: theorem1(1.1, 0.0, 2), "diameter must be a finite number above 0; got 0.0"),
-        (lambda: theorem1(1.1, 1.0), "dimension, the number of latents, must be given"),
+        (lambda: theorem1(1.1, 1.0), "dimension, the number of latents, must be set"),
         (lambda: theorem1(1.1, 1.0, 0), "dimension must be an integer of at least 1; got 0"),
         (lambda: theorem1(1.1, 1.0, 2, constant=-1), "constant must be a finite number above 0; got -1"),
         (lambda: theorem3(1.1, 0.5, 1.0, 2), "generator, a bi-Lipschitz constant, must be at least 1; got 0.5"),

@@ -175,7 +175,7 @@ class Unknown(nn.Module):
         ),
         (lambda: certify_layers(nn.Sequential(hooked(nn.Linear(2, 3)))), r"0 \(Linear with hooks\) must be a layer"),
         (lambda: certify_layers(lambda z: z), "must be a torch module; got function"),
-        (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be given"),
+        (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be set"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4)), 2), r"does not accept inputs of shape \(2,\)"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))), "training mode"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1))), "training mode and random"),

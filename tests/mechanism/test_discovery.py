@@ -227,7 +227,7 @@ def test_what_cannot_be_found_is_unknown(rng):
     assert "piecewise linear" in found["H2"].sentence
     assert found.to_dict()["found"][0]["partition"] is None
     wide = discover(lambda s: s.repeat(1, 2).sin(), rng.normal(size=(2, 21)), types=("H2",))
-    assert "up to 20 latents" in wide["H2"].sentence
+    assert "at most 20 latents" in wide["H2"].sentence
 
 
 def test_a_nearly_disjoint_decoder_shows_its_parts_at_a_larger_tolerance(rng):

@@ -84,7 +84,7 @@ def test_the_result_has_parts_rows_figure_and_text(generators, z):
     ("arguments", "message"),
     [
         ({"points": 0}, "points must be an integer of at least 1; got 0"),
-        ({"codes": np.zeros((12, 4))}, "codes are those of a model: give its decoder as model"),
+        ({"codes": np.zeros((12, 4))}, "codes require model, the decoder of the model"),
         ({"orders": (1,)}, "orders must be an integer of at least 2; got 1"),
         ({"orders": (2.5,)}, "orders must be an integer of at least 2; got 2.5"),
         ({"model": lambda c: c, "codes": np.zeros((3, 4))}, "codes must have a row for each of 12 rows of latents"),

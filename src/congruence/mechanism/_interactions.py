@@ -1,13 +1,12 @@
 """Type H_n: do n-th derivatives that mix two blocks vanish, and does that identify the blocks?
 
 All derivatives are along steps as long as the standard deviation of each latent, so units do not matter. If there are
-few of them, all are computed; otherwise random directions find a non-zero mixed derivative almost surely, and finding
-none only supports that there is none. Derivatives of a piecewise linear decoder vanish, and differences over finite
-steps replace them.
+few of them, all are computed; otherwise derivatives along random directions are: a non-zero mixed derivative is
+then detected almost surely, but its absence is not proved. Derivatives of a piecewise linear decoder vanish, so finite
+differences replace them.
 
-Separability and irreducibility are about the derivatives inside the blocks: whether those of different blocks point
-along different outputs, also from all derivatives of lower order, and whether those of one block split into several
-parts.
+Separability: the derivatives inside different blocks are linearly independent of each other and of all derivatives of
+lower order. Irreducibility: those inside one block do not split into several parts.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ def measure_interactions(
     Returns
     -------
     cross : (r,) array
-        The largest mixed derivative over the largest of that order; 0 if there is nothing of this order.
+        The largest mixed derivative over the largest of that order; 0 if all derivatives of this order vanish.
     degenerate : (r,) array of bool
         Whether all derivatives of this order, relative to the first, are below `tolerance`: then H_n holds trivially.
     complete : bool
-        Whether all derivatives were computed, and not those along random directions.
+        Whether all derivatives were computed, rather than those along random directions.
     """
     directions, mixed, complete = _directions(prepared, blocks, order, seed)
     lengths = step_lengths(prepared)
@@ -122,14 +121,14 @@ class Separability:
     rank: int  # of everything together
     expected: int  # the sum of the ranks of all parts, which the rank must reach
     gap: float  # smallest singular value that counts over the largest that does not; infinite if none is left
-    degenerate: bool  # there is nothing of this order at all
+    degenerate: bool  # all derivatives of this order vanish
     remark: str = ""
 
 
 def measure_separability(
     derivatives: dict[int, Float], blocks: Blocks, order: int, tolerance: float = TOLERANCE
 ) -> Separability:
-    """Test whether the n-th derivatives inside the blocks share no direction with each other or with lower ones.
+    """Test whether the n-th derivatives inside the blocks are independent of each other and of lower derivatives.
 
     Parameters
     ----------
@@ -172,10 +171,10 @@ def curved_parts(
 ) -> tuple[int, int]:
     """Return into how many parts a block splits whose n-th derivatives do not mix, and how many directions are flat.
 
-    Derivatives are taken modulo those of lower order, so no smooth change of coordinates matters. A splitting is a
-    projector X with T(Xu, v, ...) = T(u, Xv, ...); such X form an algebra, and the eigenvalues of a generic element
-    give the parts. Flat directions, on which nothing of this order is left, belong to no part. H_n-irreducible is
-    (1, 0).
+    Derivatives are taken modulo those of lower order, so the result is invariant under smooth changes of coordinates.
+    A splitting is a projector X with T(Xu, v, ...) = T(u, Xv, ...); such X form an algebra, and the eigenspaces of a
+    generic element are the parts. Flat directions, whose derivatives of this order vanish, belong to no
+    part. H_n-irreducible is (1, 0).
     """
     k, lower = len(block), _lower(derivatives, order)
     inner = derivatives[order][np.ix_(range(len(lower)), *([list(block)] * order))].reshape(len(lower), -1)

@@ -1,4 +1,4 @@
-"""`check_blocks`: the criteria of mechanistic independence for given blocks of latents, and which theorem applies."""
+"""`check_blocks`: the criteria of mechanistic independence for blocks of latents, and which theorem applies."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def check_blocks(
     device: str = "auto",
     seed: int = 0,
 ) -> BlockCheck:
-    """Check whether blocks of latents act on the outputs independently of each other, at given points.
+    """Check whether blocks of latents act on the outputs independently of each other, at points z.
 
     Parameters
     ----------
@@ -131,31 +131,31 @@ def check_blocks(
     z : (r, d)
         Points: latents sampled from the domain. Their distribution does not matter.
     blocks : list of lists of latents, or text like '0-1,2,3-4'
-        Which latents form a factor together; by default each latent is one.
+        Latents that form a factor; by default each latent is a block.
     rtol : float, optional
         Entries of a Jacobian up to rtol times its largest entry count as zero; mixed derivatives and cosines are
-        compared with rtol, too. By default 1e-6, or 1e-4 for a decoder that only works in float32.
+        compared with rtol as well. By default 1e-6, or 1e-4 for a decoder that only works in float32.
     atol : float
         Entries up to atol count as zero.
     scale : {"global", "column"}
         "column" compares entries after dividing each column by its length: for latents in different units.
     orders : sequence of int, each at least 2
-        Of the derivatives of Type H_n.
+        Orders of the derivatives of Type H_n.
     budget : float
-        Sets of rows that may be tried at a point for the exact sparsity gap; past it there are bounds.
+        Number of sets of rows tried at a point for the exact sparsity gap; beyond it only bounds are computed.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     seed : int
-        Of random directions and searches.
+        Seed of random directions and searches.
 
     Returns
     -------
     BlockCheck
-        The criteria D, M (in the given coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each
-        `holds`, `fails`, `ambiguous` or `unknown`; and which of Theorems 2 to 5 applies. Each is computed on its own,
-        and none is inferred from another.
+        The criteria D, M (in the coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each `holds`,
+        `fails`, `ambiguous` or `unknown`; and which of Theorems 2 to 5 applies. Each criterion is computed
+        independently of the others.
 
     References
     ----------
@@ -172,7 +172,7 @@ def check_blocks(
     small = TOLERANCE if wide else SINGLE
     rtol = rtol if rtol is not None else RTOL if wide else SINGLE
     survey = survey_points(prepared, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)
-    sparsity = survey_sparsity(survey.kept, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
+    sparsity = survey_sparsity(survey.jacobians, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
     bending = classify_curvature(prepared, seed)
     finite = bending == "piecewise linear"
     (*criteria, orthogonal), irreducible = judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
@@ -220,9 +220,9 @@ def check_budget(rtol: float | None, budget: float) -> None:
 def _notes(prepared: PreparedDecoder, finite: bool, survey: Survey, gaps: int, wide: bool) -> list[str]:
     points, lost = len(prepared.z), int((survey.at.lost > 0).sum())
     notes = {
-        "The decoder works in float32 only, so small numbers are less certain.": not wide,
+        "The decoder works in float32 only, so small derivatives are less accurate.": not wide,
         "The decoder is piecewise linear: differences over one standard deviation replace derivatives.": finite,
-        "No interval of a decade of tolerances leaves all supports the same: criteria on supports are uncertain.": (
+        "No decade of tolerances leaves all supports unchanged: criteria on supports are uncertain.": (
             survey.tolerance.stable is None
         ),
         f"The sparsity gap was computed at {gaps} of {points} points.": gaps < points,

@@ -21,9 +21,9 @@ _PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved 
 
 
 def open_decoder(decoder: Any, z: Any, device: str = "auto") -> PreparedDecoder:
-    """Probe a decoder at latents z, (r, d), in float64 if it can: supports and ranks need every digit.
+    """Prepare a decoder and latents z, (r, d), in float64 if possible, since supports and ranks need the precision.
 
-    A module is copied and never changed. A decoder that works in one precision only is used in that precision.
+    A module is copied, not changed. A decoder that only works in float32 is used in float32.
     """
     torch = import_torch()
     try:
@@ -35,7 +35,7 @@ def open_decoder(decoder: Any, z: Any, device: str = "auto") -> PreparedDecoder:
         return prepare_decoder(decoder, _as_floats(z, "float32"), device)
     except InputError as narrow:
         if narrow.__cause__ is not None and isinstance(wide, InputError) and wide.__cause__ is None:
-            raise wide from None  # it ran in float64 with an invalid output; only float32 made it fail
+            raise wide from None  # it ran in float64, with an invalid output; it only raises in float32
         raise
 
 
@@ -61,9 +61,9 @@ def jacobians(
     outputs : (q,) integers, optional
         Which of the m flattened outputs to keep; all by default.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
 
     Returns
     -------
@@ -98,9 +98,9 @@ def second_derivatives(
     outputs : (q,) integers, optional
         Which of the m flattened outputs to keep; all by default.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     """
     prepared = open_decoder(decoder, z, device)
     return _gather(prepared, second_derivative_chunks(prepared, outputs=outputs, chunk=chunk))
@@ -141,7 +141,7 @@ def directional_chunks(
 def difference_chunks(prepared: PreparedDecoder, steps: Float, *, chunk: int | None = None) -> Iterator[Float]:
     """Yield mixed differences over finite steps (q, n, d) at a few points at a time, (some, q, m).
 
-    They are not zero where derivatives of piecewise linear decoders are. Of order 2 it is
+    They need not vanish for piecewise linear decoders, unlike derivatives. Of order 2 it is
     g(s+u+v) - g(s+u) - g(s+v) + g(s), which vanishes for all steps u and v of two blocks, and for all s, exactly where
     g is a sum of functions of either block; of order n the same over all subsets of n steps.
     """
@@ -165,7 +165,7 @@ def classify_curvature(prepared: PreparedDecoder, seed: int = 0) -> str:
     """Classify a decoder by its second derivatives: "smooth", "piecewise linear" or "affine".
 
     "piecewise linear": second derivatives vanish at every point and along every direction tried, while differences
-    over finite steps do not. Networks of rectifiers are like that, and their derivatives of order 2 and more are zero.
+    over finite steps do not. ReLU networks are an example.
     """
     steps = np.random.default_rng(seed).standard_normal((_PAIRS, 2, prepared.dimension)) * step_lengths(prepared)
     small = _FLAT if is_double(prepared) else _FLAT_SINGLE

@@ -1,9 +1,9 @@
-"""Which factors a decoder supports, without given blocks: the finest parts at every point, and over the sample.
+"""Discover the factors that a decoder supports: the finest parts at every point, and over the sample.
 
-At a point parts are found in any basis of the latents, so a decoder whose latents were mixed has the same parts. Parts
-at a point are exact up to the tolerance; over the sample, the result is the finest partition of the given coordinates
-whose blocks are sums of parts at every point. Points do not decide whether there is a partition in other coordinates of
-the whole domain: parts are only matched from neighbour to neighbour.
+Parts at a point do not depend on the basis of the latents, so a decoder whose latents were mixed has the same parts.
+They are exact up to the tolerance. Over the sample, the result is the finest partition of the coordinates whose blocks
+are sums of parts at every point. Whether a partition exists in other coordinates of the whole domain is not decided:
+parts are only matched between neighbouring points.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class FinestParts:
     """The finest parts of one type."""
 
     type: str  # "D", "S" or "H2"
-    splittings: tuple[Splitting, ...] = field(repr=False)  # one for each point; empty if nothing could be found
-    partition: Blocks | None  # finest blocks of the given coordinates that are sums of parts at every point
+    splittings: tuple[Splitting, ...] = field(repr=False)  # one for each point; empty if the parts are unknown
+    partition: Blocks | None  # finest blocks of the coordinates that are sums of parts at every point
     followed: PartTracking | None = field(repr=False)
     sweep: tuple[tuple[float, tuple[int, ...]], ...] = ()  # tolerance and the most common dimensions at it; Type D
     outputs: tuple[Array, ...] = field(default=(), repr=False)  # Type D: outputs that are connected at any point
@@ -66,7 +66,7 @@ class FinestParts:
 
     @property
     def dims(self) -> tuple[int, ...] | None:
-        """Dimensions of the parts at most points, from the smallest; None if nothing could be found."""
+        """Dimensions of the parts at most points, from the smallest; None if unknown."""
         return _most_common(one.dims for one in self.splittings) if self.splittings else None
 
     @property
@@ -76,7 +76,7 @@ class FinestParts:
 
     @property
     def aligned(self) -> bool | None:
-        """Whether the parts lie along the given coordinates: then the partition is as fine as the parts."""
+        """Whether the parts lie along the coordinates: then the partition is as fine as the parts."""
         if self.partition is None or not self.dims:
             return None
         largest = np.max([one.shares.max(axis=0, initial=0.0) for one in self.splittings], axis=0)  # (d,)
@@ -157,7 +157,7 @@ class Discovery:
         raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(one.type for one in self.found)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """All but single points, as in the JSON contract."""
+        """All numbers except those of single points, as in the JSON contract."""
         return {
             "points": self.points,
             "dimension": self.dimension,
@@ -189,21 +189,21 @@ def discover(
     decoder : torch module or function
         As in `jacobians`.
     z : (r, d)
-        Points; some dozens are as informative as thousands.
+        Points; a few dozen suffice.
     types : sequence of "D", "S" and "H2"
         D: parts act on disjoint outputs. S: parts make the Jacobian sparsest. H2: parts add up, in some smooth
         coordinates; second derivatives of up to 20 latents.
     rtol : float, optional
-        What counts as zero relative to the largest; by default 1e-6, or 1e-4 for a decoder that only works in float32.
-        Trained decoders have no exact zeros: see `sweep` of the result.
+        Derivatives up to this share of the largest count as zero; by default 1e-6, or 1e-4 for a decoder that only
+        works in float32. Trained decoders have no exact zeros: see `sweep` of the result.
     budget : float
-        Of Type S at a point, see `sparsity_gap`; past it the parts are unknown.
+        Number of sets of outputs tried for Type S at a point; beyond it the parts are unknown.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     seed : int
-        Of the elements drawn for H2.
+        Seed of the random elements drawn for H2.
 
     Warns
     -----
@@ -253,7 +253,7 @@ def _find_sparse(prepared: PreparedDecoder, rows: Float, rtol: float, budget: fl
     splittings = []
     for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk)):
         size = np.abs(jacobian).max(axis=1, keepdims=True)
-        moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that hardly move
+        moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that are nearly constant
         parts = sparse_decomposition(moving, budget=budget)
         if parts is None:
             note = f"A point needs more than {budget:g} sets of outputs; raise the budget or use fewer outputs."
@@ -265,7 +265,7 @@ def _find_sparse(prepared: PreparedDecoder, rows: Float, rtol: float, budget: fl
 def _find_additive(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
     note = ""
     if prepared.dimension > MOST_LATENTS:
-        note = f"It can be found for up to {MOST_LATENTS} latents, and there are {prepared.dimension}."
+        note = f"It is computed for at most {MOST_LATENTS} latents; the decoder has {prepared.dimension}."
     elif (kind := classify_curvature(prepared, seed)) != "smooth":
         note = f"The decoder is {kind}, so its second derivatives vanish."
     if note:
