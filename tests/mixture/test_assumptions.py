@@ -146,7 +146,7 @@ def test_rows_of_the_table_follow_the_theorems_and_say_so():
     weak = table_rows(premises(F4="fails"))
     assert [row.prior.status for row in weak] == ["holds", "unknown", "holds", "holds"]
     assert [row.decoder and row.decoder.basis for row in weak] == [None, *["premise fails"] * 3]
-    assert "The theorems are followed" in weak[2].note
+    assert "The theorems are used" in weak[2].note
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_findings_of_runs_are_combined_into_one_claim_about_all(statuses, togeth
 def test_without_a_decoder_nothing_is_shown():
     found = examine_mixture(PRIOR)
     assert (found.row, found.status) == (0, "unknown")
-    assert found.headlines[1] == "Nothing is shown to be identified. Not shown to hold: F1, F2."
-    assert found["F1"].evidence == "No decoder was given."
+    assert found.headlines[1] == "Nothing is known to be identified. Not known to hold: F1, F2."
+    assert found["F1"].evidence == "There is no decoder."
 
 
 class TestDecoders:

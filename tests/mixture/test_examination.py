@@ -110,7 +110,7 @@ def test_results_are_drawn_on_one_set_of_axes(several):
     ("arguments", "said"),
     [
         (({},), "got an empty mapping"),
-        (({"a": PRIOR}, None, np.zeros((3, 2))), "codes must be given in the MixtureModel of each"),
+        (({"a": PRIOR}, None, np.zeros((3, 2))), "codes must be set in the MixtureModel of each"),
         (({"a": PRIOR, "b": PRIOR},), "several runs are compared by their codes; a, b has none"),
         (({"a": 3},), "the prior of a cannot be used: prior must be a GaussianMixture"),
     ],

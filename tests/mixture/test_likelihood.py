@@ -155,5 +155,5 @@ def test_invalid_arguments_raise():
         slice_along(INJECTIVE.surface(), "means", 0, values=3)
     with pytest.raises(InputError, match="components must be an integer of at least 1; got 0"):
         search(INJECTIVE, components=0)
-    with pytest.raises(InputError, match="increase it"):
+    with pytest.raises(InputError, match="step must be larger"):
         INJECTIVE.surface(step=0.001)
