@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float, listing, to_numpy
-from congruence.checks import check_integer
-from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch, plain_attention
+from congruence.arrays import Float, to_numpy
+from congruence.decoder.prepared_decoder import (
+    PreparedDecoder,
+    check_finite,
+    import_torch,
+    plain_attention,
+    point_slices,
+)
 from congruence.errors import InputError
 
-_CPU_BYTES, _GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of Jacobians in memory at a time
 _FIRST_TEST = 16  # steps of Lanczos before the first test of convergence; later tests are less frequent
 _STEPS = 600  # of Lanczos at most
 _RESIDUAL = 1e-4  # relative residual at which a singular value has converged; its error is mostly the square
@@ -22,9 +26,9 @@ _RESIDUAL = 1e-4  # relative residual at which a singular value has converged; i
 def exact_spectra(prepared: PreparedDecoder, chunk: int | None) -> Float:
     """All singular values of the Jacobian at every point, from the largest down, shape (n, min(d, p))."""
     spectra = []
-    for rows in _chunks(prepared, chunk, columns=prepared.dimension):
+    for rows in point_slices(prepared, chunk, columns=prepared.dimension):
         jacobians = _jacobians(prepared, prepared.z[rows])  # (rows, p, d)
-        _check_finite(jacobians, rows)
+        check_finite(jacobians, rows, "Jacobian")
         spectra.append(to_numpy(_singular_values(jacobians)))
     return np.concatenate(spectra)
 
@@ -70,7 +74,7 @@ def extreme_values(prepared: PreparedDecoder, chunk: int | None, seed: int) -> t
     starts = np.random.default_rng(seed)
     steps = min(prepared.dimension, prepared.outputs, _STEPS)
     low, high, converged = [], [], 0
-    for rows in _chunks(prepared, chunk, columns=8, vectors=steps):
+    for rows in point_slices(prepared, chunk, columns=8, vectors=steps):
         start = starts.standard_normal((rows.stop - rows.start, prepared.dimension))
         one, two, done = _bidiagonalise(prepared, rows, start, steps)
         low.append(one)
@@ -93,7 +97,7 @@ def _bidiagonalise(prepared: PreparedDecoder, rows: slice, start: Float, steps: 
     for k in range(steps):
         basis[:, k] = v
         new = push(z, v)
-        _check_finite(new, rows)
+        check_finite(new, rows, "Jacobian")
         if u is not None:
             new = new - beta * u
         alpha = new.norm(dim=1, keepdim=True)
@@ -153,14 +157,14 @@ def sampled_stretch(prepared: PreparedDecoder, directions: int, chunk: int | Non
     rng = np.random.default_rng(seed)
     push, _ = _products(prepared)
     low, high = [], []
-    for rows in _chunks(prepared, chunk, columns=directions):
+    for rows in point_slices(prepared, chunk, columns=directions):
         z = prepared.z[rows]
         drawn = rng.standard_normal((len(z), directions, prepared.dimension))
         drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
         unit = torch.as_tensor(drawn, dtype=z.dtype, device=z.device).flatten(0, 1)
         moved = push(z.repeat_interleave(directions, dim=0), unit)
         lengths = to_numpy(moved.double().norm(dim=1)).reshape(len(z), directions)
-        _check_finite(lengths, rows)
+        check_finite(lengths, rows, "Jacobian")
         low.append(lengths.min(axis=1))
         high.append(lengths.max(axis=1))
     return np.concatenate(low), np.concatenate(high)
@@ -196,22 +200,3 @@ def _vectorise(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             ) from error
 
     return products
-
-
-def _chunks(prepared: PreparedDecoder, chunk: int | None, *, columns: int, vectors: int = 0) -> Iterator[slice]:
-    """Slices of points such that `columns` columns of the Jacobian and `vectors` vectors of latents fit into memory."""
-    if chunk is not None:
-        check_integer("chunk", chunk)
-    n = len(prepared.z)
-    numbers = columns * (prepared.outputs + prepared.dimension) + vectors * prepared.dimension
-    room = _GPU_BYTES if prepared.z.is_cuda else _CPU_BYTES
-    step = chunk or max(1, room // (8 * numbers))
-    for first in range(0, n, step):
-        yield slice(first, min(n, first + step))
-
-
-def _check_finite(values: Any, rows: slice) -> None:
-    finite = np.isfinite(to_numpy(values).reshape(rows.stop - rows.start, -1)).all(axis=1)
-    if not finite.all():
-        bad = rows.start + np.flatnonzero(~finite)
-        raise InputError(f"the Jacobian of the decoder must be finite; got NaN or infinity in row {listing(bad)}")

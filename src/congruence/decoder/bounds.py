@@ -228,7 +228,12 @@ class DynamicalIsometry:
 
 
 def dynamical_isometry(deviation: float) -> DynamicalIsometry:
-    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant, for 0 <= d < 1.
+    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant.
+
+    Parameters
+    ----------
+    deviation : float
+        d, at least 0 and below 1.
 
     References
     ----------

@@ -142,7 +142,7 @@ def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"decoder must be a torch module; got {type(module).__name__}")
     plain = isinstance(module, torch.nn.Sequential) and type(module).forward is torch.nn.Sequential.forward
-    if not plain or is_hooked(module):
+    if not plain or _is_hooked(module):
         yield f"{prefix or 'decoder'} ({kind_of(module)})", module
         return
     for name, part in module.named_children():
@@ -167,13 +167,13 @@ def kind_of(part: Any) -> str:
     Layers with hooks, and classes outside torch that share a name with a torch layer, get another name.
     """
     name = type(part).__name__.removeprefix("Parametrized")
-    if is_hooked(part):
+    if _is_hooked(part):
         return f"{name} with hooks"
     foreign = not type(part).__module__.startswith("torch.") and hasattr(import_torch().nn, name)
     return f"{type(part).__module__}.{name}" if foreign else name
 
 
-def is_hooked(part: Any) -> bool:
+def _is_hooked(part: Any) -> bool:
     """Whether hooks other than those of torch (such as weight norm) may change the input or output of a layer."""
     hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
     return any(not type(hook).__module__.startswith("torch.") for hook in hooks)

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import is_tensor, listing, resolve_device, to_numpy
-from congruence.checks import require
+from congruence.checks import check_integer, require
 from congruence.errors import CongruenceError, InputError
 
+CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives in memory at a time
 _TEST_ROWS = 3  # rows that are decoded twice, together and alone
 _ROUNDING = 1e-3  # relative to the largest output: smaller differences between the two are rounding
 
@@ -97,6 +98,31 @@ def plain_attention() -> Iterator[None]:
             yield
     finally:
         mha.set_fastpath_enabled(fused)
+
+
+def memory_limit(prepared: PreparedDecoder) -> int:
+    """Return how many bytes of derivatives may be in memory at a time."""
+    return GPU_BYTES if prepared.z.is_cuda else CPU_BYTES
+
+
+def point_slices(prepared: PreparedDecoder, chunk: int | None, *, columns: int, vectors: int = 0) -> Iterator[slice]:
+    """Yield slices of `chunk` points; by default as many as fit into memory.
+
+    A point needs `columns` rows of outputs and of latents, and `vectors` further rows of latents.
+    """
+    numbers = columns * (prepared.outputs + prepared.dimension) + vectors * prepared.dimension
+    step = max(1, memory_limit(prepared) // (8 * numbers)) if chunk is None else check_integer("chunk", chunk)
+    n = len(prepared.z)
+    for first in range(0, n, step):
+        yield slice(first, min(n, first + step))
+
+
+def check_finite(values: Any, rows: slice, what: str) -> None:
+    """Raise an error if the derivatives at some of these points are not finite."""
+    finite = np.isfinite(to_numpy(values).reshape(rows.stop - rows.start, -1)).all(axis=1)
+    if not finite.all():
+        bad = rows.start + np.flatnonzero(~finite)
+        raise InputError(f"the {what} of the decoder must be finite; got NaN or infinity in row {listing(bad)}")
 
 
 def _check_mode(module: Any) -> None:

@@ -9,12 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, listing, to_numpy
-from congruence.checks import check_integer
-from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch, plain_attention, prepare_decoder
+from congruence.arrays import Array, Float, is_tensor, to_numpy
+from congruence.decoder.prepared_decoder import (
+    PreparedDecoder,
+    check_finite,
+    import_torch,
+    memory_limit,
+    plain_attention,
+    point_slices,
+    prepare_decoder,
+)
 from congruence.errors import InputError
 
-CPU_BYTES, _GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives at a time
 _FLAT, _FLAT_SINGLE = 1e-9, 1e-4  # relative to the first derivatives, in float64 and float32: rounding error
 _PAIRS = 4  # of directions along which second derivatives are tested for being zero ...
 _PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved at the first
@@ -125,8 +131,8 @@ def directional_chunks(
     torch = import_torch()
     keep = _check_outputs(outputs, prepared.outputs)
     order = directions.shape[1]
-    together = max(1, _memory(prepared) // (8 * prepared.outputs * 2**order))  # directions of one point that fit
-    for rows in _slices(prepared, chunk, min(len(directions), together) * 2**order):
+    together = max(1, memory_limit(prepared) // (8 * prepared.outputs * 2**order))  # directions of one point that fit
+    for rows in point_slices(prepared, chunk, columns=min(len(directions), together) * 2**order):
         z = prepared.z[rows]
         values = np.empty((len(z), len(directions), len(keep)))
         for first in range(0, len(directions), together):
@@ -134,7 +140,7 @@ def directional_chunks(
             along = torch.as_tensor(directions[part], dtype=z.dtype, device=z.device)
             pushed = _push_forward(prepared, z, along)
             values[:, part] = to_numpy(pushed if outputs is None else pushed[:, :, torch.as_tensor(keep)])
-        _check_finite(values, rows, "derivatives")
+        check_finite(values, rows, "derivatives")
         yield values
 
 
@@ -150,14 +156,14 @@ def difference_chunks(prepared: PreparedDecoder, steps: Float, *, chunk: int | N
     subsets = (np.arange(2**order)[:, None] >> np.arange(order)) & 1  # (2^n, n)
     signs = (-1.0) ** (order - subsets.sum(1))
     moves = np.einsum("sn,qnd->sqd", subsets, steps)
-    for rows in _slices(prepared, chunk, len(steps)):
+    for rows in point_slices(prepared, chunk, columns=len(steps)):
         z = prepared.z[rows]
         total = np.zeros((len(z), len(steps), prepared.outputs))
         for sign, move in zip(signs, moves, strict=True):
             for k, one in enumerate(move):
                 moved = z + torch.as_tensor(one, dtype=z.dtype, device=z.device)
                 total[:, k] += sign * decode_rows(prepared, moved)
-        _check_finite(total, rows, "differences")
+        check_finite(total, rows, "differences")
         yield total
 
 
@@ -235,19 +241,6 @@ def _check_outputs(outputs: Any, m: int) -> Array:
     return keep
 
 
-def _memory(prepared: PreparedDecoder) -> int:
-    return _GPU_BYTES if prepared.z.is_cuda else CPU_BYTES
-
-
-def _slices(prepared: PreparedDecoder, chunk: int | None, columns: int) -> Iterator[slice]:
-    """Slices of points of which `columns` rows of outputs each fit into memory."""
-    step = max(1, _memory(prepared) // (8 * columns * (prepared.outputs + prepared.dimension)))
-    step = step if chunk is None else check_integer("chunk", chunk)
-    n = len(prepared.z)
-    for first in range(0, n, step):
-        yield slice(first, min(n, first + step))
-
-
 def _gather(prepared: PreparedDecoder, chunks: Iterator[Float]) -> Float:
     """All points in one array, filled chunk by chunk so that no chunk is held twice."""
     whole, first = np.empty(0), 0
@@ -257,9 +250,3 @@ def _gather(prepared: PreparedDecoder, chunks: Iterator[Float]) -> Float:
         whole[first : first + len(part)] = part
         first += len(part)
     return whole
-
-
-def _check_finite(values: Float, rows: slice, what: str) -> None:
-    bad = rows.start + np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-    if bad.size:
-        raise InputError(f"the {what} of the decoder have NaN or infinite values (row {listing(bad)})")

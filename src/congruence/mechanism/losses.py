@@ -57,7 +57,7 @@ def compositional_contrast(
     """
     check_choice("kind", kind, KINDS)
     jacobian = _as_jacobian(jacobian, z)
-    norms = block_norms(jacobian if scales is None else jacobian * scales, blocks)
+    norms = _block_norms(jacobian if scales is None else jacobian * scales, blocks)
     if kind == "weighted":
         mean = norms.mean(-1, keepdim=True)  # (..., m, 1)
         most = mean[..., 0].amax(-1, keepdim=True)
@@ -205,7 +205,7 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
     return _reduce((mean - lowest) / (1 - lowest), reduction)
 
 
-def block_norms(jacobian: Any, blocks: Any) -> Any:
+def _block_norms(jacobian: Any, blocks: Any) -> Any:
     """Return the length of each row of J (..., m, d) in the columns of each block, (..., m, K)."""
     parts = read_blocks(blocks, jacobian.shape[-1])
     return import_torch().stack([lengths(jacobian[..., list(part)], -1) for part in parts], -1)

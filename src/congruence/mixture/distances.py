@@ -162,7 +162,17 @@ def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
 def affine_distances(
     priors: Mapping[str, GaussianMixture] | Sequence[GaussianMixture], *, smoothing: float = 0.0, seed: int = 0
 ) -> AffineDistances:
-    """Compute `affine_distance` for all ordered pairs of mixtures, by name or in a list (named "0", "1", ...)."""
+    """Compute `affine_distance` for all ordered pairs of mixtures.
+
+    Parameters
+    ----------
+    priors : mapping of name to GaussianMixture, or sequence
+        At least two; those of a sequence are named "0", "1", ...
+    smoothing : float, default 0.0
+        As in `affine_distance`.
+    seed : int, default 0
+        As in `affine_distance`.
+    """
     named = dict(priors) if isinstance(priors, Mapping) else {str(i): prior for i, prior in enumerate(priors)}
     if len(named) < 2:
         raise InputError(f"priors must hold at least two mixtures; got {len(named)}")
