@@ -156,7 +156,7 @@ def test_facets_are_examined_and_a_prior_that_is_too_large_is_not(runs, call):
     ("names", "said"),
     [
         (["vade-0", "other"], "were trained on different data"),
-        (["vade-0", "vade-0/../vade-0"], "is given twice"),
+        (["vade-0", "vade-0/../vade-0"], "is listed twice"),
         (["nothing-*"], "no folder matches"),
         (["nothing"], "there is no run folder"),
         (["ae"], "holds a model 'ae' without a mixture prior"),

@@ -109,7 +109,7 @@ def test_whether_a_decoder_bends(points):
     [
         (lambda z: jacobians(known, z, outputs=np.array([3])), "outputs must be integers from 0 to 2"),
         (lambda z: jacobians(known, z, chunk=0), "chunk must be an integer of at least 1; got 0"),
-        (lambda z: jacobians(lambda s: s.abs().sqrt(), 0 * z), "derivatives of the decoder have NaN or infinite"),
+        (lambda z: jacobians(lambda s: s.abs().sqrt(), 0 * z), "derivatives of the decoder must be finite"),
         (lambda z: jacobians(known, z.astype(int)), "z must hold floating-point latents"),
         (lambda z: jacobians(lambda s: {"x": s @ DOUBLE}, z), "must return one tensor; got dict"),
         (lambda z: jacobians(lambda s: {"x": s @ DOUBLE.float()}, z), "must return one tensor; got dict"),

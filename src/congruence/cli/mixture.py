@@ -73,7 +73,7 @@ def _expand_patterns(patterns: list[str]) -> list[str]:
 def _check_same_data(runs: Sequence[Run]) -> None:
     for i, run in enumerate(runs):
         if run.folder.resolve() in {other.folder.resolve() for other in runs[:i]}:
-            raise InputError(f"the run folder {run.folder} is given twice")
+            raise InputError(f"the run folder {run.folder} is listed twice")
         if not run.finished:
             raise InputError(f"the training in {run.folder} is not finished")
         if run.config.get("data") != runs[0].config.get("data"):

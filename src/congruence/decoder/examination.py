@@ -290,7 +290,7 @@ def _judge_agreement(prepared: PreparedDecoder, other: PreparedDecoder | None, s
     """Whether two trainings have the same outputs for the same inputs, relative to the diameter of the outputs."""
     name, claim = "agreement", "The reconstructions of both trainings agree."
     if other is None:
-        return Finding(name, claim, "unknown", evidence="Only one decoder was given.")
+        return Finding(name, claim, "unknown", evidence="There is no second decoder to compare with.")
     if len(other.z) != len(prepared.z) or other.outputs != prepared.outputs:
         raise InputError(
             f"other must have {len(prepared.z)} rows and {prepared.outputs} outputs, like decoder; got {len(other.z)} "

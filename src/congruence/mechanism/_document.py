@@ -260,7 +260,7 @@ def _model(model: Disentanglement, names: Sequence[str]) -> Iterator[Block]:
     meaning = "largest share of a code's motion that comes from other factors, at the worst point"
     rows = [("largest leak", percent(model.worst), meaning)]
     if model.sparse is not None:
-        meaning = "of points where the model's Jacobian has no more non-zeros than the generator's (Theorem 3)"
+        meaning = "of points where the model's Jacobian has at most as many non-zeros as the generator's (Theorem 3)"
         rows.append(("as sparse", percent(model.sparse), meaning))
     if np.isfinite(model.misses).any():
         meaning = "of the spread of the outputs: largest distance between the model's and the generator's"

@@ -209,7 +209,7 @@ def _replaceable(every: ElementaryVectors, light: Array, tolerance: float) -> tu
 
 
 def _least_excess(every: ElementaryVectors, light: Array, owner: Array, tolerance: float) -> tuple[int, Float]:
-    """By how much a basis with a misaligned vector is heavier than the lightest, and such a vector.
+    """The least excess weight of a basis with a misaligned vector over the lightest basis, and this vector.
 
     It is the smallest of w(e) - tau(e) over misaligned elementary vectors and of |supp e + supp e'| - max(tau, tau')
     over pairs that lie in no common block. A pair is never better than w(e) - tau(e) of the one with the larger tau.

@@ -226,7 +226,7 @@ def _notes(prepared: PreparedDecoder, finite: bool, survey: Survey, gaps: int, w
             survey.tolerance.stable is None
         ),
         f"The sparsity gap was computed at {gaps} of {points} points.": gaps < points,
-        "With no more outputs than latents, every Jacobian splits into single directions in some basis.": (
+        "With at most as many outputs as latents, every Jacobian splits into single directions in some basis.": (
             prepared.outputs <= prepared.dimension
         ),
         f"The Jacobian loses a direction at {lost} of {points} points.": lost > 0,

@@ -208,7 +208,7 @@ def discover(
     Warns
     -----
     FewOutputsWarning
-        If there are no more outputs than latents: any invertible square Jacobian splits into single directions.
+        If there are at most as many outputs as latents: any invertible square Jacobian splits into single directions.
     """
     wanted = tuple(dict.fromkeys(types.split(",") if isinstance(types, str) else types))
     unknown = [one for one in wanted if one not in TYPES]
@@ -233,8 +233,8 @@ def discover(
     graph = np.eye(prepared.dimension, dtype=bool)
     for part in jacobian_chunks(prepared, chunk=chunk):
         graph |= action_graph(part, rtol=small)
-    found = tuple(finders[type]() for type in wanted)
-    return Discovery(found, len(rows), prepared.dimension, prepared.outputs, graph, tuple(notes))
+    parts = tuple(finders[type]() for type in wanted)
+    return Discovery(parts, len(rows), prepared.dimension, prepared.outputs, graph, tuple(notes))
 
 
 def _most_common(dims: Any) -> tuple[int, ...]:

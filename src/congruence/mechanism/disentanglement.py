@@ -49,7 +49,7 @@ class Disentanglement:
     misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not known
     blocks: Blocks
     assumed: tuple[str, ...] = ()  # premises that a sample cannot prove
-    sparse: float | None = None  # share of points where the model's Jacobian has no more non-zeros than the generator's
+    sparse: float | None = None  # share of points where the model's Jacobian is at least as sparse as the generator's
     notes: tuple[str, ...] = ()
 
     @property

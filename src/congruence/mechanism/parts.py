@@ -36,7 +36,7 @@ class Splitting:
 
     parts: tuple[Float, ...]  # each (d, k), orthonormal columns; determined up to `idle`
     idle: Float  # (d, k), may be empty
-    shares: Float  # (parts, d): the effect of each coordinate that goes through each part, of its whole effect
+    shares: Float  # (parts, d): the share of each coordinate's effect that acts through each part
     rows: tuple[Array, ...] = ()  # the outputs of each part, if the parts act on separate ones
     notes: tuple[str, ...] = ()
 
@@ -96,7 +96,7 @@ def as_jacobians(jacobian: Any) -> Float:
 
 
 def _whiten(jacobian: Float) -> tuple[Float, Float, Float]:
-    """Orthonormal outputs (m, k), the directions (d, k) that give them, and those (d, d - k) that are lost."""
+    """Orthonormal outputs (m, k), the directions (d, k) that map to them, and those (d, d - k) that are lost."""
     lengths = np.linalg.norm(jacobian, axis=0)
     lengths[lengths == 0] = 1.0
     u, s, vt = np.linalg.svd(jacobian / lengths, full_matrices=len(jacobian) < len(lengths))  # all of vt, either way

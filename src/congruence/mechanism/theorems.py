@@ -222,7 +222,7 @@ def apply_theorems(
             Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
         ]
         if numbered == 3:
-            claim = "The model's Jacobian has no more non-zero entries than the generator's."
+            claim = "The model's Jacobian has at most as many non-zero entries as the generator's."
             evidence = f"It is assumed, not measured. The sparsest Jacobian of the generator has {nonzeros}."
             premises.append(Finding("sparse_model", claim, "unknown", evidence=evidence))
         if numbered == 5:

@@ -22,7 +22,7 @@ _DRAWN = 60  # matchings drawn where all would be too many
 _ROUNDS = 5  # of matching the components again after a map
 _SIGNS = 4  # axes whose sign the means do not determine, for which all signs are tried
 _RIDGE = 1e-3  # of the least-squares fit of means, which keeps the map determined with few means
-_CONVERGED = 1e-9  # relative: a squared distance below this is rounding, and no more starts are minimised
+_CONVERGED = 1e-9  # relative: a squared distance below this is rounding, and the search stops
 
 
 def minimise_distance(

@@ -139,7 +139,7 @@ class SpaceAgreement:
     def aligned(self, name: str, onto: str) -> Float:
         """Codes of one run, (n, m), mapped onto another by the affine map of their priors.
 
-        Without such a map, by the linear map fitted to the paired codes.
+        Without an affine map, use the linear map fitted to the paired codes.
         """
         codes = {one.name: one.codes for one in self.spaces}
         if name == onto:

@@ -51,7 +51,7 @@ class ReluModel:
         if slopes.ndim != 1 or slopes.shape != biases.shape or not slopes.size:
             raise InputError(f"slopes and biases must have the same shape (h,); got {slopes.shape} and {biases.shape}")
         if not slopes.all():
-            raise InputError("slopes must not be 0: such a unit does not depend on the latent")
+            raise InputError("slopes must not be 0: a unit of slope 0 does not depend on the latent")
         check_number("noise", self.noise, 0, open_low=True)
         object.__setattr__(self, "slopes", slopes)
         object.__setattr__(self, "biases", biases)

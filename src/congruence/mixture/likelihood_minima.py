@@ -171,7 +171,7 @@ class Search:
 
     @property
     def rival(self) -> Minimum | None:
-        """The lowest minimum whose prior is not the true one up to an affine map, if one was found."""
+        """The lowest minimum whose prior is not the true one up to an affine map; None if there is none."""
         return next((one for one in self.minima if one.apart > ALIKE), None)
 
     @property
@@ -247,8 +247,9 @@ def _start_near(truth: ReluModel, components: int, rng: np.random.Generator) -> 
         heavy = int(weights.argmax())
         weights[heavy] /= 2
         weights, means, scales = (np.append(some, some[heavy]) for some in (weights, means, scales))
-    kept = np.sort(np.argsort(-weights)[:components])
-    flat = np.concatenate([np.log(weights[kept]), means[kept], np.log(scales[kept]), truth.slopes, truth.biases])
+    heaviest = np.sort(np.argsort(-weights)[:components])
+    weights, means, scales = (some[heaviest] for some in (weights, means, scales))
+    flat = np.concatenate([np.log(weights), means, np.log(scales), truth.slopes, truth.biases])
     return np.asarray(flat + 0.1 * rng.normal(size=len(flat)))
 
 
