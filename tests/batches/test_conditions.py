@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from congruence.batches._judge import embed
+from congruence.batches._rows import screen_of
 from congruence.batches.conditions import (
     NAMES,
     Base,
@@ -18,7 +19,6 @@ from congruence.batches.conditions import (
     condition_named,
     kept,
 )
-from congruence.batches.rows import screen_of
 from congruence.errors import InputError, MissingDependencyError
 
 STRICT = [name for name in NAMES if name != "harmony"]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from congruence.batches._folds import PROTOCOLS, FoldPlan, batch_by_batch, hold_out_batches
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
 from congruence.batches._judge import (
     Embeddings,
@@ -25,11 +26,10 @@ from congruence.batches._judge import (
     target_of,
 )
 from congruence.batches._options import FITTED_ON, DeconfoundOptions
+from congruence.batches._rows import Experiment, experiments_of, screen_of
 from congruence.batches.conditions import BY_BATCH, check_components, check_conditions
 from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding, compare_folds
-from congruence.batches.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches
 from congruence.batches.leakage import FeatureProfile, profile_features
-from congruence.batches.rows import Experiment, experiments_of, screen_of
 from congruence.batches.sparsity import READINGS, check_shares
 from congruence.checks import check_choice, check_integer, require
 from congruence.errors import InputError
@@ -208,7 +208,7 @@ _MODES = {"training": [True], "all": [False], "both": [True, False]}
 
 def _judged(
     embeddings: Embeddings,
-    plan: Plan,
+    plan: FoldPlan,
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
     jobs: int,

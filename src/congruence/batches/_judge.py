@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, listing
+from congruence.batches._folds import Fold, FoldPlan, scored_rows
 from congruence.batches._numbers import mean_of
+from congruence.batches._rows import Experiment, Screen
 from congruence.batches.classify import PAPER, auroc, auroc_within, fit_trees
 from congruence.batches.conditions import Condition, condition_named
 from congruence.batches.deconfounding import Levels, Score, Target, compare_folds
-from congruence.batches.folds import Fold, Plan, scored_rows
 from congruence.batches.leakage import predict_batch
 from congruence.batches.retrieval import retrieve_replicates
-from congruence.batches.rows import Experiment, Screen
 from congruence.batches.sparsity import Concentration, concentrations, hoyer
 
 KeptParts = dict[str, Array]
@@ -157,7 +157,7 @@ def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float,
 def target_of(
     name: str,
     screen: Screen,
-    plan: Plan,
+    plan: FoldPlan,
     experiments: Sequence[Experiment],
     variants: Sequence[Variant],
     found: Judged,
@@ -216,7 +216,7 @@ def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], fou
 
 
 def notes_on(
-    screen: Screen, plan: Plan, targets: Sequence[Target], variants: Sequence[Variant], found: Judged
+    screen: Screen, plan: FoldPlan, targets: Sequence[Target], variants: Sequence[Variant], found: Judged
 ) -> tuple[str, ...]:
     """What was left out, and warnings of the conditions."""
     notes = list(plan.notes)

@@ -131,7 +131,7 @@ def _finding(name: str, claim: str, paired: Paired) -> Finding:
 
 
 @dataclass(frozen=True)
-class Measure:
+class MeasureMeans:
     """The mean of one measure over targets, by condition, and its chance level."""
 
     name: str
@@ -144,14 +144,14 @@ class Measure:
         return {"measure": self.name, "means": dict(self.means), "chance": self.chance}
 
 
-def measures_of(result: Deconfounding) -> list[Measure]:
+def measures_of(result: Deconfounding) -> list[MeasureMeans]:
     """AUROC, sparsity, concentration, batch accuracy and replicate precision: means over the targets."""
     reading = result.settings.get("reading", "difference")
 
-    def mean(name: str, of: Callable[[Any], Any], chance: float, short: str) -> Measure:
+    def mean(name: str, of: Callable[[Any], Any], chance: float, short: str) -> MeasureMeans:
         scores = {one: [target.scores[one] for target in result.targets] for one in result.conditions}
         means = {one: mean_of(np.array([mean_of(of(score)) for score in some])) for one, some in scores.items()}
-        return Measure(name, means, chance, short)
+        return MeasureMeans(name, means, chance, short)
 
     measures = [
         mean("AUROC", lambda score: score.auroc, 0.5, "AUROC"),
@@ -167,7 +167,7 @@ def measures_of(result: Deconfounding) -> list[Measure]:
     ):
         if levels:
             means = {condition: one.mean for condition, one in levels.items()}
-            measures.append(Measure(name, means, levels["base"].by_chance, short))
+            measures.append(MeasureMeans(name, means, levels["base"].by_chance, short))
     return measures
 
 

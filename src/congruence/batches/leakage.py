@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.batches.rows import Experiment, Screen
+from congruence.batches._rows import Experiment, Screen
 from congruence.ica.whitener import Whitener
 
 MOST_ROWS = 20_000  # used to predict the batch; more change little

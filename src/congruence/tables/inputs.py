@@ -118,7 +118,7 @@ def _matrix(x: Any, where: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class PairedRuns:
     """Runs whose rows are paired: row i of every matrix is the same sample."""
 
     names: list[str]
@@ -158,7 +158,7 @@ def gather(
     cluster: Any = None,
     labels: Any = None,
     drop_missing: bool = False,
-) -> Inputs:
+) -> PairedRuns:
     """Read runs, pair their rows and check them.
 
     Rows are joined by id, in the order of the first run, if every run has ids. If some have none, rows are paired by
@@ -228,7 +228,7 @@ def check_options(runs: Sequence[Any], options: Iterable[str]) -> None:
 
 def pair_tables(
     tables: Sequence[Table], *, cluster: Any = None, labels: Any = None, drop_missing: bool = False
-) -> Inputs:
+) -> PairedRuns:
     """Pair the rows of tables, as `gather` does.
 
     Parameters
@@ -253,7 +253,7 @@ def pair_tables(
     joined = join_tables(tables, drop_missing=drop_missing, cluster=column)
     # Blocks are still the rows of a run if none was left out or moved: then the matrix is returned as it is.
     rows = [fetched.get(table.name, (None, None)) for table in tables]
-    return Inputs(
+    return PairedRuns(
         names=list(joined.names),
         values=joined.values,
         read=[table.n for table in tables],

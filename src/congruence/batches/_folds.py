@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array, listing
-from congruence.batches.rows import Experiment, Screen
+from congruence.batches._rows import Experiment, Screen
 from congruence.checks import check_integer
 from congruence.errors import InputError
 
@@ -25,14 +25,14 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FoldPlan:
     """The folds, and notes on them."""
 
     folds: tuple[Fold, ...]
     notes: tuple[str, ...] = ()
 
 
-def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> Plan:
+def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> FoldPlan:
     """Divide batches into folds, each with positives of every experiment as far as there are batches with positives.
 
     Experiments with few batches are distributed first (Sechidis et al. 2011), then batches without positives, so that
@@ -65,10 +65,10 @@ def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: i
             train &= ~screen.treated | (apart != number)
         held = tuple(map(str, screen.batches[np.unique(screen.batch[place == number])]))
         made.append(Fold(train, test, held))
-    return Plan(tuple(made), tuple(notes))
+    return FoldPlan(tuple(made), tuple(notes))
 
 
-def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> Plan:
+def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> FoldPlan:
     """One model for each batch that has positives and controls, scored on all other batches (appendix A.7.4)."""
     if screen.cluster is not None and _crosses(screen):
         raise InputError("a cluster that crosses batches needs protocol 'folds'; protocol 'batch' cannot hold it out")
@@ -84,7 +84,7 @@ def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> Plan:
         train = screen.batch == number
         test = ~np.isin(cluster, np.unique(cluster[train]))
         made.append(Fold(train, test, (str(screen.batches[number]),)))
-    return Plan(tuple(made))
+    return FoldPlan(tuple(made))
 
 
 def scored_rows(fold: Fold, screen: Screen, experiment: Experiment) -> tuple[Array, str]:
