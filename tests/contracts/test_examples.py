@@ -40,8 +40,14 @@ def decoder(seed):
 """
 
 
+@pytest.fixture(scope="module")
+def figures(drawn_once):
+    with drawn_once():
+        yield
+
+
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def world(tmp_path, monkeypatch, figures):
     """A folder with the files that the examples name."""
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(240, 4))
