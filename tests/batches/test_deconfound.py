@@ -124,7 +124,7 @@ def test_which_rows_a_condition_is_fitted_on(wells, monkeypatch, fit_on, seen):
         fitted.append(set(screen.batch[rows]))
         return whole(screen, condition, rows)
 
-    monkeypatch.setattr(judging, "embed", spy)
+    monkeypatch.setattr(scoring, "embed", spy)
     outcome = run(wells, conditions=("whitened",), fit_on=fit_on)
     assert outcome.settings["folds"] == 5
     if seen == "all rows":

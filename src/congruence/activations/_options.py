@@ -15,7 +15,7 @@ class ExtractOptions:
     kind: str | None = option(
         None, "Content of the path of inputs: array, images or text; by default the suffix decides.", in_shell=False
     )
-    key: str | None = option(None, "Which array of a file with several.", panel=DATA)
+    key: str | None = option(None, "Array to read from a file with several.", panel=DATA)
     column: str | None = option(None, "Column of the table that holds the text.", panel=DATA)
     id: str | None = option(None, "Column of the table with row ids.", panel=DATA)
     size: int | None = option(
