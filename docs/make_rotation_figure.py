@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from congruence.metrics._registry import METRICS, SCORES
-from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
+from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, Drawing, standalone
 
 ANGLES = range(0, 46, 5)
 CHOSEN = "infomec,dci,mig,modularity,sap,explicitness,beta_vae,factor_vae,irs,mcc,regression"
@@ -112,7 +112,8 @@ def figure_of(sides):
         for title, found in sides.items()
     }
     said = "; ".join(f"{title}: not noticed by {', '.join(names)}" for title, names in ends.items())
-    return standalone(draw(paint, (980, 470), key="rotation", label=f"Scores against the angle of rotation. {said}"))
+    drawing = Drawing(paint, (980, 470), key="rotation", label=f"Scores against the angle of rotation. {said}")
+    return standalone(drawing.svg())
 
 
 def main():

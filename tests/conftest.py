@@ -1,3 +1,4 @@
+import contextlib
 import os
 from pathlib import Path
 
@@ -29,3 +30,25 @@ def model_pair(data_folder):
     """Hidden representations of 2784 molecules by two trainings of one graph network."""
     folder = data_folder / "modelpairs"
     return np.load(folder / "admet_cls_seed0.npy"), np.load(folder / "admet_cls_seed1.npy")
+
+
+@pytest.fixture(scope="session")
+def drawn_once():
+    """A block in which each kind of figure is drawn once and then reused: drawing takes most of the time of a page."""
+
+    @contextlib.contextmanager
+    def reuse():
+        from congruence.report import html
+
+        draw, svg = html._draw, {}
+
+        def draw_once(figure, drawn):
+            if figure.painter not in svg:
+                svg[figure.painter] = draw(figure, drawn)
+            return svg[figure.painter]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(html, "_draw", draw_once)
+            yield
+
+    return reuse

@@ -76,5 +76,5 @@ def test_names_are_listed_once_or_chosen_by_a_shortcut():
 def test_names_that_are_none_of_the_allowed_are_refused(value, received):
     with pytest.raises(InputError, match=rf"^groups must be a list of names from a, b; got {received}$"):
         check_names("groups", value, ("a", "b"))
-    with pytest.raises(InputError, match="^groups must not name one twice; got a, a$"):
+    with pytest.raises(InputError, match="^groups must not repeat a name; got a, a$"):
         check_names("groups", ["a", "a"], ("a", "b"))

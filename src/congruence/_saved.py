@@ -24,7 +24,7 @@ _LOADERS = {
 
 
 def load(path: str | Path) -> Any:
-    """Load a file written by `Map.save`, `Translator.save` or `ICA.save`; its header says which.
+    """Load a file written by `Map.save`, `Translator.save` or `ICA.save`; its header names the kind.
 
     Files written by version 0.1.0 can be loaded. A file loads on any machine, and nothing in it is executed.
 

@@ -1,4 +1,4 @@
-"""Checks of arguments: each returns the value, or raises an error that names the argument and what it must be."""
+"""Checks of arguments: each returns the value, or raises an error that names the argument and what is expected."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_names(
     shortcuts: Mapping[str, Collection[str]] | None = None,
     least: int = 1,
 ) -> tuple[str, ...]:
-    """At least `least` different names among those allowed; a shortcut, such as "all", stands for several."""
+    """At least `least` different names among those allowed; a shortcut, such as "all", expands to several."""
     shortcuts = shortcuts or {}
     known = f"{''.join(f'{one!r} or ' for one in shortcuts)}a list of names from {', '.join(allowed)}"
     if isinstance(values, str) and values in shortcuts:
@@ -81,12 +81,12 @@ def check_names(
         wrong = next((one for one in names if one not in allowed), list(names))
         raise InputError(f"{name} must be {known}; got {wrong!r}")
     if len(set(names)) < len(names):
-        raise InputError(f"{name} must not name one twice; got {', '.join(names)}")
+        raise InputError(f"{name} must not repeat a name; got {', '.join(names)}")
     return names
 
 
 def require(module: str, what: str, extra: str) -> Any:
-    """Import an optional library, or raise an error that says what needs it and how to install it."""
+    """Import an optional library, or raise an error that names the feature and the command to install it."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -18,19 +18,19 @@ from congruence.formatting import UNDEFINED, elided, interval, number, percent
 from congruence.result import Finding, Status
 
 Kind = Literal["text", "number", "name"]
-LETTERS, HINT = 32, 300  # of a label in a cell, and of what the cell shows when pointed at
+LETTERS, HINT = 32, 300  # characters of a label in a cell, and of its tooltip
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: its text and, where they differ, what it is sorted by and what else it shows."""
+    """One cell of a table: its text, sort key and decoration."""
 
     text: str
     value: float | str | None = None  # sort key; None sorts by the text, "" sorts last
     below: str = ""  # a second, smaller line
-    hint: str = ""  # shown when pointed at
+    hint: str = ""  # tooltip
     strong: bool = False
-    status: Status | None = None  # shown as a badge that reads `text`
+    status: Status | None = None  # shown as a badge with `text`
     tint: float | None = None  # strength of the background colour, 0 to 1
     link: str = ""  # the id of a part of the page
     image: Image | None = None
@@ -43,28 +43,28 @@ class Column:
 
     name: str
     kind: Kind = "number"
-    brief: bool = True  # shown on a terminal, too
+    brief: bool = True  # also on a terminal
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of cells. Plain values may be given as cells: text, numbers (three digits), None (a dash)."""
 
-    label: str  # what a screen reader says, and the title on a terminal
+    label: str  # for screen readers, and the title on a terminal
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell | str | float | int | None]]
     style: Literal["compact", "facts", "heat", "images"] = "compact"
     sortable: bool = True
-    brief: bool = False  # also shown on a terminal and in a notebook
+    brief: bool = False  # also on a terminal and in a notebook
     note: str = ""
     footer: Sequence[Cell | str | float | int | None] = ()
-    marked: int | None = None  # the row to stand out
+    marked: int | None = None  # the highlighted row
     header: bool = True
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of `congruence.report.figures`, by the name of the function that draws it and what it draws."""
+    """A figure of `congruence.report.figures`, by the name of the function that draws it and its arguments."""
 
     painter: str
     data: tuple[Any, ...] = field(repr=False)
@@ -77,13 +77,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure that was drawn before, as the text of an SVG element."""
+    """A figure that is already drawn, as the text of an SVG element."""
 
     svg: str = field(repr=False)
     caption: str = ""
     detail: str = ""
     wide: bool = True
-    brief: bool = False  # the main figure: in a notebook, and drawn by Result.plot if there is a drawing
+    brief: bool = False  # the main figure: in a notebook, and drawn by Result.plot if it has a drawing
     drawing: Any = field(default=None, repr=False)  # a `Drawing` of the same figure
 
 
@@ -92,16 +92,16 @@ class Image:
     """Pixels (height, width, 4) uint8, or images (m, channels, height, width) side by side."""
 
     pixels: Any = field(repr=False)
-    label: str  # what a screen reader says
+    label: str  # for screen readers
     caption: str = ""
     detail: str = ""
-    width: str = ""  # CSS; the size of the pixels unless given
+    width: str = ""  # CSS; by default the size of the pixels
     framed: bool = False
 
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph. `strong` opens it in bold; `label` and `status` put a badge behind it."""
+    """A paragraph: `strong` is bold text before it, `status` a badge after it."""
 
     text: str
     muted: bool = False
@@ -174,24 +174,24 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """All that a page says."""
+    """The content of a page."""
 
-    question: str  # what was asked, about what
+    question: str  # with the names of the inputs
     headline: str  # the answer, one sentence
     status: Status
-    claim: str = ""  # what the status is about, as a short question
+    claim: str = ""  # the claim of the status, as a short question
     details: Sequence[str] = ()  # sentences below the headline
-    status_text: str = ""  # the word on the badge, where it is not the status (go, no-go)
+    status_text: str = ""  # the word on the badge, if it is not the status (go, no-go)
     remark: str = ""  # next to the badge
     notes: Sequence[str] = ()
     sections: Sequence[Section] = ()
     reading: str = ""  # the first paragraph of "How to read this"
     glossary: Sequence[tuple[str, str]] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)  # with "command" and "inputs", shown on their own
-    title: str = ""  # of the browser tab; the question unless given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # "command" and "inputs" are shown separately
+    title: str = ""  # of the browser tab; by default the question
 
     def blocks(self) -> Iterator[Block]:
-        """All blocks, also those inside others, in the order of the page."""
+        """All blocks, including nested ones, in the order of the page."""
         for section in self.sections:
             yield from walk(section.blocks)
 
@@ -202,7 +202,7 @@ class Document:
 
 
 def walk(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Blocks and what is inside them."""
+    """All blocks, including nested ones."""
     for block in blocks:
         yield block
         if isinstance(block, Grid | Group | Details):
@@ -243,7 +243,7 @@ def badge(status: Status, text: str = "") -> Cell:
 
 
 def facts(rows: Sequence[tuple[str, Any, str]], label: str, **more: Any) -> Table:
-    """A table of single numbers: what, its value, what it means."""
+    """A table of single numbers: name, value, meaning."""
     columns = (Column("", "text"), Column("", "number"), Column("", "text"))
     return Table(label, columns, rows, style="facts", sortable=False, header=False, **more)
 

@@ -1,16 +1,16 @@
-"""The exceptions and warnings users see.
+"""The exceptions and warnings of this package.
 
-Every message says which argument or file is wrong, what was received and what would do. The command line
+Every message names the argument or file, the value received and what is expected. The command line
 prints the message alone and exits with code 2.
 """
 
 from __future__ import annotations
 
-LONGEST = 1500  # characters of a message; names found in a damaged file may be of any length
+LONGEST = 1500  # characters of a message; names from a damaged file may be of any length
 
 
 class CongruenceError(Exception):
-    """Anything this package refuses to do, with one sentence that says why."""
+    """Base of the errors of this package; the message is one sentence."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_on_one_line(message))
@@ -51,11 +51,11 @@ class CollapsedWarning(CongruenceWarning):
 
 
 class FewRowsWarning(CongruenceWarning):
-    """There are too few rows for the width of the data, so a number is less certain than it looks."""
+    """There are too few rows for the width of the data, so a number is less certain than it seems."""
 
 
 class FewOutputsWarning(CongruenceWarning):
-    """There are no more outputs than latents, so criteria at a point hold for any decoder."""
+    """The decoder does not have more outputs than latents, so criteria at a point hold for any decoder."""
 
 
 class PairedByPositionWarning(CongruenceWarning):
@@ -63,11 +63,11 @@ class PairedByPositionWarning(CongruenceWarning):
 
 
 class InputWarning(CongruenceWarning):
-    """A column of an input was taken as the row id or left out, or rows were, without having been named."""
+    """A column was taken as the row id or left out, or rows were left out, without the user having named them."""
 
 
 def _on_one_line(message: str) -> str:
-    """Return a message as it may be printed: names that come from a file may hold line breaks and terminal codes."""
+    """Return a message without control characters: names from a file may contain line breaks and terminal codes."""
     if not message.isprintable():
         message = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
     return message if len(message) <= LONGEST else message[: LONGEST - 4] + " ..."

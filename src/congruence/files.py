@@ -1,4 +1,4 @@
-"""Atomic writes, folders in which one process works at a time, and checksums of input files."""
+"""Atomic writes, locks of folders, and checksums of input files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from congruence.errors import InputError
 
-LOCK = "in-use.lock"  # in a folder, while a process works there
+LOCK = "in-use.lock"  # in a folder while a process writes to it
 HASHED = 10**9  # bytes up to which the contents of an input are hashed
 
 
 def check_writable(path: str | Path) -> Path:
     """Refuse, before any work is done, an output path that cannot be written to.
 
-    A symbolic link is refused as well, because it is unclear whether to change its target or to replace it. A folder on
-    the way may be a link.
+    A symbolic link is refused as well, because it is unclear whether to change its target or to replace it. Parent
+    folders may be links.
     """
     path = Path(path)
     try:
@@ -58,7 +58,7 @@ def _problem(path: Path) -> str:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path next to `path` that replaces it when the block succeeds, and is removed otherwise.
 
-    The temporary file is in the same folder, so that the final rename is atomic; whatever interrupts the block (an
+    The temporary file is in the same folder, so that the final rename is atomic. An interruption of the block (an
     exception, Ctrl-C, a full disk) leaves `path` unchanged. The rename never follows a link, so one that was created
     in the meantime is replaced, and nothing is written to its target.
     """
@@ -83,10 +83,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def alone_in(folder: str | Path) -> Iterator[bool]:
-    """Refuse a folder in which another process or thread is inside such a block.
+    """Lock a folder for the block; refuse it if another process or thread has locked it.
 
-    The system releases the lock with the process, however it ends. If no lock can be obtained (on some network disks,
-    or in a folder that is read-only), the block runs without one; it receives whether there is a lock.
+    The system releases the lock when the process ends. If no lock can be obtained (on some network disks,
+    or in a folder that is read-only), the block runs without one; it yields whether the folder is locked.
     """
     from filelock import FileLock, Timeout
 
@@ -97,7 +97,7 @@ def alone_in(folder: str | Path) -> Iterator[bool]:
         lock.acquire(timeout=0)
     except Timeout as error:
         raise InputError(
-            f"another process is at work in {folder}; wait until it is done, or give another folder"
+            f"another process is using {folder}; wait until it has finished, or give another folder"
         ) from error
     except (OSError, NotImplementedError):
         yield False
@@ -105,7 +105,7 @@ def alone_in(folder: str | Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        with contextlib.suppress(OSError):  # Windows removes no open file, and filelock removes it there
+        with contextlib.suppress(OSError):  # Windows cannot remove an open file; there, filelock removes it
             (folder / LOCK).unlink()
         lock.release()
 
@@ -141,11 +141,11 @@ def describe_file(path: str | Path) -> InputFile:
     path = Path(path)
     try:
         files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-        found = [file.stat() for file in files]
-        size = sum(one.st_size for one in found)
+        stats = [file.stat() for file in files]
+        size = sum(one.st_size for one in stats)
         if size <= HASHED:
             return InputFile(str(path), size, _digest(path, files), None)
-        changed = datetime.fromtimestamp(max(one.st_mtime for one in found), UTC)
+        changed = datetime.fromtimestamp(max(one.st_mtime for one in stats), UTC)
     except OSError as error:
         raise InputError(f"cannot read {path}: {system_reason(error) or error}") from error
     return InputFile(str(path), size, None, changed.isoformat(timespec="seconds"))
@@ -164,12 +164,12 @@ def _digest(path: Path, files: list[Path]) -> str:
 def system_reason(error: BaseException) -> str:
     """Return the system's description of a failure ("No space left on device"), if it is a system error.
 
-    Libraries pass its number on in the error, or somewhere in their message.
+    Libraries put its number into the error or into their message.
     """
     number = getattr(error, "errno", None)
     if not isinstance(number, int):
-        found = re.search(r"(?:errno = |\[errno |\(os error )(\d+)", str(error), re.IGNORECASE)
-        number = int(found[1]) if found else 0
+        match = re.search(r"(?:errno = |\[errno |\(os error )(\d+)", str(error), re.IGNORECASE)
+        number = int(match[1]) if match else 0
     return os.strerror(number) if number in errno.errorcode else ""
 
 

@@ -1,4 +1,4 @@
-"""How numbers, shares, intervals and names are written: the same in sentences, tables, figures and pages."""
+"""Numbers, shares, intervals and names as text, for sentences, tables, figures and pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNDEFINED = "–"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Write a value to `digits` significant digits, without exponent if it can be; NaN as a dash."""
+    """Write a value to `digits` significant digits, without exponent if possible; NaN as a dash."""
     if not math.isfinite(value):
         return UNDEFINED if math.isnan(value) else f"{'−' if value < 0 else ''}∞"
     if value == 0:
@@ -37,7 +37,7 @@ def percent(share: float, unit: str = " %", digits: int = 3) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Write an interval of shares, once where both ends read the same; a dash where it is undefined."""
+    """Write an interval of shares, as one number if both ends read the same; a dash if it is undefined."""
     if not (math.isfinite(low) and math.isfinite(high)) or percent(low) == percent(high):
         return percent(low)
     return f"{percent(low, unit='')} to {percent(high)}"
@@ -57,17 +57,17 @@ def elided(names: Sequence[str], length: int) -> list[str]:
 
 
 def count(number: int, noun: str) -> str:
-    """Write how many there are: "1 row", "12 rows"."""
+    """Write a number with its noun: "1 row", "12 rows"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def step(value: float) -> str:
-    """Write the step of a training: whole where it is, never as 1e+05."""
+    """Write the step of a training, never as 1e+05."""
     return f"{value:.0f}" if value == round(value) else f"{value:g}"
 
 
 def setting(value: Any) -> str:
-    """Write the value of a setting as a person would."""
+    """Write the value of a setting for readers."""
     if value is None:
         return "none"
     if isinstance(value, bool):

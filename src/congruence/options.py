@@ -1,7 +1,7 @@
-"""Options of a verb: one frozen dataclass gives the keywords of the function and the flags of the command.
+"""Options of a verb: one frozen dataclass defines the keywords of the function and the flags of the command.
 
-A field made by `option` carries its default, its help text and the panel of ``--help`` it belongs to. `takes` lets a
-verb accept the fields as keywords and completes its docstring; `congruence.cli` makes the flags from the same fields.
+A field made by `option` carries its default, its help text and the panel of ``--help`` it belongs to. `takes` makes
+a verb accept the fields as keywords and completes its docstring; `congruence.cli` builds the flags from these fields.
 """
 
 from __future__ import annotations
@@ -29,32 +29,34 @@ def option(
 ) -> Any:
     """Declare one option of a verb: a dataclass field with its default and its help text.
 
-    `flag` names the command-line flag where it differs from the field (with dashes for underscores). An option that
-    only Python can give (a callable, an array) has ``in_shell=False``.
+    `flag` names the command-line flag if it differs from the field (with dashes for underscores). An option that
+    exists only in Python (a callable, an array) has ``in_shell=False``.
     """
-    about = {"help": help, "panel": panel, "flag": flag, "metavar": metavar, "in_shell": in_shell}
+    metadata = {"help": help, "panel": panel, "flag": flag, "metavar": metavar, "in_shell": in_shell}
     if isinstance(default, list | dict | set):
         raise TypeError("an option needs an immutable default")
-    return dataclasses.field(default=default, metadata=about)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """How rows are read; the options of most verbs begin with these."""
+    """How rows are read; most verbs have these options."""
 
     id: str | None = option(None, "Column with row ids, by which rows are paired.", panel=DATA)
     features: str | Sequence[str] | None = option(None, "Columns with the values, e.g. 'emb_*'.", panel=DATA)
-    metadata: str | Sequence[str] | None = option(None, "Columns to set aside, e.g. 'plate,well'.", panel=DATA)
-    key: str | None = option(None, "Which array of a file with several, e.g. an obsm key.", panel=DATA)
+    metadata: str | Sequence[str] | None = option(
+        None, "Columns with metadata, not values, e.g. 'plate,well'.", panel=DATA
+    )
+    key: str | None = option(None, "Array to read from a file with several, e.g. an obsm key.", panel=DATA)
 
 
 def reading(options: Any) -> dict[str, Any]:
-    """The options that say how a table is read, as keywords of `congruence.tables.as_table`."""
+    """The options for reading a table, as keywords of `congruence.tables.as_table`."""
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(ReadOptions)}
 
 
 def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Let a function that has a parameter `options` take the fields of the dataclass as keywords instead.
+    """Make a function with a parameter `options` accept the fields of the dataclass as keywords.
 
     Options that its docstring does not describe are added to it, with type, default and help text.
     """
@@ -62,26 +64,26 @@ def takes(options: type) -> Callable[[Callable[..., R]], Callable[..., R]]:
 
     def decorate(verb: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(verb)
-        kept = [p for p in own.parameters.values() if p.name != "options"]
+        others = [p for p in own.parameters.values() if p.name != "options"]
         added = [
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
             for f in fields.values()
         ]
 
         @functools.wraps(verb)
-        def call(*args: Any, options: Any = None, **given: Any) -> R:
-            picked = {name: given.pop(name) for name in list(given) if name in fields}
-            unknown = [name for name in given if name not in own.parameters]
+        def call(*args: Any, options: Any = None, **keywords: Any) -> R:
+            picked = {name: keywords.pop(name) for name in list(keywords) if name in fields}
+            unknown = [name for name in keywords if name not in own.parameters]
             if unknown:
-                known = [*fields, *(p.name for p in kept if p.kind is not p.VAR_POSITIONAL)]
+                known = [*fields, *(p.name for p in others if p.kind is not p.VAR_POSITIONAL)]
                 near = difflib.get_close_matches(unknown[0], known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
                 raise TypeError(f"{verb.__name__}() got an unexpected keyword argument {unknown[0]!r}; {hint}")
-            chosen = make() if options is None else options
-            return verb(*args, options=dataclasses.replace(chosen, **picked), **given)
+            chosen = defaults() if options is None else options
+            return verb(*args, options=dataclasses.replace(chosen, **picked), **keywords)
 
-        make = options
-        call.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+        defaults = options
+        call.__signature__ = own.replace(parameters=[*others, *added])  # type: ignore[attr-defined]
         call.__doc__ = _describe(inspect.getdoc(verb) or "", list(fields.values()))
         return call
 

@@ -1,4 +1,4 @@
-"""Finished parts of a long computation, kept on disk so that an interrupted run can continue."""
+"""Finished parts of a long computation, stored on disk so that an interrupted run can continue."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Parts:
     kept: bool = True  # whether existing files may be used
 
     def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> Arrays:
-        """Return the arrays of the part `name`: from disk if they are there, else from `compute`."""
-        found = self.find(name)
-        return self.put(name, compute()) if found is None else found
+        """Return the arrays of the part `name`: from disk if they are stored, else from `compute`."""
+        stored = self.find(name)
+        return self.put(name, compute()) if stored is None else stored
 
     def find(self, name: str) -> Arrays | None:
         """The arrays of the part `name`, or None if they are absent or may not be used."""

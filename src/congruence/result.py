@@ -1,4 +1,4 @@
-"""`Finding` and `Result`: what every verb returns.
+"""`Finding` and `Result`, which every verb returns.
 
 A `Finding` is one claim with its status and the evidence for it; a `Result` holds the findings of one verb, describes
 itself once as a `Document`, and turns into JSON, a tidy table, a figure, an HTML page or a notebook cell.
@@ -6,7 +6,9 @@ itself once as a `Document`, and turns into JSON, a tidy table, a figure, an HTM
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import math
 import platform
@@ -18,16 +20,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 import numpy as np
 
+from congruence.checks import check_choice
 from congruence.errors import InputError, MissingDependencyError, UnknownKeyError
 from congruence.files import InputFile, check_writable, write_text
 
 if TYPE_CHECKING:
     from congruence.document import Document
 
-SCHEMA_VERSION = 1  # of every JSON result and saved file; grows when a reader would have to change
-SIGNIFICANT_DIGITS = 10  # of every float in JSON: more than matters, fewer than thread scheduling changes
+SCHEMA_VERSION = 1  # of JSON results and saved files; increases with every incompatible change
+SIGNIFICANT_DIGITS = 10  # of floats in JSON: more than users need, fewer than those that thread scheduling changes
 
-Status = Literal["fails", "ambiguous", "unknown", "holds"]  # from the one to look at first
+Status = Literal["fails", "ambiguous", "unknown", "holds"]  # the worst first
 Basis = Literal["certified", "supported", "not refuted", "refuted", "premise fails"]
 STATUSES = cast(tuple[Status, ...], get_args(Status))
 ALLOWED: Mapping[Status, tuple[Basis, ...]] = {
@@ -46,24 +49,28 @@ DEFAULT: Mapping[Status, Basis] = {
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A claim, its status, and what that rests on.
+    """A claim, its status and the evidence for it.
 
     Parameters
     ----------
     name : str
-        A short key, stable across versions: what a program looks the finding up by.
+        A short key, stable across versions.
     claim : str
         What is claimed, as one sentence.
     status : {"holds", "fails", "ambiguous", "unknown"}
-        "ambiguous": true in part only, or the interval allows both; "unknown": too little to judge by.
-    basis : {"certified", "supported", "not refuted", "refuted", "premise fails"}
-        "certified" holds for all inputs, "supported" held on what was sampled. Left out, it follows from the status.
-    number, interval, null : float, pair of floats, float, optional
-        The measured value, its interval, and its value when there is nothing to find.
-    evidence : str
-        What was measured, in words.
-    premises : sequence of Finding
-        What a theorem needs; see `conclude`.
+        "ambiguous": only partly true, or the interval allows both; "unknown": too little data to decide.
+    basis : {"certified", "supported", "not refuted", "refuted", "premise fails"}, optional
+        "certified" holds for all inputs, "supported" held on the samples. By default it follows from the status.
+    evidence : str, default ""
+        The measurement, in words.
+    number : float, optional
+        The measured value.
+    interval : pair of floats, optional
+        Its interval.
+    null : float, optional
+        Its value under the null hypothesis.
+    premises : tuple of Finding, default ()
+        The premises of a theorem; see `conclude`.
     """
 
     name: str
@@ -92,9 +99,9 @@ class Finding:
 
 
 def combine(findings: Iterable[Finding | Status]) -> Status:
-    """Return the status of the claim that all findings hold: that of the worst; "unknown" where there are none."""
-    found = {f.status if isinstance(f, Finding) else f for f in findings}
-    return next((status for status in STATUSES if status in found), "unknown")
+    """Return the status of the claim that all findings hold: that of the worst, or "unknown" without findings."""
+    present = {f.status if isinstance(f, Finding) else f for f in findings}
+    return next((status for status in STATUSES if status in present), "unknown")
 
 
 def status_above(low: float, high: float, limit: float = 0.0) -> Status:
@@ -107,7 +114,7 @@ def status_above(low: float, high: float, limit: float = 0.0) -> Status:
 def conclude(name: str, claim: str, premises: Sequence[Finding], **more: Any) -> Finding:
     """Return the conclusion of a theorem: a finding whose status is never better than its premises.
 
-    A premise that fails leaves the conclusion unknown ("premise fails"), since the theorem then says nothing.
+    A premise that fails leaves the conclusion unknown ("premise fails"), since the theorem then does not apply.
     """
     worst = combine(premises)
     basis: Basis = "not refuted"
@@ -119,7 +126,7 @@ def conclude(name: str, claim: str, premises: Sequence[Finding], **more: Any) ->
 
 
 class Result:
-    """What a verb returns. Subclasses are frozen dataclasses with the fields below and their own data.
+    """The result of a verb. Subclasses are frozen dataclasses with the fields below and further data.
 
     They implement `numbers` (the data of the JSON), `rows` (one row of the tidy table at a time) and `document`.
     """
@@ -132,11 +139,11 @@ class Result:
 
         @property
         def findings(self) -> tuple[Finding, ...]:
-            """What was asked, one claim at a time."""
+            """The claims that were tested."""
 
         @property
         def notes(self) -> tuple[str, ...]:
-            """What limits the answer, and what would make it more certain."""
+            """Limits of the answer, and how to make it more certain."""
 
         @property
         def settings(self) -> Mapping[str, Any]:
@@ -148,7 +155,7 @@ class Result:
         return combine(self.findings)
 
     def numbers(self) -> Mapping[str, Any]:
-        """All that was measured, as plain data; its types are those of the JSON schema."""
+        """All measurements as plain data; the types are those of the JSON schema."""
         raise NotImplementedError
 
     def rows(self) -> Iterable[Mapping[str, Any]]:
@@ -160,7 +167,7 @@ class Result:
         raise NotImplementedError
 
     def parts(self) -> Mapping[Any, Any]:
-        """What ``result[key]`` finds, by key: the findings, unless a result has something better."""
+        """The values of ``result[key]`` by key: the findings, unless a subclass overrides it."""
         return {finding.name: finding for finding in self.findings}
 
     def __getitem__(self, key: Any) -> Any:
@@ -195,9 +202,7 @@ class Result:
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return the tidy table as CSV text, and write it to `path` if given; undefined numbers are empty."""
-        from congruence.report.csv import rows_to_csv
-
-        return _written(rows_to_csv(self.rows()), path)
+        return _written(_csv_text([dict(row) for row in self.rows()]), path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """Return the document as Markdown text without its figures, and write it to `path` if given."""
@@ -216,10 +221,10 @@ class Result:
         from congruence.report.html import render_html
 
         if not isinstance(path, str | Path):
-            raise InputError(f"report takes a path, not {path!r}")
+            raise InputError(f"path must be a str or Path; got {path!r}")
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
-            raise InputError(f"a report is an HTML page: give a path that ends in .html, not {str(path)!r}")
+            raise InputError(f"path must end in .html; got {str(path)!r}")
         check_writable(path)
         write_text(path, render_html(self.document()))
         return path
@@ -231,7 +236,7 @@ class Result:
         return plot_main(self.document(), ax)
 
     def with_command(self, command: str) -> Self:
-        """Return the result with the command that made it among its settings."""
+        """Return the result with the command line among its settings."""
         return cast(Self, dataclasses.replace(cast(Any, self), settings={**self.settings, "command": command}))
 
     def _repr_html_(self) -> str:
@@ -249,42 +254,58 @@ class Result:
         return line if len(line) <= 120 else line[:115] + " ...>"
 
 
-def as_frame(columns: Mapping[str, Sequence[Any]], backend: str) -> Any:
+def as_frame(columns: Mapping[str, Any], backend: str) -> Any:
     """Return columns as a data frame of the library named."""
     import narwhals as nw
 
-    if backend not in ("pandas", "polars", "pyarrow"):
-        raise InputError(f"backend must be pandas, polars or pyarrow, not {backend!r}")
+    check_choice("backend", backend, ("pandas", "polars", "pyarrow"))
     try:
         import_module(backend)
         return nw.from_dict(dict(columns), backend=cast(Any, backend)).to_native()
     except ImportError as error:
-        raise MissingDependencyError(f"{backend} is not installed: pip install {backend}") from error
+        raise MissingDependencyError(f"to_frame needs {backend}: pip install {backend}") from error
 
 
 def recorded(files: Iterable[InputFile]) -> dict[str, Any]:
-    """The entry "inputs" of the settings: the files that a result rests on; no entry where there are none."""
-    found = [dataclasses.asdict(file) for file in files]
-    return {"inputs": found} if found else {}
+    """The entry "inputs" of the settings: the input files of a result; empty without files."""
+    entries = [dataclasses.asdict(file) for file in files]
+    return {"inputs": entries} if entries else {}
 
 
 @cache
 def versions() -> dict[str, str]:
-    """The versions of Python, of this package and of the libraries whose numbers enter a result."""
+    """The versions of Python, of this package and of the libraries that affect the numbers of a result."""
     from congruence import __version__
 
-    found = {"python": platform.python_version(), "congruence": __version__}
+    installed = {"python": platform.python_version(), "congruence": __version__}
     for name in ("numpy", "scipy", "scikit-learn", "torch", "lightgbm"):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def json_text(result: Mapping[str, Any]) -> str:
     """Write plain data as JSON; NaN and infinity, which JSON does not have, become null."""
     return json.dumps(_plain(result), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with the same keys as CSV, floats in full precision, undefined numbers empty."""
+    out = io.StringIO()
+    if rows:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(rows[0])
+        writer.writerows([_exact(value) for value in row.values()] for row in rows)
+    return out.getvalue()
+
+
+def _exact(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    plain = value.item() if hasattr(value, "item") else value  # numpy scalars print their type
+    return "" if plain is None or plain != plain else repr(plain)
 
 
 def _plain(value: Any) -> Any:
@@ -310,5 +331,5 @@ def _written(text: str, path: str | Path | None) -> str:
 
 
 def _listed(keys: Iterable[Any], most: int = 12) -> str:
-    shown = [repr(key) for key in keys]
-    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+    texts = [repr(key) for key in keys]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")

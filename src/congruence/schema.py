@@ -1,4 +1,4 @@
-"""JSON schemas of results, made from their types.
+"""JSON schemas of results, derived from their types.
 
 The schema of a result is that of all results (`Result.to_dict`) with the type that its `numbers` method returns.
 ``python -m congruence.schema docs/schema`` writes them all.
@@ -56,7 +56,7 @@ def result_schema(result: type[Result]) -> dict[str, Any]:
 
 
 def _finding() -> dict[str, Any]:
-    """The schema of a finding; premises are there only for conclusions of theorems."""
+    """The schema of a finding; only conclusions of theorems have premises."""
     hints = get_type_hints(Finding)
     fields = {f.name: type_schema(hints[f.name], {}) for f in dataclasses.fields(Finding) if f.name != "premises"}
     fields["basis"] = {"enum": list(get_args(get_args(hints["basis"])[0]))}
@@ -108,7 +108,7 @@ def type_schema(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 def _typed_dict(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     name = annotation.__name__
     if name not in definitions:
-        definitions[name] = {}  # so that a type may hold itself
+        definitions[name] = {}  # so that a type may contain itself
         hints = get_type_hints(annotation, include_extras=True)
         definitions[name] = {
             "type": "object",

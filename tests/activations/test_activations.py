@@ -95,7 +95,7 @@ def test_arrays_of_doubles_are_given_in_the_precision_of_the_weights(pictures):
     [
         (["encoder.fc"], "has no layer 'encoder.fc'; similar names are encoder"),
         (["conv.0"], r"has no layer 'conv.0'; similar names are encoder.0, head.0"),
-        ([], "no layer is named; the model has encoder"),
+        ([], "layers must name at least one layer; the model has encoder"),
         (["head", "head"], "'head' is named twice"),
     ],
 )
@@ -139,7 +139,7 @@ def test_no_position_left_is_refused():
 @pytest.mark.parametrize("how", [{"kind": "mean", "skip": 1}, {"kind": "mean"}, {"kind": "cls"}, {"kind": "last"}])
 def test_a_row_of_padding_alone_is_refused_and_not_made_a_row_of_zeros(how):
     mask = torch.tensor([[1, 1], [0, 0]])
-    with pytest.raises(InputError, match="row 6 has only padding.*nothing for pool"):
+    with pytest.raises(InputError, match="row 6 has only padding.*has no position to use"):
         pool(torch.ones(2, 2, 3), Pooling(**how), mask, 5)
 
 

@@ -100,10 +100,10 @@ def test_a_part_that_is_damaged_or_gone_is_made_again_and_what_comes_after_it(
 def test_what_lies_where_parts_would_go_is_left_alone(pictures, x, tmp_path):
     (tmp_path / ".run.parquet.parts").mkdir()
     (tmp_path / ".run.parquet.parts" / "diary.txt").write_text("mine")
-    with pytest.raises(InputError, match="but holds something else; move it away"):
+    with pytest.raises(InputError, match="but has other contents; move it"):
         extract(pictures, array_inputs(x), "head", tmp_path / "run.parquet", device="cpu")
     (tmp_path / ".b.parquet.parts").symlink_to(tmp_path)
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="has other contents"):
         extract(pictures, array_inputs(x), "head", tmp_path / "b.parquet", device="cpu")
     assert (tmp_path / ".run.parquet.parts" / "diary.txt").read_text() == "mine"
 
@@ -298,7 +298,7 @@ def test_a_table_without_text_and_a_folder_are_no_texts(tmp_path):
     with pytest.raises(InputError, match="numbers.csv has no column of text; it has a, b"):
         text_inputs(tmp_path / "numbers.csv")
     (tmp_path / "corpus").mkdir()
-    with pytest.raises(CongruenceError, match="corpus is a folder, but what is wanted is a file"):
+    with pytest.raises(CongruenceError, match="corpus is a folder, but a file is required"):
         text_inputs(tmp_path / "corpus")
 
 

@@ -70,14 +70,14 @@ def test_without_a_revision_the_only_commit_of_the_cache_is_pinned(cache):
     put(cache, FIRST, PLAIN)
     assert find_model("someone/model").commit == FIRST
     put(cache, SECOND, PLAIN)
-    with pytest.raises(InputError, match=f"because a name can move: .*; the cache holds {FIRST}, {SECOND}"):
+    with pytest.raises(InputError, match=f"name can change: .*; the cache holds {FIRST}, {SECOND}"):
         find_model("someone/model")
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", FIRST[:8], FIRST + "0", ""])
 def test_what_can_be_moved_is_refused_with_the_way_to_find_a_commit(cache, revision):
     put(cache, FIRST, PLAIN)
-    says = f"not '{revision}', which can move: https://huggingface.co/someone/model/commits/main lists them"
+    says = f"not '{revision}', which can change: https://huggingface.co/someone/model/commits/main lists them"
     with pytest.raises(InputError, match=says):
         find_model("someone/model", revision)
 

@@ -68,7 +68,7 @@ def test_configs_that_are_none_are_refused(folder, text, says):
 
 def test_what_is_not_there_or_not_whole_is_named(folder):
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/model"}')
-    with pytest.raises(InputError, match="holds only an adapter"):
+    with pytest.raises(InputError, match="has only an adapter"):
         check_model_folder(folder)
     with pytest.raises(InputError, match="has no config.json"):
         check_model_folder(folder / "nowhere")

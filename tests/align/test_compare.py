@@ -360,7 +360,7 @@ def test_a_comparison_prints_its_verdict_and_table(rng):
         ({"groups": ["affine"]}, "groups must be a list of names from identity, .*; got 'affine'"),
         ({"groups": "linear"}, "groups must be a list of names from identity, .*; got"),
         ({"groups": []}, "groups must be a list of names from identity, .*; got"),
-        ({"groups": ["rigid", "rigid"]}, "groups must not name one twice; got rigid, rigid"),
+        ({"groups": ["rigid", "rigid"]}, "groups must not repeat a name; got rigid, rigid"),
         ({"directions": "up"}, "directions must be one of 'forward', 'both'; got 'up'"),
         ({"normalize": "l1"}, "normalize must be one of None, 'cosine'; got 'l1'"),
         ({"folds": 1}, "folds must be an integer of at least 2; got 1"),

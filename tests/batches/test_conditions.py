@@ -4,7 +4,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from congruence.batches._judge import embed
+from congruence.batches._rows import screen_of
+from congruence.batches._scoring import embed
 from congruence.batches.conditions import (
     NAMES,
     Base,
@@ -16,9 +17,8 @@ from congruence.batches.conditions import (
     Whitened,
     check_conditions,
     condition_named,
-    kept,
+    count_components,
 )
-from congruence.batches.rows import screen_of
 from congruence.errors import InputError, MissingDependencyError
 
 STRICT = [name for name in NAMES if name != "harmony"]
@@ -118,14 +118,14 @@ def test_base_is_as_it_was(plates):
 
 
 def test_how_many_components_are_kept():
-    assert kept("auto", 1000, 384) == 50
-    assert kept("auto", 10**6, 384) == 384
-    assert kept(64, 1000, 32) == 32
-    assert kept(64, 40, 384) == 39
-    assert kept(0.9, 1000, 384) == 0.9
-    assert kept(None, 1000, 384) is None
+    assert count_components("auto", 1000, 384) == 50
+    assert count_components("auto", 10**6, 384) == 384
+    assert count_components(64, 1000, 32) == 32
+    assert count_components(64, 40, 384) == 39
+    assert count_components(0.9, 1000, 384) == 0.9
+    assert count_components(None, 1000, 384) is None
     with pytest.raises(InputError, match="components must be a number, a share below 1, 'auto' or None, not 'many'"):
-        kept("many", 1000, 384)
+        count_components("many", 1000, 384)
 
 
 def test_conditions_are_checked_before_any_work(monkeypatch):

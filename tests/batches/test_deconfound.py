@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from congruence.batches import _judge as judging
+from congruence.batches import _scoring as scoring
 from congruence.batches import apply_condition, deconfound
 from congruence.batches.deconfounding import Score, Target, compare_folds
 from congruence.errors import InputError
@@ -118,13 +118,13 @@ def test_controls_that_a_batch_is_aligned_on_would_give_themselves_away(rng, mon
 @pytest.mark.parametrize(("fit_on", "seen"), [("training", "training rows"), ("all", "all rows")])
 def test_which_rows_a_condition_is_fitted_on(wells, monkeypatch, fit_on, seen):
     fitted = []
-    whole = judging.embed
+    whole = scoring.embed
 
     def spy(screen, condition, rows):
         fitted.append(set(screen.batch[rows]))
         return whole(screen, condition, rows)
 
-    monkeypatch.setattr(judging, "embed", spy)
+    monkeypatch.setattr(scoring, "embed", spy)
     outcome = run(wells, conditions=("whitened",), fit_on=fit_on)
     assert outcome.settings["folds"] == 5
     if seen == "all rows":
@@ -198,13 +198,13 @@ def test_an_interrupted_run_goes_on(wells, tmp_path, monkeypatch):
     whole = run(wells, conditions=("whitened",), profiles=True)
     fits = []
 
-    def counted(*arguments, original=judging.judge):
+    def counted(*arguments, original=scoring.score_variant):
         if len(fits) == 4:
             raise KeyboardInterrupt
         fits.append(1)
         return original(*arguments)
 
-    monkeypatch.setattr("congruence.batches._deconfound.judge", counted)
+    monkeypatch.setattr("congruence.batches._deconfound.score_variant", counted)
     with pytest.raises(KeyboardInterrupt):
         run(wells, conditions=("whitened",), profiles=True, parts=keeper)
     monkeypatch.undo()
@@ -246,7 +246,7 @@ def test_an_experiment_without_held_out_positives_is_not_judged(wells):
     assert np.isfinite(target.scores["base"].auroc).sum() == 2
     assert np.isnan(target.paired["whitened"].low)
     assert target.paired["whitened"].status == "unknown"
-    assert "rare: 3 of 5 experiments were not judged (no positives held out)." in outcome.notes
+    assert "rare: 3 of 5 experiments were not scored (no positives held out)." in outcome.notes
 
 
 def test_the_paired_interval_is_that_of_nadeau_and_bengio():
@@ -296,8 +296,8 @@ def test_the_embedding_to_go_on_with(wells):
         ({"protocol": "plates"}, "protocol must be one of 'folds', 'batch'; got 'plates'"),
         ({"rounds": 0}, "rounds must be an integer of at least 1; got 0"),
         ({"jobs": 1.5}, "jobs must be an integer of at least 1; got 1.5"),
-        ({"concentration": [2]}, "concentration takes shares between 0 and 1"),
-        ({"concentration": 25}, "concentration takes shares between 0 and 1 such as 0.25, or 'none', not 25"),
+        ({"concentration": [2]}, "concentration must hold shares between 0 and 1"),
+        ({"concentration": 25}, "concentration must hold shares between 0 and 1, such as 0.25, or be 'none'; got 25"),
         ({"conditions": 3}, "conditions must be some of base, .*, not 3"),
         ({"positive": []}, "positive must name at least one value of target; there are MTOR, PLK1"),
         ({"guide": ["a"]}, r"guide must have one label for each of 600 rows, but has shape \(1,\)"),

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from congruence.batches.folds import batch_by_batch, hold_out_batches, scored_rows, spread
-from congruence.batches.rows import experiments_of, screen_of
+from congruence.batches._folds import batch_by_batch, hold_out_batches, scored_rows, spread
+from congruence.batches._rows import experiments_of, screen_of
 from congruence.errors import InputError
 
 
@@ -122,12 +122,11 @@ def test_fewer_batches_than_folds_are_held_out_one_by_one(wells):
         ({"gene": ["a"] * 40}, "no row of target is .none. .control., so there are no controls; it has a"),
         ({"cluster": ["site"] * 40}, "all batches belong to one cluster"),
         ({"folds": 1}, "folds must be an integer of at least 2; got 1"),
-        ({"plate": [None, *range(39)]}, r"batch is missing in 1 of 40 rows \(row 0\)"),
         ({"positive": ["b"]}, "there is no b; there are a"),
-        ({"plate": [0] * 20 + [1] * 20}, "no target can be judged on held-out batches: a, because all its 20 rows"),
+        ({"plate": [0] * 20 + [1] * 20}, "no target can be scored on held-out batches: a, because all its 20 rows"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_with_the_reason(change, message):
+def test_what_cannot_be_scored_is_refused_with_the_reason(change, message):
     asked = {"gene": ["none"] * 20 + ["a"] * 20, "plate": [0, 1] * 20} | change
     if change.get("cluster"):
         asked["gene"] = ["none", "none", "a", "a"] * 10

@@ -88,7 +88,7 @@ def test_rows_with_missing_labels_or_values_are_refused_or_left_out(wells):
     plate[3], x[5, 0] = None, np.nan
     labels = {"batch": plate, "target": wells.gene, "control": "none"}
     with pytest.raises(
-        InputError, match=r"batch is missing in 1 of 600 rows \(row 3\); leave such rows out with drop_m"
+        InputError, match=r"batch is missing in 1 of 600 rows \(row 3\); drop_missing leaves these rows out"
     ):
         read(x, **labels)
     found = apply_condition(x, "whitened", **labels, drop_missing=True)
@@ -121,7 +121,7 @@ def test_a_series_with_another_index_is_refused(wells):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch": None}, "batch is not given: name the column with the batch"),
+        ({"batch": None}, "batch is missing: name the column with the batch"),
         ({"batch": "plate"}, "batch='plate' names a column, but x is an array without columns; pass the labels"),
         ({"control": None}, "controls are unknown: give control, as COLUMN=VALUE or as a value of target"),
         ({"target": None}, "control must be COLUMN=VALUE such as gene=none, or a value of target, not 'none'"),

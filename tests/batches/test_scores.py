@@ -76,7 +76,7 @@ def test_top_features_are_those_with_the_most_splits_and_never_all():
     assert list(top_features(splits, gain, 0.5)) == [False, False, True, True]  # of equal splits, the larger gain
     assert top_features(splits, gain, 0.99).sum() == 3
     assert top_features(splits, gain, 0.01).sum() == 1
-    with pytest.raises(InputError, match="concentration takes shares between 0 and 1 such as 0.25, or 'none', not 25"):
+    with pytest.raises(InputError, match="shares between 0 and 1, such as 0.25, or be 'none'; got 25"):
         check_shares([25])
 
 

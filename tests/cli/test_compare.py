@@ -186,7 +186,7 @@ def test_a_defect_of_ours_is_told_in_a_sentence(folder, capsys, monkeypatch):
     monkeypatch.setattr(module, "compare", broken)
     code, _, err = run(capsys, "compare", "old.npy", "new.npy")
     assert code == 3
-    assert "a defect of ours (RuntimeError: the unexpected)" in err
+    assert "internal error (RuntimeError: the unexpected)" in err
     monkeypatch.setenv("CONGRUENCE_DEBUG", "1")
     monkeypatch.setattr(sys, "argv", ["congruence", "compare", "old.npy", "new.npy"])
     with pytest.raises(RuntimeError):
@@ -244,12 +244,12 @@ def bad_files(folder):
         (["old.npy", "new.npy", "--rows-out", "moved.txt"], "the suffix '.txt' is not one of .csv"),
         (["old.npy", "new.npy", "--rows-out", "m.csv", "--groups", "ica"], "--rows-out ranks rows by identity"),
         (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy must end in .html"),
-        (["old.npy", "new.npy", "--csv", "-", "--json", "-"], "only one output can go to stdout"),
-        (["old.npy", "new.npy", "--report", "-"], "only --json, --csv and --markdown can go to stdout"),
+        (["old.npy", "new.npy", "--csv", "-", "--json", "-"], "only one output can be written to stdout"),
+        (["old.npy", "new.npy", "--report", "-"], "only --json, --csv and --markdown can be stdout"),
         (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=SHARE such as similarity=0.02"),
         (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "got 'linear' twice"),
         (["old.npy", "new.npy", "--seed", "-1"], "seed must be an integer from 0 to 4294967295; got -1"),
-        (["old.npy", "new.npy", "--features", "emb_*"], "--features means nothing for files like old.npy"),
+        (["old.npy", "new.npy", "--features", "emb_*"], "--features does not apply to files like old.npy"),
         (["old.npy", "new.npy", "--series"], "which must have a number; got old.npy"),
         (["old.npy", "new.npy", "--similarities", "cca"], "cca"),
         (["holed.parquet", "holed.parquet"], "all in e1"),

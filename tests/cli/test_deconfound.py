@@ -179,7 +179,7 @@ def test_positive_with_control_picks_targets_and_guides_are_experiments(deconfou
 def test_rows_without_labels_are_refused_or_left_out(deconfound):
     code, _, err = deconfound("holes.parquet", *GENES, *QUICK, "--features", "emb_*")
     assert code == 2
-    assert "batch is missing in 4 of 300 rows (row 0, 1, 2, 3); leave such rows out with drop_missing" in err
+    assert "batch is missing in 4 of 300 rows (row 0, 1, 2, 3); drop_missing leaves these rows out" in err
     options = ["--drop-missing", "--out", "z.parquet", "--embedding", "whitened"]
     code, out, _ = deconfound("holes.parquet", *GENES, *QUICK, "--features", "emb_*", *options)
     assert code == 0
@@ -270,11 +270,17 @@ def test_both_modes_and_both_readings_are_named(deconfound):
             [*GENES, "--components", "none"],
             "components must be a number such as 64, a share such as 0.95, 'auto' or 'all'",
         ),
-        ([*GENES, "--concentration", "0"], "concentration takes shares between 0 and 1 such as 0.25, or 'none', not 0"),
+        (
+            [*GENES, "--concentration", "0"],
+            "concentration must hold shares between 0 and 1, such as 0.25",
+        ),
         ([*GENES, "--reading", "log"], "reading must be one of 'difference', 'ratio'; got 'log'"),
         ([*GENES, "--fit-on", "none"], "fit_on must be one of 'training', 'all', 'both'; got 'none'"),
         ([*GENES, "--write-back"], "wells.parquet is not AnnData (.h5ad), so no embedding can be written back"),
-        ([*GENES, "--embedding", "ica"], "--embedding names what --out or --write-back writes, but neither is given"),
+        (
+            [*GENES, "--embedding", "ica"],
+            "that --out or --write-back writes, but neither is given",
+        ),
         ([*GENES, "--parts", "wells.csv"], "parts must be a folder, but wells.csv is a file"),
         ([*GENES, "--out", "wells.parquet"], "--out wells.parquet would overwrite the input"),
         ([*GENES, "--report", "r.pdf"], "--report r.pdf must end in .html"),

@@ -121,7 +121,7 @@ def test_a_defect_is_one_sentence_and_exit_code_3(problem, folder, capsys, monke
         main()
     assert stopped.value.code == 3
     err = capsys.readouterr().err
-    assert err.startswith(f"congruence: this is a defect of ours ({type(problem).__name__}: ")
+    assert err.startswith(f"congruence: internal error ({type(problem).__name__}: ")
     assert len(err.splitlines()) == 1
 
 

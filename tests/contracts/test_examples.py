@@ -40,8 +40,14 @@ def decoder(seed):
 """
 
 
+@pytest.fixture(scope="module")
+def figures(drawn_once):
+    with drawn_once():
+        yield
+
+
 @pytest.fixture
-def world(tmp_path, monkeypatch):
+def world(tmp_path, monkeypatch, figures):
     """A folder with the files that the examples name."""
     rng = np.random.default_rng(0)
     x = rng.laplace(size=(240, 4))
@@ -96,7 +102,16 @@ COMMANDS = {
     "LayerComparison": ["layers", "run_?.npy", "old.npy", *FAST],
     "Translation": ["translate", "fit", "old.parquet", "new.parquet", "--id", "doc_id", *FAST],
     "Resolution": ["resolve", "embeddings.parquet", "--id", "doc_id", "--stability", "3"],
-    "Evaluation": ["evaluate", "codes.npy", "factors.csv", "--metrics", "fast", "--resamples", "2", *FAST],
+    "Evaluation": [
+        "evaluate",
+        "codes.npy",
+        "factors.csv",
+        "--metrics",
+        "infomec,dci,mig,mcc",
+        "--resamples",
+        "2",
+        *FAST,
+    ],
     "Deconfounding": ["deconfound", "wells.parquet", "--control", "gene=none", "--batch", "plate", "--target", "gene"],
     "DecoderExamination": ["decoder", "mymodel:load_decoder", "latents.npy"],
     "MechanismExamination": ["mechanism", "mymodel:load_decoder", "latents.npy", "--blocks", "0-1,2,3"],

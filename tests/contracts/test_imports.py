@@ -23,7 +23,13 @@ MAY_IMPORT = {
     "_lazy": set(),
     "formatting": set(),
     "options": set(),
-    "result": {"errors", "files", "document", "report"},  # `report`, `plot` and `_repr_html_` load their renderers
+    "result": {
+        "errors",
+        "checks",
+        "files",
+        "document",
+        "report",
+    },  # `report`, `plot` and `_repr_html_` load their renderers
     "document": {"formatting", "result"},
     "progress": set(),
     "parts": {"arrays", "files"},  # finished parts of long computations

@@ -30,7 +30,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, make_pair, make_nearness, make_comparison):
-    names = ["seed 1", "seed 2", "seed 10", "a_name_without_any_place_to_break_it_" * 4]
+    names = ["seed 2", "seed 10", "a_name_without_any_place_to_break_it_" * 4]
     pairs = make_comparison(names).pairs
     pairs[1] = make_pair(names[0], names[2], groups={"rigid": make_nearness("rigid", 9e-7)})  # no similarity
     path = tmp_path_factory.mktemp("report") / "report.html"
@@ -146,7 +146,7 @@ def test_clicking_a_heading_sorts_numbers_up_then_down_with_missing_last(visit):
     assert up[-1] == ""
     numbers = [float(value) for value in up[:-1]]
     assert numbers == sorted(numbers)
-    assert len(set(numbers)) == 5
+    assert len(set(numbers)) == 2
     heading.get_by_role("button").click()
     down = column(page, 6)
     assert heading.get_attribute("aria-sort") == "descending"
@@ -172,23 +172,23 @@ def test_sorting_works_from_the_keyboard_and_names_sort_naturally(visit):
 def test_the_first_pair_is_open_and_the_others_open_on_request(visit):
     page = visit()
     states = page.locator("details").evaluate_all("all => all.map(one => one.open)")
-    assert states == [True] + [False] * 5
-    page.locator("summary").nth(2).click()
-    assert page.locator("details").nth(2).locator("svg").first.is_visible()
-    page.locator("table.sortable tbody a").nth(4).click()
-    page.locator("#pair-5[open]").wait_for(state="attached")
+    assert states == [True, False, False]
+    page.locator("summary").nth(1).click()
+    assert page.locator("details").nth(1).locator("svg").first.is_visible()
+    page.locator("table.sortable tbody a").nth(2).click()
+    page.locator("#pair-3[open]").wait_for(state="attached")
     assert page.complaints == []
 
 
 def test_printing_opens_every_pair(visit):
     page = visit()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details[open]").count() == 6
+    assert page.locator("details[open]").count() == 3
 
 
 def test_rows_that_moved_are_listed_from_the_top_and_sorted_by_what_is_clicked(visit):
     page = visit(name="rich")
-    table = page.get_by_role("region", name="The rows that moved most").locator("table")
+    table = page.get_by_role("region", name="The rows that differ most").locator("table")
     names = table.locator("tbody th")
     assert names.first.inner_text() == "CHEMBL0"
     table.get_by_role("button", name="disagreement", exact=True).click()

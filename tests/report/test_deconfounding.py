@@ -109,7 +109,7 @@ def test_the_page_shows_every_target_and_measure(make_deconfounding, render):
         '<td class="num" data-value="40"><bdi>40</bdi></td><td class="num" data-value="7"><bdi>7</bdi></td>',
     ):
         assert text in page
-    assert "SRC was not judged: it has 2 rows, fewer than 5." in page
+    assert "SRC was not scored: it has 2 rows, fewer than 5." in page
     assert "congruence deconfound wells.parquet" in page
 
 

@@ -15,9 +15,10 @@ def page(three, render):
 
 
 @pytest.fixture(scope="module")
-def twenty_page(make_comparison, render_figures):
-    """The report of 20 runs, 190 pairs; made once, for it takes seconds."""
-    return render_figures(make_comparison([f"run {i}" for i in range(20)]))
+def twenty_page(make_comparison, render_figures, drawn_once):
+    """The report of 20 runs, 190 pairs."""
+    with drawn_once():
+        return render_figures(make_comparison([f"run {i}" for i in range(20)]))
 
 
 def test_the_parts_come_in_the_order_a_reader_needs_them(page):
@@ -129,10 +130,11 @@ def test_the_limit_holds_for_thousands_of_pairs_with_long_names(make_pair, make_
     assert "The first 40 of 64 runs are shown." in page
 
 
-def test_a_page_that_is_too_large_loses_details_and_says_so(monkeypatch, make_comparison, render_figures):
+def test_a_page_that_is_too_large_loses_details_and_says_so(monkeypatch, make_comparison, render_figures, drawn_once):
     names = [f"run {i}" for i in range(4)]
     monkeypatch.setattr(html, "LIMIT", 250_000)
-    page = render_figures(make_comparison(names))
+    with drawn_once():
+        page = render_figures(make_comparison(names))
     assert len(page.encode()) < 250_000
     assert re.search(r"\d+ more are left out of this page", page)
 
@@ -158,11 +160,12 @@ def test_without_a_consensus_there_is_no_section_on_it(page):
 
 
 @pytest.mark.parametrize("groups", [["rigid"], ["permutation"], ["ica"]])
-def test_whatever_was_compared_is_drawn(groups, render_figures):
+def test_whatever_was_compared_is_drawn(groups, render_figures, drawn_once):
     from congruence import compare
 
     rng = np.random.default_rng(0)
-    runs = {name: rng.laplace(size=(600, 2)) for name in "abc"}
-    page = render_figures(compare(runs, groups=groups, nulls=1, bootstrap=5))
+    runs = {name: rng.laplace(size=(200, 2)) for name in "abc"}
+    with drawn_once():
+        page = render_figures(compare(runs, groups=groups, nulls=1, bootstrap=5))
     assert f"Held-out error up to {groups[0]}, in" in page
     assert "null of " + groups[0] in page

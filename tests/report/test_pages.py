@@ -108,7 +108,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_any_work(make_result, t
     monkeypatch.setattr(html, "render_html", lambda document: pytest.fail("worked in vain"))
     with pytest.raises(InputError, match="does not exist"):
         make_result().report(tmp_path / "missing" / "report.html")
-    with pytest.raises(InputError, match=r"ends in \.html"):
+    with pytest.raises(InputError, match=r"must end in \.html"):
         make_result().report(tmp_path / "report.pdf")
 
 

@@ -149,7 +149,7 @@ def test_objects_beside_the_values_are_left_alone(tmp_path, payload):
 
 def test_a_pt_of_objects_is_refused_and_not_run(tmp_path, payload):
     torch.save({"values": torch.from_numpy(X), "extra": payload}, tmp_path / "x.pt")
-    with pytest.raises(TableError, match="is damaged or holds Python objects besides tensors, which are never"):
+    with pytest.raises(TableError, match="is damaged or holds Python objects other than tensors, which are never"):
         read_table(tmp_path / "x.pt")
 
 

@@ -109,8 +109,8 @@ def test_a_key_or_features_choose_among_columns_of_lists():
         ({"a": "string", "b": "bool", "x": "number"}, {}, "has columns that are not numbers: a (string), b (bool);"),
         ({"a": "nested", "x": "number"}, {}, "has a column that is not numbers: a (nested)"),
         ({"id": "string"}, {}, "f.parquet has no feature columns besides its ids and metadata; it has id"),
-        ({"a": "list", "b": "list"}, {}, "more than one column to choose from (a, b); name it with --key"),
-        ({"a": "list", "b": "number"}, {"features": "*"}, "more than one column to choose from (a, b)"),
+        ({"a": "list", "b": "list"}, {}, "several columns are possible (a, b); name it with --key"),
+        ({"a": "list", "b": "number"}, {"features": "*"}, "several columns are possible (a, b)"),
         (
             {"a": "list", "b": "list", "x": "number"},
             {"key": "x"},

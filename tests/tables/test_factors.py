@@ -183,7 +183,7 @@ def test_the_columns_of_anndata_are_those_of_obs():
         (
             {"a": np.zeros(N)},
             {"id": "k"},
-            "factors cannot be read with --id: it has no named columns besides the factors",
+            "factors cannot be read with --id: it has no named columns other than the factors",
         ),
     ],
 )

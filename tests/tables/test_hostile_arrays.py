@@ -33,7 +33,7 @@ def test_the_limit_is_a_share_of_the_memory_of_the_machine(monkeypatch):
     monkeypatch.setattr(memory.os, "sysconf", lambda name: (_ for _ in ()).throw(ValueError(name)))
     assert memory.max_bytes() == memory.UNKNOWN
     monkeypatch.setenv("CONGRUENCE_MAX_BYTES", "lots")
-    with pytest.raises(InputError, match="CONGRUENCE_MAX_BYTES must be a number of bytes, not 'lots'"):
+    with pytest.raises(InputError, match="CONGRUENCE_MAX_BYTES must be a number of bytes; got 'lots'"):
         memory.max_bytes()
 
 
@@ -128,9 +128,9 @@ class Reduced:
 def test_a_pt_that_calls_for_anything_but_tensors_is_refused(tmp_path, refused, payload, mark, protocol):
     for call in (Reduced(Path.touch, mark), Reduced(bytearray, 10**12), Reduced(torch.Tensor, 10**12)):
         save_pickle(tmp_path / "x.pt", pickle.dumps(call, protocol))
-        refused(tmp_path / "x.pt", "is damaged or holds Python objects besides tensors, which are never unpickled")
+        refused(tmp_path / "x.pt", "is damaged or holds Python objects other than tensors, which are never unpickled")
     torch.save(payload, tmp_path / "y.pt", _use_new_zipfile_serialization=False)
-    refused(tmp_path / "y.pt", "is damaged or holds Python objects besides tensors")
+    refused(tmp_path / "y.pt", "is damaged or holds Python objects other than tensors")
 
 
 def test_a_pt_bomb_is_refused(tmp_path, refused):

@@ -83,7 +83,7 @@ def test_an_h5ad_of_groups_within_groups_is_refused(tmp_path, refused_h5ad):
     with save_h5ad(tmp_path / "x.h5ad") as store:
         store["obs"].create_group("a/b").attrs["encoding-type"] = "dict"
         store["obs/a/b/c"] = store["obs/a"]  # in a circle
-    refused_h5ad(tmp_path / "x.h5ad", "is no AnnData file: /obs/a/b has groups within groups")
+    refused_h5ad(tmp_path / "x.h5ad", "is not an AnnData file: /obs/a/b has groups within groups")
 
 
 @pytest.mark.usefixtures("small_memory")
@@ -145,7 +145,7 @@ def test_the_inspection_reads_what_the_reader_will(tmp_path, capsys, monkeypatch
     monkeypatch.setattr(_hdf5.os, "_exit", lambda code: None)
     monkeypatch.setattr(_hdf5, "_limit", lambda seconds: None)
     _hdf5.main()
-    assert "is no AnnData file: /deep/a/b has groups within groups" in capsys.readouterr().out
+    assert "is not an AnnData file: /deep/a/b has groups within groups" in capsys.readouterr().out
 
 
 def test_pickles_in_an_h5ad_are_not_run(tmp_path, refused, payload):

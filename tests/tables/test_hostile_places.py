@@ -15,17 +15,19 @@ from congruence.tables import Table, read_table, write_table
 X = np.random.default_rng(0).normal(size=(2000, 20))
 FORMATS = [".npy", ".npz", ".csv", ".csv.gz", ".parquet", ".arrow", ".feather", ".safetensors", ".h5ad", ".zarr"]
 
-# Each line it prints is what became of one format; the libraries are loaded before the limit is set.
+# It prints the outcome of each format, one per line; the libraries are loaded before the limit is set.
 SCRIPT = """
 import os, resource, sys
 from pathlib import Path
-import anndata, h5py, numpy as np, pyarrow.csv, pyarrow.parquet, safetensors.numpy, zarr
+import numpy as np, pyarrow.csv
+if ".zarr" in sys.argv:
+    import anndata, h5py, pyarrow.parquet, safetensors.numpy, zarr
 from congruence.errors import InputError
 from congruence.tables import Table, read_table, write_table
 
 folder = Path(sys.argv[1])
 values = np.random.default_rng(0).normal(size=(2000, 20))
-write_table(Table(values[:3], "x"), folder / "warm.zarr") if sys.argv[2] == "user" else None
+write_table(Table(values[:3], "x"), folder / "warm.zarr") if sys.argv[2] == "user" and ".zarr" in sys.argv else None
 if sys.argv[2] == "size":
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 if sys.argv[2] == "user":

@@ -59,7 +59,7 @@ def test_a_zarr_chunk_that_is_a_bomb_is_refused(tmp_path, refused, codec):
 def test_a_blosc_chunk_that_is_longer_than_it_is_is_refused(tmp_path, refused):
     chunk = numcodecs.Blosc().encode(bytes(16))
     chunk = chunk[:12] + struct.pack("<I", 10**9) + chunk[16:]
-    message = f"is damaged: a chunk of {len(chunk)} bytes says that it has another length"
+    message = f"is damaged: a chunk of {len(chunk)} bytes declares another length"
     refused(zarr_array(tmp_path / "x.zarr", chunk, compressor={"id": "blosc"}), message)
 
 
@@ -84,7 +84,7 @@ def test_a_zarr_chunk_that_counts_more_texts_than_it_has_is_refused(tmp_path, re
     count = numcodecs.get_codec({"id": "zstd"}).encode(struct.pack("<I", 2**32 - 1))
     options = {"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "compressor": {"id": "zstd"}}
     zarr_array(path / "ids", count, shape=(2,), **options)
-    refused(path, "is damaged: a chunk of 2 texts says that it holds 4294967295")
+    refused(path, "is damaged: a chunk of 2 texts declares 4294967295")
 
 
 @pytest.mark.parametrize("place", ["start", "end"])
@@ -113,4 +113,4 @@ def test_shards_that_are_compressed_as_a_whole_are_refused(tmp_path, refused):
 def test_a_zarr_chunk_that_is_no_file_is_refused(tmp_path, refused, odd):
     path = zarr_array(tmp_path / "x.zarr", None)
     (path / "0.0").symlink_to("/dev/zero") if odd == "device" else os.mkfifo(path / "0.0")
-    refused(path, "is no plain store", "0.0 is not a regular file")
+    refused(path, "is not a plain store", "0.0 is not a regular file")

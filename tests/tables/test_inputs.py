@@ -179,7 +179,7 @@ def test_a_column_of_distinct_integers_is_left_out_and_named():
 def test_a_column_named_like_an_id_that_repeats_is_left_out_and_named():
     table = as_table(frame(plate_id=np.arange(N) % 4))
     assert (table.d, table.ids) == (3, None)
-    assert table.notes[0].startswith("Left out of the embedding for having the name of an id: plate_id;")
+    assert table.notes[0].startswith("Left out of the embedding because they are named like an id: plate_id;")
 
 
 def test_counts_are_kept():
@@ -189,7 +189,7 @@ def test_counts_are_kept():
     counts[:, :10] = rng.permuted(np.tile(np.arange(N), (10, 1)), axis=1).T * 1000
     table = as_table(pd.DataFrame(counts).add_prefix("gene"))
     assert table.d == 30
-    assert table.notes[0].startswith("Kept in the embedding, although these columns of distinct integers could be row")
+    assert table.notes[0].startswith("Part of the embedding, although these columns of distinct integers could be row")
     one_id = as_table(pd.DataFrame(counts[:, 10:]).add_prefix("gene").assign(serial=ORDER))
     assert one_id.d == 20
     assert "serial" in one_id.notes[0]
@@ -463,7 +463,7 @@ def test_what_is_wrong_with_runs_is_said(runs, options, message):
     [
         (X[:, 0], {}, "x must be a matrix (rows, dimensions), but has shape (40,)"),
         (X, {"features": "a", "key": "k"}, "x cannot be read with --features and --key: an array has no named columns"),
-        (pl.from_pandas(frame()).lazy(), {}, "x is a lazy frame; x.collect() gives its rows"),
+        (pl.from_pandas(frame()).lazy(), {}, "x is a lazy frame; x.collect() returns its rows"),
         (pd.DataFrame({"a": [1, "x", None]}), {}, "x has columns that cannot be read"),
         (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), {}, "x has several columns of the same name: a"),
         (pd.DataFrame({"v": [[1.0, 2.0], [1.0]]}), {}, "x: column v is ragged"),

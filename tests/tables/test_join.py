@@ -98,8 +98,8 @@ def test_one_table_alone_is_joined_with_itself():
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ([], "there are no tables to join; give at least one"),
-        ([table("a"), table("a")], "several tables have the same name (a); give each its own"),
+        ([], "tables must hold at least one table"),
+        ([table("a"), table("a")], "several tables have the same name (a); names must be distinct"),
         (
             [table("a"), table("b", values=np.ones((5, 2)))],
             "rows without ids are paired by position, so their numbers must agree: a has 4, b has 5",
@@ -188,14 +188,14 @@ def test_clusters_that_agree_as_text_agree():
     [
         (
             [table("a", list("wxyz"), plate=list("ppqq")), table("b", list("wxyz"), plate=list("prqr"))],
-            "a and b disagree on 'plate' in 2 joined rows; for id x they say p and r",
+            "a and b disagree on 'plate' in 2 joined rows; for id x the values are p and r",
         ),
-        ([table("a", plate=list("ppqq")), table("b", plate=list("ppqp"))], "for row 3 they say q and p"),
+        ([table("a", plate=list("ppqq")), table("b", plate=list("ppqp"))], "for row 3 the values are q and p"),
         (
             [table("a", well=list("ppqq")), table("b", dose=X[:, 0])],
-            "no table has a metadata column 'plate'; there are well, dose",
+            "no table has a metadata column 'plate'; they have well, dose",
         ),
-        ([table("a"), table("b")], "no table has a metadata column 'plate'; there are none"),
+        ([table("a"), table("b")], "no table has a metadata column 'plate'; they have none"),
         ([table("a", plate=["p", None, "q", ""]), table("b")], "a has no 'plate' in 2 of its joined rows (row 1, 3)"),
     ],
 )

@@ -106,8 +106,8 @@ COLUMNS = {"id": ["x", "y"], "a": [1.0, 2.0], "b": [3.0, 4.0], "Metadata_n": [5,
     ("other", "message"),
     [
         ({name: COLUMNS[name] for name in ("id", "a", "Metadata_n")}, "it lacks b"),
-        (COLUMNS | {"c": [1.0, 1.0]}, "it has c besides"),
-        ({"id": ["x", "y"], "a": [1.0, 2.0], "d": [1.0, 2.0]}, "it lacks b, Metadata_n and has d besides"),
+        (COLUMNS | {"c": [1.0, 1.0]}, "it has c in addition"),
+        ({"id": ["x", "y"], "a": [1.0, 2.0], "d": [1.0, 2.0]}, "it lacks b, Metadata_n and has d in addition"),
         ({name: COLUMNS[name] for name in ("id", "b", "a", "Metadata_n")}, "it has them in another order"),
         ({name: COLUMNS[name] for name in ("a", "b", "Metadata_n")}, "it has no ids instead of ids that are text"),
         (COLUMNS | {"id": [1, 2]}, "it has ids that are numbers instead of ids that are text"),
@@ -134,9 +134,9 @@ def test_files_that_cannot_be_parts_are_refused(read):
     np.save("x.npy", np.ones((5, 3)))
     with pytest.raises(TableError, match="must be of one format, but part-0.parquet and x.npy differ"):
         read([paths[0], "x.npy"])
-    with pytest.raises(TableError, match="must be given once, but there is more than one part-0.parquet"):
+    with pytest.raises(TableError, match="must be distinct; got more than one part-0.parquet"):
         read([paths[0], paths[1], f"./{paths[0]}"])
-    with pytest.raises(InputError, match="there is no file to read"):
+    with pytest.raises(InputError, match="paths must name at least one file"):
         read([])
     pq.write_table(pq.read_table(paths[0])[:0], "0.parquet")
     pq.write_table(pq.read_table(paths[0])[:0], "1.parquet")

@@ -114,7 +114,7 @@ def test_the_id_may_name_another_array(tmp_path, suffix):
 @each_format
 def test_ids_of_another_length_are_refused(tmp_path, suffix):
     path = save(tmp_path / f"run{suffix}", {"z": X, "ids": np.arange(5)})
-    with pytest.raises(TableError, match=re.escape("has 4 rows, but its ids has shape (5,); (4,) would do")):
+    with pytest.raises(TableError, match=re.escape("has 4 rows, but its ids has shape (5,); expected (4,)")):
         read_table(path)
 
 

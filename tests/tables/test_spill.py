@@ -90,7 +90,7 @@ def test_what_has_no_room_on_disk_goes_to_memory(monkeypatch):
 @pytest.mark.usefixtures("no_memory")
 def test_what_has_room_nowhere_is_refused(monkeypatch, spilling):
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    sentence = f"and {spilling} has no room for it either (TMPDIR names another folder)"
+    sentence = f"and {spilling} has no room for it either (set TMPDIR to another folder)"
     with pytest.raises(TableError, match=re.escape(sentence)):
         room_for((3, 4), np.float32, "x.parquet")
 
@@ -109,7 +109,7 @@ def test_a_missing_temporary_folder_is_said(monkeypatch):
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
-    with pytest.raises(TableError, match=r"and the temporary folder has no room for it either \(TMPDIR names"):
+    with pytest.raises(TableError, match=r"and the temporary folder has no room for it either \(set TMPDIR to"):
         room_for((3, 4), np.float32, "x")
 
 
@@ -192,7 +192,7 @@ def test_chunks_that_fill_the_disk_are_refused(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", SMALL_DISK], env=environment, capture_output=True, text=True, check=True
     )
-    sentence = "x could not be kept on disk: File too large; TMPDIR names another folder"
+    sentence = "x could not be stored on disk: File too large; set TMPDIR to another folder"
     assert done.stdout.splitlines() == [sentence] * 4
     assert os.listdir(tmp_path) == []
 

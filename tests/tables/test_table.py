@@ -30,13 +30,13 @@ def test_features_without_names_are_numbered():
         ({"values": X.astype(complex)}, "a must hold real numbers, but its dtype is complex128"),
         ({"values": X.astype(bool)}, "a must hold real numbers, but its dtype is bool"),
         ({"values": X.astype(object)}, "a must hold real numbers, but its dtype is object"),
-        ({"ids": [1, 2]}, "a has 3 rows, but its ids has shape (2,); (3,) would do"),
+        ({"ids": [1, 2]}, "a has 3 rows, but its ids has shape (2,); expected (3,)"),
         ({"ids": ["x", None, "z"]}, "a has no id in 1 row of 3 (row 1)"),
         ({"ids": ["x", "", ""]}, "a has no id in 2 rows of 3 (row 1, 2)"),
         ({"ids": [1.0, np.nan, 2.0]}, "a has no id in 1 row of 3 (row 1)"),
         (
             {"metadata": {"p": [1, 2]}},
-            "a has 3 rows, but its metadata column 'p' has shape (2,); (3,) would do",
+            "a has 3 rows, but its metadata column 'p' has shape (2,); expected (3,)",
         ),
         ({"features": ["x"]}, "a has 1 feature names for 2 columns"),
     ],
@@ -113,7 +113,7 @@ def test_a_frame_that_cannot_be_made_is_named(monkeypatch):
     with pytest.raises(TableError, match="run cannot become a data frame: several columns would be called id"):
         table.to_frame()
     with pytest.raises(InputError, match="backend must be one of 'pandas', 'polars', 'pyarrow'; got 'excel'"):
-        table.to_frame("excel")
+        Table(np.eye(3), "run").to_frame("excel")
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MissingDependencyError, match="to_frame needs polars: pip install polars"):
         Table(np.eye(3), "run").to_frame("polars")

@@ -157,11 +157,11 @@ def test_duplicated_ids_may_be_written():
     [
         (Table(X, "a"), "x.xlsx", "x.xlsx cannot be written: the suffix '.xlsx' is not one of .csv, .csv.gz, .parquet"),
         (Table(X, "a"), "x.pt", "x.pt cannot be written: the suffix '.pt' is not one of"),
-        (Table(X, "a", features=["id", "y", "z"]), "x.csv", "features called id would be read back as ids or metadata"),
+        (Table(X, "a", features=["id", "y", "z"]), "x.csv", "features called id would be read as ids or metadata"),
         (
             Table(X, "a", features=["Metadata_x", "y", "z"]),
             "x.parquet",
-            "features called Metadata_x would be read back",
+            "features called Metadata_x would be read",
         ),
         (Table(X, "a", range(4), features=["id", "y", "z"]), "x.csv", "several columns would be called id"),
         (Table(X, "a", features=["x", "x", "z"]), "x.csv", "several columns would be called x"),
@@ -171,7 +171,7 @@ def test_duplicated_ids_may_be_written():
             "several columns would be called p",
         ),
         (Table(X, "a", features=["0", "1", "2"]), "x.csv", "a csv header of numbers alone would be read as a row"),
-        (Table(X, "a", metadata={"ids": X[:, 0]}), "x.npz", "metadata may not be called ids there"),
+        (Table(X, "a", metadata={"ids": X[:, 0]}), "x.npz", "metadata cannot be called ids in this format"),
         (
             Table(X, "a", metadata={"t": np.zeros(4, "datetime64[D]")}),
             "x.safetensors",

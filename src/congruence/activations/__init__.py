@@ -1,4 +1,4 @@
-"""What does a layer of my model give? `extract` returns the outputs of torch and transformers models as tables."""
+"""Activations: `extract` returns the outputs of layers of torch and transformers models as tables."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Extracted:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A model, its inputs, and the function that turns rows as they are read into what the model takes."""
+    """A model, its inputs, and the function that converts rows to the input of the model."""
 
     model: Any
     inputs: Inputs
@@ -55,7 +55,7 @@ class Job:
     about: Mapping[str, str]
 
     def first_batch(self) -> Any:
-        """The first rows, as tensors that the model takes."""
+        """The first rows as tensors for the model."""
         return for_model(self.model, prepare_rows(self.prepare, self.inputs.read(0, min(2, self.inputs.n))), "cpu")
 
 
@@ -73,7 +73,7 @@ def extract(
 ) -> Any:
     """Return the outputs of layers of a model for all inputs, as embedding tables with ids.
 
-    The model runs in evaluation mode, one pass for all layers. The same call on the same machine gives the same bits.
+    The model runs in evaluation mode, one pass for all layers. The same call on the same machine returns the same bits.
     With `out`, activations are written in parts next to the output and joined at the end, so memory does not grow with
     the rows; after an interruption, the same call with the same weights, inputs and settings resumes after the last
     part.
@@ -85,72 +85,64 @@ def extract(
         the device, and stays there.
     inputs : array, table, frame, AnnData, list of texts, path or Inputs
         Arrays have rows as their first axis. A path is a folder of images, a text file (one row per line), or a file
-        with an array; `kind` says what a table holds. See `array_inputs`, `image_inputs` and `text_inputs`.
+        with an array; see `array_inputs`, `image_inputs` and `text_inputs`.
     layers : str or sequence of str
         Dotted names; see `list_layers`.
     out : path, optional
         .parquet, .arrow, .feather, .csv or .zarr. With several layers it contains ``{layer}``.
     prepare : callable, optional
-        Turns a batch as it is read (array, or list of texts) into what the model takes: a tensor, or a mapping by
-        keyword, as a tokenizer returns. By default that of the model.
+        Converts a batch (array, or list of texts) to the input of the model: a tensor, or a mapping by keyword, as a
+        tokenizer returns. By default that of the model.
     about : mapping of str to str, optional
         Metadata columns that are the same in all rows, such as the name of the model.
     progress : callable, optional
-        Called as progress(what, inputs done, inputs in all).
-    pool : {"none", "mean", "cls", "last", "patch"}, default "none"
-        Which positions (tokens, patches, pixels) are kept; see `Pooling`. With "none" each is a row of its own, with
-        the id "input:position" and the metadata columns ``input`` and ``position``.
-    precision : {"float32", "bfloat16", "float16"}, default "float32"
-        Other than float32 runs the model under autocast; tables are float32 (or float64 if the layer is).
-    fast : bool, default False
-        On a GPU, allow kernels whose results differ between calls; otherwise a model with an operation that has no
-        deterministic kernel fails. On a CPU the same number of threads always gives the same bits.
+        Called as progress(what, done, total).
 
     Returns
     -------
     Table, or dict of Table by layer
-        For one layer (a str), or for several. With `out`, what was written: `Extracted`, or a dict of these.
+        For one layer (a str), or for several. With `out`, `Extracted`, or a dict of these.
     """
     torch = require("torch", "extraction", "torch")
     names = (layers,) if isinstance(layers, str) else tuple(layers)
     pooling = Pooling(options.pool, options.skip, options.seed)
-    found = as_pretrained(model, options.revision)
-    if not isinstance(found.model, torch.nn.Module):
-        raise InputError(f"model must be a torch module; got a {type(found.model).__name__}")
-    find_layers(found.model, names)
+    pretrained = as_pretrained(model, options.revision)
+    if not isinstance(pretrained.model, torch.nn.Module):
+        raise InputError(f"model must be a torch module; got a {type(pretrained.model).__name__}")
+    find_layers(pretrained.model, names)
     paths = [] if out is None else output_paths(out, names)
     check_integer("batch", options.batch)
     device = training_device(options.device)
     autocast(device, options.precision)  # check the precision before any work
-    job = make_job(found, inputs, options, prepare, about)
+    job = make_job(pretrained, inputs, options, prepare, about)
     if job.inputs.repeated:
         warnings.warn(job.inputs.repeated, CongruenceWarning, stacklevel=3)
     run = _Run(job, names, pooling, options.batch, device, options.precision)
     with _ready(job.model, device, options.precision, not options.fast):
         written: dict[str, Any] = run.write(paths, progress) if paths else run.tables(progress)
     for name, one in written.items():
-        odd = one.not_finite if isinstance(one, Extracted) else int((~finite_rows(one.values)).sum())
-        if odd:
-            said = f"{odd} of {one.n} rows of {name} contain NaN or infinity; compare refuses them"
-            warnings.warn(said, CongruenceWarning, stacklevel=3)
+        not_finite = one.not_finite if isinstance(one, Extracted) else int((~finite_rows(one.values)).sum())
+        if not_finite:
+            note = f"{not_finite} of {one.n} rows of {name} contain NaN or infinity; compare refuses them"
+            warnings.warn(note, CongruenceWarning, stacklevel=3)
     return written[names[0]] if isinstance(layers, str) else written
 
 
 def make_job(
-    found: Pretrained,
+    pretrained: Pretrained,
     inputs: Any,
     options: ExtractOptions,
     prepare: Callable[[Any], Any] | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Job:
     """Open the inputs and choose the function that prepares them for the model."""
-    opened = as_inputs(inputs, options, found.images)
+    opened = as_inputs(inputs, options, pretrained.images)
     if prepare is None:
-        prepare = found.tokenize if opened.texts else found.prepare
+        prepare = pretrained.tokenize if opened.texts else pretrained.prepare
     if opened.texts and prepare is None:
-        raise InputError(f"texts must be tokenized, but {found.without_tokenizer}")
-    said = {} if found.hub is None else {"model": found.hub.title}
-    return Job(found.model, opened, prepare, said | dict(about or {}))
+        raise InputError(f"texts must be tokenized, but {pretrained.without_tokenizer}")
+    origin = {} if pretrained.hub is None else {"model": pretrained.hub.title}
+    return Job(pretrained.model, opened, prepare, origin | dict(about or {}))
 
 
 def output_paths(out: str | Path, layers: Sequence[str]) -> list[Path]:
@@ -196,12 +188,12 @@ class _Run:
         with parts.removed_if_empty():
             for end, tables in self._parts(first, progress):
                 parts.put(end, tables)
-        found = {
+        extracted = {
             layer: Extracted(layer, path, *parts.join(layer, path))
             for layer, path in zip(self.layers, paths, strict=True)
         }
         parts.remove()
-        return found
+        return extracted
 
     def _parts(self, first: int, progress: Progress | None) -> Iterator[tuple[int, list[Table]]]:
         """Yield one table per layer for several batches, and the batch at which they end."""
@@ -220,27 +212,28 @@ class _Run:
         job = self.job
         stop = min(job.inputs.n, start + self.batch)
         rows = prepare_rows(job.prepare, job.inputs.read(start, stop))
-        how: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
-        found = activations(job.model, rows, self.layers, self.pooling, **how)
+        settings: dict[str, Any] = {"start": start, "device": self.device, "precision": self.precision}
+        outputs = activations(job.model, rows, self.layers, self.pooling, **settings)
         ids = job.inputs.ids[start:stop]
-        return [_with(job.about, _table(layer, found[layer], ids)) for layer in self.layers]
+        return [_with(job.about, _table(layer, outputs[layer], ids)) for layer in self.layers]
 
 
 def _with(about: Mapping[str, str], table: Table) -> Table:
-    return replace(table, metadata={**table.metadata, **{name: np.full(table.n, said) for name, said in about.items()}})
+    constant = {name: np.full(table.n, value) for name, value in about.items()}
+    return replace(table, metadata={**table.metadata, **constant})
 
 
-def _table(layer: str, found: Pooled, ids: Any) -> Table:
-    given = len(found.values) if found.rows is None else found.inputs
-    if given != len(ids):  # such as windows of images, or positions as the first axis
+def _table(layer: str, pooled: Pooled, ids: Any) -> Table:
+    count = len(pooled.values) if pooled.rows is None else pooled.inputs
+    if count != len(ids):  # such as windows of images, or positions as the first axis
         raise InputError(
-            f"the layer {layer!r} returns {given} rows for {len(ids)} inputs; name one that returns one for each"
+            f"the layer {layer!r} returns {count} rows for {len(ids)} inputs; name one that returns one for each"
         )
-    if found.rows is None or found.positions is None:
-        return Table(found.values, layer, ids)
-    own = ids[found.rows]
-    named = np.array([f"{id}:{position}" for id, position in zip(own, found.positions, strict=True)])
-    return Table(found.values, layer, named, {"input": own, "position": found.positions})
+    if pooled.rows is None or pooled.positions is None:
+        return Table(pooled.values, layer, ids)
+    own = ids[pooled.rows]
+    named = np.array([f"{id}:{position}" for id, position in zip(own, pooled.positions, strict=True)])
+    return Table(pooled.values, layer, named, {"input": own, "position": pooled.positions})
 
 
 def _joined(tables: Sequence[Table]) -> Table:

@@ -33,7 +33,7 @@ class PartFolder:
         record = self.folder / SETTINGS
         foreign = self.folder.is_dir() and any(self.folder.iterdir()) and not record.is_file()
         if self.folder.is_symlink() or foreign or (self.folder.exists() and not self.folder.is_dir()):
-            raise InputError(f"{self.folder} is needed for temporary parts, but holds something else; move it away")
+            raise InputError(f"{self.folder} is needed for temporary parts, but has other contents; move it")
         if not record.is_file() or record.read_text(encoding="utf-8") != text:
             self.remove()
             self.folder.mkdir()
@@ -60,17 +60,17 @@ class PartFolder:
 
     def join(self, layer: str, out: Path) -> tuple[int, int, int]:
         """Write the rows of a layer as one table, in chunks; return its shape and the number of non-finite rows."""
-        place, widths, odd = self.layers.index(layer), set(), []
+        place, widths, not_finite = self.layers.index(layer), set(), []
         stream = stream_parts([self._file(start, end, place) for start, end in pairwise(self._ends())])
 
         def chunks() -> Iterator[Table]:
             for table in stream.chunks:
                 widths.add(table.d)
-                odd.append(int((~finite_rows(table.values)).sum()))
+                not_finite.append(int((~finite_rows(table.values)).sum()))
                 yield table
 
         write_stream(Stream(stream.n, chunks()), out)
-        return stream.n, max(widths), sum(odd)
+        return stream.n, max(widths), sum(not_finite)
 
     def remove(self) -> None:
         """Remove the folder with all parts."""

@@ -51,16 +51,16 @@ def is_hub_name(name: str) -> bool:
 def find_model(name: str, revision: str | None = None, *, cache: str | Path | None = None) -> HubModel:
     """Return a model of a hub at one commit, downloaded if the cache does not hold it.
 
-    Names are moving targets, so a commit is required, unless the cache holds exactly one. Settings are downloaded and
-    checked before weights, of which only safetensors are downloaded. A model that is complete in the cache is used
-    without network access.
+    The weights under a name can change, so a commit is required, unless the cache holds exactly one. Settings are
+    downloaded and checked before weights, of which only safetensors are downloaded. A model that is complete in the
+    cache is used without network access.
 
     Parameters
     ----------
     name : str
         ``owner/name``.
     revision : str, optional
-        The 40 hex digits of a commit; branches and tags, which can move, are refused.
+        The 40 hex digits of a commit; branches and tags, which can change, are refused.
     cache : path, optional
         Folder of the cache, by default that of huggingface_hub (``HF_HUB_CACHE``).
     """
@@ -73,9 +73,9 @@ def find_model(name: str, revision: str | None = None, *, cache: str | Path | No
     home = root / f"models--{name.replace('/', '--')}"
     commit = _pinned(name, revision, home)
     folder = home / "snapshots" / commit
-    lacks = _lacks(folder, root, home)
-    if lacks:
-        _fetch(hub, HubModel(name, commit, folder), root, home, lacks)
+    missing = _missing(folder, root, home)
+    if missing:
+        _fetch(hub, HubModel(name, commit, folder), root, home, missing)
     return HubModel(name, commit, folder)
 
 
@@ -86,16 +86,16 @@ def _pinned(name: str, revision: str | None, home: Path) -> str:
     cached = sorted(path.name for path in home.glob("snapshots/*") if COMMIT.fullmatch(path.name) and path.is_dir())
     if revision is None and len(cached) == 1:
         return cached[0]
-    said = f"not {revision!r}, which can move" if revision is not None else "because a name can move"
-    there = f"; the cache holds {listing(cached, 4)}" if cached else ""
+    reason = "since the weights under a name can change" if revision is None else f"not {revision!r}, which can change"
+    known = f"; the cache holds {listing(cached, 4)}" if cached else ""
     raise InputError(
         f"{name} is not a folder; as the name of a model on a hub it needs --revision with the 40 hex digits of "
-        f"a commit, {said}: {HUB}/{name}/commits/main lists them{there}"
+        f"a commit, {reason}: {HUB}/{name}/commits/main lists them{known}"
     )
 
 
-def _lacks(folder: Path, root: Path, home: Path) -> str:
-    """Say what a snapshot in the cache lacks, "" if nothing; one that asks to run code is refused."""
+def _missing(folder: Path, root: Path, home: Path) -> str:
+    """What a snapshot in the cache is missing, "" if it is complete; one that asks to run code is refused."""
     if not folder.is_dir():
         return f"it is not in the cache {root}"
     _check_links(folder, root, home)
@@ -118,15 +118,15 @@ def _check_links(folder: Path, root: Path, home: Path) -> None:
             raise InputError(f"{path} is a link out of the cache, to {target}; remove it")
 
 
-def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> None:
+def _fetch(hub: Any, model: HubModel, root: Path, home: Path, missing: str) -> None:
     """Download settings, check them, then download weights."""
     for wanted in ((*SETTINGS, *WORDS), WEIGHTS):
         try:
-            _knock(hub)
+            _check_network(hub)
             hub.snapshot_download(model.name, revision=model.commit, cache_dir=str(root), allow_patterns=list(wanted))
-        except Exception as error:  # network, hub and disk raise kinds of their own
+        except Exception as error:  # network, hub and disk raise many kinds
             raise InputError(
-                f"{model.title} cannot be used: {lacks}, and the download failed ({first_sentence(error)}); "
+                f"{model.title} cannot be used: {missing}, and the download failed ({first_sentence(error)}); "
                 f"with a network, run 'hf download {model.name} --revision {model.commit}'"
             ) from error
         _check_links(model.folder, root, home)
@@ -134,7 +134,7 @@ def _fetch(hub: Any, model: HubModel, root: Path, home: Path, lacks: str) -> Non
     check_weights(model.folder)
 
 
-def _knock(hub: Any) -> None:
+def _check_network(hub: Any) -> None:
     """Fail at once without a network; a download would retry for half a minute."""
     hub.get_session().head(hub.constants.ENDPOINT, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
 
@@ -154,7 +154,7 @@ def check_settings(folder: Path) -> dict[str, Any]:
         if "auto_map" in read_settings(path):
             raise InputError(f"{path} asks to run its own code (auto_map), which congruence never does")
     if (folder / "adapter_config.json").exists():
-        raise InputError(f"{folder} holds only an adapter; merge it into its base model and save that")
+        raise InputError(f"{folder} has only an adapter; merge it into its base model and save the result")
     return read_settings(folder / CONFIG)
 
 
@@ -163,18 +163,18 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > CONFIG_BYTES:
             raise InputError(f"{path} has {path.stat().st_size} bytes, too many for a settings file")
-        found = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is damaged or not JSON: {first_sentence(error)}") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} must hold a JSON object, but holds a {type(found).__name__}")
-    return found
+    if not isinstance(settings, dict):
+        raise InputError(f"{path} must hold a JSON object, but holds a {type(settings).__name__}")
+    return settings
 
 
 def check_weights(folder: Path) -> None:
-    """Refuse a folder without safetensors weights, or whose index names files elsewhere or that are not there."""
+    """Refuse a folder without safetensors weights, or whose index names files that are elsewhere or missing."""
     whole, index = folder / "model.safetensors", folder / INDEX
     if whole.is_file():
         return
@@ -184,9 +184,9 @@ def check_weights(folder: Path) -> None:
         raise InputError(f"{folder} has no model.safetensors{has}; save the model with safe_serialization=True")
     shards = read_settings(index).get("weight_map")
     names = set(shards.values()) if isinstance(shards, dict) and all(map(_is_text, shards.values())) else set()
-    odd = sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors"))
-    if odd or not names:
-        raise InputError(f"{index} must name .safetensors files of its own folder, not {listing(odd) or 'none'}")
+    foreign = sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors"))
+    if foreign or not names:
+        raise InputError(f"{index} must name .safetensors files of its own folder, not {listing(foreign) or 'none'}")
     missing = sorted(name for name in names if not (folder / name).is_file())
     if missing:
         raise InputError(f"{folder} lacks {listing(missing)}, listed in its index")

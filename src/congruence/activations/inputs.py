@@ -24,9 +24,9 @@ from congruence.tables.access import check_readable, first_sentence, npy_header,
 from congruence.tables.memory import check_fits
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
-FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # of the dozens that Pillow would try
-COLOURS = ("size", "mean", "std")
-OF = {"array": "an array", "text": "text", "images": "images", "texts": "a list of texts"}
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the only ones that Pillow may try
+PIXEL_OPTIONS = ("size", "mean", "std")
+KINDS = {"array": "an array", "text": "text", "images": "images", "texts": "a list of texts"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,11 @@ class Inputs:
     def repeated(self) -> str:
         """A note on ids that occur more than once; "" if none does."""
         ids = self.ids.astype(str) if self.ids.dtype == object else self.ids  # objects may have no order
-        found, counts = np.unique(ids, return_counts=True)
-        some = found[counts > 1]
-        return f"ids occur more than once ({listing(some)}); compare and layers refuse such tables" if len(some) else ""
+        unique, counts = np.unique(ids, return_counts=True)
+        repeated = unique[counts > 1]
+        if not len(repeated):
+            return ""
+        return f"ids occur more than once ({listing(repeated)}); compare and layers refuse such tables"
 
 
 def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | None = None) -> Inputs:
@@ -64,7 +66,7 @@ def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | 
         table = as_table(source, id=options.id, key=options.key)
         return array_inputs(table.values, ids=table.ids)
     if isinstance(source, list | tuple) and all(isinstance(text, str) for text in source):
-        kind, opened = "texts", partial(_listed, list(source))
+        kind, opened = "texts", partial(_text_list, list(source))
     elif isinstance(source, str | Path):
         kind = options.kind or _kind_of(Path(source), options)
         wanted = {name: getattr(options, name) for name in ("size", "mean", "std")}
@@ -77,9 +79,9 @@ def as_inputs(source: Any, options: ExtractOptions, images: Mapping[str, Any] | 
         opened = readers[check_choice("kind", kind, readers)]
     else:
         kind, opened = "array", partial(array_inputs, source)
-    for name, of in {"key": "array", "column": "text", "id": "text", **dict.fromkeys(COLOURS, "images")}.items():
+    for name, of in {"key": "array", "column": "text", "id": "text", **dict.fromkeys(PIXEL_OPTIONS, "images")}.items():
         if getattr(options, name) is not None and (kind != of or not isinstance(source, str | Path)):
-            raise InputError(f"{name} applies to the path of {OF[of]} only, but the inputs are {OF[kind]}")
+            raise InputError(f"{name} applies to the path of {KINDS[of]} only, but the inputs are {KINDS[kind]}")
     return opened()
 
 
@@ -89,7 +91,7 @@ def _kind_of(path: Path, options: ExtractOptions) -> str:
     return "text" if options.column is not None or suffix_of(path) in (".txt", ".text", ".md") else "array"
 
 
-def _listed(texts: list[str]) -> Inputs:
+def _text_list(texts: list[str]) -> Inputs:
     """Texts in memory; ids are row numbers."""
     if not texts:
         raise InputError("inputs is an empty list of texts")
@@ -110,17 +112,17 @@ def array_inputs(source: Any, *, key: str | None = None, ids: Sequence[Any] | Ar
         By default the ids of the file, or row numbers.
     """
     if isinstance(source, str | Path):
-        array, found = _read_array(Path(source), key)
-        called, name = str(source), _stamped(Path(source))
+        array, stored_ids = _read_array(Path(source), key)
+        title, name = str(source), _identify(Path(source))
     else:
-        array, found, called, name = source, None, "the array", f"array {_digest(_bytes(to_numpy(source)))}"
+        array, stored_ids, title, name = source, None, "the array", f"array {_digest(_bytes(to_numpy(source)))}"
     if getattr(array, "ndim", 0) < 2 or not len(array):
-        raise InputError(f"{called} must have rows and at least one more axis, but has shape {np.shape(array)}")
+        raise InputError(f"{title} must have rows and at least one more axis, but has shape {np.shape(array)}")
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
         raise InputError(
-            f"{called} must hold numbers, but has dtype {array.dtype}; put texts into a text file or a table"
+            f"{title} must hold numbers, but has dtype {array.dtype}; store texts in a text file or a table"
         )
-    return Inputs(len(array), _ids(ids if ids is not None else found, len(array), called), _slicer(array), name)
+    return Inputs(len(array), _ids(ids if ids is not None else stored_ids, len(array), title), _slicer(array), name)
 
 
 def image_inputs(
@@ -139,8 +141,8 @@ def image_inputs(
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give one that holds images ({', '.join(IMAGES)})")
     if size is not None and size < 1:
-        raise InputError(f"size must be at least 1 pixel, not {size}")
-    shift, scale = _of_colours(mean, std)
+        raise InputError(f"size must be at least 1; got {size}")
+    shift, scale = _colour_scaling(mean, std)
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGES and path.is_file())
     if not paths:
         raise InputError(f"{folder} holds no images ({', '.join(IMAGES)})")
@@ -200,7 +202,7 @@ def _square(image: Any, size: int, filter: Any) -> Any:
     return image.resize((size, size), filter, box=(left, top, left + side, top + side))
 
 
-def _of_colours(mean: Any, std: Any) -> tuple[Array, Array]:
+def _colour_scaling(mean: Any, std: Any) -> tuple[Array, Array]:
     """Mean and std as arrays of shape (3, 1, 1), checked because they may come from the settings of a model folder."""
     try:
         shift, scale = (np.array(numbers, np.float32) for numbers in (mean, std))
@@ -226,7 +228,7 @@ def text_inputs(path: str | Path, *, column: str | None = None, id: str | None =
     starts, numbers = _lines(path)
     if not len(starts):
         raise InputError(f"{path} has no text: all lines are empty")
-    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _stamped(path), texts=True)
+    return Inputs(len(starts), numbers, partial(_read_lines, path, starts), _identify(path), texts=True)
 
 
 def _read_array(path: Path, key: str | None) -> tuple[Any, Any]:
@@ -267,28 +269,28 @@ def _slicer(array: Any) -> Callable[[int, int], Any]:
 def _ids(ids: Any, n: int, name: str) -> Array:
     if ids is None:
         return np.arange(n)
-    found = np.asarray(ids)
-    if found.shape != (n,):
-        raise InputError(f"ids must be one for each of the {n} rows of {name}, but have shape {found.shape}")
-    return found
+    array = np.asarray(ids)
+    if array.shape != (n,):
+        raise InputError(f"ids must be one for each of the {n} rows of {name}, but have shape {array.shape}")
+    return array
 
 
 def _column(path: Path, column: str | None, id: str | None) -> Inputs:
-    found = read_row_columns(path, id=id)
-    words = [name for name, values in found.columns.items() if values.dtype.kind in "OUT"]
+    table = read_row_columns(path, id=id)
+    words = [name for name, values in table.columns.items() if values.dtype.kind in "OUT"]
     if column is None and not words:
-        raise InputError(f"{path} has no column of text; it has {listing(list(found.columns), 10)}")
+        raise InputError(f"{path} has no column of text; it has {listing(list(table.columns), 10)}")
     if column is None and len(words) > 1:
         raise InputError(f"{path} has {len(words)} columns of text ({listing(words, 10)}); choose one with column")
     name = words[0] if column is None else column
-    if name not in found.columns:
-        raise InputError(f"{path} has no column {name!r}; it has {listing(list(found.columns), 10)}")
-    texts = found.columns[name].tolist()
-    odd = [row for row, text in enumerate(texts) if not isinstance(text, str)]
-    if odd:
-        raise InputError(f"column {name!r} of {path} has no text in {len(odd)} rows (row {listing(odd)})")
-    ids = _ids(found.ids, found.n, str(path))
-    return Inputs(found.n, ids, lambda a, b: texts[a:b], f"{_stamped(path)} {name}", texts=True)
+    if name not in table.columns:
+        raise InputError(f"{path} has no column {name!r}; it has {listing(list(table.columns), 10)}")
+    texts = table.columns[name].tolist()
+    missing = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+    if missing:
+        raise InputError(f"column {name!r} of {path} has no text in {len(missing)} rows (row {listing(missing)})")
+    ids = _ids(table.ids, table.n, str(path))
+    return Inputs(table.n, ids, lambda a, b: texts[a:b], f"{_identify(path)} {name}", texts=True)
 
 
 def _lines(path: Path) -> tuple[Array, Array]:
@@ -334,6 +336,6 @@ def _digest(pieces: Iterable[bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _stamped(path: Path) -> str:
+def _identify(path: Path) -> str:
     """Path and modification time of a file, which identify it as an input."""
     return f"{path} {path.stat().st_mtime_ns}"

@@ -29,17 +29,17 @@ class Layer:
 
 def find_layers(model: Any, names: Sequence[str]) -> dict[str, Any]:
     """Return the modules with these dotted names; the error for an unknown name suggests similar ones."""
-    there = dict(model.named_modules())
-    there.pop("", None)
+    modules = dict(model.named_modules())
+    modules.pop("", None)
     if not names:
-        raise InputError(f"no layer is named; the model has {listing(list(there), 10)}")
-    doubled = [name for place, name in enumerate(names) if name in names[:place]]
-    if doubled:
-        raise InputError(f"the layer {doubled[0]!r} is named twice")
+        raise InputError(f"layers must name at least one layer; the model has {listing(list(modules), 10)}")
+    repeated = [name for place, name in enumerate(names) if name in names[:place]]
+    if repeated:
+        raise InputError(f"the layer {repeated[0]!r} is named twice")
     for name in names:
-        if name not in there:
-            raise InputError(f"the model has no layer {name!r}{_hint(name, list(there))}")
-    return {name: there[name] for name in names}
+        if name not in modules:
+            raise InputError(f"the model has no layer {name!r}{_hint(name, list(modules))}")
+    return {name: modules[name] for name in names}
 
 
 def list_layers(model: Any, batch: Any = None) -> list[Layer]:
@@ -60,7 +60,7 @@ def list_layers(model: Any, batch: Any = None) -> list[Layer]:
 
 
 def run_model(model: Any, batch: Any, where: str) -> None:
-    """Run a model on prepared rows (a mapping by keyword); whatever it raises becomes an `InputError`."""
+    """Run a model on prepared rows (a mapping by keyword); any exception becomes an `InputError`."""
     try:
         model(**batch) if isinstance(batch, Mapping) else model(batch)
     except CongruenceError:
@@ -110,14 +110,14 @@ def _hooks(modules: Mapping[str, Any], keep: Callable[[str, Any], None]) -> Iter
             handle.remove()
 
 
-def _hint(name: str, there: Sequence[str]) -> str:
+def _hint(name: str, known: Sequence[str]) -> str:
     """Suggest similar names, also by their last part."""
-    near = difflib.get_close_matches(name, there, n=5)
+    near = difflib.get_close_matches(name, known, n=5)
     tail = name.rpartition(".")[2]
-    near += [other for other in there if other.endswith(f".{tail}") and other not in near]
+    near += [other for other in known if other.endswith(f".{tail}") and other not in near]
     if near:
         return f"; similar names are {listing(near, 5)}"
-    return f"; it has {listing(there, 10)}" if there else ", nor any other"
+    return f"; it has {listing(known, 10)}" if known else "; it has no layers"
 
 
 def activations(
@@ -142,12 +142,12 @@ def activations(
         Dotted names; one forward pass collects all of them.
     pooling : Pooling, optional
         By default every position is a row.
-    start : int
+    start : int, default 0
         Row number of the first row, which seeds the choice of random patches.
-    device : str
-        Where the model is.
-    precision : {"float32", "bfloat16", "float16"}
-        float32 leaves the model as it is, the others run it under autocast.
+    device : str, default "cpu"
+        The device of the model.
+    precision : {"float32", "bfloat16", "float16"}, default "float32"
+        Precisions other than float32 run the model under autocast.
     """
     import torch
 
@@ -174,7 +174,7 @@ def activations(
 
 
 def prepare_rows(prepare: Callable[[Any], Any] | None, rows: Any) -> Any:
-    """Apply the function that prepares rows for the model; whatever it raises becomes an `InputError`."""
+    """Apply the function that prepares rows for the model; any exception becomes an `InputError`."""
     if prepare is None:
         return rows
     try:

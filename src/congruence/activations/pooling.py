@@ -20,13 +20,14 @@ class Pooling:
 
     Parameters
     ----------
-    kind : {"none", "mean", "cls", "last", "patch"}
-        Every position as a row of its own; their mean; the first one (the class token of most models); the last one
-        that is no padding; one drawn at random, the same for the same seed and row number whatever the batch.
-    skip : int
-        Positions at the beginning that mean, patch and none leave out, such as a class token.
-    seed : int
-        Seed of the random patches.
+    kind : {"none", "mean", "cls", "last", "patch"}, default "none"
+        "none": each position is one row. "mean": the mean of the positions. "cls": the first position (the class token
+        of most models). "last": the last position that is not padding. "patch": one position drawn at random; it
+        depends on the seed and the row number, not on the batch.
+    skip : int, default 0
+        Number of first positions that mean, patch and none leave out, such as a class token.
+    seed : int, default 0
+        Seed of the random positions.
     """
 
     kind: str = "none"
@@ -85,12 +86,12 @@ def _check_any(mask: Any, pooling: Pooling, start: int) -> None:
     """Refuse rows that hold only padding."""
     empty = ~mask.bool().any(1)
     if empty.any():
-        raise InputError(_nothing(start + int(empty.int().argmax()), pooling))
+        raise InputError(_only_padding(start + int(empty.int().argmax()), pooling))
 
 
-def _nothing(row: int, pooling: Pooling) -> str:
+def _only_padding(row: int, pooling: Pooling) -> str:
     after = f" after the first {pooling.skip}" if pooling.skip else ""
-    return f"row {row} has only padding{after}, so there is nothing for pool {pooling.kind!r}; leave it out"
+    return f"row {row} has only padding{after}, so pool {pooling.kind!r} has no position to use; leave the row out"
 
 
 def _all(tokens: Any, mask: Any, skip: int) -> Pooled:
@@ -119,5 +120,5 @@ def _chosen(tokens: Any, mask: Any, pooling: Pooling, start: int) -> Any:
 def _drawn(kept: Array, pooling: Pooling, row: int) -> int:
     places = pooling.skip + np.flatnonzero(kept[pooling.skip :])
     if not len(places):
-        raise InputError(_nothing(row, pooling))
+        raise InputError(_only_padding(row, pooling))
     return int(np.random.default_rng([pooling.seed, row]).choice(places))

@@ -1,4 +1,4 @@
-"""Transformers models from a folder or a hub, without running code of theirs or unpickling anything."""
+"""Transformers models from a folder or a hub; none of their code is run, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pretrained:
 
     @property
     def without_tokenizer(self) -> str:
-        """What to do about a missing tokenizer."""
+        """How to add a missing tokenizer."""
         if self.hub is not None:
             fetch = f"'hf download {self.hub.name} tokenizer.json --revision {self.hub.commit}'"
             return f"{self.name} has no tokenizer.json; if the hub has one, run {fetch}"
@@ -49,11 +49,11 @@ class Pretrained:
 def as_pretrained(model: Any, revision: str | None = None) -> Pretrained:
     """Open a module, a pair (module, prepare), or the path or name of a transformers model."""
     if isinstance(model, str | Path):
-        found = load_pretrained(model, revision)
-        if found.hub is not None and revision is None:
-            said = f"using the only commit of {model} in the cache: revision {found.hub.commit}"
-            warnings.warn(said, CongruenceWarning, stacklevel=4)
-        return found
+        pretrained = load_pretrained(model, revision)
+        if pretrained.hub is not None and revision is None:
+            note = f"using the only commit of {model} in the cache: revision {pretrained.hub.commit}"
+            warnings.warn(note, CongruenceWarning, stacklevel=4)
+        return pretrained
     if revision is not None:
         raise InputError("revision applies only to models of a hub, given as owner/name")
     if isinstance(model, Pretrained):
@@ -109,9 +109,9 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
         settings.use_cache = False  # only needed to generate text
         if hasattr(settings, "mask_ratio"):
             settings.mask_ratio = 0.0
-        how = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
-        how["ignore_mismatched_sizes"] = True  # refused below, by name
-        model, loaded = kind.from_pretrained(str(folder), config=settings, **how, **safe)
+        options = {"use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+        options["ignore_mismatched_sizes"] = True  # refused below, by name
+        model, loaded = kind.from_pretrained(str(folder), config=settings, **options, **safe)
     except Exception as error:  # damaged folders raise anything
         raise InputError(f"{folder} cannot be opened by transformers: {first_sentence(error)}") from error
     missing = sorted(loaded["missing_keys"])
@@ -120,10 +120,10 @@ def _model(transformers: Any, folder: Path, config: dict[str, Any]) -> Any:
             f"{folder} has no weights for {len(missing)} tensors of its config ({listing(missing)}); "
             "weights and config must belong to the same model"
         )
-    odd = sorted(str(found[0]) for found in loaded["mismatched_keys"])
-    if odd:
+    wrong = sorted(str(key[0]) for key in loaded["mismatched_keys"])
+    if wrong:
         raise InputError(
-            f"{folder} has weights of the wrong shape for {len(odd)} tensors ({listing(odd)}); "
+            f"{folder} has weights of the wrong shape for {len(wrong)} tensors ({listing(wrong)}); "
             "weights and config must belong to the same model"
         )
     return model.eval()
@@ -144,8 +144,8 @@ def _tokenizer(transformers: Any, folder: Path, model: Any) -> Callable[[list[st
     longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", 10**9))
 
     def tokenize(texts: list[str]) -> dict[str, Any]:
-        found = tokenizer(texts, padding=True, truncation=longest < 10**9, max_length=longest, return_tensors="pt")
-        return {name: found[name] for name in ("input_ids", "attention_mask")}
+        batch = tokenizer(texts, padding=True, truncation=longest < 10**9, max_length=longest, return_tensors="pt")
+        return {name: batch[name] for name in ("input_ids", "attention_mask")}
 
     return tokenize
 
@@ -174,15 +174,15 @@ def _image_settings(folder: Path) -> dict[str, Any]:
     """Size, mean and std of images from the folder's settings, as far as they are given."""
     if not (folder / PIXELS).is_file():
         return {}
-    said = read_settings(folder / PIXELS)
-    size = said.get("crop_size") if said.get("do_center_crop") else said.get("size")
+    settings = read_settings(folder / PIXELS)
+    size = settings.get("crop_size") if settings.get("do_center_crop") else settings.get("size")
     if isinstance(size, dict):  # only squares are supported
-        high = size.get("height", size.get("shortest_edge"))
-        size = high if size.get("width", high) == high else None
-    found = {"size": size} if type(size) is int and said.get("do_resize", True) else {}
-    if said.get("do_normalize", True) and "image_mean" in said and "image_std" in said:
-        found |= {"mean": said["image_mean"], "std": said["image_std"]}
-    return found
+        height = size.get("height", size.get("shortest_edge"))
+        size = height if size.get("width", height) == height else None
+    options = {"size": size} if type(size) is int and settings.get("do_resize", True) else {}
+    if settings.get("do_normalize", True) and "image_mean" in settings and "image_std" in settings:
+        options |= {"mean": settings["image_mean"], "std": settings["image_std"]}
+    return options
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from congruence.options import reading
 from congruence.rows.engine import Rows
 from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
 from congruence.tables import as_paired, gather
-from congruence.tables.inputs import Inputs
+from congruence.tables.inputs import PairedRuns
 from congruence.tables.memory import room_for
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class PairStatistics:
         return self.source.dead < self.source.rows.d and self.target.dead < self.target.rows.d
 
 
-def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[Inputs, list[Rows], Protocol, dict[str, Any]]:
+def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns, list[Rows], Protocol, dict[str, Any]]:
     """Read and pair runs as the options say: inputs, rows, the protocol of held-out scores, and settings to record."""
     bootstrap = getattr(options, "bootstrap", 0)
     counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}

@@ -11,25 +11,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from congruence.batches._folds import PROTOCOLS, FoldPlan, batch_by_batch, hold_out_batches
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
-from congruence.batches._judge import (
+from congruence.batches._options import FITTED_ON, DeconfoundOptions
+from congruence.batches._rows import Experiment, experiments_of, screen_of
+from congruence.batches._scoring import (
     Embeddings,
-    Judged,
-    KeptParts,
+    FoldScores,
+    PartArrays,
     Variant,
     Work,
     embed,
-    judge,
     levels_of,
     notes_on,
+    score_variant,
     target_of,
 )
-from congruence.batches._options import FITTED_ON, DeconfoundOptions
 from congruence.batches.conditions import BY_BATCH, check_components, check_conditions
 from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding, compare_folds
-from congruence.batches.folds import PROTOCOLS, Plan, batch_by_batch, hold_out_batches
 from congruence.batches.leakage import FeatureProfile, profile_features
-from congruence.batches.rows import Experiment, experiments_of, screen_of
 from congruence.batches.sparsity import READINGS, check_shares
 from congruence.checks import check_choice, check_integer, require
 from congruence.errors import InputError
@@ -38,11 +38,11 @@ from congruence.parts import Parts
 from congruence.progress import Progress, Steps
 
 
-class Keeper(Protocol):
-    """Keeps finished parts, as `congruence.parts.Parts` does."""
+class PartStore(Protocol):
+    """Stores finished parts, as `congruence.parts.Parts` does."""
 
-    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> KeptParts:
-        """Return the arrays of the part `name`, or compute and keep them."""
+    def get(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> PartArrays:
+        """Return the arrays of the part `name`, or compute and store them."""
 
 
 @takes(DeconfoundOptions)
@@ -66,14 +66,15 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
         ``result["GENE"]`` is one target; AUROC is 0.5 by chance and 1 at best.
     """
     wanted = check_conditions(options.conditions)
-    asked = None if options.embedding is None else check_conditions(options.embedding)[-1]
+    embedded = None if options.embedding is None else check_conditions(options.embedding)[-1]
     shares, components = check_shares(options.concentration), check_components(options.components)
     _check(options, wanted)
     require("lightgbm", "deconfound", "lightgbm")
     rows = read_rows(x, options)
     values, seed, protocol = rows.values, options.seed, options.protocol
     set_apart = any(one in BY_BATCH for one in wanted)
-    screen = screen_of(values, rows.target, rows.batch, rows.control, **rows.labels(), set_apart=set_apart, seed=seed)
+    labels = {"guide": rows.guide, "cluster": rows.cluster, "image": rows.image}
+    screen = screen_of(values, rows.target, rows.batch, rows.control, **labels, set_apart=set_apart, seed=seed)
     experiments, skipped = experiments_of(screen, options.positive)
     by_folds = protocol == "folds"
     plan = (
@@ -82,14 +83,14 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     variants = _variants(wanted, options.fit_on, options.rotations)
     work = Work(components, options.rounds, shares, seed, options.device, options.leakage, options.retrieval)
     settings = _settings(options, wanted, components, shares, len(plan.folds))
-    parts = _keeper(options, values, rows, settings)
+    store = _part_store(options, rows, settings)
 
     steps = Steps(progress, len(plan.folds) * len(variants) * len(experiments) + len(variants) * options.profiles)
     embeddings = Embeddings(screen, work)
-    found = _judged(embeddings, plan, variants, experiments, options.jobs, steps, parts)
+    scores = _score_variants(embeddings, plan, variants, experiments, options.jobs, steps, store)
     names = tuple(dict.fromkeys(variant.name for variant in variants))
     targets = tuple(
-        target_of(one, screen, plan, experiments, variants, found, shares, protocol)
+        target_of(one, screen, plan, experiments, variants, scores, shares, protocol)
         for one in dict.fromkeys(experiment.target for experiment in experiments)
     )
     return Deconfounding(
@@ -102,12 +103,12 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
         targets=targets,
         skipped=skipped,
         overall={one: compare_folds(targets, one, "base", protocol) for one in names if one != "base"},
-        leakage=levels_of("leakage", names, variants, found) if options.leakage else {},
-        retrieval=levels_of("retrieval", names, variants, found) if options.retrieval else {},
-        profiles=_profiles(embeddings, variants, experiments, steps, parts) if options.profiles else {},
-        notes=(*rows.notes, *notes_on(screen, plan, targets, variants, found)),
+        leakage=levels_of("leakage", names, variants, scores) if options.leakage else {},
+        retrieval=levels_of("retrieval", names, variants, scores) if options.retrieval else {},
+        profiles=_profiles(embeddings, variants, experiments, steps, store) if options.profiles else {},
+        notes=(*rows.notes, *notes_on(screen, plan, targets, variants, scores)),
         settings=settings | ({"inputs": files} if (files := rows.files()) else {}),
-        embedding=None if asked is None else _embedding(rows, values, asked, components, options),
+        embedding=None if embedded is None else _embedding(rows, embedded, components, options),
     )
 
 
@@ -115,25 +116,30 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
 def apply_condition(x: Any, condition: str = "ica", *, options: DeconfoundOptions) -> Embedding:
     """Return the embedding under one condition, fitted on all rows, without scoring it.
 
-    The keywords are those of `deconfound`; those about scoring are ignored.
+    Parameters
+    ----------
+    x : array of shape (n, d), table, frame or path
+        As in `deconfound`.
+    condition : str, default "ica"
+        The condition; options about scoring are ignored.
     """
     (kind,) = check_conditions(condition)[-1:]
     rows = read_rows(x, options)
-    return _embedding(rows, rows.values, kind, check_components(options.components), options)
+    return _embedding(rows, kind, check_components(options.components), options)
 
 
 def _embedding(
-    rows: LabelledRows, values: Any, condition: str, components: int | float | str | None, options: DeconfoundOptions
+    rows: LabelledRows, condition: str, components: int | float | str | None, options: DeconfoundOptions
 ) -> Embedding:
-    screen = screen_of(values, rows.target, rows.batch, rows.control, image=rows.image, seed=options.seed)
+    screen = screen_of(rows.values, rows.target, rows.batch, rows.control, image=rows.image, seed=options.seed)
     work = Work(components, 1, (), options.seed, options.device, False, False)
     z = embed(screen, work.condition(Variant(condition, condition, False)), screen.fitted_on)
-    table, kept = rows.table, slice(None) if rows.kept is None else rows.kept
+    table, rows_kept = rows.table, slice(None) if rows.kept is None else rows.kept
     names = table.features if condition == "base" else tuple(f"{condition}{i}" for i in range(z.shape[1]))
-    metadata = {name: column[kept] for name, column in table.metadata.items()}
-    ids = None if table.ids is None else table.ids[kept]
-    made = replace(table, values=z, ids=ids, metadata=metadata, features=names)
-    return Embedding(condition, made, rows.kept, table.n)
+    metadata = {name: column[rows_kept] for name, column in table.metadata.items()}
+    ids = None if table.ids is None else table.ids[rows_kept]
+    embedded = replace(table, values=z, ids=ids, metadata=metadata, features=names)
+    return Embedding(condition, embedded, rows.kept, table.n)
 
 
 def _check(options: DeconfoundOptions, wanted: tuple[str, ...]) -> None:
@@ -179,14 +185,14 @@ def _settings(
     }
 
 
-def _keeper(options: DeconfoundOptions, values: Any, rows: LabelledRows, settings: Mapping[str, Any]) -> Keeper | None:
-    """What keeps finished parts; other rows, labels or settings invalidate the files of a folder."""
+def _part_store(options: DeconfoundOptions, rows: LabelledRows, settings: Mapping[str, Any]) -> PartStore | None:
+    """The store of finished parts; other rows, labels or settings invalidate the files of a folder."""
     if not isinstance(options.parts, str | Path):
-        keeper: Keeper | None = options.parts
-        return keeper
+        store: PartStore | None = options.parts
+        return store
     folder = Path(options.parts)
     folder.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(np.ascontiguousarray(values).tobytes())
+    digest = hashlib.sha256(np.ascontiguousarray(rows.values).tobytes())
     for labels in (rows.target, rows.batch, rows.guide, rows.cluster, rows.image):
         digest.update(b"-" if labels is None else "\0".join(map(str, labels)).encode())
     method = {name: value for name, value in settings.items() if name not in (*LABELS, "reading")}
@@ -194,30 +200,30 @@ def _keeper(options: DeconfoundOptions, values: Any, rows: LabelledRows, setting
 
 
 def _variants(wanted: tuple[str, ...], fit_on: str, rotations: int) -> list[Variant]:
-    made = []
+    variants = []
     for kind in wanted:
         modes = [True] if kind == "base" else [False] if kind == "harmony" else _MODES[fit_on]
         for mode in modes:
-            shown = kind if mode or fit_on == "all" else kind + ON_ALL
-            made += [Variant(shown, kind, mode, draw) for draw in range(rotations if kind == "rotated" else 1)]
-    return made
+            name = kind if mode or fit_on == "all" else kind + ON_ALL
+            variants += [Variant(name, kind, mode, draw) for draw in range(rotations if kind == "rotated" else 1)]
+    return variants
 
 
 _MODES = {"training": [True], "all": [False], "both": [True, False]}
 
 
-def _judged(
+def _score_variants(
     embeddings: Embeddings,
-    plan: Plan,
+    plan: FoldPlan,
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
     jobs: int,
     steps: Steps,
-    parts: Keeper | None,
-) -> Judged:
+    store: PartStore | None,
+) -> FoldScores:
     """Score every variant in every fold, `jobs` at a time in threads; LightGBM releases the GIL."""
 
-    def one(variant: Variant, number: int) -> KeptParts:
+    def score(variant: Variant, number: int) -> PartArrays:
         ticks = [0]
 
         def tick() -> None:
@@ -225,25 +231,24 @@ def _judged(
             steps(f"fold {number + 1} of {len(plan.folds)}: {variant.name}")
 
         def compute() -> Mapping[str, Any]:
-            return judge(embeddings, plan.folds[number], variant, experiments, tick)
+            return score_variant(embeddings, plan.folds[number], variant, experiments, tick)
 
-        if parts is None:
+        if store is None:
             return {key: np.asarray(value) for key, value in compute().items()}
-        found = parts.get(f"{variant.key}-fold{number}", compute)
-        steps(f"fold {number + 1}: kept", len(experiments) - ticks[0])
-        return found
+        arrays = store.get(f"{variant.key}-fold{number}", compute)
+        steps(f"fold {number + 1}: read from parts", len(experiments) - ticks[0])
+        return arrays
 
     places = [(variant, number) for number in range(len(plan.folds)) for variant in variants]
     if jobs == 1:
-        return {(variant.key, number): one(variant, number) for variant, number in places}
+        return {(variant.key, number): score(variant, number) for variant, number in places}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(one, variant, number): (variant.key, number) for variant, number in places}
+        waiting = {pool.submit(score, variant, number): (variant.key, number) for variant, number in places}
         try:
-            found = {waiting[done]: done.result() for done in as_completed(waiting)}
+            return {waiting[done]: done.result() for done in as_completed(waiting)}
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    return found
 
 
 def _profiles(
@@ -251,19 +256,19 @@ def _profiles(
     variants: Sequence[Variant],
     experiments: Sequence[Experiment],
     steps: Steps,
-    parts: Keeper | None,
+    store: PartStore | None,
 ) -> dict[str, FeatureProfile]:
     """The feature profiles of each condition, fitted on all rows; for random rotations, of the first."""
-    shown = {}
+    profiles = {}
     for variant in variants:
         steps(f"features of {variant.kind}")
-        if variant.kind in shown or variant.draw:
+        if variant.kind in profiles or variant.draw:
             continue
 
         def compute(variant: Variant = variant) -> Mapping[str, Any]:
-            found = profile_features(variant.kind, embeddings.on_all(variant), embeddings.screen, experiments)
-            return {"technical": found.technical, "biological": found.biological, "noise": found.noise}
+            profile = profile_features(variant.kind, embeddings.on_all(variant), embeddings.screen, experiments)
+            return {"technical": profile.technical, "biological": profile.biological, "noise": profile.noise}
 
-        part = compute() if parts is None else parts.get(f"features-{variant.kind}", compute)
-        shown[variant.kind] = FeatureProfile(variant.kind, part["technical"], part["biological"], part["noise"])
-    return shown
+        part = compute() if store is None else store.get(f"features-{variant.kind}", compute)
+        profiles[variant.kind] = FeatureProfile(variant.kind, part["technical"], part["biological"], part["noise"])
+    return profiles

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from congruence.batches.deconfounding import Deconfounding, Paired, Target
 
 WIDE = 5  # conditions that fit next to each other on a terminal
-TOP_NOTES = 6  # on top of the page; more are folded
+TOP_NOTES = 6  # at the top of the page; more are folded
 PANELS = 4  # conditions whose features are drawn
 FEATURES = 40  # listed
 MARKS = {"holds": "▲ ", "fails": "▼ "}
@@ -46,12 +46,12 @@ SCORES = (
 INTERVAL = {
     "folds": "95 %, over folds, paired, and widened because folds share training rows (Nadeau and Bengio 2003).",
     "batch": "95 %, over models, each trained on another batch; all are scored on nearly the same rows, so it covers "
-    "other training batches only.",
+    "the choice of training batches only.",
 }
 EXPLANATIONS = (
     (
         "sparsity",
-        "Hoyer’s measure of how few features the splits of the trees use: 0 if all are used alike, 1 if one is.",
+        "Hoyer’s measure of how few features the splits of the trees use: 0 if all are used equally, 1 if only one is.",
     ),
     (
         "top 25 % − rest",
@@ -73,7 +73,7 @@ def describe(result: Deconfounding) -> Document:
     main = words_for(result.main_condition)
     protocol = result.settings.get("protocol", "folds")
     kinds = [name for name in NAMES if any(kind_of(one) == name for one in result.conditions)]
-    notes = [*(f"{name} was not judged: {why}." for name, why in result.skipped.items()), *result.notes]
+    notes = [*(f"{name} was not scored: {why}." for name, why in result.skipped.items()), *result.notes]
     few = len(notes) <= TOP_NOTES
     more = f"{len(notes) - TOP_NOTES + 1} more notes are at the end of the page and in the JSON."
     return Document(
@@ -137,7 +137,7 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
     labels = [words_for(name).label for name in result.conditions]
     cells = [[_auroc(one, name) for name in result.conditions] for one in result.targets]
     label = "AUROC on held-out batches, ± standard error"
-    if len(result.conditions) > WIDE > len(result.targets):  # fits a terminal the other way round
+    if len(result.conditions) > WIDE > len(result.targets):  # transposed, it fits a terminal
         names = elided([one.name for one in result.targets], 24)
         columns = (Column("condition", "text"), *map(Column, names))
         yield Table(label, columns, list(zip(labels, *cells, strict=True)), brief=True, note=_draws(result))
@@ -190,7 +190,7 @@ def _explanation(result: Deconfounding) -> Iterator[Block]:
     measures = measures_of(result)
     labels = [words_for(name).label for name in result.conditions]
     cells = [[*(_score(one.means[name]) for name in result.conditions), _score(one.chance)] for one in measures]
-    if len(labels) > WIDE:  # fits a terminal the other way round
+    if len(labels) > WIDE:  # transposed, it fits a terminal
         columns = (Column("condition", "text"), *(Column(one.short) for one in measures))
         yield Table("Means over the targets", columns, list(zip([*labels, "chance"], *cells, strict=True)), brief=True)
     else:

@@ -24,8 +24,8 @@ from congruence.tables.parts import part_files
 from congruence.tables.read import column_names
 from congruence.tables.table import as_labels, missing_labels, same_label
 
-FEWEST = 10  # controls, and other rows, from which on a column that separates them is not chance
-CONTROL, TREATED = "control", "treated"  # values of target where no column names them
+FEWEST = 10  # controls, and other rows; with fewer, a column may separate them by chance
+CONTROL, TREATED = "control", "treated"  # values of target if no column names them
 LABELS = ("batch", "target", "guide", "cluster", "image")
 NOT_FOR_CONTROLS = ("target", "guide", "cluster")  # labels that controls may lack
 
@@ -55,20 +55,16 @@ class LabelledRows:
         paths = self.table.parts or ([] if self.table.path is None else [self.table.path])
         return [asdict(describe_file(path)) for path in paths]
 
-    def labels(self) -> dict[str, Array | None]:
-        """The labels that `rows.screen_of` takes by name."""
-        return {"guide": self.guide, "cluster": self.cluster, "image": self.image}
-
 
 def read_rows(x: Any, options: DeconfoundOptions) -> LabelledRows:
     """Read an embedding and its labels, each a column name or an array with one label for each row."""
     if options.batch is None:
-        raise InputError("batch is not given: name the column with the batch (plate, experiment), or pass its labels")
+        raise InputError("batch is missing: name the column with the batch (plate, experiment), or pass its labels")
     marks, value = _control(options)
-    given = {name: getattr(options, name) for name in LABELS} | {"control": marks}
-    given = {name: labels for name, labels in given.items() if labels is not None}
-    table = _as_table(x, {name: labels for name, labels in given.items() if isinstance(labels, str)}, options)
-    labels = {name: _labels(table, name, one, x) for name, one in given.items()}
+    sources = {name: getattr(options, name) for name in LABELS} | {"control": marks}
+    sources = {name: labels for name, labels in sources.items() if labels is not None}
+    table = _as_table(x, {name: labels for name, labels in sources.items() if isinstance(labels, str)}, options)
+    labels = {name: _labels(table, name, one, x) for name, one in sources.items()}
     is_control = _is_control(labels["control"], marks, value, options.positive)
     notes = () if options.features is not None else _check_features(table, is_control)
     name = value if value is not None and marks is options.target else CONTROL
@@ -97,21 +93,21 @@ def _control(options: DeconfoundOptions) -> tuple[Any, str | None]:
 
 
 def _as_table(x: Any, named: Mapping[str, str], options: DeconfoundOptions) -> Table:
-    """The embedding as a table; columns that are named as labels are metadata, whatever they hold."""
-    wishes = reading(options)
+    """The embedding as a table; columns that are named as labels are metadata, whatever their type."""
+    read = reading(options)
     files = _files(x)
-    check_options([x] if files is None else files, [n for n in wishes if n != "id" and wishes[n] is not None])
+    check_options([x] if files is None else files, [n for n in read if n != "id" and read[n] is not None])
     columns = column_names(files[0]) if files else tuple(map(str, x.columns)) if is_frame(x) else None
     if columns is not None:
         aside = [_column_for(label, name, columns, files[0] if files else "x") for label, name in named.items()]
         aside = [name for name in dict.fromkeys(aside) if name not in (*ID_NAMES, options.id)]
-        wishes["metadata"] = [*(patterns(options.metadata) or ()), *aside] or None
+        read["metadata"] = [*(patterns(options.metadata) or ()), *aside] or None
     if files is not None:
-        table = read_parts(files, **wishes, name=options.name)
+        table = read_parts(files, **read, name=options.name)
         folder = Path(x) if isinstance(x, str | os.PathLike) and len(files) > 1 and Path(x).is_dir() else None
         return table if folder is None else replace(table, name=options.name or folder.name)
     name = options.name or (x.name if isinstance(x, Table) else "embedding")
-    return _set_aside(as_table(x, name=name, **wishes), named.values())
+    return _set_aside(as_table(x, name=name, **read), named.values())
 
 
 def _files(x: Any) -> list[str] | None:
@@ -148,21 +144,21 @@ def _no_column(where: Any, name: str, label: str, known: Sequence[str]) -> Input
     return InputError(f"{where} has no column {name!r} for {label}; it has {listing(list(known), 12) or 'none'}")
 
 
-def _labels(table: Table, label: str, given: Any, x: Any) -> Array:
+def _labels(table: Table, label: str, source: Any, x: Any) -> Array:
     """One label for each row: a column of the table, or the array itself."""
-    if not isinstance(given, str):
-        _check_index(x, given, label)
-        labels = to_numpy(given)
+    if not isinstance(source, str):
+        _check_index(x, source, label)
+        labels = to_numpy(source)
         if labels.shape != (table.n,):
             raise InputError(f"{label} must have one label for each of {table.n} rows, but has shape {labels.shape}")
         return labels
-    column = table.metadata.get(given, table.metadata.get(PREFIX + given))
-    if column is None and table.ids is not None and (given in ID_NAMES or PREFIX + given in ID_NAMES):
+    column = table.metadata.get(source, table.metadata.get(PREFIX + source))
+    if column is None and table.ids is not None and (source in ID_NAMES or PREFIX + source in ID_NAMES):
         return table.ids
     if column is None and table.features is None and not table.metadata:
-        raise InputError(f"{label}={given!r} names a column, but x is an array without columns; pass the labels")
+        raise InputError(f"{label}={source!r} names a column, but x is an array without columns; pass the labels")
     if column is None:
-        raise _no_column(table.path or table.name, given, label, list(table.metadata))
+        raise _no_column(table.path or table.name, source, label, list(table.metadata))
     return column
 
 
@@ -189,15 +185,15 @@ def _is_control(labels: Array, marks: Any, value: str | None, positive: Any) -> 
         return np.asarray(~np.isin(text, wanted) & ~missing_labels(labels))
     is_control = np.char.lower(text) == value.lower() if labels.dtype.kind == "b" else same_label(labels, value)
     if not is_control.any():
-        there = listing(np.unique(text[~missing_labels(labels)]), 8)
-        raise InputError(f"no row has {column} = {value} (control), so there are no controls; it has {there}")
+        known = listing(np.unique(text[~missing_labels(labels)]), 8)
+        raise InputError(f"no row has {column} = {value} (control), so there are no controls; it has {known}")
     if is_control.all():
         raise InputError(f"all rows have {column} = {value} (control), so there is nothing to compare with them")
     return is_control
 
 
 def _check_features(table: Table, is_control: Array) -> tuple[str, ...]:
-    """Refuse a label among the features; note columns whose names are unlike all others."""
+    """Refuse a label among the features; note columns whose names differ from all others."""
     for name in _separating(table, is_control):
         raise InputError(
             f"column {name!r} would be part of the embedding, but it has one value in all controls and other values in "
@@ -206,12 +202,12 @@ def _check_features(table: Table, is_control: Array) -> tuple[str, ...]:
     names = table.features or ()
     families = Counter(map(_family, names))
     largest = max(families.values(), default=0)
-    odd = [name for name in names if families[_family(name)] <= max(1, largest // 10)]
-    if not odd or 2 * len(odd) > len(names):  # where all names differ, none is odd
+    unusual = [name for name in names if families[_family(name)] <= max(1, largest // 10)]
+    if not unusual or 2 * len(unusual) > len(names):  # if all names differ, none stands out
         return ()
-    usual = next(name for name in names if name not in odd)
+    usual = next(name for name in names if name not in unusual)
     return (
-        f"The embedding has {len(names) - len(odd)} columns such as {usual}, and also {listing(odd, 8)}; "
+        f"The embedding has {len(names) - len(unusual)} columns such as {usual}, and also {listing(unusual, 8)}; "
         "if that is wrong, set these aside with metadata, or choose the embedding with features.",
     )
 
@@ -245,8 +241,8 @@ def _kept(
         if bad.any() and not drop_missing:
             rows = np.flatnonzero(bad)
             raise InputError(
-                f"{name} is missing in {len(rows)} of {table.n} rows (row {listing(rows)}); leave such rows out with "
-                "drop_missing"
+                f"{name} is missing in {len(rows)} of {table.n} rows (row {listing(rows)}); drop_missing leaves "
+                "these rows out"
             )
         good &= ~bad
     if drop_missing:

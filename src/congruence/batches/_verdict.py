@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """What a condition is called: as a label, at the start of a sentence and within one; and what it does."""
+    """The names of a condition: as a label, at the start of a sentence and within one; and its meaning."""
 
     label: str
-    opening: str
+    subject: str
     inside: str
     meaning: str
 
@@ -53,23 +53,23 @@ def kind_of(condition: str) -> str:
 
 
 def words_for(condition: str) -> Words:
-    """What a condition is called; one that was fitted on all rows is named so."""
+    """The names of a condition, which state whether it was fitted on all rows."""
     words = WORDS[kind_of(condition)]
     if kind_of(condition) == condition:
         return words
     return Words(
         words.label + ON_ALL,
-        f"{words.opening} (fitted on all rows)",
+        f"{words.subject} (fitted on all rows)",
         f"{words.inside} (fitted on all rows)",
         words.meaning,
     )
 
 
 def headlines_of(result: Deconfounding) -> tuple[str, ...]:
-    """The answer, the mean AUROC, the contrasts of the main condition, and what else is better than base."""
+    """The answer, the mean AUROC, the contrasts of the main condition, and other conditions that beat base."""
     main = result.main_condition
-    shown = ", ".join(f"{words_for(name).label} {three(result.mean(name))}" for name in dict.fromkeys(("base", main)))
-    means = f"Mean AUROC over {count(len(result.targets), 'target')}: {shown}."
+    values = ", ".join(f"{words_for(name).label} {three(result.mean(name))}" for name in dict.fromkeys(("base", main)))
+    means = f"Mean AUROC over {count(len(result.targets), 'target')}: {values}."
     better = [words_for(n).label for n, one in result.overall.items() if one.status == "holds" and n != main]
     also = [f"Also better than base: {', '.join(better)}."] if better else []
     return (_answer(result, main), means, *filter(None, map(_contrast, result.contrasts)), *also)
@@ -81,9 +81,9 @@ def _answer(result: Deconfounding, main: str) -> str:
         return f"On held-out batches, the embedding has a mean AUROC of {three(result.mean('base'))}."
     change = f"AUROC {difference(paired)}"
     return {
-        "holds": f"{words.opening} improves classification on held-out batches: {change}.",
-        "fails": f"{words.opening} worsens classification on held-out batches: {change}.",
-        "ambiguous": f"{words.opening} has no clear effect on held-out batches: {change}.",
+        "holds": f"{words.subject} improves classification on held-out batches: {change}.",
+        "fails": f"{words.subject} worsens classification on held-out batches: {change}.",
+        "ambiguous": f"{words.subject} has no clear effect on held-out batches: {change}.",
         "unknown": f"The effect of {words.inside} on held-out batches is unknown: too few folds could be scored.",
     }[paired.status]
 
@@ -95,9 +95,9 @@ def _contrast(paired: Paired) -> str:
     if kind_of(paired.condition) == paired.reference:
         return f"When {other.inside} is fitted on the held-out batches too, the AUROC changes by {difference(paired)}."
     return {
-        "holds": f"{one.opening} is better than {other.inside}: {difference(paired)}{WHY.get(paired.reference, '')}.",
-        "fails": f"{one.opening} is worse than {other.inside}: {difference(paired)}.",
-        "ambiguous": f"{one.opening} is indistinguishable from {other.inside}: {difference(paired)}.",
+        "holds": f"{one.subject} is better than {other.inside}: {difference(paired)}{WHY.get(paired.reference, '')}.",
+        "fails": f"{one.subject} is worse than {other.inside}: {difference(paired)}.",
+        "ambiguous": f"{one.subject} is indistinguishable from {other.inside}: {difference(paired)}.",
     }[paired.status]
 
 
@@ -105,14 +105,14 @@ def findings_of(result: Deconfounding) -> tuple[Finding, ...]:
     """A finding for each condition against base, the main one first, and for each contrast of the main one."""
     main = result.main_condition
     order = sorted(result.overall, key=lambda name: name != main)
-    found = [
-        _finding(name, f"{words_for(name).opening} improves the AUROC on held-out batches.", result.overall[name])
+    findings = [
+        _finding(name, f"{words_for(name).subject} improves the AUROC on held-out batches.", result.overall[name])
         for name in order
     ]
     for one in result.contrasts:
-        claim = f"{words_for(one.condition).opening} is better than {words_for(one.reference).inside}."
-        found.append(_finding(f"{one.condition} against {one.reference}", claim, one))
-    return tuple(found)
+        claim = f"{words_for(one.condition).subject} is better than {words_for(one.reference).inside}."
+        findings.append(_finding(f"{one.condition} against {one.reference}", claim, one))
+    return tuple(findings)
 
 
 def _finding(name: str, claim: str, paired: Paired) -> Finding:
@@ -131,7 +131,7 @@ def _finding(name: str, claim: str, paired: Paired) -> Finding:
 
 
 @dataclass(frozen=True)
-class Measure:
+class MeasureMeans:
     """The mean of one measure over targets, by condition, and its chance level."""
 
     name: str
@@ -144,14 +144,14 @@ class Measure:
         return {"measure": self.name, "means": dict(self.means), "chance": self.chance}
 
 
-def measures_of(result: Deconfounding) -> list[Measure]:
+def measures_of(result: Deconfounding) -> list[MeasureMeans]:
     """AUROC, sparsity, concentration, batch accuracy and replicate precision: means over the targets."""
     reading = result.settings.get("reading", "difference")
 
-    def mean(name: str, of: Callable[[Any], Any], chance: float, short: str) -> Measure:
+    def mean(name: str, of: Callable[[Any], Any], chance: float, short: str) -> MeasureMeans:
         scores = {one: [target.scores[one] for target in result.targets] for one in result.conditions}
         means = {one: mean_of(np.array([mean_of(of(score)) for score in some])) for one, some in scores.items()}
-        return Measure(name, means, chance, short)
+        return MeasureMeans(name, means, chance, short)
 
     measures = [
         mean("AUROC", lambda score: score.auroc, 0.5, "AUROC"),
@@ -167,7 +167,7 @@ def measures_of(result: Deconfounding) -> list[Measure]:
     ):
         if levels:
             means = {condition: one.mean for condition, one in levels.items()}
-            measures.append(Measure(name, means, levels["base"].by_chance, short))
+            measures.append(MeasureMeans(name, means, levels["base"].by_chance, short))
     return measures
 
 

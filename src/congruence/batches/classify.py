@@ -32,7 +32,7 @@ class Trees:
     gain: Float  # (d,) total gain of these splits
 
     def score(self, x: Array) -> Float:
-        """Log odds of being treated, (n,); higher is more like the treated rows."""
+        """Log odds of being treated, (n,)."""
         return np.asarray(self.booster.predict(x, raw_score=True, num_threads=1), dtype=np.float64)
 
 
@@ -54,10 +54,10 @@ def fit_trees(x: Array, positive: Array, *, rounds: int = ROUNDS, seed: int = 0)
 
 
 def auroc(positive: Array, score: Array) -> float:
-    """Area under the receiver operating characteristic, 0 to 1: how often a positive row scores above another.
+    """Area under the receiver operating characteristic: the probability that a positive row scores above a negative.
 
-    Ties count half, so a constant score has 0.5. Unchanged by any increasing function of the score; 1 minus it for a
-    decreasing one. NaN where all rows are positive or none is.
+    From 0 to 1. Ties count half, so a constant score has 0.5. Invariant to increasing functions of the
+    score; a decreasing function returns 1 minus it. NaN if all rows are positive or none is.
     """
     positive = np.asarray(positive, dtype=bool)
     if positive.shape != np.shape(score):
@@ -72,7 +72,7 @@ def auroc(positive: Array, score: Array) -> float:
 
 
 def auroc_within(positive: Array, score: Array, batch: Array) -> float:
-    """The mean AUROC inside batches, each counted by its positives: differences between batches do not enter."""
+    """The mean AUROC within batches, weighted by their positives: differences between batches have no effect."""
     values, weights = [], []
     for number in np.unique(batch[np.asarray(positive, dtype=bool)]):
         rows = batch == number

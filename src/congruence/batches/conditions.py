@@ -62,7 +62,7 @@ class Whitened:
 
     def fit(self, x: Array, batch: Array, control: Array) -> Whitened:
         """Whiten by all rows."""
-        self.whitener = Whitener(n_components=kept(self.components, *x.shape)).fit(x)
+        self.whitener = Whitener(n_components=count_components(self.components, *x.shape)).fit(x)
         return self
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
@@ -72,7 +72,7 @@ class Whitened:
 
 @dataclass
 class Rotated(Whitened):
-    """Principal components of unit variance, rotated at random: as white as `Whitened`, with arbitrary axes."""
+    """Principal components of unit variance, rotated at random, so that the axes are arbitrary."""
 
     seed: int = 0
 
@@ -94,17 +94,17 @@ class Independent:
 
     def fit(self, x: Array, batch: Array, control: Array) -> Independent:
         """Find the components of all rows."""
-        found = independent_components(
-            x, n_components=kept(self.components, *x.shape), starts=1, seed=self.seed, device=self.device
+        components = independent_components(
+            x, n_components=count_components(self.components, *x.shape), starts=1, seed=self.seed, device=self.device
         )
-        self.found = found.unmixing
-        if not found.unmixing.converged:
-            self.notes.append(advice(found.unmixing))
+        self.unmixing = components.unmixing
+        if not self.unmixing.converged:
+            self.notes.append(advice(self.unmixing))
         return self
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
         """The components of the rows."""
-        return np.asarray(map_rows(x, self.found.mean, self.found.unmixing.T, np.zeros(self.found.k)))
+        return np.asarray(map_rows(x, self.unmixing.mean, self.unmixing.unmixing.T, np.zeros(self.unmixing.k)))
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Standardised:
         out = np.empty(x.shape, _floating(x))
         for rows, controls in _by_batch(batch, control, self.notes):
             mean, deviation = (self.mean, self.deviation) if controls is None else _moments(x[controls])
-            # A column that hardly varies among few controls would be inflated: use the deviation of all controls there.
+            # A column that hardly varies among few controls would be inflated: use the deviation of all controls.
             deviation = np.where(deviation > 1e-3 * self.deviation, deviation, self.deviation)
             out[rows] = (x[rows] - mean) / np.where(deviation > 0, deviation, 1.0)
         return out
@@ -134,7 +134,7 @@ class Standardised:
 class TypicalVariation:
     """Typical variation normalisation: whitened by the controls, then each batch aligned on its own controls.
 
-    The variation of controls is not biological, so directions along which they vary much are shrunk. Then the mean of
+    Variation among controls is not biological, so directions with much of it are shrunk. Then the mean of
     each batch's controls is subtracted and their covariance is mapped onto that of all controls, the identity, by CORAL
     (Sun et al. 2016), with 1 added to the variances because controls are few.
 
@@ -149,7 +149,8 @@ class TypicalVariation:
     def fit(self, x: Array, batch: Array, control: Array) -> TypicalVariation:
         """Whiten by the controls of all rows."""
         _check_controls(control, "tvn")
-        self.whitener = Whitener(n_components=kept(self.components, int(control.sum()), x.shape[1])).fit(x[control])
+        count = count_components(self.components, int(control.sum()), x.shape[1])
+        self.whitener = Whitener(n_components=count).fit(x[control])
         return self
 
     def transform(self, x: Array, batch: Array, control: Array) -> Array:
@@ -181,7 +182,7 @@ class Harmonised:
         """Harmonise the batches of all rows."""
         import pandas as pd
 
-        white = Whitener(n_components=kept(self.components, *x.shape)).fit(x)
+        white = Whitener(n_components=count_components(self.components, *x.shape)).fit(x)
         principal = np.asarray(white.transform(x), dtype=np.float64) * np.sqrt(
             white.variances_[: len(white.whitening_)]
         )
@@ -207,7 +208,7 @@ NAMES = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
 
 def condition_named(name: str, components: int | float | str | None, seed: int, draw: int, device: str) -> Condition:
     """An unfitted condition; `draw` is the number of a random rotation."""
-    made: dict[str, Any] = {
+    conditions: dict[str, Any] = {
         "base": Base,
         "whitened": lambda: Whitened(components),
         "ica": lambda: Independent(components, seed, device),
@@ -216,7 +217,7 @@ def condition_named(name: str, components: int | float | str | None, seed: int, 
         "tvn": lambda: TypicalVariation(components),
         "harmony": lambda: Harmonised(components, seed),
     }
-    condition: Condition = made[name]()
+    condition: Condition = conditions[name]()
     return condition
 
 
@@ -248,7 +249,7 @@ def check_components(components: Any) -> int | float | str | None:
     return int(number) if number >= 1 else number
 
 
-def kept(components: int | float | str | None, n: int, d: int) -> int | float | None:
+def count_components(components: int | float | str | None, n: int, d: int) -> int | float | None:
     """How many components to keep for n rows in d dimensions: "auto" keeps one for 20 rows."""
     if components == "auto":
         return max(1, min(d, n // ROWS_EACH))

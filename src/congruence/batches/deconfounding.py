@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """One condition on one target: a value for each experiment (a guide in a fold), NaN if it was not judged."""
+    """One condition on one target: a value for each experiment (a guide in a fold), NaN if it was not scored."""
 
     condition: str
     auroc: Float  # (m,) on held-out batches; for random rotations, their mean
@@ -77,7 +77,7 @@ class Target:
     guides: tuple[str, ...]  # empty if there are none
     positives: int  # rows
     experiments: tuple[tuple[str, int], ...]  # (m,) guide and number of the fold
-    reasons: tuple[str, ...]  # (m,) why an experiment was not judged; empty if it was
+    reasons: tuple[str, ...]  # (m,) why an experiment was not scored; empty if it was
     batches: int  # with positives
     left_out: int  # batches without positives, not used for scoring
     scores: Mapping[str, Score]
@@ -150,7 +150,7 @@ class Deconfounding(Result):
     controls: int  # rows
     conditions: tuple[str, ...]
     targets: tuple[Target, ...]
-    skipped: Mapping[str, str]  # targets that could not be judged, and why
+    skipped: Mapping[str, str]  # targets that could not be scored, and why
     overall: Mapping[str, Paired]  # each condition against base, all targets together
     leakage: Mapping[str, Levels]  # balanced accuracy for the batch, from held-out controls
     retrieval: Mapping[str, Levels]  # mean average precision of replicates across batches
@@ -223,7 +223,6 @@ class Deconfounding(Result):
         for target in self.targets:
             for score in target.scores.values():
                 paired = target.paired.get(score.condition)
-                nothing = math.nan
                 yield {
                     "target": target.name,
                     "condition": score.condition,
@@ -231,12 +230,12 @@ class Deconfounding(Result):
                     "experiments": target.judged,
                     "auroc": score.mean,
                     "error": score.error,
-                    "difference": nothing if paired is None else paired.difference,
-                    "low": nothing if paired is None else paired.low,
-                    "high": nothing if paired is None else paired.high,
+                    "difference": math.nan if paired is None else paired.difference,
+                    "low": math.nan if paired is None else paired.low,
+                    "high": math.nan if paired is None else paired.high,
                     "status": "" if paired is None else paired.status,
                     "within": mean_of(score.within),
-                    "rotations": float(np.std(score.draws)) if len(score.draws) > 1 else nothing,
+                    "rotations": float(np.std(score.draws)) if len(score.draws) > 1 else math.nan,
                     "sparsity": mean_of(score.sparsity),
                     "sparsity_error": error_of(score.sparsity),
                 } | {
@@ -274,7 +273,7 @@ class Deconfounding(Result):
         return describe(self)
 
 
-ON_ALL = ", fitted on all"  # suffix of a condition that was fitted on all rows, next to one that was not
+ON_ALL = ", fitted on all"  # suffix of a condition fitted on all rows, if it is also fitted on training batches
 
 
 def compare_folds(targets: tuple[Target, ...], condition: str, reference: str, protocol: str) -> Paired:

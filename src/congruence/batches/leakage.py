@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.batches.rows import Experiment, Screen
+from congruence.batches._rows import Experiment, Screen
 from congruence.ica.whitener import Whitener
 
-MOST_ROWS = 20_000  # used to predict the batch; more change little
+MOST_ROWS = 20_000  # used to predict the batch; more would change little
 LEVEL = 1.96  # standard errors, for a 95 % level
 
 
@@ -76,12 +76,13 @@ class FeatureProfile:
 def profile_features(name: str, z: Array, screen: Screen, experiments: Sequence[Experiment]) -> FeatureProfile:
     """Profile every feature of z (n, k) on its own; the guides of a target count together."""
     use = screen.fitted_on
-    found = []
+    separations = []
     for target in dict.fromkeys(one.target for one in experiments):
         positive = np.any([one.positive for one in experiments if one.target == target], axis=0)
-        found.append(_within(z, positive & use, screen.control & use, screen.batch))
+        separations.append(_within(z, positive & use, screen.control & use, screen.batch))
     technical = between_batches(z[screen.control & use], screen.batch[screen.control & use])
-    return FeatureProfile(name, technical, np.stack([one for one, _ in found]), np.array([noise for _, noise in found]))
+    biological, noise = zip(*separations, strict=True)
+    return FeatureProfile(name, technical, np.stack(biological), np.array(noise))
 
 
 def between_batches(x: Array, batch: Array) -> Float:

@@ -22,30 +22,30 @@ def retrieve_replicates(x: Array, target: Array, batch: Array, seed: int = 0) ->
     rng = np.random.default_rng([seed, 41])
     rows = np.sort(rng.permutation(len(x))[:MOST_CANDIDATES])
     label = np.unique(target[rows], return_inverse=True)[1].reshape(-1)
-    place = np.unique(batch[rows], return_inverse=True)[1].reshape(-1)
+    batch_number = np.unique(batch[rows], return_inverse=True)[1].reshape(-1)
     points = x[rows].astype(np.float64)
     length = np.linalg.norm(points, axis=1, keepdims=True)
     points /= np.where(length > 0, length, 1.0)
 
-    pairs = np.zeros((label.max(initial=0) + 1, place.max(initial=0) + 1), dtype=int)
-    np.add.at(pairs, (label, place), 1)
-    replicates = (pairs.sum(1, keepdims=True) - pairs)[label, place]
-    others = len(rows) - np.bincount(place, minlength=pairs.shape[1])[place]
-    asked = np.flatnonzero(replicates > 0)
-    if not len(asked) or len(pairs) < 2:  # with one target, every row is a replicate
+    pairs = np.zeros((label.max(initial=0) + 1, batch_number.max(initial=0) + 1), dtype=int)
+    np.add.at(pairs, (label, batch_number), 1)
+    replicates = (pairs.sum(1, keepdims=True) - pairs)[label, batch_number]
+    others = len(rows) - np.bincount(batch_number, minlength=pairs.shape[1])[batch_number]
+    queried = np.flatnonzero(replicates > 0)
+    if not len(queried) or len(pairs) < 2:  # with one target, every row is a replicate
         return float("nan"), float("nan")
-    asked = np.sort(rng.permutation(asked)[:MOST_QUERIES])
-    found = []
-    for start in range(0, len(asked), BLOCK):
-        queries = asked[start : start + BLOCK]
-        likeness = points[queries] @ points.T
-        likeness[place[queries][:, None] == place[None, :]] = -np.inf  # ranked last and not counted
-        order = np.argsort(-likeness, axis=1, kind="stable")
+    queried = np.sort(rng.permutation(queried)[:MOST_QUERIES])
+    precisions = []
+    for start in range(0, len(queried), BLOCK):
+        queries = queried[start : start + BLOCK]
+        similarity = points[queries] @ points.T
+        similarity[batch_number[queries][:, None] == batch_number[None, :]] = -np.inf  # ranked last and not counted
+        order = np.argsort(-similarity, axis=1, kind="stable")
         relevant = label[order] == label[queries][:, None]
         relevant &= np.arange(len(rows)) < others[queries][:, None]
-        found += list(average_precision(relevant))
-    chance = expected_precision(replicates[asked], others[asked])
-    return float(np.mean(found)), float(np.mean(chance))
+        precisions += list(average_precision(relevant))
+    chance = expected_precision(replicates[queried], others[queried])
+    return float(np.mean(precisions)), float(np.mean(chance))
 
 
 def average_precision(relevant: Array) -> Float:

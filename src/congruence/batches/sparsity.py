@@ -16,9 +16,10 @@ READINGS = ("difference", "ratio")
 
 
 def hoyer(weights: Any) -> float:
-    """Sparsity of weights (d,), from 0 (all the same) to 1 (one alone): (sqrt(d) - |w|_1 / |w|_2) / (sqrt(d) - 1).
+    """Sparsity of weights (d,), from 0 (all equal) to 1 (a single one is not 0).
 
-    Unchanged by scale, signs and order. NaN for one weight, or where all are 0. Hoyer 2004.
+    (sqrt(d) - |w|_1 / |w|_2) / (sqrt(d) - 1), Hoyer 2004. Invariant to scale, signs and order. NaN for one weight, or
+    if all are 0.
     """
     w = np.asarray(weights, dtype=np.float64)
     if w.ndim != 1 or not np.isfinite(w).all():
@@ -60,28 +61,28 @@ def top_features(splits: Array, gain: Array, share: float) -> Array:
 
 
 def concentrations(
-    splits: Array, gain: Array, shares: Sequence[float], judged: Callable[[Array], float]
+    splits: Array, gain: Array, shares: Sequence[float], score: Callable[[Array], float]
 ) -> tuple[list[float], list[float]]:
-    """AUROC of the top features and of the rest for each share; `judged` trains and scores on chosen features."""
+    """AUROC of the top features and of the rest for each share; `score` trains and scores on chosen features."""
     top, rest = [], []
     for share in shares:
         chosen = top_features(splits, gain, share)
         single = len(chosen) < 2  # one feature leaves no rest
-        top.append(float("nan") if single else judged(chosen))
-        rest.append(float("nan") if single else judged(~chosen))
+        top.append(float("nan") if single else score(chosen))
+        rest.append(float("nan") if single else score(~chosen))
     return top, rest
 
 
 def check_shares(shares: Any) -> tuple[float, ...]:
-    """Shares of features as numbers; "none" stands for no share."""
-    given = [shares] if isinstance(shares, str) or not isinstance(shares, Iterable) else list(shares)
-    if given == ["none"]:
+    """Shares of features as numbers; "none" means no share."""
+    values = [shares] if isinstance(shares, str) or not isinstance(shares, Iterable) else list(shares)
+    if values == ["none"]:
         return ()
-    for share in given:
+    for share in values:
         try:
             fits = 0 < float(share) < 1
         except (TypeError, ValueError):
             fits = False
         if not fits:
-            raise InputError(f"concentration takes shares between 0 and 1 such as 0.25, or 'none', not {share}")
-    return tuple(map(float, given))
+            raise InputError(f"concentration must hold shares between 0 and 1, such as 0.25, or be 'none'; got {share}")
+    return tuple(map(float, values))

@@ -1,7 +1,7 @@
 """The program `congruence`: all commands, and one exit code per outcome.
 
 Exit codes: 0 done, 1 a limit given with --fail-above was exceeded, 2 the input or the call is wrong (one
-sentence says why), 3 a defect of ours, 130 interrupted.
+sentence says why), 3 an internal error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _options(
 
 
 def build(*names: str) -> Any:
-    """The command line as a click group with these commands, or all; each has ``--version``: that of the program."""
+    """The command line as a click group with these commands, or all; each has the flag ``--version``."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -85,7 +85,7 @@ def main() -> None:
     """Run the command line; errors become one sentence and an exit code, never a traceback."""
     try:
         with lasting_streams():
-            # Only the command that is called is imported; all of them for help, completion and misspelt names.
+            # Import only the command that is called; import all for help, completion and misspelt names.
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
         _stop(str(error), 2)
@@ -96,8 +96,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("CONGRUENCE_DEBUG"):
             raise
-        where = "set CONGRUENCE_DEBUG=1 to see where, and please report it"
-        _stop(f"this is a defect of ours ({type(error).__name__}: {error}); {where}", 3)
+        where = "set CONGRUENCE_DEBUG=1 to see the traceback, and please report it"
+        _stop(f"internal error ({type(error).__name__}: {error}); {where}", 3)
 
 
 def _stop(sentence: str, code: int) -> None:

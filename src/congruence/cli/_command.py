@@ -50,14 +50,14 @@ class Outputs:
 
 
 class _Quiet(Protocol):
-    """Options of a command that can be silent."""
+    """Options of a command that can suppress its output."""
 
     @property
     def quiet(self) -> bool: ...
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn parameters that are dataclasses of options into flags; end quietly, with code 130, on Ctrl-C."""
+    """Turn parameters that are dataclasses of options into flags; exit with code 130 on Ctrl-C."""
     hints = typing.get_type_hints(function, include_extras=True)
     expanded: dict[str, type] = {}
     parameters: list[inspect.Parameter] = []
@@ -73,7 +73,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(**given: Any) -> Any:
         for name, options in expanded.items():
             fields = {f.name: given.pop(f.name) for f in _shell_fields(options)}
-            given[name] = _made(options, fields)
+            given[name] = _build_options(options, fields)
         try:
             return function(**given)
         except KeyboardInterrupt:
@@ -115,7 +115,7 @@ def _shell_type(annotation: Any) -> Any:
     return Optional[kind] if optional and kind is not bool else kind
 
 
-def _made(options: Any, fields: Mapping[str, Any]) -> Any:
+def _build_options(options: Any, fields: Mapping[str, Any]) -> Any:
     """Build the options object; text for a field that holds several values is split at commas."""
     hints = typing.get_type_hints(options)
     values = {}
@@ -141,7 +141,7 @@ def listed(text: str) -> list[str]:
 
 
 def say(text: str) -> None:
-    """Print a message for the person at the terminal, on stderr."""
+    """Print a message on stderr."""
     typer.echo(text, err=True)
 
 
@@ -228,15 +228,15 @@ def check_outputs(
     from congruence.files import check_writable
     from congruence.tables import check_table_path
 
-    asked = outputs.files()
-    stdout = [name for name, path in asked.items() if str(path) == "-"]
+    files = outputs.files()
+    stdout = [name for name, path in files.items() if str(path) == "-"]
     if len(stdout) > 1:
-        raise InputError(f"only one output can go to stdout, not --{' and --'.join(stdout)}")
+        raise InputError(f"only one output can be written to stdout, not --{' and --'.join(stdout)}")
     taken = {path.resolve(): f"the input {path}" for path in _with_contents(inputs)}
-    for name, path in {**asked, **{k: p for k, p in (tables or {}).items() if p is not None}}.items():
+    for name, path in {**files, **{k: p for k, p in (tables or {}).items() if p is not None}}.items():
         if str(path) == "-":
             if name == "report" or name not in SUFFIXES:
-                raise InputError(f"--{name} takes a file name; only --json, --csv and --markdown can go to stdout")
+                raise InputError(f"--{name} takes a file name; only --json, --csv and --markdown can be stdout")
             continue
         if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:
             raise InputError(f"--{name} {path} must end in {' or '.join(SUFFIXES[name])}")
@@ -260,7 +260,7 @@ Dask = Annotated[
     Optional[str],
     typer.Option(
         metavar="ADDRESS",
-        help="Let the workers of this dask scheduler (or 'local' ones) read and sum the rows.",
+        help="Read and sum the rows on the workers of this dask scheduler, or on 'local' ones.",
         rich_help_panel="Method",
     ),
 ]
@@ -271,5 +271,5 @@ def read_lazily(runs: Mapping[str, Any], options: Any) -> tuple[list[Any], Any]:
     from congruence.tables.inputs import read_runs
 
     used = dict.fromkeys(("id", "features", "metadata", "key"))
-    wishes = {name: getattr(options, name) for name in used}
-    return read_runs(list(runs.values()), list(runs), wishes, lazily=True), dataclasses.replace(options, **used)
+    read = {name: getattr(options, name) for name in used}
+    return read_runs(list(runs.values()), list(runs), read, lazily=True), dataclasses.replace(options, **used)

@@ -38,8 +38,8 @@ def lasting_streams() -> Iterator[None]:
     file descriptor, such as those of a notebook, are left unchanged.
     """
     before = sys.stdout, sys.stderr
-    made: list[_Stream] = []
-    sys.stdout, sys.stderr = (_wrapped(stream, made) for stream in before)
+    wrapped: list[_Stream] = []
+    sys.stdout, sys.stderr = (_wrap(stream, wrapped) for stream in before)
     try:
         yield
     finally:
@@ -47,12 +47,12 @@ def lasting_streams() -> Iterator[None]:
             if stream is not None and stream not in before:
                 stream.flush()
         sys.stdout, sys.stderr = before
-        for raw in made:
+        for raw in wrapped:
             if raw.error is not None and not isinstance(raw.error, BrokenPipeError):
                 raise InputError(f"cannot write the output: {raw.error.strerror}")
 
 
-def _wrapped(stream: Any, made: list[_Stream]) -> Any:
+def _wrap(stream: Any, wrapped: list[_Stream]) -> Any:
     try:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):  # closed, or without a file descriptor
@@ -60,9 +60,9 @@ def _wrapped(stream: Any, made: list[_Stream]) -> Any:
     if number not in (1, 2) or stream.isatty():
         return stream
     stream.flush()
-    made.append(_Stream(number, "w", closefd=False))
+    wrapped.append(_Stream(number, "w", closefd=False))
     return io.TextIOWrapper(
-        io.BufferedWriter(made[-1]),
+        io.BufferedWriter(wrapped[-1]),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,

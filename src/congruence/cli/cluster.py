@@ -28,13 +28,13 @@ def on_cluster(address: str | None) -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
     with contextlib.ExitStack() as stack:
         if address == "local":
-            where: Any = stack.enter_context(
+            target: Any = stack.enter_context(
                 distributed.LocalCluster(threads_per_worker=1, dashboard_address="127.0.0.1:0")
             )
         else:
-            where = address
-        _check_answers(distributed, where, address)
-        client = stack.enter_context(distributed.Client(where, timeout=PATIENCE))
+            target = address
+        _check_answers(distributed, target, address)
+        client = stack.enter_context(distributed.Client(target, timeout=PATIENCE))
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError as error:
@@ -44,22 +44,22 @@ def on_cluster(address: str | None) -> Iterator[None]:
 
 def _check_answers(distributed: Any, where: Any, address: str) -> None:
     """Refuse an address at which no dask scheduler answers."""
-    made: list[Exception | None] = []
+    outcome: list[Exception | None] = []
 
     def connect() -> None:
         try:
             # Not the default client: a failed one must not be used later.
             distributed.Client(where, timeout=PATIENCE, set_as_default=False).close()
-            made.append(None)
+            outcome.append(None)
         except Exception as error:
-            made.append(error)
+            outcome.append(error)
 
     # Its timeout does not cover a server that accepts the connection and never answers.
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(PATIENCE + 1)
-    if not made or isinstance(made[0], OSError | ValueError):  # a TimeoutError is an OSError
+    if not outcome or isinstance(outcome[0], OSError | ValueError):  # a TimeoutError is an OSError
         why = f"no scheduler answers there within {PATIENCE} seconds"
-        raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (made[0] if made else None)
-    if isinstance(made[0], Exception):  # the first bytes of a web page, for example, are read as a message length
-        raise InputError(f"--dask {address}: the server there is not a dask scheduler; {ADDRESSES}") from made[0]
+        raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (outcome[0] if outcome else None)
+    if isinstance(outcome[0], Exception):  # the first bytes of a web page, for example, are read as a message length
+        raise InputError(f"--dask {address}: the server there is not a dask scheduler; {ADDRESSES}") from outcome[0]

@@ -82,7 +82,7 @@ def _check_embedding(options: DeconfoundOptions, outputs: DeconfoundOutputs, pat
     from congruence.tables.write import check_obsm_path
 
     if outputs.out is None and not outputs.write_back and options.embedding is not None:
-        raise InputError("--embedding names what --out or --write-back writes, but neither is given")
+        raise InputError("--embedding names the condition that --out or --write-back writes, but neither is given")
     if outputs.write_back:
         if len(paths) > 1:
             raise InputError(f"--write-back takes one .h5ad file, but there are {len(paths)}; use --out")

@@ -51,12 +51,12 @@ def extract(
         bool, typer.Option("--quiet", "-q", help="Print no table and no progress.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """What does a layer of my model give for these inputs?
+    """What does a layer of my model return for these inputs?
 
     Runs a model on arrays, images or text and writes the outputs of its layers
     as embedding tables with ids, for compare and the other commands. The same
-    call resumes after an interruption. The code of a MODULE is run; folders
-    and models of a hub run no code of their own. Examples:
+    call resumes after an interruption. The code of a MODULE is run; no code of
+    folders and models of a hub is run. Examples:
 
         congruence extract mypackage.model:load --layers
 
@@ -78,13 +78,13 @@ def extract(
         _check(source, layer, out)
     outputs = cli.Outputs(quiet=quiet)
     with cli.working(outputs) as progress:
-        found = as_pretrained(_model(model), options.revision)
-        options = replace(options, revision=None)  # which is loaded
+        pretrained = as_pretrained(_model(model), options.revision)
+        options = replace(options, revision=None)  # it is already loaded
         if layers:
-            batch = None if source is None else make_job(found, source, options).first_batch()
-            listed = list_layers(found.model.eval(), batch)
+            batch = None if source is None else make_job(pretrained, source, options).first_batch()
+            listed = list_layers(pretrained.model.eval(), batch)
         else:
-            written = extract_layers(found, source, layer, out, options=options, progress=progress)
+            written = extract_layers(pretrained, source, layer, out, options=options, progress=progress)
     cli.say_warnings()
     if layers:
         _show_layers(listed)
@@ -93,9 +93,9 @@ def extract(
             typer.echo(f"{one.layer}: {one.n} rows x {one.d} dimensions in {one.path}")
 
 
-def _source(given: dict[str, Path | None]) -> tuple[Path | None, str | None]:
-    """The given path and its kind."""
-    chosen = [(path, kind) for kind, path in given.items() if path is not None]
+def _source(paths: dict[str, Path | None]) -> tuple[Path | None, str | None]:
+    """The path of the inputs and its kind."""
+    chosen = [(path, kind) for kind, path in paths.items() if path is not None]
     if len(chosen) > 1:
         raise InputError(f"--{chosen[0][1]} and --{chosen[1][1]} cannot be given together; choose one kind of input")
     return chosen[0] if chosen else (None, None)
@@ -128,14 +128,14 @@ def _model(name: str) -> Any:
 
     if ":" not in name:
         raise InputError(
-            f"{name} is neither a folder with a model, the name of one on a hub (owner/name) "
-            "nor the name of a function, package.module:function"
+            f"{name} is not a model: give a folder, the name of a model on a hub (owner/name) "
+            "or the name of a function, package.module:function"
         )
-    found = load_named(name, "model")
-    model = found[0] if isinstance(found, tuple) and len(found) == 2 else found
+    loaded = load_named(name, "model")
+    model = loaded[0] if isinstance(loaded, tuple) and len(loaded) == 2 else loaded
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"{name} returned a {type(model).__name__}, not a torch module, so it has no layers")
-    return found
+    return loaded
 
 
 def _show_layers(layers: list[Layer]) -> None:

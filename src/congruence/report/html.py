@@ -17,7 +17,7 @@ from congruence.formatting import UNDEFINED, setting
 from congruence.result import versions
 
 LIMIT = 1_900_000  # bytes of a page
-ROWS, DETAILS = 500, 12  # of a table, and parts with figures, about 60 kB each
+ROWS, DETAILS = 500, 12  # of a table; and parts with figures, about 60 kB each
 MARKS = {"fails": "✕", "ambiguous": "≈", "unknown": "?", "holds": "✓"}  # distinguish statuses without colour
 GAP = 2  # pixels between adjacent images
 
@@ -30,7 +30,7 @@ class _Limits(NamedTuple):
 def render_html(document: Document) -> str:
     """Return the document as one HTML page that needs no other file, below 2 MB.
 
-    Where it would be larger, fewer parts with figures and fewer rows of each table are shown, and the page says so.
+    Where it would be larger, fewer parts with figures and fewer rows of each table are shown, with a note.
     """
     drawn: dict[int, str] = {}
     limits = _Limits(ROWS, DETAILS)
@@ -48,8 +48,8 @@ def render_cell(document: Document) -> str:
 
 
 def _render(template: str, document: Document, limits: _Limits, drawn: dict[int, str], **more: Any) -> str:
-    made = dict(document.settings)
-    command, files = made.pop("command", None), made.pop("inputs", None)
+    settings = dict(document.settings)
+    command, files = settings.pop("command", None), settings.pop("inputs", None)
     environment = _environment()
     environment.filters["draw"] = lambda figure: _draw(figure, drawn)
     text = environment.get_template(template).render(
@@ -57,16 +57,16 @@ def _render(template: str, document: Document, limits: _Limits, drawn: dict[int,
         limits=limits,
         command=command,
         inputs=_files(files) if files else None,
-        settings=_settings(made),
+        settings=_settings(settings),
         versions=versions(),
         **more,
     )
     return str(text)
 
 
-def _settings(made: dict[str, Any]) -> Table:
+def _settings(settings: dict[str, Any]) -> Table:
     columns = (Column("setting", "text"), Column("value", "text"))
-    return Table("Settings", columns, [(name, setting(value)) for name, value in made.items()], "compact", False)
+    return Table("Settings", columns, [(name, setting(value)) for name, value in settings.items()], "compact", False)
 
 
 def _files(files: Sequence[Any]) -> Table:

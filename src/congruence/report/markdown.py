@@ -43,12 +43,12 @@ def _parts(document: Document) -> Iterator[str]:
         yield document.reading
         yield _bullets([f"**{word}**: {meaning}" for word, meaning in document.glossary])
     yield "## How this was made"
-    made = dict(document.settings)
-    if command := made.pop("command", None):
+    settings = dict(document.settings)
+    if command := settings.pop("command", None):
         yield f"```console\n$ {command}\n```"
-    files = made.pop("inputs", None) or ()
+    files = settings.pop("inputs", None) or ()
     yield _bullets([f"`{f['path']}`: {f['bytes']} bytes, {f['sha256'] or f['modified']}" for f in files])
-    yield _bullets([f"{name}: {setting(value)}" for name, value in made.items()])
+    yield _bullets([f"{name}: {setting(value)}" for name, value in settings.items()])
     yield ", ".join(f"{name} {version}" for name, version in versions().items())
 
 
@@ -76,17 +76,17 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
 
 
 def _table(block: Table) -> str:
-    shown = [i for i, _ in enumerate(block.columns) if not all(_drawn(as_cell(row[i])) for row in block.rows)]
-    names = [_entry(Cell(block.columns[i].name)) for i in shown]
-    rules = ["---:" if block.columns[i].kind == "number" else "---" for i in shown]
+    visible = [i for i, _ in enumerate(block.columns) if not all(_drawn(as_cell(row[i])) for row in block.rows)]
+    names = [_entry(Cell(block.columns[i].name)) for i in visible]
+    rules = ["---:" if block.columns[i].kind == "number" else "---" for i in visible]
     rows = [
-        [_entry(as_cell(row[i])) for i in shown] for row in [*block.rows, *([block.footer] if block.footer else [])]
+        [_entry(as_cell(row[i])) for i in visible] for row in [*block.rows, *([block.footer] if block.footer else [])]
     ]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [names, rules, *rows])
 
 
 def _drawn(cell: Cell) -> bool:
-    """Whether a cell shows only what Markdown cannot."""
+    """Whether a cell holds an image or a figure, which Markdown cannot show."""
     return cell.image is not None or cell.figure is not None
 
 

@@ -10,7 +10,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.setAttribute("aria-sort", direction);
     const rows = [...body.rows].sort((a, b) => {
       const [x, y] = [key(a.cells[column]), key(b.cells[column])];
-      if (x === "" || y === "") return (x === "") - (y === ""); // what is missing stays last
+      if (x === "" || y === "") return (x === "") - (y === ""); // missing values stay last
       return direction === "ascending" ? compare(x, y) : compare(y, x);
     });
     body.append(...rows);

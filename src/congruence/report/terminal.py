@@ -69,9 +69,9 @@ def _table(block: Table) -> Any:
     from rich import box
     from rich.table import Table as RichTable
 
-    shown = [i for i, column in enumerate(block.columns) if column.brief and not _drawn_only(block, i)]
+    visible = [i for i, column in enumerate(block.columns) if column.brief and not _drawn_only(block, i)]
     table = RichTable(title=_plain(block.label), box=box.SIMPLE_HEAD, pad_edge=False, show_header=block.header)
-    for place, column in enumerate(block.columns[i] for i in shown):
+    for place, column in enumerate(block.columns[i] for i in visible):
         right = column.kind == "number"
         table.add_column(
             _plain(column.name),
@@ -80,10 +80,10 @@ def _table(block: Table) -> Any:
             min_width=8 if place == 0 else None,
         )
 
-    narrow = len(shown) > WIDE  # no room for second lines
+    narrow = len(visible) > WIDE  # no room for second lines
 
     def add(row: Any, style: str | None = None) -> None:
-        table.add_row(*(_cell(as_cell(row[i]), narrow) for i in shown), style=style)
+        table.add_row(*(_cell(as_cell(row[i]), narrow) for i in visible), style=style)
 
     for i, row in enumerate(block.rows[:ROWS]):
         add(row, "bold" if i == block.marked else None)
@@ -95,7 +95,7 @@ def _table(block: Table) -> Any:
 
 
 def _drawn_only(block: Table, column: int) -> bool:
-    """Whether a column shows only what a terminal cannot."""
+    """Whether a column holds only images and figures, which a terminal cannot show."""
     cells = [as_cell(row[column]) for row in block.rows]
     return bool(cells) and all(cell.image is not None or cell.figure is not None for cell in cells)
 

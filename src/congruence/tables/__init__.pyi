@@ -2,7 +2,7 @@ from congruence.tables.access import unique_names as unique_names
 from congruence.tables.factors import CodesAndFactors as CodesAndFactors
 from congruence.tables.factors import as_columns as as_columns
 from congruence.tables.factors import pair as pair
-from congruence.tables.inputs import Inputs as Inputs
+from congruence.tables.inputs import PairedRuns as PairedRuns
 from congruence.tables.inputs import as_paired as as_paired
 from congruence.tables.inputs import as_rows as as_rows
 from congruence.tables.inputs import as_table as as_table

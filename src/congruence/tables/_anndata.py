@@ -38,8 +38,8 @@ def read_h5ad(path: Path, select: Selection) -> Table:
 def table_from_store(path: Path, store: Any, select: Selection) -> Table:
     """Read the chosen matrix, obs and ids from an open AnnData store, HDF5 or zarr."""
     with reading(path):
-        there = ["X"] * ("X" in store) + (sorted(store["obsm"]) if "obsm" in store else [])
-    key = _check_key(path, select, there)
+        known = ["X"] * ("X" in store) + (sorted(store["obsm"]) if "obsm" in store else [])
+    key = _check_key(path, select, known)
     matrix = _fetch(path, store, *(["X"] if key == "X" else ["obsm", key]))
     if hasattr(matrix, "check_format"):  # scipy follows the indices of a sparse matrix unchecked
         if bool((np.diff(matrix.indptr) < 0).any()):  # which check_format misses where the last entry is 0
@@ -47,31 +47,31 @@ def table_from_store(path: Path, store: Any, select: Selection) -> Table:
         matrix.check_format(full_check=True)
     names = _fetch(path, store, "var").index if key == "X" else None
     obs = _fetch(path, store, "obs")
-    return _build(path, select, there, matrix, names, obs, _row_names(path, store, obs), path)
+    return _build(path, select, known, matrix, names, obs, _row_names(path, store, obs), path)
 
 
 def table_from_anndata(data: Any, select: Selection, where: str) -> Table:
     """Read X, or one entry of obsm, of an AnnData object."""
-    there = ["X"] * (data.X is not None) + sorted(data.obsm)
-    key = _check_key(where, select, there)
+    known = ["X"] * (data.X is not None) + sorted(data.obsm)
+    key = _check_key(where, select, known)
     matrix = data.X if key == "X" else data.obsm[key]
     matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a sparse matrix in a file
     names = data.var_names if key == "X" else None
-    return _build(where, select, there, matrix, names, data.obs, np.asarray(data.obs_names, dtype=object))
+    return _build(where, select, known, matrix, names, data.obs, np.asarray(data.obs_names, dtype=object))
 
 
-def _check_key(where: Path | str, select: Selection, there: list[str]) -> str:
+def _check_key(where: Path | str, select: Selection, known: list[str]) -> str:
     select.refuse(where, "metadata", because="AnnData stores metadata separately, in obs")
     key = select.key or "X"
-    if key not in there:
-        raise TableError(f"{where} has no matrix {key!r} (--key); it has {listing(there, 20) or 'none'}")
+    if key not in known:
+        raise TableError(f"{where} has no matrix {key!r} (--key); it has {listing(known, 20) or 'none'}")
     return key
 
 
 def _build(
     where: Path | str,
     select: Selection,
-    there: list[str],
+    known: list[str],
     matrix: Any,
     names: Any,
     obs: Any,
@@ -100,10 +100,10 @@ def _build(
             raise TableError(f"{where} has no obs column {select.id!r} for --id; it has {columns}")
         ids = metadata.pop(select.id)
     table = Table(np.asarray(matrix), select.name or str(where), ids, metadata, features, path)
-    if select.key is not None or len(there) < 2:
+    if select.key is not None or len(known) < 2:
         return table
     return replace(
-        table, notes=(f"The matrix X is used; obsm also has {listing(there[1:])}: choose with key (--key).",)
+        table, notes=(f"The matrix X is used; obsm also has {listing(known[1:])}: choose with key (--key).",)
     )
 
 

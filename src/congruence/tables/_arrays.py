@@ -129,7 +129,7 @@ def _map_tensor(path: Path, info: Mapping[str, Any], start: int) -> Array:
 
 def _as_text(path: Path, name: str, column: list[str | None]) -> Array:
     if not isinstance(column, list) or not all(item is None or isinstance(item, str) for item in column):
-        raise TableError(f"{path} is damaged: its text column {name!r} holds something else than text")
+        raise TableError(f"{path} is damaged: its text column {name!r} holds values other than text")
     "".join(item or "" for item in column).encode()  # JSON can spell halves of characters, which cannot be printed
     return np.array(column, dtype=object)
 
@@ -167,7 +167,7 @@ def _load_zip(path: Path, torch: Any) -> Any:
 def _load_legacy(path: Path, torch: Any) -> Any:
     """Load the format from before torch 1.6, which has to be read as a whole."""
     check_fits(path, path.stat().st_size)
-    # A map returns no more bytes than there are, whatever length the file claims.
+    # A map returns no more bytes than the file has, whatever length it declares.
     with path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         _check_pickle(path, mapped, _LEGACY_PICKLES)
         mapped.seek(0)
@@ -195,7 +195,7 @@ def _tensor_bytes(tensor: Any) -> int:
 
 def _tensor_refusal(path: Path) -> str:
     return (
-        f"{path} is damaged or holds Python objects besides tensors, which are never unpickled "
+        f"{path} is damaged or holds Python objects other than tensors, which are never unpickled "
         "because they may run code; save tensors only, as in torch.save({'values': x}, path)"
     )
 
@@ -238,18 +238,18 @@ def table_from_entries(path: Path, entries: Mapping[str, Entry], select: Selecti
 
 
 def _choose_key(path: Path, entries: Mapping[str, Entry], key: str | None) -> str:
-    there = listing([f"{name} {entry.shape}" for name, entry in entries.items()], 10)
+    known = listing([f"{name} {entry.shape}" for name, entry in entries.items()], 10)
     if not entries:
         raise TableError(f"{path} holds no arrays at its top level")
     if key is not None:
         if key not in entries:
-            raise TableError(f"{path} holds no array {key!r} (--key); it holds {there}")
+            raise TableError(f"{path} holds no array {key!r} (--key); it holds {known}")
         return key
     matrices = [name for name, entry in entries.items() if len(entry.shape) == 2]
     if len(matrices) > 1:
         raise TableError(f"{path} holds several matrices ({listing(matrices, 10)}); choose one with --key")
     if not matrices and len(entries) > 1:
-        raise TableError(f"{path} holds no matrix (rows, dimensions); it holds {there}")
+        raise TableError(f"{path} holds no matrix (rows, dimensions); it holds {known}")
     return matrices[0] if matrices else next(iter(entries))  # a single vector is refused with its shape
 
 

@@ -29,7 +29,7 @@ from congruence.tables.memory import check_fits, room_for
 from congruence.tables.table import Table
 
 ID_RECORD = b"congruence.id"  # the entry of the schema where write_table records the id column; empty without ids
-BLOCK_BYTES = 2**26  # of rows transposed from columns at a time: few calls, little extra memory
+BLOCK_BYTES = 2**26  # of rows transposed at a time: few calls, little extra memory
 _TAKE_ROWS = 2**16  # rows of a few columns read at a time
 _TEXT_ROWS = 256  # rows of text read at a time: few enough for texts of many megabytes, and hardly slower than more
 
@@ -73,14 +73,14 @@ class ColumnarFile:
         rows = needed = 0
         with reading(self.path):
             for batch in self.batches(list(names), min(most, _TAKE_ROWS), most) if names else ():
-                for name, found in parts.items():
-                    found.extend(_chunks(batch.column(name)))
+                for name, arrays in parts.items():
+                    arrays.extend(_chunks(batch.column(name)))
                     needed += 8 * batch.num_rows + _held_bytes(batch.column(name))
                 check_fits(self.path, needed)
                 rows += batch.num_rows
                 if rows >= most:
                     break
-            return {name: plain_column(self.path, found)[:most] for name, found in parts.items()}
+            return {name: plain_column(self.path, arrays)[:most] for name, arrays in parts.items()}
 
     def table(self, select: Selection, columns: ColumnChoice, *, mapped: bool = False) -> Table:
         """Read the whole table."""
@@ -133,7 +133,7 @@ def read_columnar(path: Path, select: Selection) -> Table:
     with open_columnar(path, select) as file:
         columns = choose_columns(file.source, select)
         table = file.table(select, columns, mapped=suffix_of(path) != ".parquet")
-    pa.default_memory_pool().release_unused()  # arrow keeps the memory of batches for later ones, and there are none
+    pa.default_memory_pool().release_unused()  # arrow keeps the memory of batches for reuse
     return table
 
 
@@ -180,7 +180,7 @@ def _unpacked_bytes(message: Any) -> int:
     if message.type == "dictionary":
         batch = flat.follow(batch, 1)
     total = 0
-    for at in flat.structs(batch, 2, 16) if flat.place(batch, 3) else ():  # buffers, if there is compression
+    for at in flat.structs(batch, 2, 16) if flat.place(batch, 3) else ():  # buffers, if compressed
         offset, length = flat.integer(at, 8), flat.integer(at + 8, 8)
         if length > 0:  # a declared size of -1 marks a buffer that is not compressed
             total += max(0, int.from_bytes(message.body.slice(offset, 8).to_pybytes(), "little", signed=True))
@@ -308,7 +308,7 @@ class TableBuilder:
     ) -> None:
         self.path, self.columns, self.n, self.first, self.mapped = path, columns, n, first, mapped
         self.rows = 0
-        self.needed = 8 * n * (len(columns.labels) + columns.lists)  # the length of every list is kept as well
+        self.needed = 8 * n * (len(columns.labels) + columns.lists)  # the length of every list is stored too
         check_fits(path, self.needed)
         self.labels: dict[str, list[Any]] = {name: [] for name in columns.labels}
         self.values: Array = np.empty((0, 0))  # (n, d), of lists once the first is read
@@ -355,7 +355,7 @@ class TableBuilder:
         self.values[start : start + len(part)] = flat.reshape(len(part), width)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a `Table`, after checking that all rows are there and lists have equal lengths."""
+        """Return the fields of a `Table`, after checking that no row is missing and lists have equal lengths."""
         _check_count(self.path, self.rows, self.n)
         if not self.alike:
             self._refuse_lists()
@@ -381,8 +381,8 @@ class TableBuilder:
             raise TableError(f"{where} has no vector in {nulls.size} rows (row {listing(nulls)})")
         different, counts = np.unique(lengths, return_counts=True)
         usual = int(different[counts.argmax()])
-        odd = listing([f"row {row} has {lengths[row]}" for row in np.flatnonzero(lengths != usual)])
-        raise TableError(f"{where} is ragged: most rows have {usual} values, but {odd}")
+        different_rows = listing([f"row {row} has {lengths[row]}" for row in np.flatnonzero(lengths != usual)])
+        raise TableError(f"{where} is ragged: most rows have {usual} values, but {different_rows}")
 
 
 def _check_count(path: Path | str, rows: int, declared: int) -> None:

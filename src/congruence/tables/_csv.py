@@ -27,7 +27,7 @@ from congruence.tables.columns import (
 )
 from congruence.tables.memory import check_fits
 
-# Cells that stand for a missing number; "nan" is a number already and not in the list.
+# Cells that mean a missing number; "nan" is not listed because it parses as a number.
 _NULLS = ["", "NA", "N/A", "#N/A", "n/a", "null", "NULL", "None", "<NA>"]
 HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
 
@@ -35,7 +35,7 @@ HEADER_LIMIT = 2**26  # characters of the header: a million columns have fewer
 def read_csv_table(path: Path, select: Selection, *, all_columns: bool) -> tuple[Any, dict[str, str]]:
     """Read a csv file as an arrow table of numbers and text, and describe text where numbers are expected.
 
-    Ids are kept as text, so that 007 stays 007. Other columns that may be text (with `all_columns`, all of them) become
+    Ids stay text, so that 007 stays 007. Other columns that may be text (with `all_columns`, all of them) become
     numbers where nothing is lost.
     """
     names = header_of_csv(path)
@@ -80,7 +80,7 @@ def _parse(path: Path, names: list[str], as_text: list[str]) -> Any:
                     break
             except pa.ArrowInvalid as error:
                 if not read.use_threads:
-                    raise TableError(_complaint(path, error)) from error
+                    raise TableError(_parse_message(path, error)) from error
     if table.num_rows == 0:  # without cells, the types of columns are unknown
         raise TableError(f"{path} is empty: it has a header, but no rows")
     return table
@@ -93,7 +93,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 class _LimitedFile:
-    """The bytes of a csv file; reading fails as soon as the table would not fit, since gzip does not say its size."""
+    """The bytes of a csv file; reading fails once the table would not fit, since gzip does not store the size."""
 
     closed = False
 
@@ -136,12 +136,12 @@ def _lines(path: Path, handle: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _complaint(path: Path, error: Exception) -> str:
+def _parse_message(path: Path, error: Exception) -> str:
     """Return pyarrow's error message with its row number as the line of the file."""
-    found = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
-    if found is None:
+    match = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
+    if match is None:
         return f"{path} could not be read as {suffix_of(path)}, it may be damaged: {first_sentence(error)}"
-    line, expected, got = found.groups()
+    line, expected, got = match.groups()
     return f"{path} is ragged: line {line} has {got} cells, but the header has {expected}"
 
 

@@ -2,8 +2,8 @@
 
 The HDF5 library trusts the addresses and lengths inside a file. On damaged ones it can loop forever (a zeroed entry of
 a global heap does so in version 2.0) or crash, and neither can be stopped from within Python. So a short-lived child
-reads all the structure and text that the reader needs, within limits of processor time and memory, and a file that the
-child does not survive is refused. Numbers are read only where there are few; the index of their chunks always is. This
+reads all the structure and text that the reader needs, within limits of processor time and memory, and a file that
+stops the child is refused. Numbers are read only if they are few; the index of their chunks is always read. This
 takes about 0.2 s and runs while the parent imports anndata.
 """
 
@@ -29,7 +29,7 @@ CHILD = "from congruence.tables._hdf5 import main; main()"
 DEPTH = 2  # levels of groups: a data frame, and a categorical column in it
 _BYTES_PER_SECOND = 2**24  # far slower than any machine reads
 _SPARE_BYTES = 2**32  # of address space for the libraries themselves
-_FEW_BYTES = 2**24  # of numbers, read to see that they can be
+_FEW_BYTES = 2**24  # of numbers that are read as a check
 _TEXT_ROWS = 2**14  # of text read at a time
 _PER_CHUNK = 512  # bytes that HDF5 takes to keep track of one chunk
 _DEFLATE_RATIO = 1032  # the largest expansion of gzip
@@ -57,12 +57,12 @@ def inspection(path: Path, parts: Sequence[str]) -> Iterator[None]:
         endless = child.returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         how = "does not finish reading it" if endless else "crashes on it"
         raise TableError(f"{path} is damaged: HDF5 {how} (signal {-child.returncode})")
-    if answer:  # empty as well if there was no inspection
+    if answer:  # also empty if the child could not inspect the file
         raise TableError(answer.decode().replace(str(path.absolute()), str(path)))
 
 
 def _start(arguments: list[str]) -> subprocess.Popen[bytes] | None:
-    """Start the child, if Python can be started; inside another program there may be no interpreter."""
+    """Start the child, if Python can be started; a program that embeds Python may have no interpreter."""
     if not sys.executable or getattr(sys, "frozen", False):
         return None
     # -P keeps the current folder, which may hold any h5py.py, off the path.
@@ -140,7 +140,7 @@ def _inspect(path: Path, node: Any, depth: int) -> int:
     if isinstance(node, h5py.Dataset):
         return needed + _inspect_dataset(path, node)
     if depth == 0:
-        raise TableError(f"{path} is no AnnData file: {node.name} has groups within groups")
+        raise TableError(f"{path} is not an AnnData file: {node.name} has groups within groups")
     return needed + sum(_inspect(path, _member(path, node, name), depth - 1) for name in node)
 
 

@@ -1,4 +1,4 @@
-"""Ids that only several tables together reveal, notes about pairing, and labels for each paired row."""
+"""Ids inferred from several tables together, notes about pairing, and labels for each paired row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from congruence.tables.columns import PREFIX, Selection, choose_features, id_lik
 from congruence.tables.join import Joined
 from congruence.tables.table import Table, as_labels, in_one_kind, missing_labels
 
-_SAMPLE = 2**12  # rows from which columns are judged
+_SAMPLE = 2**12  # rows used to inspect columns
 _DOMINANT = 0.99  # share of the variance in one column, above which a note names it
 
 
@@ -26,8 +26,8 @@ def select_columns(table: Table, select: Selection) -> Table:
     if select.id is not None:
         column = next((one for one in (select.id, PREFIX + select.id) if one in table.metadata), None)
         if column is None:
-            there = listing(list(table.metadata), 10) or "none"
-            raise TableError(f"{where} has no metadata column {select.id!r} for --id; it has {there}")
+            known = listing(list(table.metadata), 10) or "none"
+            raise TableError(f"{where} has no metadata column {select.id!r} for --id; it has {known}")
         rest = {one: entries for one, entries in table.metadata.items() if one != column}
         table = replace(table, ids=table.metadata[column], metadata=rest, indexed=False)
     if select.features is not None:
@@ -38,22 +38,22 @@ def select_columns(table: Table, select: Selection) -> Table:
 
 
 def assign_ids(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
-    """Give tables ids that only several of them together reveal, and collect the notes about each."""
+    """Assign ids that can be inferred only from several tables together, and collect the notes about each."""
     tables, left_out = _drop_id_columns(tables)
     notes = [*_shared_notes(tables), *left_out]
     tables = _with_default_index(tables)
     if any(table.ids is not None for table in tables):
         return tables, notes
     for name in tables[0].metadata:
-        found = [_distinct_integers(table.metadata.get(name)) for table in tables]
-        columns = [column for column in found if column is not None]
+        integers = [_distinct_integers(table.metadata.get(name)) for table in tables]
+        columns = [column for column in integers if column is not None]
         if len(columns) < len(tables) or any(not np.array_equal(np.sort(x), np.sort(columns[0])) for x in columns):
             continue
-        if any(not np.array_equal(x, np.arange(len(x))) for x in columns):  # else it is the position
+        if any(not np.array_equal(x, np.arange(len(x))) for x in columns):  # otherwise it is only the position
             note = f"Column {name} holds the same distinct integers in all runs and is taken as the row id."
             rest = [{key: entries for key, entries in one.metadata.items() if key != name} for one in tables]
-            given = zip(tables, columns, rest, strict=True)
-            return [replace(one, ids=ids, metadata=left) for one, ids, left in given], [*notes, note]
+            parts = zip(tables, columns, rest, strict=True)
+            return [replace(one, ids=ids, metadata=left) for one, ids, left in parts], [*notes, note]
     _check_named_ids(tables)
     return tables, notes
 
@@ -70,7 +70,7 @@ def _check_named_ids(tables: Sequence[Table]) -> None:
             if not np.array_equal(here, there):
                 raise TableError(
                     f"column {name} is named like an id, but cannot be used as one (repeated or missing values), and "
-                    f"{first.name} and {other.name} differ in it row by row: give ids without repeats, or leave it out"
+                    f"{first.name} and {other.name} differ in it row by row; give distinct ids, or leave the column out"
                 )
 
 
@@ -82,7 +82,7 @@ def _drop_id_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
         for name, column in table.metadata.items()
         if any(name in (other.features or ()) for other in tables) and _distinct_integers(column) is not None
     }
-    kept, notes = [], []
+    reduced, notes = [], []
     for table in tables:
         names = [name for name in table.features or () if name in aside]
         if names and len(names) < table.d:
@@ -91,8 +91,8 @@ def _drop_id_columns(tables: Sequence[Table]) -> tuple[list[Table], list[str]]:
             notes.append(
                 f"Left out of {table.name}, because they could be row ids in another run: {listing(names, 20)}."
             )
-        kept.append(table)
-    return kept, notes
+        reduced.append(table)
+    return reduced, notes
 
 
 def _with_default_index(tables: Sequence[Table]) -> list[Table]:
@@ -134,7 +134,7 @@ def pairing_notes(joined: Joined) -> list[str]:
 
 
 def column_notes(tables: Sequence[Table], values: Sequence[Any]) -> list[str]:
-    """Name columns that look like ids or row numbers: identical in all runs, or with nearly all of the variance."""
+    """Name columns that could be ids or row numbers: identical in all runs, or with nearly all of the variance."""
     step = max(1, len(values[0]) // _SAMPLE)
     sample = [to_numpy(x[::step]).astype(np.float64) for x in values]  # (m, d_k)
     notes = []
@@ -152,7 +152,7 @@ def column_notes(tables: Sequence[Table], values: Sequence[Any]) -> list[str]:
 
 
 def _same_columns(tables: Sequence[Table], values: Sequence[Any], sample: Sequence[Array]) -> list[str]:
-    """Return the columns of the same name (or place) that are identical in all runs, unless the runs are."""
+    """Return the columns of the same name (or place) that are identical in all runs; none if the runs are identical."""
     names = {table.feature_names for table in tables}
     if len(tables) < 2 or len(names) > 1 or len(sample[0]) < 2:
         return []
@@ -184,16 +184,16 @@ def joined_labels(joined: Joined, labels: Any, first: Table) -> Array | None:
     raise InputError(f"{joined.names[0]} has no metadata column {labels!r} to take labels from; it has {known}")
 
 
-def joined_rows(given: Any, table: Table, name: str, dimensions: int, index: Array) -> Array | None:
+def joined_rows(values: Any, table: Table, name: str, dimensions: int, index: Array) -> Array | None:
     """Return one entry (or, in two dimensions, one row) per row of a table, for the rows that were paired.
 
     A pandas series or frame with its own index is reordered to match the ids of the table.
     """
-    if given is None:
+    if values is None:
         return None
     n = table.n
-    labels = to_numpy(given)
-    own = getattr(given, "index", None)
+    labels = to_numpy(values)
+    own = getattr(values, "index", None)
     has_index = own is not None and not callable(own) and not hasattr(own, "step")
     if table.ids is not None and has_index and len(labels) == n:
         labels = labels[_order_of(np.asarray(own), table.ids, name)]
@@ -208,9 +208,9 @@ def joined_rows(given: Any, table: Table, name: str, dimensions: int, index: Arr
 
 def _order_of(own: Array, ids: Array, name: str) -> Array:
     """Return the position of each of `ids` in `own`; refuse them if they are not the same."""
-    wanted, found = in_one_kind([ids, as_labels(own)])
-    order = np.argsort(found, kind="stable")
-    if not np.array_equal(found[order], np.sort(wanted)):
+    wanted, own_ids = in_one_kind([ids, as_labels(own)])
+    order = np.argsort(own_ids, kind="stable")
+    if not np.array_equal(own_ids[order], np.sort(wanted)):
         raise InputError(f"the index of {name} differs from the ids of the rows; reindex it, or pass {name}.to_numpy()")
     places = np.empty(len(order), dtype=np.intp)
     places[np.argsort(wanted, kind="stable")] = order

@@ -41,7 +41,7 @@ _AT_ONCE = 16  # chunks that zarr decodes at the same time, roughly
 
 
 def import_zarr(path: Path) -> Any:
-    """Import zarr, and silence what its event loop prints about tasks it gave up on."""
+    """Import zarr, and silence the messages of its event loop about cancelled tasks."""
     zarr = require("zarr", str(path), "zarr")
     with contextlib.suppress(ImportError, AttributeError):  # private to zarr; the first failure is raised anyway
         from zarr.core.sync import _get_loop
@@ -84,7 +84,7 @@ def _inspect(path: Path, node: Any, depth: int) -> int:
     if not hasattr(node, "arrays"):
         return check_zarr_array(path, node, _size(node))
     if depth == 0:
-        raise TableError(f"{path} is no AnnData store: {node.path} has groups within groups")
+        raise TableError(f"{path} is not an AnnData store: {node.path} has groups within groups")
     return sum(_inspect(path, member, depth - 1) for _, member in node.members())
 
 
@@ -107,7 +107,7 @@ class _Chunks:
     def check_file(self, file: str) -> int:
         """Refuse a file with a chunk that becomes larger than allowed; return the bytes of text in it."""
         if not stat.S_ISREG(os.stat(file).st_mode):
-            raise TableError(f"{self.path} is no plain store: {file} is not a regular file")
+            raise TableError(f"{self.path} is not a plain store: {file} is not a regular file")
         text = 0
         with open(file, "rb") as handle:
             for start, length in self._places(handle):
@@ -135,10 +135,10 @@ class _Chunks:
         data = handle.read(length if is_text else min(length, 18))
         if self.compressor == "blosc" and int.from_bytes(data[12:16], "little") != length:
             # blosc trusts this length, and would read beyond the end of the chunk
-            raise TableError(f"{self.path} is damaged: a chunk of {length} bytes says that it has another length")
+            raise TableError(f"{self.path} is damaged: a chunk of {length} bytes declares another length")
         size = self._unpacked_size(data, handle, length, most)
         if size > most:
-            raise TableError(f"{self.path} is damaged: a chunk unpacks to {size} bytes or more, where {most} would do")
+            raise TableError(f"{self.path} is damaged: a chunk unpacks to {size} bytes or more; expected {most}")
         if not is_text:
             return 0
         if self.compressor is not None:
@@ -147,7 +147,7 @@ class _Chunks:
             data = numcodecs.get_codec({"id": self.compressor}).decode(data)
         count = int.from_bytes(bytes(data[:4]), "little")
         if count != self.length:
-            raise TableError(f"{self.path} is damaged: a chunk of {self.length} texts says that it holds {count}")
+            raise TableError(f"{self.path} is damaged: a chunk of {self.length} texts declares {count}")
         return size
 
     def _unpacked_size(self, data: bytes, handle: Any, length: int, most: int) -> int:
@@ -175,7 +175,7 @@ class _Chunks:
 
 
 def _zstd_size(data: bytes) -> int | None:
-    """Return the content size in the header of a zstd frame (RFC 8878, 3.1.1.1), if it is given."""
+    """Return the content size in the header of a zstd frame (RFC 8878, 3.1.1.1), if it is stored."""
     if len(data) < 5:
         return None
     flags = data[4]

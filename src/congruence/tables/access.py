@@ -36,8 +36,8 @@ def stem_of(path: Path) -> str:
 def unique_names(paths: Sequence[str | Path]) -> list[str]:
     """Name each file by its stem, preceded by as many parent folders as make the name unique.
 
-    ``seed0/latents.npy`` and ``seed1/latents.npy`` become ``seed0/latents`` and ``seed1/latents``; a path that is
-    given again becomes ``latents#2``.
+    ``seed0/latents.npy`` and ``seed1/latents.npy`` become ``seed0/latents`` and ``seed1/latents``; a path that
+    occurs again becomes ``latents#2``.
     """
     files = [Path(path) for path in paths]
     names = _add_folders({file: stem_of(file) for file in files})
@@ -90,14 +90,14 @@ def check_readable(path: Path, *, folder: bool = False) -> None:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn whatever a file library raises inside the block into a `TableError` of one sentence that names the file."""
+    """Turn exceptions of file libraries inside the block into a `TableError` of one sentence that names the file."""
     try:
         yield
     except CongruenceError:
         raise
     except MemoryError as error:
         raise TableError(f"{path} does not fit in memory: {first_sentence(error)}") from error
-    except Exception as error:  # on damaged bytes libraries raise anything from struct.error to RuntimeError
+    except Exception as error:  # on damaged bytes libraries raise many kinds, from struct.error to RuntimeError
         raise TableError(
             f"{path} could not be read as {suffix_of(path)}, it may be damaged: {first_sentence(error)}"
         ) from error

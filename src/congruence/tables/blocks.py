@@ -1,7 +1,7 @@
 """Rows in a dask array: blocks stay on their threads or machines, and only sums are transferred.
 
 Every block is summed by the code that sums rows on one machine, and the sums are merged in the order of the blocks, so
-that the same blocks give the same result wherever they are computed. A block whose worker died is computed again.
+that the same blocks return the same result on any cluster. A block whose worker died is computed again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ PARTITION = 2**25  # bytes of rows that make a task long compared with the overh
 _TOGETHER = 8  # sums merged by one task
 KEPT = 0.4  # share of the memory of all workers that rows may take; their whitened copy may take as much again
 
-_LOST = "the dask scheduler was lost, and with it the results so far; look at its log, and start again"
+_LOST = "the dask scheduler was lost, and with it the results so far; check its log and start again"
 _FAILURES = {  # by name, since distributed need not be installed
-    "KilledWorker": "dask gave up on a block of rows after several workers had died on it, perhaps of too little "
+    "KilledWorker": "several dask workers died while computing a block of rows, perhaps from too little "
     "memory; give workers more memory, or make the blocks smaller",
     "FutureCancelledError": _LOST,
     "CancelledError": _LOST,
@@ -58,7 +58,7 @@ class DaskRows:
 
     def __init__(self, array: Any, *, kept: bool | None = None):
         if kept is None:
-            (array,), kept = _settle([array])
+            (array,), kept = _align_and_keep([array])
         self.array, self.kept = array, kept
         self.shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
         self.dtype = array.dtype
@@ -73,19 +73,19 @@ class DaskRows:
         work: Callable[..., Any],
         *shared: Any,
         index: Array | None = None,
-        beside: Sequence[DaskRows | Array] = (),
+        aligned: Sequence[DaskRows | Array] = (),
     ) -> list[Any]:
-        """Return one task work(rows, partition, *beside, *shared) per partition, not computed yet.
+        """Return one task work(rows, partition, *aligned, *shared) per partition, not computed yet.
 
-        With `index`, each partition lists its rows to use, and those without any are left out. The arrays `beside` have
-        as many rows, in the same partitions or in memory; each task gets the part that belongs to its rows.
+        With `index`, each partition lists its rows to use, and those without any are left out. The arrays in `aligned`
+        have as many rows, in the same partitions or in memory; each task gets the part that belongs to its rows.
         """
         import dask
 
         sent = [dask.delayed(one, traverse=False) for one in shared]
         task = dask.delayed(work)
         return [
-            task(self._blocks[i], part, *(self._part(i, other) for other in beside), *sent)
+            task(self._blocks[i], part, *(self._part(i, other) for other in aligned), *sent)
             for i, part in self._partitions(index)
         ]
 
@@ -130,8 +130,8 @@ def compute(tasks: list[Any]) -> tuple[Any, ...]:
     import dask
 
     with _working():
-        found: tuple[Any, ...] = dask.compute(*tasks)
-    return found
+        results: tuple[Any, ...] = dask.compute(*tasks)
+    return results
 
 
 def persist(tasks: list[Any]) -> list[Any]:
@@ -172,12 +172,12 @@ def whole_rows(X: Any, name: str = "X") -> Any:
 
 
 def align_partitions(arrays: Sequence[Any]) -> list[DaskRows]:
-    """Bring dask arrays with the same number of rows into the same partitions, and keep either all or none."""
-    arrays, kept = _settle(arrays)
+    """Rechunk dask arrays of equal length into the same partitions, and keep all or none on the workers."""
+    arrays, kept = _align_and_keep(arrays)
     return [DaskRows(array, kept=kept) for array in arrays]
 
 
-def _settle(arrays: Sequence[Any]) -> tuple[list[Any], bool]:
+def _align_and_keep(arrays: Sequence[Any]) -> tuple[list[Any], bool]:
     """Return arrays in the same partitions, and whether they are kept on the workers because all of them fit."""
     sizes = partition_sizes(arrays)
     arrays = [array.rechunk({0: sizes, 1: -1}) for array in arrays]
@@ -222,7 +222,7 @@ def partition_sizes(arrays: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _memory() -> float:
-    """Return the memory of all workers together in bytes, or of this machine if there is no cluster."""
+    """Return the memory of all workers together in bytes, or of this machine without a cluster."""
     client = connected()
     if client is None:
         return max_bytes()
@@ -243,7 +243,7 @@ def connected() -> Any:
     import dask
 
     if dask.config.get("scheduler", None) not in (None, "dask.distributed", "distributed"):
-        return None  # threads were chosen, though there may be a cluster as well
+        return None  # threads were chosen, even if a cluster is connected
     try:
         from distributed import get_client
 

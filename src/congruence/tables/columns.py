@@ -1,6 +1,6 @@
 """Choose which columns of a file or a data frame are the ids, the features and the metadata.
 
-Columns that the user did not name are judged by their names and, where the rows are available, by their values: an
+Columns that the user did not name are classified by their names and, where the rows are available, by their values: an
 integer column without repeated values more likely numbers the rows than describes them, so it never becomes a
 dimension of the embedding without a note.
 """
@@ -20,7 +20,7 @@ from congruence.errors import TableError
 from congruence.tables.table import EXACT, duplicates, missing_labels
 
 PREFIX = "Metadata_"
-ID_NAMES = ("id", "row_id", "Metadata_id")  # always the id, whatever they hold
+ID_NAMES = ("id", "row_id", "Metadata_id")  # always the id, regardless of the values
 # How pandas writes the index of a frame: in parquet, in csv, and in a csv that went through pandas twice.
 INDEX_NAMES = ("__index_level_0__", "", "Unnamed: 0")
 _ENDS_LIKE_ID = re.compile(r"(?i:(.*[_. -])?(id|ids|uid|uuid|guid))|.*[a-z0-9](Id|ID)")
@@ -49,10 +49,10 @@ class Selection:
     like: ColumnChoice | None = None  # choose the same columns as in another file, if all columns are the same
 
     def refuse(self, path: Path | str, *options: str, because: str) -> None:
-        """Raise an error if any of `options` was given, because the format does not support it."""
-        given = [f"--{option}" for option in options if getattr(self, option) is not None]
-        if given:
-            raise TableError(f"{path} cannot be read with {' and '.join(given)}: {because}")
+        """Raise an error if any of `options` is set, because the format does not support it."""
+        refused = [f"--{option}" for option in options if getattr(self, option) is not None]
+        if refused:
+            raise TableError(f"{path} cannot be read with {' and '.join(refused)}: {because}")
 
 
 def selection(
@@ -76,7 +76,7 @@ class RowId:
     notes: tuple[str, ...] = ()
 
     def read(self, column: Callable[[str], Array], n: int, first: int = 0) -> Array | None:
-        """Return the ids of n rows from row `first` on, given a function that returns a column."""
+        """Return the ids of n rows from row `first` on; `column` returns a column by name."""
         if self.range is not None:
             start, step = self.range
             return start + step * np.arange(first, first + n)
@@ -104,13 +104,13 @@ class Source:
 
     The kind of a column is "number", "list" (of numbers), "nested" (anything else with several values per row), or
     words that describe another kind to the user. `take(names, most)` returns the first rows of columns by name; without
-    it, columns are judged by name and kind alone.
+    it, columns are classified by name and kind alone.
     """
 
     where: Path | str  # for messages
     kinds: Mapping[str, str]  # by column name
     index: Sequence[str] = ()  # columns that hold the index of a pandas frame, which are never features
-    recorded_id: str | None = None  # the id as `write_table` recorded it; empty if there is none, so none is guessed
+    recorded_id: str | None = None  # the id that `write_table` recorded; empty if the table has none
     range_index: tuple[int, int] | None = None  # start and step of a pandas index that is not stored as a column
     n: int = 0
     text: Collection[str] = field(default_factory=frozenset)  # the columns that hold text
@@ -136,7 +136,7 @@ class Source:
         ]
 
     def column(self, name: str) -> Array:
-        """One column, up to the number of rows that decides what it is."""
+        """The first rows of one column, as many as are used to classify it."""
         assert self.take is not None
         return self.take([name], _MOST)[name]
 
@@ -166,8 +166,10 @@ def _whole(values: Array) -> Array | None:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         return None
-    there = numbers[~np.isnan(numbers)]
-    return there if there.size and bool(((there == np.floor(there)) & (np.abs(there) < EXACT)).all()) else None
+    present = numbers[~np.isnan(numbers)]
+    return (
+        present if present.size and bool(((present == np.floor(present)) & (np.abs(present) < EXACT)).all()) else None
+    )
 
 
 def patterns(spec: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -281,7 +283,7 @@ def _index_columns(source: Source) -> list[str]:
 
 
 def _without_ids(source: Source, chosen: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Leave out columns that identify rows or groups of rows rather than describe them, and say which."""
+    """Leave out columns that identify rows or groups of rows rather than describe them, with notes."""
     numbers = source.whole([name for name in chosen if source.kinds[name] == NUMBER])
     named = [name for name in numbers if id_likeness(name) == 1]
     unnamed = [name for name in numbers if id_likeness(name) != 1]
@@ -289,17 +291,17 @@ def _without_ids(source: Source, chosen: list[str]) -> tuple[list[str], tuple[st
     others = len(chosen) - len(distinct) - len(named)
     counts = 2 * len(numbers) > len(chosen) and len(distinct) > max(3, len(chosen) // _COUNTS)
     keep = "choose the columns with features (--features) to keep them"
-    shown = listing(distinct, _LISTED)
+    names = listing(distinct, _LISTED)
     notes = []
     if distinct and (counts or not others):
-        notes.append(f"Kept in the embedding, although these columns of distinct integers could be row ids: {shown}.")
+        notes.append(f"Part of the embedding, although these columns of distinct integers could be row ids: {names}.")
         distinct = []
     elif distinct:
-        notes.append(f"Left out of the embedding as possible row ids (columns of distinct integers): {shown}; {keep}.")
+        notes.append(f"Left out of the embedding as possible row ids (columns of distinct integers): {names}; {keep}.")
     if len(named) == len(chosen):
         named = []
     elif named:
-        notes.append(f"Left out of the embedding for having the name of an id: {listing(named, _LISTED)}; {keep}.")
+        notes.append(f"Left out of the embedding because they are named like an id: {listing(named, _LISTED)}; {keep}.")
     left_out = {*distinct, *named}
     return [name for name in chosen if name not in left_out], tuple(notes)
 
@@ -312,8 +314,8 @@ def _matching(source: Source, globs: Sequence[str], option: str) -> list[str]:
         if option == "features" and not glob.startswith(PREFIX):
             hits = {name for name in hits if not name.startswith(PREFIX)}  # "*" means all the features
         if not hits:
-            there = listing(list(source.kinds), 10)
-            raise TableError(f"no column of {source.where} matches --{option} {glob!r}; it has {there}")
+            known = listing(list(source.kinds), 10)
+            raise TableError(f"no column of {source.where} matches --{option} {glob!r}; it has {known}")
         chosen |= hits
     return [name for name in source.kinds if name in chosen]
 
@@ -321,8 +323,8 @@ def _matching(source: Source, globs: Sequence[str], option: str) -> list[str]:
 def _check_key(source: Source, key: str) -> str:
     if source.kinds.get(key) != LIST:
         lists = [name for name, kind in source.kinds.items() if kind == LIST]
-        there = f"it has {listing(lists, 10)}" if lists else "it has none; use --features for plain columns"
-        raise TableError(f"{source.where} has no column of lists of numbers called {key!r} (--key); {there}")
+        known = f"it has {listing(lists, 10)}" if lists else "it has none; use --features for plain columns"
+        raise TableError(f"{source.where} has no column of lists of numbers called {key!r} (--key); {known}")
     return key
 
 
@@ -333,8 +335,8 @@ def _check_features(chosen: Sequence[str], kinds: Mapping[str, str], where: Path
         )
     if len(chosen) > 1 and any(kinds[name] == LIST for name in chosen):
         raise TableError(
-            f"{where}: one column of lists can be the features, but there is more than one column to choose "
-            f"from ({listing(chosen, 10)}); name it with --key"
+            f"{where}: one column of lists can be the features, but several columns are possible "
+            f"({listing(chosen, 10)}); name it with --key"
         )
     wrong = [f"{name} ({kinds[name]})" for name in chosen if kinds[name] not in (NUMBER, LIST)]
     if wrong:

@@ -1,4 +1,4 @@
-"""Learned codes and the true factors of the same rows: two tables with different roles, paired by the same rule."""
+"""Learned codes and the true factors of the same rows: two tables, paired by id or position."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def pair(
         Of the codes, as for `as_table`.
     cluster : array of shape (n,), or name of a metadata column, optional
         Which rows belong together. An array has one entry for each row of the codes.
-    drop_missing : bool
+    drop_missing : bool, default False
         Leave out rows with a missing code or factor instead of refusing them.
     """
     if factors is None and columns is None:
@@ -124,14 +124,14 @@ def as_columns(
     ----------
     x : array of shape (n,) or (n, K), data frame, series, mapping of name to column, AnnData, Table or path
         The columns; those of an array are called factor0, factor1, ...
-    name : str
+    name : str, default "factors"
         The name of the argument, for messages.
     id : str, optional
         The column that holds the ids.
     key : str, optional
         Which array inside the file.
     keep : str or list of str, optional
-        Names or glob patterns of columns that are not taken as ids, unless `id` names them.
+        Names or glob patterns of columns that are not ids, unless `id` names them.
     """
     kept = None if keep is None else tuple(p for one in patterns(keep) or () for p in (one, PREFIX + one))
     select = Selection(id=id, features=kept, key=key)
@@ -152,7 +152,7 @@ def as_columns(
         import pandas as pd
 
         return columns_from_frame(pd.DataFrame(dict(x)), select, name)
-    select.refuse(name, "id", "key", because="it has no named columns besides the factors")
+    select.refuse(name, "id", "key", because="it has no named columns other than the factors")
     return RowColumns(_array_columns(x, name), None)
 
 
@@ -202,11 +202,11 @@ def _short_name(name: str) -> str:
 
 def _read_codes(codes: Any, options: Mapping[str, Any], factors: list[str]) -> Table:
     """Read the codes, without the columns that are factors."""
-    given = {option: value for option, value in options.items() if value is not None}
-    check_options([codes], given)
+    chosen = {option: value for option, value in options.items() if value is not None}
+    check_options([codes], chosen)
     if factors and supports(codes, "metadata"):
-        given["metadata"] = [*(patterns(given.get("metadata")) or ()), *factors]
-    table = as_table(codes, name=None if isinstance(codes, str | os.PathLike | Table) else "codes", **given)
+        chosen["metadata"] = [*(patterns(chosen.get("metadata")) or ()), *factors]
+    table = as_table(codes, name=None if isinstance(codes, str | os.PathLike | Table) else "codes", **chosen)
     names = table.features or tuple(map(str, range(table.d)))  # as `read_row_columns` names them
     keep = [j for j, name in enumerate(names) if name not in factors]
     if len(keep) == table.d:

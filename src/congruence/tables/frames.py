@@ -36,7 +36,7 @@ def is_frame(x: object) -> bool:
 
 
 def is_series(x: object) -> bool:
-    """Whether `x` is one column of such a data frame."""
+    """Whether `x` is one column of a data frame that `is_frame` accepts."""
     if isinstance(x, np.ndarray) or not hasattr(x, "dtype") or not hasattr(x, "to_frame"):
         return False
     import narwhals.dependencies as known

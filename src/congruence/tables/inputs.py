@@ -1,4 +1,4 @@
-"""One rule for all inputs: anything that holds rows becomes a `Table`, and rows of several are joined by id."""
+"""Inputs of all verbs: files, frames and arrays become a `Table`, and rows of several tables are joined by id."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def as_table(
     if is_frame(x) or is_series(x):
         return table_from_frame(x, select, where)
     if hasattr(x, "to_dask_array"):
-        raise InputError(f"{where} is a dask data frame; {where}.to_dask_array(lengths=True) gives its rows")
+        raise InputError(f"{where} is a dask data frame; {where}.to_dask_array(lengths=True) returns its rows")
     if hasattr(x, "collect") and hasattr(x, "lazy"):
-        raise InputError(f"{where} is a lazy frame; {where}.collect() gives its rows")
+        raise InputError(f"{where} is a lazy frame; {where}.collect() returns its rows")
     select.refuse(where, "id", "features", "metadata", "key", because="an array has no named columns")
     return Table(_matrix(x, where), where)
 
@@ -118,7 +118,7 @@ def _matrix(x: Any, where: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class PairedRuns:
     """Runs whose rows are paired: row i of every matrix is the same sample."""
 
     names: list[str]
@@ -129,9 +129,9 @@ class Inputs:
     ids: Array | None  # (n,)
     metadata: dict[str, Array]  # of the first run, each (n,)
     by_id: bool  # whether the rows were paired by id rather than by position
-    notes: list[str]  # how columns were chosen, rows that were left out, columns that look like ids
+    notes: list[str]  # how columns were chosen, which rows were left out, columns that could be ids
     features: list[tuple[str, ...] | None] = field(default_factory=list)  # names of the columns of each run
-    blocks: list[DaskRows | None] = field(default_factory=list)  # the rows of each run on workers, if they are there
+    blocks: list[DaskRows | None] = field(default_factory=list)  # the rows of each run that are on workers
     paths: tuple[Path, ...] = ()
 
     @cached_property
@@ -158,11 +158,11 @@ def gather(
     cluster: Any = None,
     labels: Any = None,
     drop_missing: bool = False,
-) -> Inputs:
+) -> PairedRuns:
     """Read runs, pair their rows and check them.
 
     Rows are joined by id, in the order of the first run, if every run has ids. If some have none, rows are paired by
-    position, with a `PairedByPositionWarning`; the numbers of rows must then agree.
+    position, with a `PairedByPositionWarning`, and the numbers of rows must agree.
 
     Parameters
     ----------
@@ -180,27 +180,27 @@ def gather(
         Which rows belong together. An array has one entry for each row of the first run.
     labels : array of shape (n,) or (n, m), or name of a metadata column of the first run, optional
         Labels of the rows, returned for the paired rows. An array has one entry for each row of the first run.
-    drop_missing : bool
+    drop_missing : bool, default False
         Leave out rows with NaN or infinity in any run instead of refusing them.
     """
-    names, given = _named(runs)
+    names, items = _named(runs)
     options = {"id": id, "features": features, "metadata": metadata, "key": key}
-    return pair_tables(read_runs(given, names, options), cluster=cluster, labels=labels, drop_missing=drop_missing)
+    return pair_tables(read_runs(items, names, options), cluster=cluster, labels=labels, drop_missing=drop_missing)
 
 
 def read_runs(
-    given: Sequence[Any], names: Sequence[str], options: Mapping[str, Any], *, lazily: bool = False
+    runs: Sequence[Any], names: Sequence[str], options: Mapping[str, Any], *, lazily: bool = False
 ) -> list[Table]:
     """Read every run with the options that it supports; an option that no run supports is refused.
 
     The id is passed to every run, because a run without ids cannot be joined by id. With `lazily`, the values of files
     are dask arrays, which workers read.
     """
-    given_options = {option: value for option, value in options.items() if value is not None}
-    check_options(given, given_options)
+    chosen = {option: value for option, value in options.items() if value is not None}
+    check_options(runs, chosen)
     tables = []
-    for run, name in zip(given, names, strict=True):
-        own = {option: value for option, value in given_options.items() if supports(run, option)}
+    for run, name in zip(runs, names, strict=True):
+        own = {option: value for option, value in chosen.items() if supports(run, option)}
         own["name"] = name
         is_path = _is_path(run)
         tables.append(_read(run, selection(**own), lazily=lazily) if is_path else as_table(run, **own))
@@ -228,7 +228,7 @@ def check_options(runs: Sequence[Any], options: Iterable[str]) -> None:
 
 def pair_tables(
     tables: Sequence[Table], *, cluster: Any = None, labels: Any = None, drop_missing: bool = False
-) -> Inputs:
+) -> PairedRuns:
     """Pair the rows of tables, as `gather` does.
 
     Parameters
@@ -239,7 +239,7 @@ def pair_tables(
         Which rows belong together. An array has one entry for each row of the first table.
     labels : array of shape (n,) or (n, m), or name of a metadata column of the first table, optional
         Labels of the rows, returned for the paired rows. An array has one entry for each row of the first table.
-    drop_missing : bool
+    drop_missing : bool, default False
         Leave out rows with NaN or infinity in any table instead of refusing them.
     """
     # A re-pairing combines rows of one run with any rows of another, so the rows of workers are fetched once.
@@ -253,7 +253,7 @@ def pair_tables(
     joined = join_tables(tables, drop_missing=drop_missing, cluster=column)
     # Blocks are still the rows of a run if none was left out or moved: then the matrix is returned as it is.
     rows = [fetched.get(table.name, (None, None)) for table in tables]
-    return Inputs(
+    return PairedRuns(
         names=list(joined.names),
         values=joined.values,
         read=[table.n for table in tables],
@@ -300,47 +300,47 @@ def as_rows(x: Any, name: str = "x") -> Any:
 
 
 def warn_of(notes: Iterable[str]) -> None:
-    """Warn of notes about inputs, for functions whose result has no notes."""
+    """Issue notes about inputs as warnings, for functions whose result has no notes."""
     for note in notes:
         warnings.warn(note, InputWarning, stacklevel=4)
 
 
 def _named(runs: Any) -> tuple[list[str], list[Any]]:
     if isinstance(runs, Mapping):
-        names, given = [str(name) for name in runs], list(runs.values())
+        names, items = [str(name) for name in runs], list(runs.values())
     elif isinstance(runs, list | tuple):
-        given = list(runs)
-        names = _names(given)
+        items = list(runs)
+        names = _names(items)
     elif (isinstance(runs, np.ndarray) or is_tensor(runs) or is_dask(runs)) and runs.ndim == 3:
-        given = [runs[i] for i in range(len(runs))]
-        names = _names(given)
+        items = [runs[i] for i in range(len(runs))]
+        names = _names(items)
     else:
         what = f"an array of shape {tuple(runs.shape)}" if hasattr(runs, "shape") else f"one {type(runs).__name__}"
         raise InputError(
             f"comparing takes at least 2 runs, but {what} was given; pass a list of runs, a mapping from name to run, "
             "or an array of shape (runs, n, d)"
         )
-    if len(given) < 2:
-        raise InputError(f"comparing takes at least 2 runs, but {len(given)} was given" if given else "no runs given")
+    if len(items) < 2:
+        raise InputError(f"comparing takes at least 2 runs, but {len(items)} was given" if items else "no runs given")
     if len(set(names)) < len(names):
         raise InputError(f"runs must have different names, but are called {', '.join(names)}")
-    return names, given
+    return names, items
 
 
-def _names(given: list[Any]) -> list[str]:
+def _names(items: list[Any]) -> list[str]:
     """Name tables by their names, paths by their stems, others by number; add folders where names are equal."""
-    paths = [os.fspath(run) for run in given if _is_path(run)]
+    paths = [os.fspath(run) for run in items if _is_path(run)]
     stems = iter(unique_names(paths))
     names = [
         run.name if isinstance(run, Table) else next(stems) if _is_path(run) else f"run{i}"
-        for i, run in enumerate(given)
+        for i, run in enumerate(items)
     ]
     if len(set(names)) == len(names):
         return names
     return unique_names(
         [
             getattr(run, "path", None) or (run if isinstance(run, str | Path) else name)
-            for run, name in zip(given, names, strict=True)
+            for run, name in zip(items, names, strict=True)
         ]
     )
 

@@ -50,16 +50,16 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
     ----------
     tables : sequence of Table
         With distinct names.
-    drop_missing : bool
+    drop_missing : bool, default False
         Leave out, from every table, the rows where any table has NaN or infinity, instead of refusing them.
     cluster : str, optional
-        The metadata column (with or without ``Metadata_``) that says which rows belong together; it is taken
+        The metadata column (with or without ``Metadata_``) that defines which rows belong together; it is taken
         from the first table that has it, and tables that have it must agree.
     """
     if not tables:
-        raise TableError("there are no tables to join; give at least one")
+        raise TableError("tables must hold at least one table")
     if repeated := duplicates([table.name for table in tables]):
-        raise TableError(f"several tables have the same name ({repeated}); give each its own")
+        raise TableError(f"several tables have the same name ({repeated}); names must be distinct")
     by_position = any(table.ids is None for table in tables)
     rows = _rows_by_position(tables) if by_position else _rows_by_id(tables)
     unmatched = {table.name: table.n - len(index) for table, index in zip(tables, rows, strict=True)}
@@ -88,7 +88,7 @@ def finite_table(table: Table, *, drop_missing: bool = False) -> Table:
     ----------
     table : Table
         Returned without a copy of its values if all are finite.
-    drop_missing : bool
+    drop_missing : bool, default False
         Leave out rows with NaN or infinity instead of refusing them.
     """
     rows = np.arange(table.n)
@@ -119,7 +119,7 @@ def _rows_by_position(tables: Sequence[Table]) -> list[Index]:
 
 
 def _check_same_order(named: Sequence[Table]) -> None:
-    """Refuse to pair by position rows whose ids, where there are any, differ."""
+    """Refuse to pair by position rows whose ids differ in the tables that have ids."""
     keys = in_one_kind([table.ids for table in named if table.ids is not None])
     for table, key in zip(named[1:], keys[1:], strict=True):
         differ = np.flatnonzero(key != keys[0])
@@ -140,17 +140,17 @@ def _rows_by_id(tables: Sequence[Table]) -> list[Index]:
         return [np.arange(len(keys[0]))] * len(tables)
     orders += [_sorted_order(key, table) for key, table in zip(keys[1:], tables[1:], strict=True)]
     first = keys[0][orders[0]]
-    found = np.ones(len(first), dtype=bool)
+    matched = np.ones(len(first), dtype=bool)
     places = [np.arange(len(first))]
     for key, order in zip(keys[1:], orders[1:], strict=True):
         ranked = key[order]
         place = np.minimum(np.searchsorted(ranked, first), len(ranked) - 1)
-        found &= ranked[place] == first
+        matched &= ranked[place] == first
         places.append(place)
-    if not found.any():
+    if not matched.any():
         examples = "; ".join(f"{table.name} has {listing(key, 3)}" for table, key in zip(tables, keys, strict=True))
         raise TableError(f"no id is in all tables: {examples}")
-    rows = [order[place[found]] for order, place in zip(orders, places, strict=True)]
+    rows = [order[place[matched]] for order, place in zip(orders, places, strict=True)]
     back = np.argsort(rows[0])
     return [index[back] for index in rows]
 
@@ -225,8 +225,8 @@ def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Ar
                 raise TableError(f"{table.name} has no {name!r} in {rows_missing}")
             columns.append((table, as_labels(column[index])))
     if not columns:
-        there = listing(list(dict.fromkeys(column for table in tables for column in table.metadata)), 10)
-        raise TableError(f"no table has a metadata column {name!r}; there are {there or 'none'}")
+        known = listing(list(dict.fromkeys(column for table in tables for column in table.metadata)), 10)
+        raise TableError(f"no table has a metadata column {name!r}; they have {known or 'none'}")
     labels = in_one_kind([label for _, label in columns])
     for (table, _), label in zip(columns[1:], labels[1:], strict=True):
         differ = np.flatnonzero(label != labels[0])
@@ -235,6 +235,6 @@ def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Ar
             example = f"id {ids[at]}" if ids is not None else f"row {at}"
             raise TableError(
                 f"{columns[0][0].name} and {table.name} disagree on {name!r} in {differ.size} joined rows; "
-                f"for {example} they say {labels[0][at]} and {label[at]}"
+                f"for {example} the values are {labels[0][at]} and {label[at]}"
             )
     return columns[0][1]

@@ -28,8 +28,8 @@ def lazy_selected(path: Path, select: Selection) -> Table:
     """Read an embedding table with a dask array for its values.
 
     A .zarr array is read block by block, and .parquet by row groups. Other formats are opened once by every worker,
-    which is cheap if they can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers must see the file at the
-    same path.
+    which is cheap if they can be mapped into memory (.npy, .safetensors, .pt, .arrow). Workers must have the file at
+    the same path.
     """
     require("dask.array", "reading with workers", "dask")
     select = replace(select, name=select.name or stem_of(path))
@@ -53,7 +53,7 @@ def _read(path: Path, select: Selection) -> Table:
 
 
 def as_dask(rows: Any, sizes: int | tuple[int, ...]) -> Any:
-    """Return rows as a dask array with blocks of the given numbers of rows."""
+    """Return rows as a dask array with blocks of `sizes` rows."""
     import dask.array as da
 
     return da.from_array(rows, chunks=(sizes, rows.shape[1]), name=False, meta=np.empty((0, 0), rows.dtype))
@@ -92,7 +92,7 @@ def _modified(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except OSError as error:
-        raise TableError(f"a worker does not find {path}; every worker must see the file at the same path") from error
+        raise TableError(f"a worker does not find {path}; every worker must have the file at the same path") from error
 
 
 @lru_cache(maxsize=2)

@@ -1,8 +1,8 @@
 """The memory limit of a table, and temporary files for matrices that are too large to keep in memory.
 
 A header of a hundred bytes can declare terabytes, and a compressed member can expand a thousandfold. Declared sizes are
-therefore checked against the limit before anything is read. Large matrices go to a temporary file that is mapped into
-memory. It has no name, so nothing is left behind however the process ends.
+therefore checked against the limit before anything is read. Large matrices are stored in a temporary file that is
+mapped into memory. It has no name, so nothing remains when the process ends.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from congruence.files import system_reason
 VARIABLE = "CONGRUENCE_MAX_BYTES"
 SHARE = 0.75  # of the machine's memory, or of the free disk; the rest is for the computation and other processes
 UNKNOWN = 16 * 2**30  # where the system does not report its memory
-SPILL_BYTES = 2**28  # a larger matrix goes to a file
+SPILL_BYTES = 2**28  # a larger matrix is stored in a file
 BLOCK_BYTES = 2**26  # read at a time from HDF5 and zarr
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota of the user, the largest file allowed
-_ELSEWHERE = "TMPDIR names another folder"
+_ELSEWHERE = "set TMPDIR to another folder"
 
 
-def _given_limit() -> int | None:
-    given = os.environ.get(VARIABLE)
-    if not given:
+def _limit_from_environment() -> int | None:
+    limit = os.environ.get(VARIABLE)
+    if not limit:
         return None
-    if not given.isdecimal():
-        raise InputError(f"{VARIABLE} must be a number of bytes, not {given!r}")
-    return int(given)
+    if not limit.isdecimal():
+        raise InputError(f"{VARIABLE} must be a number of bytes; got {limit!r}")
+    return int(limit)
 
 
 def max_bytes() -> int:
     """Return how much memory one table may take: `CONGRUENCE_MAX_BYTES`, or three quarters of the machine's."""
-    given = _given_limit()
-    if given is not None:
-        return given
+    limit = _limit_from_environment()
+    if limit is not None:
+        return limit
     try:
         return int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):  # not a POSIX system
@@ -71,7 +71,7 @@ def _size(shape: tuple[int, ...], dtype: Any) -> int:
 
 
 def spills(array: Any) -> bool:
-    """Whether an array (of which only shape and dtype are used) is a numeric matrix that goes to a temporary file."""
+    """Whether an array (only its shape and dtype are used) is a numeric matrix that is stored in a temporary file."""
     return array.ndim == 2 and array.dtype.kind in "fiu" and _size(array.shape, array.dtype) > SPILL_BYTES
 
 
@@ -81,12 +81,12 @@ def room_for(shape: tuple[int, int], dtype: Any, path: Path | str) -> Array:
     The file is reserved in full, so that a full disk is noticed here. A matrix without room on the disk may still fit
     in memory; one that fits nowhere is refused before anything is allocated.
     """
-    size, limit = _size(shape, dtype), _given_limit()
+    size, limit = _size(shape, dtype), _limit_from_environment()
     if size <= SPILL_BYTES or (limit is not None and size > limit):
         check_fits(path, size)
         return np.empty(shape, dtype)
     folder = "the temporary folder"
-    with contextlib.suppress(OSError):  # there is no such folder, or it is full
+    with contextlib.suppress(OSError):  # the folder does not exist, or is full
         folder = tempfile.gettempdir()
         if size <= SHARE * shutil.disk_usage(folder).free:
             with tempfile.TemporaryFile(dir=folder) as file:
@@ -110,17 +110,17 @@ def spill_chunks(chunks: Iterable[Any], name: str = "x") -> Array:
     except OSError as error:  # some file systems report a full disk only when the file is closed
         if error.errno not in _FULL:
             raise
-        raise TableError(f"{name} could not be kept on disk: {system_reason(error)}; {_ELSEWHERE}") from error
+        raise TableError(f"{name} could not be stored on disk: {system_reason(error)}; {_ELSEWHERE}") from error
 
 
 def _stack(chunks: Iterable[Any], name: str) -> Array:
     shape, dtype = (0, 0), np.dtype(np.float64)
     with tempfile.SpooledTemporaryFile(max_size=SPILL_BYTES) as spool:
-        for number, given in enumerate(chunks):
-            if getattr(given, "shape", ())[:1] == (0,):
+        for number, rows in enumerate(chunks):
+            if getattr(rows, "shape", ())[:1] == (0,):
                 continue
             label = f"chunk {number} of {name}"
-            chunk = to_numpy(as_matrix(given, label, finite=False))
+            chunk = to_numpy(as_matrix(rows, label, finite=False))
             if not shape[0]:
                 shape = (0, chunk.shape[1])
                 dtype = chunk.dtype.newbyteorder("=") if chunk.dtype.kind == "f" else dtype

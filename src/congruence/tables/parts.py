@@ -28,10 +28,10 @@ def expanded(names: Sequence[str | Path]) -> list[str]:
     """Return the files that names and patterns (``export/*.parquet``) refer to, those of a pattern sorted."""
     paths: list[str] = []
     for name in map(str, names):
-        found = sorted(glob.glob(name)) if any(c in name for c in "*?[") and not Path(name).exists() else [name]
-        if not found:
+        matches = sorted(glob.glob(name)) if any(c in name for c in "*?[") and not Path(name).exists() else [name]
+        if not matches:
             raise InputError(f"no file matches {name}")
-        paths += found
+        paths += matches
     return paths
 
 
@@ -98,13 +98,13 @@ def slices(table: Table, width: int = 0) -> Iterator[Table]:
         )
 
 
-def read_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
-    """Read files with the same columns as one table, in the order given; the options are those of `read_table`.
+def read_parts(paths: Sequence[str | Path], **options: Any) -> Table:
+    """Read files with the same columns as one table, in this order; the options are those of `read_table`.
 
-    Files are read one after the other, parquet a batch of rows at a time; a large matrix goes to a temporary file.
+    Files are read one after the other, parquet a batch of rows at a time; a large matrix is stored in a temporary file.
     The columns are chosen in the first file.
     """
-    return read_files(paths, selection(**wishes))
+    return read_files(paths, selection(**options))
 
 
 def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
@@ -112,7 +112,7 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
     files = _check_files(paths)
     if len(files) == 1:
         return read_selected(files[0], select)
-    select = _settle(files[0], select)
+    select = _fix_columns(files[0], select)
     labels: list[tuple[Array | None, Mapping[str, Array]]] = []
     fields: dict[str, Any] = {}
 
@@ -128,20 +128,20 @@ def read_files(paths: Sequence[str | Path], select: Selection) -> Table:
     return Table(stacked, name, **concatenate_labels(labels), **fields, parts=tuple(files))
 
 
-def stream_parts(paths: Sequence[str | Path], **wishes: Any) -> Stream:
+def stream_parts(paths: Sequence[str | Path], **options: Any) -> Stream:
     """Read files with the same columns as one table, a chunk of rows at a time; see `stream_table`."""
-    files, select = _check_files(paths), selection(**wishes)
+    files, select = _check_files(paths), selection(**options)
     if len(files) == 1:
         return _stream(files[0], select)
-    select = _settle(files[0], select)
-    # Counted first, and opened again one by one: there may be more files than a process can hold open.
+    select = _fix_columns(files[0], select)
+    # Rows are counted first, and files are opened again one by one: they may exceed the limit of open files.
     rows = sum(_stream(path, select).n for path in files)
     return Stream(_check_rows(rows, files), _chunks(files, select))
 
 
-def lazy_parts(paths: Sequence[str | Path], **wishes: Any) -> Table:
+def lazy_parts(paths: Sequence[str | Path], **options: Any) -> Table:
     """Read files with the same columns as one table with a dask array for its values; see `lazy_selected`."""
-    return lazy_files(paths, selection(**wishes))
+    return lazy_files(paths, selection(**options))
 
 
 def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
@@ -149,7 +149,7 @@ def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
     files = _check_files(paths)
     if len(files) == 1:
         return lazy_selected(files[0], select)
-    select = _settle(files[0], select)
+    select = _fix_columns(files[0], select)
     # Parts of an export may have columns but no rows; only parquet allows it.
     tables = [lazy_selected(path, select) for path in files if suffix_of(path) != ".parquet" or _stream(path, select).n]
     _check_rows(len(tables), files)
@@ -157,14 +157,14 @@ def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
 
     first = tables[0]
     for table in tables:
-        _check_like(table, first)
+        _check_same_columns(table, first)
     values = da.concatenate([table.values.astype(first.values.dtype) for table in tables])
     labels = concatenate_labels([(table.ids, table.metadata) for table in tables])
     name = select.name or _name(files)
     return Table(values, name, **labels, features=first.features, notes=first.notes, parts=tuple(files))
 
 
-def _settle(path: Path, select: Selection) -> Selection:
+def _fix_columns(path: Path, select: Selection) -> Selection:
     """Choose the columns once: the values of one part may suggest another choice than those of the next."""
     if suffix_of(path) not in COLUMNAR:
         return select
@@ -179,7 +179,7 @@ def _chunks(paths: Sequence[Path], select: Selection) -> Iterator[Table]:
     for path in paths:
         for chunk in _stream(path, select).chunks:
             first = first or chunk
-            _check_like(chunk, first)
+            _check_same_columns(chunk, first)
             dtype = first.values.dtype
             same = chunk.values.dtype == dtype
             yield chunk if same else replace(chunk, values=to_numpy(chunk.values).astype(dtype))
@@ -195,7 +195,7 @@ def _check_rows(n: int, paths: Sequence[Path]) -> int:
 def _check_files(paths: Sequence[str | Path]) -> list[Path]:
     """Refuse files that cannot be parts of one table."""
     if not paths:
-        raise InputError("there is no file to read; give at least one")
+        raise InputError("paths must name at least one file")
     kinds = {suffix_of(Path(path)): path for path in paths}
     if len(kinds) > 1:
         raise TableError(
@@ -204,20 +204,20 @@ def _check_files(paths: Sequence[str | Path]) -> list[Path]:
     counts = Counter(Path(path).resolve() for path in paths)
     repeated = [path.name for path, count in counts.items() if count > 1]
     if repeated:
-        raise TableError(f"files of one table must be given once, but there is more than one {listing(repeated)}")
+        raise TableError(f"files of one table must be distinct; got more than one {listing(repeated)}")
     return [Path(path) for path in paths]
 
 
-def _check_like(part: Table, first: Table) -> None:
+def _check_same_columns(part: Table, first: Table) -> None:
     """Refuse a part whose columns are not those of the first."""
     if part is first:
         return
     ours, theirs = (dict.fromkeys([*(table.features or ()), *table.metadata]) for table in (part, first))
     lacking, unknown = [c for c in theirs if c not in ours], [c for c in ours if c not in theirs]
     if lacking or unknown:
-        says = [f"lacks {listing(lacking)}"] if lacking else []
-        says += [f"has {listing(unknown)} besides"] if unknown else []
-        why = " and ".join(says)
+        differences = [f"lacks {listing(lacking)}"] if lacking else []
+        differences += [f"has {listing(unknown)} in addition"] if unknown else []
+        why = " and ".join(differences)
     elif part.features != first.features:
         why = "has them in another order"
     elif part.d != first.d:

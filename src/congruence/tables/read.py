@@ -62,8 +62,8 @@ def read_table(
 
     Nothing is ever unpickled, and a table that would not fit in memory is refused before it is read. Files that can be
     mapped into memory (.npy, uncompressed .arrow with a column of lists, .safetensors, .pt) are not loaded, and a
-    matrix of more than 256 MB from another file (except .npz) is put into a temporary file, which is mapped. NaN is
-    kept; `join_tables` refuses or drops it.
+    matrix of more than 256 MB from another file (except .npz) is stored in a temporary file, which is mapped. NaN is
+    preserved; `join_tables` refuses or drops it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def read_table(
     Returns
     -------
     Table
-        float32 and float64 are kept; columns of both, and columns of integers, become float64.
+        float32 and float64 are preserved; columns of both, and columns of integers, become float64.
         Columns of lists or structs that are not the values are left out.
     """
     return read_selected(Path(path), selection(id, features, metadata, key, name))
@@ -144,7 +144,7 @@ class RowColumns:
 def read_row_columns(
     path: str | Path, *, id: str | None = None, key: str | None = None, features: Sequence[str] | None = None
 ) -> RowColumns:
-    """Read every column of a file of any format that `read_table` supports; text is kept as Python strings.
+    """Read every column of a file of any format that `read_table` supports; text is returned as Python strings.
 
     The columns of a file that holds a matrix are those of the matrix (called 0, 1, ... if they have no names) and the
     metadata. Columns of lists and the index of a pandas frame are left out.
@@ -154,11 +154,11 @@ def read_row_columns(
     path : str or Path
         The file.
     id : str, optional
-        The column that holds the ids; chosen as in `read_table` if not given.
+        The column that holds the ids; by default chosen as in `read_table`.
     key : str, optional
         Which array inside the file, for formats that hold several.
     features : sequence of str, optional
-        Names or glob patterns of columns that are not taken as ids, unless `id` names them.
+        Names or glob patterns of columns that are not ids, unless `id` names them.
     """
     path = Path(path)
     if suffix_of(path) not in COLUMNAR:

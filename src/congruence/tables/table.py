@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from congruence.arrays import Array, as_matrix, listing, to_numpy
-from congruence.checks import check_choice
-from congruence.errors import InputError, MissingDependencyError, TableError
+from congruence.errors import InputError, TableError
+from congruence.result import as_frame
 from congruence.tables.memory import check_fits, room_for
 
 EXACT = 2**53  # whole floats below this are exact integers
@@ -31,9 +30,9 @@ class Table:
     name : str
         The name of the run in results and messages.
     ids : array of shape (n,), optional
-        Kept as int64 or unicode text. They need not be unique until tables are joined.
+        Stored as int64 or unicode text. They need not be unique until tables are joined.
     metadata : mapping of str to array of shape (n,)
-        Further columns. Text is kept as Python strings, missing text as None.
+        Further columns. Text is stored as Python strings, missing text as None.
     features : sequence of d str, optional
         The names of the columns of `values`.
     path : Path, optional
@@ -41,10 +40,10 @@ class Table:
     notes : sequence of str
         How columns were chosen where the user did not name them.
     indexed : bool
-        Whether the index of a data frame identifies the rows. The default index (0, 1, ...) is not kept as `ids`,
-        because it carries little information; it serves as ids when another table has an index of integers.
+        Whether the index of a data frame identifies the rows. The default index (0, 1, ...) is not stored as `ids`;
+        it serves as ids when another table has an index of integers.
     parts : sequence of Path
-        The files the table was read from, if there are several.
+        The files the table was read from, if it was read from several.
     """
 
     values: Array
@@ -95,18 +94,13 @@ class Table:
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Return the table as a data frame of "pandas", "polars" or "pyarrow": ids (``id``), metadata, features."""
-        check_choice("backend", backend, ("pandas", "polars", "pyarrow"))
         values = to_numpy(self.values)
         columns = [] if self.ids is None else [("id", self.ids)]
         columns += [*self.metadata.items(), *((name, values[:, j]) for j, name in enumerate(self.feature_names))]
         repeated = duplicates([name for name, _ in columns])
         if repeated:
             raise TableError(f"{self.name} cannot become a data frame: several columns would be called {repeated}")
-        try:
-            library = import_module(backend)
-        except ImportError as error:
-            raise MissingDependencyError(f"to_frame needs {backend}: pip install {backend}") from error
-        return (library.table if backend == "pyarrow" else library.DataFrame)(dict(columns))
+        return as_frame(dict(columns), backend)
 
 
 def _check_values(values: Any, where: str) -> Any:
@@ -136,11 +130,11 @@ def _check_ids(ids: Any, n: int, where: str) -> Array:
 
 def _check_length(column: Array, n: int, what: str, where: str) -> None:
     if column.shape != (n,):
-        raise TableError(f"{where} has {n} rows, but its {what} has shape {column.shape}; ({n},) would do")
+        raise TableError(f"{where} has {n} rows, but its {what} has shape {column.shape}; expected ({n},)")
 
 
 def duplicates(names: Sequence[str]) -> str:
-    """Return the names that occur more than once, as text for a message; empty if there are none."""
+    """Return the names that occur more than once, as text for a message; empty if all are distinct."""
     return listing([name for name, count in Counter(names).items() if count > 1])
 
 
@@ -202,7 +196,7 @@ def in_one_kind(columns: Sequence[Array]) -> list[Array]:
 def as_column(entries: Any) -> Array:
     """Return a metadata column as numbers, bools, times, or Python text in an object array.
 
-    Text is not kept as fixed-width unicode, where one long document would set the width of every row.
+    Text is not stored as fixed-width unicode, in which one long document would set the width of every row.
     """
     column: Array = np.asarray(entries)
     if column.dtype.kind == "S":

@@ -49,7 +49,7 @@ def write_table(table: Table, path: str | Path, *, id: str | None = None) -> Non
     path : str or Path
         The file, or the folder of a .zarr store. It is replaced if it exists.
     id : str, optional
-        The name of the id column in files with columns; "id" if not given.
+        The name of the id column in files with columns; by default "id".
     """
     path = Path(path)
     suffix = _known_suffix(path)
@@ -150,7 +150,7 @@ def _known_suffix(path: Path) -> str:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn whatever a file library raises inside the block into a `TableError` of one sentence that names the file."""
+    """Turn exceptions of file libraries inside the block into a `TableError` of one sentence that names the file."""
     try:
         yield
     except CongruenceError:
@@ -214,9 +214,7 @@ def _schema(table: Table, path: Path, id: str) -> Any:
     chosen = set(choose_columns(Source(path, kinds), Selection(None if table.ids is None else id)).values)
     lost = [name for name in table.feature_names if name not in chosen]
     if lost:
-        raise TableError(
-            f"{path} cannot be written: features called {listing(lost)} would be read back as ids or metadata"
-        )
+        raise TableError(f"{path} cannot be written: features called {listing(lost)} would be read as ids or metadata")
     types = {} if table.ids is None else {id: pa.int64() if table.ids.dtype.kind == "i" else pa.string()}
     for name, original in stored.items():
         type = pa.array(table.metadata[original]).type
@@ -230,7 +228,7 @@ def _batches(tables: Iterable[Table], schema: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     def as_arrow(array: Array, type: Any) -> Any:
-        # Integers of which some are missing in this part of the rows come as floats with NaN.
+        # Integers of which some are missing in this part of the rows are read as floats with NaN.
         return pa.array(array, type=type, from_pandas=pa.types.is_integer(type) and array.dtype.kind == "f")
 
     for table in tables:
@@ -251,7 +249,7 @@ def _write_npy(tables: Iterable[Table], n: int, temporary: Path, path: Path) -> 
     _check_values_alone(first, path)
     dtype = to_numpy(first.values[:1]).dtype
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (n, first.d)}
-    with temporary.open("wb") as handle:  # np.save would not say why it could not write
+    with temporary.open("wb") as handle:  # np.save would not report why it could not write
         np.lib.format.write_array_header_1_0(handle, header)
         for table in tables:
             for part in row_chunks(table.n, table.d):
@@ -318,7 +316,7 @@ def _write_zarr(stream: Stream, path: Path) -> None:
 
 
 def _fill(array: Any, column: Array, start: int) -> None:
-    """Write rows from `start` on, chunk by chunk: on a full disk, zarr would go on while the folder is removed."""
+    """Write rows from `start` on, chunk by chunk: on a full disk, zarr would write on while the folder is removed."""
     step = array.chunks[0]
     for first in range(start - start % step, start + len(column), step):
         a, b = max(first, start), min(first + step, start + len(column))
@@ -331,7 +329,7 @@ def _split(table: Table, path: Path) -> tuple[dict[str, Array], dict[str, Array]
     """Return the arrays of a table under the names they are stored by: first numbers, then text."""
     clash = [name for name in table.metadata if name in (VALUES, IDS, FEATURES)]
     if clash:
-        raise TableError(f"{path} cannot be written: metadata may not be called {listing(clash)} there")
+        raise TableError(f"{path} cannot be written: metadata cannot be called {listing(clash)} in this format")
     columns = dict(table.metadata)
     if table.ids is not None:
         columns[IDS] = table.ids
@@ -349,11 +347,11 @@ def _unicode_arrays(table: Table, path: Path) -> dict[str, Array]:
     """Return the arrays of a table under the names they are stored by, text as unicode."""
     arrays, text = _split(table, path)
     for name, column in text.items():
-        odd = [row for row, item in enumerate(column.tolist()) if not isinstance(item, str)]
-        if odd:
+        missing = [row for row, item in enumerate(column.tolist()) if not isinstance(item, str)]
+        if missing:
             raise TableError(
-                f"{path} cannot be written: {name!r} is missing or not text in {len(odd)} rows "
-                f"(row {listing(odd)}), which this format cannot hold; use .parquet"
+                f"{path} cannot be written: {name!r} is missing or not text in {len(missing)} rows "
+                f"(row {listing(missing)}), which this format cannot hold; use .parquet"
             )
         arrays[name] = column.astype(str)
     return arrays

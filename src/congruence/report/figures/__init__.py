@@ -1,4 +1,4 @@
-"""Figures of results: each function takes what a `congruence.document.Figure` holds and returns a `Drawing`.
+"""Figures of results: each function takes the data of a `congruence.document.Figure` and returns a `Drawing`.
 
 `congruence.document.Figure("ladder", (pair,))` is drawn by `ladder(pair)`; the stub lists all names.
 """
@@ -24,9 +24,9 @@ def plot_main(document: Document, ax: Any = None) -> Any:
     if document.main_figure is not None:
         return drawing(document.main_figure).plot(ax)
     drawn = [block for block in document.blocks() if isinstance(block, Drawn)]
-    found = next((block.drawing for block in drawn if block.brief and block.drawing is not None), None)
-    if found is not None:
-        return found.plot(ax)
+    main = next((block.drawing for block in drawn if block.brief and block.drawing is not None), None)
+    if main is not None:
+        return main.plot(ax)
     if drawn:
-        raise InputError("this result was read from files, its figures are SVG files: compute it again to plot them")
+        raise InputError("this result was read from files and its figures are SVG files; compute it again to plot them")
     raise InputError("this result has no figure to plot")

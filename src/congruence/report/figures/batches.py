@@ -54,12 +54,12 @@ def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -
         ]
         axes.legend(handles=marks, **ABOVE, ncols=2)
 
-    said = "; ".join(f"{label} {one.difference:+.3f}" for label, one, _ in rows)
+    summary = "; ".join(f"{label} {one.difference:+.3f}" for label, one, _ in rows)
     return Drawing(
         paint,
         (760, 90 + 46 * len(labels)),
         key=f"differences {labels!r}",
-        label=f"Difference in AUROC from base: {said}",
+        label=f"Difference in AUROC from base: {summary}",
         on_axes=True,
     )
 
@@ -90,9 +90,11 @@ def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]]) -> Drawing:
         panels[0].set_ylabel("biological, |2 AUROC − 1|")
         figure.supxlabel("technical: share of the controls' variance between batches", fontsize=12)
 
-    said = "; ".join(f"{label}: {len(x)} features" for label, x, _ in points)
+    summary = "; ".join(f"{label}: {len(x)} features" for label, x, _ in points)
     key = f"profiles {[label for label, _ in profiles]!r}"
-    return Drawing(paint, (230 * len(points) + 50, 290), key=key, label=f"Biological against technical share, {said}")
+    return Drawing(
+        paint, (230 * len(points) + 50, 290), key=key, label=f"Biological against technical share, {summary}"
+    )
 
 
 def _points(profile: FeatureProfile) -> tuple[Any, Any]:

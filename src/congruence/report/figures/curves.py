@@ -32,8 +32,8 @@ CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
 def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
     """Draw how far rows moved, from the one that moved most, against their rank.
 
-    `falling` holds the disagreement of all rows, largest first; the ranks are logarithmic, so that the few rows
-    that moved most can be seen among a million.
+    `falling` holds the disagreement of all rows, largest first. The ranks are logarithmic, so that the few rows that
+    moved most are visible among a million.
     """
     n = len(falling)
     ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
@@ -50,12 +50,12 @@ def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
         plain_decades(axes.xaxis, 1, n)
         figure.legend(loc="outside upper left", ncols=3)
 
-    said = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
+    summary = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
     return Drawing(
         paint,
         (535, 300),
         key=f"moved {list(names)!r}",
-        label=f"Disagreement of the runs about each of {n} rows: {said}; null {percent(null)}",
+        label=f"Disagreement of the runs about each of {n} rows: {summary}; null {percent(null)}",
     )
 
 
@@ -69,16 +69,16 @@ def training_curves(
     """
     steps = [point["step"] for point in points]
     nulls = [null.get(point["name"], math.nan) for point in points]
-    ways = {
+    directions = {
         "onto the last checkpoint": [point["to_last"] for point in points],
         "onto the next checkpoint": [point["to_next"] for point in points],
     }
-    shown = [error for errors in ways.values() for onto in errors for error in onto.values()]
+    all_errors = [error for errors in directions.values() for onto in errors for error in onto.values()]
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharey=True)
-        error_axis(panels[0], [*shown, *nulls], "error, % of the target's diameter")
-        for axes, (title, errors), solid in zip(panels, ways.items(), (True, False), strict=True):
+        error_axis(panels[0], [*all_errors, *nulls], "error, % of the target's diameter")
+        for axes, (title, errors), solid in zip(panels, directions.items(), (True, False), strict=True):
             axes.set_title(title, loc="left")
             axes.grid(visible=True, axis="y")
             for group in groups:
@@ -104,7 +104,7 @@ def _group_line(axes: Any, steps: Sequence[float], errors: Sequence[float], grou
 
 
 def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
-    """Draw the held-out error of maps fitted on more and more paired rows, with its range over draws.
+    """Draw the held-out error of maps fitted on increasing numbers of paired rows, with its range over draws.
 
     The dashed vertical line is at n, the rows that the translator itself was fitted on; the dotted one is the null.
     """
@@ -125,8 +125,8 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
         plain_decades(axes.xaxis, rows[0], n)
         figure.legend(loc="outside upper left", ncols=3)
 
-    said = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
-    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")
+    summary = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
+    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {summary}")
 
 
 def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
@@ -138,15 +138,17 @@ def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
         if math.isfinite(trust):
             axes.axhline(trust, color=INK, linewidth=1.5, dashes=(5, 2), label="limit of trust")
         style = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
-        for trusted, look in ((True, {"color": HELD_OUT}), (False, {"color": MUTED, "markerfacecolor": "none"})):
+        for trusted, face in ((True, {"color": HELD_OUT}), (False, {"color": MUTED, "markerfacecolor": "none"})):
             some = [match for match in matches if match.trusted == trusted]
             label = "trusted" if trusted else "not trusted"
-            axes.plot([match.old for match in some], [match.confidence for match in some], **style, **look, label=label)
+            axes.plot([match.old for match in some], [match.confidence for match in some], **style, **face, label=label)
         low = min([0.0, *(match.confidence for match in matches)])
         axes.set(xlabel="component of the old model", ylabel="confidence", ylim=(1.05 * low - 0.02, 1.02))
         axes.set(xlim=(-0.6, len(matches) - 0.4), xticks=range(0, len(matches), max(1, len(matches) // 12)))
         axes.grid(axis="y")
         axes.legend(**ABOVE, ncols=3)
 
-    said = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
-    return Drawing(paint, (535, 320), key="match confidence", label=f"Confidence of each match: {said}", on_axes=True)
+    summary = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
+    return Drawing(
+        paint, (535, 320), key="match confidence", label=f"Confidence of each match: {summary}", on_axes=True
+    )

@@ -16,14 +16,14 @@ from congruence.report.figures.svg import GRID, HEAT, HELD_OUT, INK, Drawing, In
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Score
 
-PRINTED_CODES = 16  # up to here cells are wide enough for a number
+PRINTED_CODES = 16  # with more, cells are too narrow for a number
 CELLS = 3000  # of a heat map; the rest of the codes are left out
 LETTERS = {"factor": 20, "code": 12}  # of a name
 WIDEST = 780.0  # heat map, in pixels
 STRONGEST = 0.9  # colour, on which text is still readable
 SHADES = 20  # of a heat map: cells of one shade are drawn together
-MOST_LEVELS = 12  # values of a factor up to which each has a line of its own
-NAMED = 8  # of these, so many have their name written
+MOST_LEVELS = 12  # values of a factor; with more, they are drawn as a cloud
+NAMED = 8  # of these lines that are labelled
 WIDTH, HEIGHT, MARGIN = 150.0, 22.0, 8.0  # of a score on its range
 
 
@@ -82,7 +82,7 @@ def _shade(axes: Any, matrix: Any) -> None:
 def factor_scatter(factor: Any, code: Any, kind: str, levels: Sequence[str], names: tuple[str, str]) -> Drawing:
     """Draw a factor (m,) against a code (m,): a cloud or, of a factor with few values, a line for each value.
 
-    `levels` are the words that the numbers of a factor stand for, `names` those of the factor and the code.
+    `levels` are the words for the numbers of a factor, `names` those of the factor and the code.
     """
     values = np.unique(factor)
     in_lines = kind == "categorical" or len(values) <= MOST_LEVELS
@@ -133,7 +133,7 @@ def _axes_without_ticks(axes: Any, in_lines: bool) -> None:
 def score_range(score: Score) -> Inline:
     """Draw a finite score on its range: the value, its interval and the mark of chance.
 
-    A range without an end is cut at 0 (below) or at what there is to show (above); values beyond it sit at its end.
+    An unbounded range is cut at 0 (below) or at the largest value (above); values beyond it are drawn at its end.
     """
     low, high = _ends(score)
 
@@ -160,9 +160,9 @@ def score_range(score: Score) -> Inline:
 
 def _ends(score: Score) -> tuple[float, float]:
     low, high = score.range
-    shown = [x for x in (score.value, score.high, score.chance) if math.isfinite(x)]
+    values = [x for x in (score.value, score.high, score.chance) if math.isfinite(x)]
     low = low if math.isfinite(low) else 0.0
-    high = high if math.isfinite(high) else low + 1.1 * max(0.0, *shown, 0.0) - 1.1 * min(low, 0.0)
+    high = high if math.isfinite(high) else low + 1.1 * max(0.0, *values, 0.0) - 1.1 * min(low, 0.0)
     return low, high if high > low else low + 1.0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from congruence.align.comparison import Comparison
     from congruence.align.layer_comparison import LayerComparison
 
-PRINTED_RUNS, PRINTED_LAYERS = 12, 14  # up to here cells are wide enough for a number
+PRINTED_RUNS, PRINTED_LAYERS = 12, 14  # with more, cells are too narrow for a number
 
 
 def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) -> Drawing:
@@ -55,7 +55,7 @@ def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) 
 
 
 def tint(axes: Any, corner: tuple[float, float], width: float, strength: float) -> None:
-    """Colour a cell of height 1 by a strength from 0 to 1; what is undefined stays blank."""
+    """Colour a cell of height 1 by a strength from 0 to 1; NaN stays blank."""
     from matplotlib.patches import Rectangle
 
     if math.isfinite(strength):
@@ -94,10 +94,10 @@ def _heat_scale(axes: Any, top: float) -> None:
 
 
 def layer_picture(layers: LayerComparison, most: int = 60) -> Drawing:
-    """Draw a row for each layer of the source and a column for each of the target, in order, at most so many.
+    """Draw a row for each layer of the source and a column for each of the target, in order, at most `most`.
 
     The colour is the position of a pair between chance (faint) and a perfect match (strong); the number is the nearness
-    itself, where there is room for it. A frame marks the nearest column of each row that is nearer than chance.
+    itself, if it fits. A frame marks the nearest column of each row that is nearer than chance.
     Without a null, colours follow the numbers.
     """
     rows, columns = layers.source_layers[:most], layers.target_layers[:most]

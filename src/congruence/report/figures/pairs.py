@@ -46,7 +46,7 @@ def ladder(pair: Pair) -> Drawing:
 
 
 def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Drawing:
-    """Draw the ladder of any groups; `about` says for whom, to those who cannot see it."""
+    """Draw the ladder of any groups; `about` names the pair in the text for screen readers."""
     names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
     nears = [groups[name] for name in names]
@@ -65,7 +65,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
             axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
         _ladder_legend(axes)
 
-    said = "; ".join(
+    summary = "; ".join(
         f"{name} {percent(near.held_out.mean)} held out, null {percent(near.null)}"
         for name, near in zip(names, nears, strict=True)
     )
@@ -73,7 +73,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
         paint,
         (535, 330),
         key=key,
-        label=f"Error left after the best map of each group, {about}: {said}",
+        label=f"Error left after the best map of each group, {about}: {summary}",
         on_axes=True,
     )
 
@@ -119,7 +119,7 @@ def planes(pair: Pair) -> Drawing:
     """Draw both runs in the target's principal plane, as they are and after the best rotation and scale.
 
     The panels share their limits unless the source lies far away before it is mapped; then each has its own
-    and the title says so. Grey lines link some rows of the source with the same rows of the target.
+    as its title states. Grey lines link some rows of the source with the same rows of the target.
     """
     plane = pair.plane
     target, before, after = (np.asarray(p, dtype=float)[:POINTS] for p in (plane.target, plane.before, plane.after))
@@ -187,19 +187,19 @@ def _scatter(axes: Any, source: Any, target: Any, pair: Pair) -> None:
 def error_histogram(pair: Pair) -> Drawing:
     """Draw the distribution of the held-out errors of single rows, for identity, similarity and linear if present.
 
-    All share their bins. A vertical line marks the null of the similarity (or of the first group there is).
+    All share their bins. A vertical line marks the null of the similarity (or of the first group).
     The x axis is logarithmic where the groups lie too far apart to be seen on one linear axis.
     """
     chosen = [name for name in HISTOGRAM if name in pair.groups] or list(pair.groups)[:1]
-    shown = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
-    shown = {name: errors for name, errors in shown.items() if len(errors)}
-    reference = "similarity" if "similarity" in shown else next(iter(shown), "")
+    samples = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
+    samples = {name: errors for name, errors in samples.items() if len(errors)}
+    reference = "similarity" if "similarity" in samples else next(iter(samples), "")
     null = 100 * pair.groups[reference].null if reference else math.nan
-    bins, log = _bins(list(shown.values()), null)
+    bins, log = _bins(list(samples.values()), null)
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for name, errors in shown.items():
+        for name, errors in samples.items():
             colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
             steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
@@ -212,7 +212,7 @@ def error_histogram(pair: Pair) -> Drawing:
         axes.grid(axis="y")
         if log:
             plain_decades(axes.xaxis, bins[0], bins[-1])
-        if shown:
+        if samples:
             figure.legend(loc="outside upper left", ncols=2)
 
     return Drawing(

@@ -88,16 +88,16 @@ class Drawing:
     Parameters
     ----------
     paint : callable
-        Receives a `matplotlib.figure.Figure` (or, if `on_axes`, its only axes); draws with the colours of this module.
+        Draws on a `matplotlib.figure.Figure` (or, if `on_axes`, on its only axes) with the colours of this module.
     size : (width, height)
         In CSS pixels, at which text has the sizes of `STYLE`.
     key : str
-        What the figure shows: its kind and the names of its runs. Ids in the SVG start with a digest of it,
-        so that figures with different keys can share a page.
+        The kind of the figure and the names of its runs. Ids in the SVG start with a digest of it, so that figures with
+        different keys can share a page.
     label : str
-        What a screen reader says.
-    on_axes : bool
-        Whether one set of axes is enough; only such a figure can be drawn on axes that the caller has.
+        Text for screen readers.
+    on_axes : bool, default False
+        Whether the figure has a single set of axes, so that it can be drawn on axes of the caller.
     """
 
     paint: Callable[[Any], None]
@@ -143,9 +143,6 @@ class Drawing:
             _recolour(ax)
         return ax
 
-    def __html__(self) -> str:
-        return self.svg()
-
 
 @dataclass(frozen=True)
 class Inline:
@@ -158,13 +155,8 @@ class Inline:
         return self.text
 
 
-def draw(paint: Callable[[Any], None], size: tuple[float, float], *, key: str, label: str) -> str:
-    """Let `paint` draw on an empty matplotlib figure and return it as an inline SVG element; see `Drawing`."""
-    return Drawing(paint, size, key, label).svg()
-
-
 def _recolour(artist: Any) -> None:
-    """Replace the placeholders of the colours of a page, in everything that was drawn, by the light colours."""
+    """Replace the placeholder colours of all artists by the light colours."""
     from matplotlib.colors import to_hex
 
     light = {sentinel: PALETTE[name][0] for name, sentinel in _SENTINELS.items()}
@@ -176,11 +168,11 @@ def _recolour(artist: Any) -> None:
             colour = get()
             single = colour[0] if getattr(colour, "ndim", 1) == 2 and len(colour) else colour
             try:
-                found = light.get(to_hex(single))
+                replacement = light.get(to_hex(single))
             except (TypeError, ValueError):
                 continue
-            if found is not None:
-                put(found)
+            if replacement is not None:
+                put(replacement)
 
 
 def standalone(svg: str) -> str:
@@ -195,7 +187,7 @@ def standalone(svg: str) -> str:
 
 
 def _inline(svg: str, prefix: str, label: str) -> str:
-    """Strip what a page does not need, make ids unique and colours CSS variables; text is unchanged."""
+    """Remove metadata and comments, make ids unique and colours CSS variables; text is unchanged."""
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert box is not None
     body = svg[svg.index(">", svg.index("<svg")) + 1 :]
@@ -228,7 +220,7 @@ def _stash_words(body: str) -> tuple[str, list[str]]:
 
 
 def _renumber_ids(body: str, prefix: str) -> str:
-    """Drop ids nothing refers to; give the others short names that start with the prefix."""
+    """Remove unused ids; replace the others by short names that start with the prefix."""
     used = dict.fromkeys(re.findall(r'(?:href="|url\()#([^")]+)', body))
     names = {old: f"{prefix}-{number}" for number, old in enumerate(used)}
     body = re.sub(r' id="([^"]*)"', lambda m: f' id="{names[m[1]]}"' if m[1] in names else "", body)

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, listing
+from congruence.batches._folds import Fold, FoldPlan, scored_rows
 from congruence.batches._numbers import mean_of
+from congruence.batches._rows import Experiment, Screen
 from congruence.batches.classify import PAPER, auroc, auroc_within, fit_trees
 from congruence.batches.conditions import Condition, condition_named
 from congruence.batches.deconfounding import Levels, Score, Target, compare_folds
-from congruence.batches.folds import Fold, Plan, scored_rows
 from congruence.batches.leakage import predict_batch
 from congruence.batches.retrieval import retrieve_replicates
-from congruence.batches.rows import Experiment, Screen
 from congruence.batches.sparsity import Concentration, concentrations, hoyer
 
-KeptParts = dict[str, Array]
-Judged = dict[tuple[str, int], KeptParts]  # by the key of a variant and the number of a fold
-ONE_AT_A_TIME = Lock()  # linear algebra is multi-threaded; each tree model uses one thread
+PartArrays = dict[str, Array]
+FoldScores = dict[tuple[str, int], PartArrays]  # by the key of a variant and the number of a fold
+ALGEBRA = Lock()  # linear algebra is multi-threaded, so one thread at a time; each tree model uses one thread
 
 
 @dataclass(frozen=True)
 class Variant:
     """A condition, the rows it is fitted on and, for random rotations, the number of the draw."""
 
-    name: str  # as it is shown
+    name: str  # in results
     kind: str
     strict: bool = True
     draw: int = 0
@@ -70,50 +70,50 @@ class Embeddings:
 
     def __init__(self, screen: Screen, work: Work) -> None:
         self.screen, self.work = screen, work
-        self.kept: dict[str, tuple[Array, list[str]]] = {}
+        self.cached: dict[str, tuple[Array, list[str]]] = {}
 
     def of(self, variant: Variant, fold: Fold) -> tuple[Array, list[str]]:
         """Rows (n, k) as a variant prepares them in a fold, and notes on its fit."""
         if not variant.strict:
-            if variant.key not in self.kept:
-                self.kept[variant.key] = self._fitted(variant, self.screen.fitted_on)
-            return self.kept[variant.key]
+            if variant.key not in self.cached:
+                self.cached[variant.key] = self._fitted(variant, self.screen.fitted_on)
+            return self.cached[variant.key]
         return self._fitted(variant, fold.train & self.screen.fitted_on)
 
     def on_all(self, variant: Variant) -> Array:
-        """The same, fitted on all rows."""
+        """Rows (n, k) as a variant prepares them when it is fitted on all rows."""
         key = replace(variant, strict=False).key
-        return self.kept[key][0] if key in self.kept else self._fitted(variant, self.screen.fitted_on)[0]
+        return self.cached[key][0] if key in self.cached else self._fitted(variant, self.screen.fitted_on)[0]
 
     def _fitted(self, variant: Variant, rows: Array) -> tuple[Array, list[str]]:
         condition = self.work.condition(variant)
         return embed(self.screen, condition, rows), condition.notes
 
 
-def judge(
+def score_variant(
     embeddings: Embeddings, fold: Fold, variant: Variant, experiments: Sequence[Experiment], tick: Callable[[], None]
 ) -> Mapping[str, Any]:
     """All scores of a variant in a fold: for each experiment (m,), and for the whole fold."""
     screen, work = embeddings.screen, embeddings.work
-    with ONE_AT_A_TIME:
-        z, said = embeddings.of(variant, fold)
+    with ALGEBRA:
+        z, fit_notes = embeddings.of(variant, fold)
         leaked = _leakage(screen, fold, z, work)
-        found = _retrieval(screen, fold, z, work)
+        retrieved = _retrieval(screen, fold, z, work)
     rows = [_experiment(screen, fold, z, one, work, tick) for one in experiments]
     keys = ("auroc", "within", "sparsity", "top", "rest")
     columns = {key: np.array([row[i] for row in rows], dtype=float) for i, key in enumerate(keys)}
-    notes = np.frombuffer("\n".join(dict.fromkeys(said)).encode(), dtype=np.uint8)
-    return columns | {"leakage": np.array(leaked), "retrieval": np.array(found), "notes": notes.copy()}
+    notes = np.frombuffer("\n".join(dict.fromkeys(fit_notes)).encode(), dtype=np.uint8)
+    return columns | {"leakage": np.array(leaked), "retrieval": np.array(retrieved), "notes": notes.copy()}
 
 
 def _experiment(
     screen: Screen, fold: Fold, z: Array, one: Experiment, work: Work, tick: Callable[[], None]
 ) -> tuple[float, float, float, list[float], list[float]]:
     test, reason = scored_rows(fold, screen, one)
-    nothing = float("nan")
+    nan = float("nan")
     if reason:
         tick()
-        return nothing, nothing, nothing, [nothing] * len(work.shares), [nothing] * len(work.shares)
+        return nan, nan, nan, [nan] * len(work.shares), [nan] * len(work.shares)
     train = fold.train & screen.fitted_on & (one.positive | screen.control)
     learned, label = z[train], one.positive[train]
     judged, truth, batch, image = z[test], one.positive[test], screen.batch[test], None
@@ -126,13 +126,13 @@ def _experiment(
         score = trees.score(judged[:, columns])
         return score if image is None else np.bincount(image, score) / np.bincount(image)
 
-    def alone(chosen: Array) -> float:
+    def score_features(chosen: Array) -> float:
         trees = fit_trees(learned[:, chosen], label, rounds=work.rounds, seed=work.seed)
         return auroc(truth, scores(trees, chosen))
 
     trees = fit_trees(learned, label, rounds=work.rounds, seed=work.seed)
     score = scores(trees, slice(None))
-    top, rest = concentrations(trees.splits, trees.gain, work.shares, alone)
+    top, rest = concentrations(trees.splits, trees.gain, work.shares, score_features)
     tick()
     return auroc(truth, score), auroc_within(truth, score, batch), hoyer(trees.splits), top, rest
 
@@ -157,29 +157,29 @@ def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float,
 def target_of(
     name: str,
     screen: Screen,
-    plan: Plan,
+    plan: FoldPlan,
     experiments: Sequence[Experiment],
     variants: Sequence[Variant],
-    found: Judged,
+    scores: FoldScores,
     shares: tuple[float, ...],
     protocol: str,
 ) -> Target:
     """One target under all conditions; its experiments are its guides in every fold."""
-    mine = [i for i, one in enumerate(experiments) if one.target == name]
-    units = [(i, number) for i in mine for number in range(len(plan.folds))]
+    own = [i for i, one in enumerate(experiments) if one.target == name]
+    units = [(i, number) for i in own for number in range(len(plan.folds))]
     reasons = [scored_rows(plan.folds[number], screen, experiments[i])[1] for i, number in units]
 
     def values(variant: Variant, key: str, *place: int) -> Float:
-        return np.array([found[variant.key, number][key][(i, *place)] for i, number in units])
+        return np.array([scores[variant.key, number][key][(i, *place)] for i, number in units])
 
-    def score(shown: str) -> Score:
-        draws = [variant for variant in variants if variant.name == shown]
+    def score(condition: str) -> Score:
+        draws = [variant for variant in variants if variant.name == condition]
 
         def mean(key: str, *place: int) -> Float:
             return np.asarray(np.mean([values(variant, key, *place) for variant in draws], axis=0))
 
         return Score(
-            shown,
+            condition,
             mean("auroc"),
             mean("within"),
             mean("sparsity"),
@@ -187,36 +187,36 @@ def target_of(
             np.array([mean_of(values(variant, "auroc")) for variant in draws]),
         )
 
-    positive = np.any([experiments[i].positive for i in mine], axis=0)
+    positive = np.any([experiments[i].positive for i in own], axis=0)
     with_positives = len(np.unique(screen.batch[positive]))
     target = Target(
         name=name,
-        guides=tuple(experiments[i].guide for i in mine if experiments[i].guide),
+        guides=tuple(experiments[i].guide for i in own if experiments[i].guide),
         positives=int(positive.sum()),
         experiments=tuple((experiments[i].guide, number) for i, number in units),
         reasons=tuple(reasons),
         batches=with_positives,
         left_out=len(screen.batches) - with_positives,
-        scores={shown: score(shown) for shown in dict.fromkeys(variant.name for variant in variants)},
+        scores={condition: score(condition) for condition in dict.fromkeys(variant.name for variant in variants)},
         paired={},
     )
     paired = {one: compare_folds((target,), one, "base", protocol) for one in target.scores if one != "base"}
     return replace(target, paired=paired)
 
 
-def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], found: Judged) -> dict[str, Levels]:
+def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], scores: FoldScores) -> dict[str, Levels]:
     """Scores of whole folds (leakage, retrieval) by condition; for random rotations, their mean."""
-    many = 1 + max(number for _, number in found)
+    many = 1 + max(number for _, number in scores)
     levels = {}
     for name in names:
         draws = [variant.key for variant in variants if variant.name == name]
-        table = np.array([[found[draw, number][key] for number in range(many)] for draw in draws]).mean(0)
+        table = np.array([[scores[draw, number][key] for number in range(many)] for draw in draws]).mean(0)
         levels[name] = Levels(name, table[:, 0], table[:, 1])
     return levels
 
 
 def notes_on(
-    screen: Screen, plan: Plan, targets: Sequence[Target], variants: Sequence[Variant], found: Judged
+    screen: Screen, plan: FoldPlan, targets: Sequence[Target], variants: Sequence[Variant], scores: FoldScores
 ) -> tuple[str, ...]:
     """What was left out, and warnings of the conditions."""
     notes = list(plan.notes)
@@ -240,9 +240,9 @@ def notes_on(
             )
         missing = sorted({reason for reason in one.reasons if reason})
         if missing:
-            many = len(one.reasons) - one.judged
+            count = len(one.reasons) - one.judged
             notes.append(
-                f"{one.name}: {many} of {len(one.reasons)} experiments were not judged ({'; '.join(missing)})."
+                f"{one.name}: {count} of {len(one.reasons)} experiments were not scored ({'; '.join(missing)})."
             )
         base = one.scores["base"]
         blank = int((np.isfinite(base.auroc) & np.isnan(base.sparsity)).sum())
@@ -255,8 +255,8 @@ def notes_on(
         count = int(screen.fitted_on.sum())
         notes.append(f"Models are fitted on one random row of each of {count} images; scores are averaged by image.")
     for variant in variants:
-        said = [bytes(part["notes"]).decode() for (key, _), part in found.items() if key == variant.key]
-        for text in dict.fromkeys(line for lines in said for line in lines.split("\n") if line):
+        texts = [bytes(part["notes"]).decode() for (key, _), part in scores.items() if key == variant.key]
+        for text in dict.fromkeys(line for lines in texts for line in lines.split("\n") if line):
             notes.append(f"{variant.name}: {text}")
     return tuple(dict.fromkeys(notes))
 

@@ -11,7 +11,7 @@ from congruence.arrays import Array, as_matrix, listing, to_numpy
 from congruence.errors import InputError
 from congruence.tables.table import as_labels, missing_labels, same_label
 
-FEWEST = 5  # rows below which a value of target is judged only if it is named
+FEWEST = 5  # rows; targets with fewer are classified only if `positive` names them
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,14 @@ def screen_of(
     set_apart: bool = False,
     seed: int = 0,
 ) -> Screen:
-    """Check rows and labels and number the labels; refuse what cannot be judged on held-out batches.
+    """Number the labels of rows; refuse rows on which nothing can be scored on held-out batches.
 
     With `set_apart`, half of the controls of each batch are its reference; only the others are trained on and scored.
     """
     rows = to_numpy(as_matrix(x, "x"))
     n = len(rows)
-    treatment = _labels(target, n, "target")
-    batches, where = np.unique(_labels(batch, n, "batch"), return_inverse=True)
+    treatment = _labels(target)
+    batches, where = np.unique(_labels(batch), return_inverse=True)
     if len(batches) < 2:
         raise InputError(f"batch has one value ({batches[0]}), so no batch can be held out; give at least two batches")
     is_control = same_label(to_numpy(target), str(control))
@@ -79,7 +79,7 @@ def screen_of(
         )
     if is_control.all():
         raise InputError(f"all {n} rows are controls ({control!r}), so there is nothing to compare with them")
-    patches = None if image is None else _numbers(image, n, "image")
+    patches = None if image is None else _numbers(image)
     reference = _half(is_control, where.reshape(-1), patches, seed) if set_apart else is_control
     if patches is not None:
         _check_whole(patches, where, "batch")
@@ -91,8 +91,8 @@ def screen_of(
         batches,
         is_control & ~reference if set_apart else is_control,
         reference,
-        None if guide is None else _labels(guide, n, "guide", blank=is_control),
-        None if cluster is None else _numbers(cluster, n, "cluster", blank=is_control),
+        None if guide is None else _labels(guide),
+        None if cluster is None else _numbers(cluster),
         patches,
         None if patches is None else _one_of_each(patches, seed),
     )
@@ -118,7 +118,7 @@ def experiments_of(screen: Screen, positive: Any) -> tuple[list[Experiment], dic
             experiments += _by_guide(screen, name, is_positive)
     if not experiments:
         name, reason = next(iter(reasons.items()))
-        raise InputError(f"no target can be judged on held-out batches: {name}, because {reason}")
+        raise InputError(f"no target can be scored on held-out batches: {name}, because {reason}")
     return experiments, reasons
 
 
@@ -142,23 +142,18 @@ def _by_guide(screen: Screen, name: str, positive: Array) -> list[Experiment]:
     return [Experiment(name, str(guide), positive & (guides == guide)) for guide in np.unique(guides[positive])]
 
 
-def _labels(given: Any, n: int, name: str, *, blank: Array | None = None) -> Array:
-    """One label for each row; rows of `blank` may have none."""
-    column = to_numpy(given)
-    if column.shape != (n,):
-        raise InputError(f"{name} must have one label for each of {n} rows, but has shape {column.shape}")
+def _labels(labels: Any) -> Array:
+    """Labels as integers or text; a missing one, which only controls may have, becomes empty text."""
+    column = to_numpy(labels)
     missing = missing_labels(column)
-    bad = np.flatnonzero(missing if blank is None else missing & ~blank)
-    if bad.size:
-        raise InputError(f"{name} is missing in {bad.size} of {n} rows (row {listing(bad)}); leave them out first")
     if missing.any():
         column = column.astype(object)
         column[missing] = ""
     return as_labels(column)
 
 
-def _numbers(given: Any, n: int, name: str, *, blank: Array | None = None) -> Array:
-    numbers: Array = np.unique(_labels(given, n, name, blank=blank), return_inverse=True)[1].reshape(-1)
+def _numbers(labels: Any) -> Array:
+    numbers: Array = np.unique(_labels(labels), return_inverse=True)[1].reshape(-1)
     return numbers
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Array, listing
-from congruence.batches.rows import Experiment, Screen
+from congruence.batches._rows import Experiment, Screen
 from congruence.checks import check_integer
 from congruence.errors import InputError
 
@@ -25,14 +25,14 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FoldPlan:
     """The folds, and notes on them."""
 
     folds: tuple[Fold, ...]
     notes: tuple[str, ...] = ()
 
 
-def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> Plan:
+def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: int, seed: int) -> FoldPlan:
     """Divide batches into folds, each with positives of every experiment as far as there are batches with positives.
 
     Experiments with few batches are distributed first (Sechidis et al. 2011), then batches without positives, so that
@@ -57,18 +57,18 @@ def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: i
         notes.append(
             "Clusters are held out in addition to batches: each fold is scored on unseen clusters in unseen batches."
         )
-    made = []
+    splits = []
     for number in range(k):
         test, train = place == number, place != number
         if crossing:
             test &= ~screen.treated | (apart == number)
             train &= ~screen.treated | (apart != number)
         held = tuple(map(str, screen.batches[np.unique(screen.batch[place == number])]))
-        made.append(Fold(train, test, held))
-    return Plan(tuple(made), tuple(notes))
+        splits.append(Fold(train, test, held))
+    return FoldPlan(tuple(splits), tuple(notes))
 
 
-def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> Plan:
+def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> FoldPlan:
     """One model for each batch that has positives and controls, scored on all other batches (appendix A.7.4)."""
     if screen.cluster is not None and _crosses(screen):
         raise InputError("a cluster that crosses batches needs protocol 'folds'; protocol 'batch' cannot hold it out")
@@ -79,12 +79,12 @@ def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> Plan:
         raise InputError(
             "no batch has both controls and a target, so no model can be trained on one; use protocol 'folds'"
         )
-    made = []
+    splits = []
     for number in with_both:
         train = screen.batch == number
         test = ~np.isin(cluster, np.unique(cluster[train]))
-        made.append(Fold(train, test, (str(screen.batches[number]),)))
-    return Plan(tuple(made))
+        splits.append(Fold(train, test, (str(screen.batches[number]),)))
+    return FoldPlan(tuple(splits))
 
 
 def scored_rows(fold: Fold, screen: Screen, experiment: Experiment) -> tuple[Array, str]:
@@ -109,8 +109,8 @@ def scored_rows(fold: Fold, screen: Screen, experiment: Experiment) -> tuple[Arr
 def spread(counts: Array, sizes: Array, folds: int, rng: np.random.Generator) -> Array:
     """Assign units to folds so that each label, counts (units, labels), is in as many folds as possible; (units,).
 
-    The label with the fewest remaining units goes first; its largest unit goes to the fold with the fewest units of
-    this label, then with the fewest of its rows, then with the fewest rows.
+    The label with the fewest remaining units is handled first. Its largest unit is assigned to the fold with the fewest
+    units of this label; ties are broken by the fewest rows of this label, then by the fewest rows.
     """
     place = np.full(len(counts), -1)
     order = rng.permutation(len(counts))  # ties are broken at random, not by the names of batches
@@ -147,8 +147,8 @@ def _crosses(screen: Screen) -> bool:
 def _whole_clusters(screen: Screen) -> Array:
     """The number of the unit of each row, (n,), that is held out whole: batches of one cluster together.
 
-    Controls stay with their batch, whatever their cluster; a batch that holds only controls of a cluster of their own
-    is a unit of its own.
+    Controls stay with their batch, whatever their cluster. A batch that holds only controls of a separate cluster is a
+    separate unit.
     """
     if screen.cluster is None:
         return screen.batch
