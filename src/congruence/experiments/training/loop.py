@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-
 from congruence.checks import require
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.experiments.runs import Run
@@ -98,6 +96,7 @@ def optimise(
         GENERATORS,
         torch.random.fork_rng(devices=[torch.device(where)] if where != "cpu" else []),
         kernels(where, deterministic=how.deterministic),
+        torch.autocast(torch.device(where).type, enabled=False),  # of the caller
         _hold_interrupts() as interrupted,
     ):
         loop = _Loop(model.to(where), rows, draw, others, how, run, measure, progress)
@@ -127,7 +126,8 @@ class _Loop:
         self.total = how.steps if how.steps is not None else (how.epochs or 0) * self.per_epoch
         if draw is not None:  # all drawn batches are one epoch
             self.n, self.per_epoch = self.total * how.batch, self.total
-        self.stepper = Stepper(model, data, how, choose_engine(how, str(data[0].device), self.total))
+        engine = choose_engine(how, str(data[0].device), self.total)
+        self.stepper = Stepper(model, data, how, engine, drawn=draw is not None)
         self.step, self.best, self.stale, self.loss, self.ended = 0, math.inf, 0, math.nan, ""
         self.seconds = 0.0  # of all steps
         self.line, self.line_seconds = 0, 0.0  # the step of the last line of the log, and the seconds up to it
@@ -169,12 +169,10 @@ class _Loop:
         """Make one step; False, with nothing changed, if a careful step was not finite."""
         epoch, place = divmod(self.step, self.per_epoch)
         if self.draw is not None:
-            place = 0
             if self.step:  # the first batch was drawn at the start
                 self._refill(self.draw(self.step))
-        if not self.begun or (place == 0 and self.draw is None):
-            rows = np.arange(len(self.data[0])) if self.draw else self.how.row_order(self.n, epoch)
-            self.stepper.begin(rows, place)
+        elif place == 0 or not self.begun:
+            self.stepper.begin(self.how.row_order(self.n, epoch), place)
             self.begun = True
         if not self.stepper.step(place, self.how.learning_rate * self.how.pace(self.step, self.total)):
             return False
@@ -216,11 +214,14 @@ class _Loop:
         self.stepper.sums = {}
         self.line, self.line_seconds = self.step, self.seconds
         self.loss = means["loss"]
-        with self._evaluating():
-            if self.held_out is not None:
+        if self.held_out is not None:
+            with self._evaluating():
                 self.loss = means["held_out"] = self._held_out_loss(self.held_out)
-            if self.how.log_every is not None:
-                means |= speed | (self.measure() if self.measure is not None else {})
+        if self.how.log_every is not None:
+            means |= speed
+            if self.measure is not None:
+                with self._evaluating():
+                    means |= self.measure()
         if self.folder is not None:
             self.folder.log(step=self.step, epoch=self.step // self.per_epoch, **means)
         better = self.loss < self.best - self.how.threshold
@@ -325,11 +326,12 @@ def _hold_interrupts() -> Iterator[Callable[[], bool]]:
 
 def _latched(*questions: Callable[[], bool] | None) -> Callable[[], bool]:
     """A function that returns True from the first time that any of the questions does."""
-    answer = False
+    answer, asked = False, [question for question in questions if question is not None]
 
     def ask() -> bool:
         nonlocal answer
-        answer = answer or any(question() for question in questions if question is not None)
+        for question in asked:
+            answer = answer or question()
         return answer
 
     return ask
