@@ -25,6 +25,7 @@ from congruence.experiments.recipes.result import (
     draw_figure,
     interval_or_none,
     number_table,
+    with_interval,
 )
 from congruence.experiments.training.small_autoencoders import KINDS, train_regularised
 from congruence.formatting import number, percent
@@ -190,7 +191,6 @@ def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[tuple[Findin
         np.array([value for runs in trained for value in runs.errors]),
         seed,
     )
-    low, high = number(relation.rank_low, 2), number(relation.rank_high, 2)
     errors = ", ".join(f"{kind} {percent(_mean(runs.errors))}" for kind, runs in kinds.items())
     finding = Finding(
         "error-grows-with-condition",
@@ -200,8 +200,8 @@ def judge(kinds: Mapping[str, RegulariserRuns], seed: int) -> tuple[tuple[Findin
         interval=interval_or_none(relation.rank_low, relation.rank_high),
         null=0.0,
         evidence=f"Rank correlation of condition number and error over the pairs of {len(trained)} of {len(kinds)} "
-        f"kinds, those that reconstruct: {number(relation.rank, 2)} ({low} to {high}). Errors: {errors} of the "
-        "diameter.",
+        f"kinds, those that reconstruct: {with_interval(relation.rank, relation.rank_low, relation.rank_high)}. "
+        f"Errors: {errors} of the diameter.",
     )
     return (*findings, finding), relation
 
@@ -256,4 +256,4 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{number(_mean(values), 2)} ({number(min(values), 2)} to {number(max(values), 2)})"
+    return with_interval(_mean(values), min(values), max(values))

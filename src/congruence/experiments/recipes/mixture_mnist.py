@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.document import Table
-from congruence.experiments.data.digits import SIDE, digits, mnist
+from congruence.experiments.data.digits import split_digits
 from congruence.experiments.recipes._mixture_trainings import active_numbers, load_or_train, mean_number, spread_cell
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, draw_figure, number_table, status_of
@@ -108,12 +109,8 @@ def run(job: RecipeJob) -> RecipeResult:
 
 def load_images(job: RecipeJob) -> tuple[Array, Array]:
     """Images to train on and to compare on, uint8 (n, 1, side, side), drawn with the seed."""
-    if job.parameters["data"] == "mnist":
-        x, y, side = mnist("train")[0], mnist("test")[0], SIDE
-    else:
-        order = np.random.default_rng([job.seed, 3]).permutation(len(digits()[0]))
-        half = len(order) // 2 + 1
-        x, y, side = digits()[0][order[:half]], digits()[0][order[half:]], 8
+    (x, _), (y, _) = split_digits(job.parameters["data"], job.seed)
+    side = math.isqrt(x.shape[1])
     rng = np.random.default_rng([job.seed, 5])
     chosen = [
         some[np.sort(rng.permutation(len(some))[: job.parameters[name]])]

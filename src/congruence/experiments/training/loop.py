@@ -137,13 +137,13 @@ class _Loop:
 
     def resume(self) -> None:
         """Restore the checkpoint of the run folder, if there is one."""
-        found = read_checkpoint(self.folder, self.about) if self.folder is not None else None
-        self.good = found or self._capture()
-        if found is not None:
+        checkpoint = read_checkpoint(self.folder, self.about) if self.folder is not None else None
+        self.good = checkpoint or self._capture()
+        if checkpoint is not None:
             self._restore()
             if self.ended == "steps":  # there may be more of them now
                 self.ended = ""
-        if self.folder is not None and (found is not None or self.folder.metrics()):
+        if self.folder is not None and (checkpoint is not None or self.folder.metrics()):
             self.folder.rewind("step", self.step)  # lines after the checkpoint are logged again
 
     def run_steps(self, interrupted: Callable[[], bool]) -> Trained:
