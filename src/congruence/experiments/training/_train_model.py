@@ -25,7 +25,7 @@ from congruence.experiments.models.reconstructions import (
     mean_squared_error,
 )
 from congruence.experiments.runs import CHECKPOINT, METRICS, WEIGHTS, Run, open_run, start_run
-from congruence.experiments.training.checkpoints import fingerprint
+from congruence.experiments.training._checkpoints import fingerprint
 from congruence.experiments.training.collapse import posterior_collapse
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training

@@ -21,8 +21,7 @@ from typing import Any
 from congruence.checks import require
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.experiments.runs import Run
-from congruence.experiments.training._step import Stepper, choose_engine, loss_parts
-from congruence.experiments.training.checkpoints import (
+from congruence.experiments.training._checkpoints import (
     Checkpoint,
     capture,
     fingerprint,
@@ -30,6 +29,7 @@ from congruence.experiments.training.checkpoints import (
     restore,
     write_checkpoint,
 )
+from congruence.experiments.training._step import Stepper, choose_engine, loss_parts
 from congruence.experiments.training.settings import Trained, Training
 from congruence.rows.devices import GENERATORS, kernels, training_device, training_precision
 
@@ -157,7 +157,7 @@ class _Loop:
             elif self._ends_line():
                 self._end_line()
             stopped = interrupted()
-            if stopped and not self.ended and not self._is_sound(weights=True):  # it may have been interrupted since
+            if stopped and not self.ended and not self.stepper.is_sound(weights=True):  # interrupted since
                 self._fall_back()
             if self.ended or self.step % self.how.checkpoint_every == 0 or stopped:
                 self._keep()
@@ -185,15 +185,12 @@ class _Loop:
         for tensor, new in zip(self.data, batch, strict=True):
             tensor.copy_(torch.as_tensor(new))
 
-    def _is_sound(self, *, weights: bool) -> bool:
-        return not self.how.stops_diverged or self.stepper.is_sound(weights=weights)
-
     def _check(self, stopped: bool) -> bool:
         """Check the losses if that is due, and the weights if a checkpoint may follow; False if not all are finite."""
         kept = self.step % self.how.checkpoint_every == 0 or self.step == self.total or stopped or self._ends_line()
         if not kept and self.step % self.how.check_every:
             return True
-        if not self._is_sound(weights=kept):
+        if not self.stepper.is_sound(weights=kept):
             return False
         self.checked = self.step
         if self.progress is not None:
@@ -324,17 +321,18 @@ def _hold_interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _latched(*questions: Callable[[], bool] | None) -> Callable[[], bool]:
-    """A function that returns True from the first time that any of the questions does."""
-    answer, asked = False, [question for question in questions if question is not None]
+def _latched(*conditions: Callable[[], bool] | None) -> Callable[[], bool]:
+    """A function that returns True from the first time that any of the conditions does."""
+    known = [condition for condition in conditions if condition is not None]
+    answer = False
 
-    def ask() -> bool:
+    def check() -> bool:
         nonlocal answer
-        for question in asked:
-            answer = answer or question()
+        for condition in known:
+            answer = answer or condition()
         return answer
 
-    return ask
+    return check
 
 
 def _as_tensors(data: Sequence[Any], device: str, name: str) -> list[Any]:
