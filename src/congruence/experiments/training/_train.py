@@ -138,7 +138,7 @@ def parse_seeds(seeds: str | Sequence[int]) -> list[int]:
             raise InputError(f"a range of seeds must have at most {_MOST_SEEDS}; got {part.strip()}")
         parsed += range(int(low), int(high or low) + 1)
     if len(set(parsed)) < len(parsed) or not parsed:
-        raise InputError(f"seeds must contain each seed once; got {parsed}")
+        raise InputError(f"seeds must contain each seed once; got {seeds}")
     return parsed
 
 
