@@ -40,8 +40,8 @@ from congruence.mechanism.criteria import Tolerance
 from congruence.mechanism.examination import MechanismExamination
 from congruence.mechanism.profile import BlockProfile, action_graph
 from congruence.mechanism.theorems import Theorem, make_criterion
+from congruence.metrics._structural import StructuralNearness
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
-from congruence.metrics.structural import StructuralNearness
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
 from congruence.mixture.assumptions import Assumptions
@@ -368,7 +368,7 @@ def structural_by_hand(factors, errors=None):
     groups = {name: nearness_by_hand(name, error) for name, error in errors.items()}
     order = np.arange(len(factors))
     return StructuralNearness(
-        tuple(errors), groups, tuple(factors), order, np.ones(len(factors)), (), 4.2, {}, {}, ("A note of its own.",)
+        tuple(errors), groups, tuple(factors), order, np.ones(len(factors)), (), 4.2, {}, reasons={}, notes=()
     )
 
 
