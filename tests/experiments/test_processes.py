@@ -7,11 +7,11 @@ from congruence.experiments.processes import run_tasks, send_message, stop_reque
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_all_tasks_are_done_and_told_of(tmp_path, workers):
-    told = []
-    run_tasks(os.mkdir, [(str(tmp_path / name),) for name in "ab"], workers, lambda *now: told.append(now))
+def test_all_tasks_are_done_and_reported(tmp_path, workers):
+    reports = []
+    run_tasks(os.mkdir, [(str(tmp_path / name),) for name in "ab"], workers, lambda *now: reports.append(now))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-    assert told == [(0, 2), (1, 2), (2, 2)]
+    assert reports == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_task_that_fails_says_so(tmp_path):
@@ -19,7 +19,7 @@ def test_a_task_that_fails_says_so(tmp_path):
         run_tasks(os.mkdir, [(str(tmp_path),)] * 2, 2, lambda *now: None)
 
 
-def test_a_process_that_dies_is_told_of_in_a_sentence():
+def test_a_process_that_dies_is_reported_in_a_sentence():
     with pytest.raises(InputError, match="was killed; the same call resumes"):
         run_tasks(os._exit, [(1,), (1,)], 2, lambda *now: None)
 

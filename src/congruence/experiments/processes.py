@@ -70,13 +70,14 @@ def run_tasks(
         pool = ProcessPoolExecutor(workers, spawn, _start_worker, (stop, messages))
         futures = [pool.submit(_run_task, work, task) for task in tasks]
     try:
-        pending = set(futures)
+        pending, done = set(futures), 0
         while pending:
             finished, pending = wait(pending, POLL, FIRST_COMPLETED)
             _drain(messages, receive)
             for future in finished:
                 future.result()
-                report(len(tasks) - len(pending), len(tasks))
+                done += 1
+                report(done, len(tasks))
     except BaseException as error:
         _close(pool, stop, messages, lambda message: None)
         if isinstance(error, BrokenProcessPool):

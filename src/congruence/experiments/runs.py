@@ -76,16 +76,16 @@ class Run:
             return []
         with _system_errors(path, "read"):
             *lines, _truncated = path.read_bytes().split(b"\n")
-        found = []
+        entries = []
         for number, line in enumerate(lines, start=1):
             try:
-                one = json.loads(line)
+                entry = json.loads(line)
             except ValueError as error:
                 raise InputError(f"line {number} of {path} is not JSON; the file is damaged") from error
-            if not isinstance(one, dict):
+            if not isinstance(entry, dict):
                 raise InputError(f"line {number} of {path} is not a JSON object; congruence did not write it")
-            found.append(one)
-        return found
+            entries.append(entry)
+        return entries
 
     def rewind(self, key: str, last: float) -> None:
         """Remove the lines whose `key` is above `last`: a resumed training logs them again."""
@@ -137,11 +137,11 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
     except (TypeError, ValueError) as error:
         raise InputError(f"config must contain only values that JSON can represent: {error}") from error
     if (folder / CONFIG).exists():
-        found = open_run(folder)
-        if found.config != wanted:
-            where = _difference(found.config, wanted)
+        run = open_run(folder)
+        if run.config != wanted:
+            where = _difference(run.config, wanted)
             raise InputError(f"{folder} has a run with another config ({where}); give another folder")
-        return found
+        return run
     try:
         folder.mkdir(parents=True, exist_ok=True)
         strange = sorted(path.name for path in folder.iterdir() if path.name not in (ENVIRONMENT, LOCK))
@@ -154,11 +154,11 @@ def start_run(folder: str | Path, config: Mapping[str, Any]) -> Run:
     return Run(folder, wanted)
 
 
-def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+def _difference(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """The first setting in which two configs differ, in words; preferably one that both have."""
-    different = (key for key in {*found, *wanted} if found.get(key) != wanted.get(key))
-    name = min(different, key=lambda key: (key in DERIVED, key not in found or key not in wanted, key))
-    old, new = found.get(name), wanted.get(name)
+    different = (key for key in {*stored, *wanted} if stored.get(key) != wanted.get(key))
+    name = min(different, key=lambda key: (key in DERIVED, key not in stored or key not in wanted, key))
+    old, new = stored.get(name), wanted.get(name)
     if isinstance(old, dict) and isinstance(new, dict):
         return f"{name}: {_difference(old, new)}"
     return f"{name} is {json.dumps(old)}, not {json.dumps(new)}"
@@ -171,12 +171,12 @@ def open_run(folder: str | Path) -> Run:
         raise InputError(f"there is no run folder {folder}")
     if not (folder / CONFIG).is_file():
         raise InputError(f"{folder} has no {CONFIG}, so it is not a run folder")
-    found = _read_json(folder / CONFIG)
-    if found.get("kind") != KIND or not isinstance(found.get("config"), dict):
-        raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {found.get('kind')!r}")
-    if found.get("version") != VERSION:
-        raise InputError(f"{folder} is a run of version {found.get('version')!r}; this congruence reads {VERSION}")
-    return Run(folder, found["config"])
+    content = _read_json(folder / CONFIG)
+    if content.get("kind") != KIND or not isinstance(content.get("config"), dict):
+        raise InputError(f"{folder / CONFIG} was not written by congruence: its kind is {content.get('kind')!r}")
+    if content.get("version") != VERSION:
+        raise InputError(f"{folder} is a run of version {content.get('version')!r}; this congruence reads {VERSION}")
+    return Run(folder, content["config"])
 
 
 def list_runs(folder: str | Path) -> list[Run]:

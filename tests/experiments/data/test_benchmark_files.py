@@ -11,11 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image
 
 from congruence.errors import InputError, MissingDependencyError
-from congruence.experiments.data import benchmark_files as files
+from congruence.experiments.data import _benchmark_files as files
 from congruence.experiments.data import load_images
+from congruence.experiments.data._benchmark_files import read_dsprites, read_folder, read_mpi3d, read_shapes3d
 from congruence.experiments.data._image_sets import Grid
 from congruence.experiments.data._readers import halving_matrix, read_npz_rows
-from congruence.experiments.data.benchmark_files import read_dsprites, read_folder, read_mpi3d, read_shapes3d
 from congruence.experiments.data.registry import IMAGE_SETS
 from congruence.experiments.data.variations import vary_factors
 

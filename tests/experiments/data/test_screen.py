@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kurtosis
 
 from congruence.errors import InputError
-from congruence.experiments.data.mixing import draw_mixing
+from congruence.experiments.data._mixing import draw_mixing
 from congruence.experiments.data.screen import GENES, simulate_screen
 
 

@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton", reason="triton is not installed; it comes with torch built for CUDA")
-from congruence.experiments.models.fused_norm import fused_norm  # noqa: E402
-from congruence.experiments.models.nets import EPSILON, LEAK, normalise  # noqa: E402
+from congruence.experiments.models._fused_norm import fused_norm  # noqa: E402
+from congruence.experiments.models._nets import EPSILON, LEAK, normalise  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.skipif(

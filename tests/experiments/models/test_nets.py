@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from congruence.errors import InputError
 
 torch = pytest.importorskip("torch")
-from congruence.experiments.models.nets import (  # noqa: E402
+from congruence.experiments.models._nets import (  # noqa: E402
     FewChannels,
     NormLeaky,
     StyleDecoder,

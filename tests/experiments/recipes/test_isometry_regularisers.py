@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
+from congruence.experiments.recipes import isometry_regularisers as method
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.isometry_regularisers import run as method
-from congruence.experiments.recipes.isometry_regularisers.claims import judge
+from congruence.experiments.recipes.isometry_regularisers import judge
 from congruence.experiments.training.small_autoencoders import KINDS
 from congruence.maps.nearness import HeldOut, Nearness
 

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 
 from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes.mixture_likelihood import run as method
-from congruence.experiments.recipes.mixture_likelihood.claims import judge
-from congruence.experiments.recipes.mixture_likelihood.figures import choose_slices
+from congruence.experiments.recipes.mixture_likelihood.claims import choose_slices, judge
 from congruence.experiments.recipes.mixture_likelihood.run import (
     LikelihoodCase,
     case_model,

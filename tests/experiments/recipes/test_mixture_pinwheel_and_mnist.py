@@ -5,11 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.mixture_mnist import claims as mnist_claims
-from congruence.experiments.recipes.mixture_mnist import run as mixture_mnist
-from congruence.experiments.recipes.mixture_pinwheel import claims as pinwheel_claims
-from congruence.experiments.recipes.mixture_pinwheel import run as mixture_pinwheel
+from congruence.experiments.recipes import mixture_mnist, mixture_pinwheel, reproduce
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
 
@@ -29,23 +25,23 @@ def spaces(maps, noise=0.0, priors=True):
 
 def test_the_pinwheel_is_recovered_up_to_affine_maps():
     found = compare_spaces(spaces([np.eye(2), TURN, np.diag([2.0, 0.5])]))
-    assert [claim.status for claim in pinwheel_claims.judge(found)] == ["holds", "holds", "holds"]
-    assert "nearly the same up to a linear map" in pinwheel_claims.headline(found)[0]
+    assert [claim.status for claim in mixture_pinwheel.judge(found)] == ["holds", "holds", "holds"]
+    assert "nearly the same up to a linear map" in mixture_pinwheel.headline(found)[0]
 
 
 def test_codes_that_are_not_alike_are_not_called_so():
     rng = np.random.default_rng(1)
     far = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [0.01])
     one, two = LatentSpace("a", PRIOR.sample(300), PRIOR), LatentSpace("b", rng.normal(size=(300, 2)), far)
-    claims = pinwheel_claims.judge(compare_spaces([one, two]))
+    claims = mixture_pinwheel.judge(compare_spaces([one, two]))
     assert claims[0].status == "fails"
     assert claims[2].status == "fails"
-    assert "not the same" in pinwheel_claims.headline(compare_spaces([one, two]))[0]
+    assert "not the same" in mixture_pinwheel.headline(compare_spaces([one, two]))[0]
 
 
 def test_without_a_density_the_distance_is_unknown():
     found = compare_spaces(spaces([np.eye(2), TURN], priors=False))
-    assert pinwheel_claims.judge(found)[2].status == "unknown"
+    assert mixture_pinwheel.judge(found)[2].status == "unknown"
 
 
 def test_claims_about_mnist_follow_the_mcc():
@@ -60,7 +56,7 @@ def judged(relu, leaky_relu, facets=(), states=()):
     """The claims about MNIST where both activations have these facets, whose codes separate so many states."""
     names = "relu", "leaky_relu"
     counts = np.array([states, states], dtype=float)
-    return mnist_claims.judge(
+    return mixture_mnist.judge(
         dict(zip(names, (relu, leaky_relu), strict=True)), dict.fromkeys(names, facets), dict.fromkeys(names, counts)
     )
 

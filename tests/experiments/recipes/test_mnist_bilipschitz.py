@@ -193,5 +193,5 @@ def test_another_data_set_may_be_asked_for(tmp_path, monkeypatch):
         reproduce("statistical-versus-structural", tmp_path / "b", data="mnist", scale="smoke", device="cpu")
     monkeypatch.setenv("CONGRUENCE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(InputError, match="the data set mnist was not found"):
+    with pytest.raises(InputError, match="data set mnist not found in"):
         reproduce("mnist-bilipschitz", tmp_path / "b", **options)

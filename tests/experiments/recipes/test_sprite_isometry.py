@@ -7,8 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from congruence.experiments.recipes import reproduce
-from congruence.experiments.recipes.sprite_isometry.claims import judge
-from congruence.experiments.recipes.sprite_isometry.run import PARAMETERS, measure_squares
+from congruence.experiments.recipes.sprite_isometry import PARAMETERS, judge, measure_squares
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ def test_latents_without_information_and_components_without_distinction_are_foun
     found = posterior_collapse(model, x)  # all components are still N(0, I)
     assert_allclose(found.shares[0], mean[:, 0].var() / (mean[:, 0].var() + 0.25), rtol=1e-5)
     assert found.collapsed == (1,)
-    assert found.told_apart == pytest.approx((1.0,))
+    assert found.effective_states == pytest.approx((1.0,))
     assert found.merged == (0,)
     assert found.sentence == (
         "posterior collapse: 1 of 3 latents do not depend on the data (1); the 2 components have 1.00 effective states"
@@ -181,7 +181,7 @@ def test_latents_without_information_and_components_without_distinction_are_foun
     assert found.numbers() == {"active_latents": 2.0, "states": pytest.approx(1.0)}
     model.prior.start_at(np.full(2, 0.5), np.array([[0, 0, -5.0], [0, 0, 5.0]]), np.ones((2, 3)))
     found = posterior_collapse(model, x)
-    assert found.told_apart == pytest.approx((2.0,), abs=0.01)
+    assert found.effective_states == pytest.approx((2.0,), abs=0.01)
     assert found.merged == ()
     whole = Collapse(np.array([0.9]), (2.0, 1.0), (2, 3))
     assert whole.sentence == "posterior collapse: the 3 components of facet 1 have 1.00 effective states"

@@ -14,6 +14,7 @@ from numpy.testing import assert_array_equal
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.experiments.runs import read_arrays, start_run
 from congruence.experiments.training import _step
+from congruence.experiments.training._checkpoints import Checkpoint, restore
 from congruence.experiments.training._step import (
     Stepper,
     _clip_and_step,
@@ -22,7 +23,6 @@ from congruence.experiments.training._step import (
     make_optimiser,
     set_rate,
 )
-from congruence.experiments.training.checkpoints import Checkpoint, restore
 from congruence.experiments.training.loop import optimise
 from congruence.experiments.training.settings import Training
 from congruence.rows import devices

@@ -55,6 +55,16 @@ def mnist(part: str = "train") -> tuple[Array, Array]:
     return (images.reshape(len(images), -1) / np.float32(255)).astype(np.float32), labels.astype(np.int64)
 
 
+def split_digits(name: str, seed: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Images and labels to train on, and others: the two parts of "mnist", or random halves of "digits"."""
+    if name == "mnist":
+        return mnist("train"), mnist("test")
+    x, labels = digits()
+    order = np.random.default_rng([seed, 3]).permutation(len(x))
+    train, test = order[: len(x) // 2 + 1], order[len(x) // 2 + 1 :]
+    return (x[train], labels[train]), (x[test], labels[test])
+
+
 def shrink_images(images: Array, side: int) -> Array:
     """Average square blocks of pixels, so that images of 28 x 28 become side x side: (n, 784) -> (n, side^2)."""
     if side < 1 or SIDE % side:

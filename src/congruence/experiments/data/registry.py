@@ -12,8 +12,8 @@ import numpy as np
 from congruence.arrays import to_numpy
 from congruence.checks import require
 from congruence.errors import InputError, MissingDependencyError
+from congruence.experiments.data._benchmark_files import BENCHMARKS
 from congruence.experiments.data._image_sets import ImageSet, Renderer
-from congruence.experiments.data.benchmark_files import BENCHMARKS
 from congruence.experiments.data.factor_data import FactorImages, FactorRows, draw_rows
 from congruence.experiments.data.room_images import ROOMS
 from congruence.experiments.data.row_sets import ROW_SETS, is_row_set, load_rows

@@ -17,7 +17,7 @@ The distributions, fixed before any result was computed:
 * **Design.** Rows are divided evenly over plates, wells are drawn independently on each plate, a tenth of the plates
   has only controls, and the rows of a guide are a given share of all rows, spread over the other plates. The rest are
   controls.
-* **Mixing.** `experiments.data.mixing`: rotations with cosine fields between them, whose distance from an isometry is
+* **Mixing.** `experiments.data._mixing`: rotations with cosine fields between them, whose distance from an isometry is
   set by the dial; then Gaussian noise of standard deviation 0.05 on every coordinate.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 from congruence.arrays import Array
 from congruence.checks import check_integer, check_number, check_seed
 from congruence.errors import InputError
-from congruence.experiments.data.mixing import Mixing, draw_mixing
+from congruence.experiments.data._mixing import Mixing, draw_mixing
 
 GENES = {  # guides, factors and their shift in standard deviations
     "CYP11B1": (1, 1, 1.2),

@@ -12,7 +12,7 @@ from torch import nn
 from congruence.checks import check_integer, check_number
 from congruence.errors import InputError
 from congruence.experiments.data.factor_data import LARGEST_SEED
-from congruence.experiments.models.nets import as_float32, make_nets
+from congruence.experiments.models._nets import as_float32, make_nets
 from congruence.rows.devices import GENERATORS
 
 _UNDECAYED = ("bias", "codebook")  # the last part of the names of parameters without weight decay

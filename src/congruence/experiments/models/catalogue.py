@@ -256,7 +256,7 @@ def _resolve_net(net: str, shape: tuple[int, ...], device: str) -> str:
     """Turn "auto" into the published net on a GPU, if it takes the images, and into the small one elsewhere."""
     if net != "auto":
         return net
-    from congruence.experiments.models.nets import SIDE
+    from congruence.experiments.models._nets import SIDE
     from congruence.rows.devices import training_device
 
     return "published" if shape[1:] == (SIDE, SIDE) and training_device(device) != "cpu" else "small"

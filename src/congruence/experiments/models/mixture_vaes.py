@@ -17,8 +17,8 @@ from torch import nn
 from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_number
 from congruence.errors import InputError
+from congruence.experiments.models._nets import LEAK
 from congruence.experiments.models.mixture_priors import PARTS, LearnedMixture, given_mixture
-from congruence.experiments.models.nets import LEAK
 from congruence.experiments.models.quantised import one_hot
 from congruence.experiments.training.settings import Training
 from congruence.rows.devices import GENERATORS

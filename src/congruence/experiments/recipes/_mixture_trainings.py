@@ -73,7 +73,7 @@ def _train(job: RecipeJob, name: str, config: Mapping[str, Any], data: Any, eval
         error = mean_squared_error(model, *evaluated)
     arrays: Arrays = {"codes": codes.astype(np.float32), "mse": np.asarray(error)}
     arrays["active"] = np.asarray(len(alive.shares) - len(alive.collapsed))
-    arrays["states"] = np.asarray(alive.told_apart)
+    arrays["states"] = np.asarray(alive.effective_states)
     if np.prod([float(count) for count in alive.components]) <= MOST:
         arrays |= dict(zip(("weights", "means", "covariances"), model.mixture_prior(), strict=True))
     return arrays

@@ -12,11 +12,13 @@ class ReproduceOptions:
     """How much is computed, and from which data and seed."""
 
     scale: str = option("small", "smoke (seconds), small (minutes), paper (a GPU) or full.")
-    seed: int = option(0, "The same seed gives the same result.")
-    device: str = option("auto", "auto, cpu, cuda or cuda:1.")
+    seed: int = option(0, "The same seed gives the same result on the same device.")
+    device: str = option("auto", "auto (a GPU if there is one), cpu, cuda or cuda:1.")
     data: str | None = option(
         None,
-        "Another data set than that of the scale, where the recipe has several (mnist or digits; rooms, sprites, "
-        "shapes3d, mpi3d, falcor3d, isaac3d).",
+        "Another data set than that of the scale, if the recipe supports it: mnist or digits; rooms, sprites, "
+        "shapes3d, mpi3d, falcor3d, isaac3d. Some recipes take several, separated by commas.",
     )
-    force: bool = option(False, "Compute it again, from the start.", panel=OUTPUT)
+    force: bool = option(
+        False, "Compute it again, even if the folder is finished or holds other settings.", panel=OUTPUT
+    )

@@ -52,18 +52,7 @@ def reproduce(
     progress : callable, optional
         Called as progress(what, done, total) while working.
     announce : callable, optional
-        Called with a sentence about what will be computed, where the recipe has one.
-    scale : {"smoke", "small", "paper", "full"}
-        How much is computed.
-    seed : int
-        The same seed gives the same result on the same device.
-    device : str
-        "auto" uses a GPU if there is one.
-    data : str, optional
-        Another data set than that of the scale, if the recipe supports it; some recipes take several, separated by
-        commas.
-    force : bool
-        Compute again although the folder is finished, or holds the same recipe with other settings.
+        Called with a sentence about what will be computed, if the recipe has one.
 
     Returns
     -------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from congruence.parts import Arrays, Parts
 
@@ -15,6 +16,22 @@ def find_snapshots(parts: Parts, names: Sequence[str]) -> list[Arrays] | None:
     """The parts of these names; None if one is missing."""
     snapshots = [snapshot for name in names if (snapshot := parts.find(name)) is not None]
     return snapshots if len(snapshots) == len(names) else None
+
+
+def load_or_train_snapshots(
+    parts: Parts, names: Sequence[str], run_folder: Path, train: Callable[[], None]
+) -> list[Arrays]:
+    """The parts of these names, which `train` stores if one is missing; it resumes the run in `run_folder`."""
+    snapshots = find_snapshots(parts, names)
+    if snapshots is None:
+        train()
+        snapshots = find_snapshots(parts, names)
+    if snapshots is None:  # one was lost that is older than the checkpoint
+        shutil.rmtree(run_folder, ignore_errors=True)
+        train()
+        snapshots = find_snapshots(parts, names)
+    assert snapshots is not None
+    return snapshots
 
 
 def clear_parts(parts: Parts) -> None:

@@ -80,7 +80,7 @@ RECIPES = (
         question="Is the map from the position and size of a square to its image an isometry?",
         sentence="The metric of images of a square: an isometry in its position, conformal in position and size.",
         source="Nelson et al. 2026, section 3.3.1 and appendix A.6",
-        module="congruence.experiments.recipes.sprite_isometry.run",
+        module="congruence.experiments.recipes.sprite_isometry",
     ),
     Recipe(
         name="mnist-bilipschitz",
@@ -94,7 +94,7 @@ RECIPES = (
         question="Which regularisers make a decoder nearly isometric and two trainings agree?",
         sentence="Autoencoders with weight decay, spectral norm, residual layers or a penalty: isometry, agreement.",
         source="Nelson et al. 2026, appendix A.4 (named there; the experiment is ours)",
-        module="congruence.experiments.recipes.isometry_regularisers.run",
+        module="congruence.experiments.recipes.isometry_regularisers",
     ),
     Recipe(
         name="deconfounding",
@@ -136,14 +136,14 @@ RECIPES = (
         question="Do trainings with a mixture prior find the same latent space, up to an affine map?",
         sentence="Five VaDEs on a pinwheel: affine distances of their priors, and MCC of their codes, over 20 pairs.",
         source="Kivva et al. 2022, section 4 (simulated data) and figure 2",
-        module="congruence.experiments.recipes.mixture_pinwheel.run",
+        module="congruence.experiments.recipes.mixture_pinwheel",
     ),
     Recipe(
         name="mixture-mnist",
         question="Do trainings with mixture priors find the same codes of handwritten digits?",
         sentence="Multi-facet clustering VAEs on MNIST, with ReLU and with LeakyReLU: MCC of the codes of trainings.",
         source="Kivva et al. 2022, section 4 (real data)",
-        module="congruence.experiments.recipes.mixture_mnist.run",
+        module="congruence.experiments.recipes.mixture_mnist",
     ),
 )
 

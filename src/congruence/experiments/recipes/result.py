@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from congruence.document import Cell, Column, Table, as_cell
+from congruence.formatting import number
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
@@ -131,6 +132,11 @@ def status_of(holds: bool | None) -> Status:
 def interval_or_none(low: float, high: float) -> tuple[float, float] | None:
     """An interval for a finding; None where it is undefined."""
     return None if math.isnan(low) or math.isnan(high) else (float(low), float(high))
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """A value and its interval in a sentence: 0.52 (0.41 to 0.63)."""
+    return f"{number(value, 2)} ({number(low, 2)} to {number(high, 2)})"
 
 
 def headline_if_all_hold(sentence: str, findings: Sequence[Finding]) -> tuple[str]:

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import itertools
 import math
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -42,10 +43,12 @@ def choose_engine(how: Training, device: str, steps: int) -> str:
 class Stepper:
     """The model, its optimiser and the rows, and the steps of the training."""
 
-    def __init__(self, model: Any, data: list[Any], how: Training, engine: str) -> None:
+    def __init__(self, model: Any, data: list[Any], how: Training, engine: str, *, drawn: bool = False) -> None:
         import torch
 
         self.model, self.data, self.how, self.device = model, data, how, data[0].device
+        self.drawn = drawn  # whether `data` is one batch, which the caller replaces before each step
+        self.after_step = getattr(model, "after_step", None)
         if self.device.type == "cuda":
             model.to(memory_format=torch.channels_last)  # fast for convolutions
         self.graphed, self.compiled = "graph" in engine, "compiled" in engine
@@ -58,12 +61,18 @@ class Stepper:
         self._update: Callable[[], None] = self._eager_update
         self.careful = how.check_every == 1 and not self.graphed  # whether each step is checked before it is made
         self.names: tuple[str, ...] = ()
-        self._sums = torch.zeros(0, dtype=torch.float64, device=self.device)  # one for each name
-        self._last = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._sums, self._last = self._zeros(0), self._zeros(1)  # one sum for each name, and the last loss
         self._order = torch.zeros(len(data[0]), dtype=torch.int64, device=self.device)
         self._start = torch.zeros((), dtype=torch.int64, device=self.device)  # of the next batch, for the graph
         self._places = torch.arange(how.batch, device=self.device)
         self._graph: Any = None
+
+    def _zeros(self, count: int) -> Any:
+        """Zeros in float64, on the GPU; on a CPU Python's numbers are faster than tensors of a few."""
+        import torch
+
+        on_cpu = self.device.type == "cpu"
+        return array("d", [0.0] * count) if on_cpu else torch.zeros(count, dtype=torch.float64, device=self.device)
 
     def _compiler_options(self) -> dict[str, Any]:
         import torch
@@ -78,18 +87,15 @@ class Stepper:
 
     @sums.setter
     def sums(self, values: Mapping[str, float]) -> None:
-        import torch
-
         if values:
-            self.names = tuple(values)
-            self._sums = torch.tensor(list(values.values()), dtype=torch.float64, device=self.device)
-        else:
-            self._sums.zero_()
+            self.names, self._sums = tuple(values), self._zeros(len(values))
+        for place in range(len(self._sums)):
+            self._sums[place] = values.get(self.names[place], 0.0)
 
     @property
     def last(self) -> float:
         """The loss of the last step."""
-        return float(self._last)
+        return float(self._last[0])
 
     def is_sound(self, *, weights: bool) -> bool:
         """Whether the summed losses and, if requested, the weights are finite."""
@@ -112,8 +118,8 @@ class Stepper:
         """Make the step of a batch; a `careful` step that is not finite returns False and changes nothing."""
         set_rate(self.optimiser, rate)
         batch = self.how.batch
-        rows = self._order[place * batch : (place + 1) * batch]
-        if len(rows) < batch:  # not the shape that was compiled or recorded
+        rows = None if self.drawn else self._order[place * batch : (place + 1) * batch]
+        if rows is not None and len(rows) < batch:  # not the shape that was compiled or recorded
             return self._step(rows, self.model.loss, self._eager_update)
         if not self.graphed:
             return self._step(rows, self.loss, self._update)
@@ -126,9 +132,12 @@ class Stepper:
         import torch
 
         self.optimiser.zero_grad()
-        reduced = self.how.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=reduced, cache_enabled=False):
-            parts = loss_parts(loss(*(self._gather(tensor, rows) for tensor in self.data)))
+        batch = [self._gather(tensor, rows) for tensor in self.data]
+        if self.how.precision == "bfloat16":
+            with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+                parts = loss_parts(loss(*batch))
+        else:
+            parts = loss_parts(loss(*batch))
         parts["loss"].backward()
         if self.careful or self.how.clip is not None:
             limit = math.inf if self.how.clip is None else self.how.clip
@@ -136,16 +145,16 @@ class Stepper:
             if self.careful and not (math.isfinite(float(norm)) and math.isfinite(float(parts["loss"].detach()))):
                 return False
         update()
-        if hasattr(self.model, "after_step"):
+        if self.after_step is not None:
             with torch.no_grad():
-                self.model.after_step()
-        self._add(parts, len(rows))
+                self.after_step()
+        self._add(parts, len(batch[0]))
         return True
 
     def _gather(self, tensor: Any, rows: Any) -> Any:
         import torch
 
-        batch = tensor[rows]
+        batch = tensor if rows is None else tensor[rows]
         images = self.device.type == "cuda" and batch.ndim == 4
         return batch.contiguous(memory_format=torch.channels_last) if images else batch
 
@@ -153,11 +162,15 @@ class Stepper:
         import torch
 
         if not self.names:
-            self.names = tuple(parts)
-            self._sums = torch.zeros(len(parts), dtype=torch.float64, device=self.device)
-        values = torch.stack([parts[name].detach().double() for name in self.names])
-        self._sums += count * values
-        self._last.copy_(values[self.names.index("loss")])
+            self.names, self._sums = tuple(parts), self._zeros(len(parts))
+        if self.device.type == "cpu":
+            for place, name in enumerate(self.names):
+                self._sums[place] += count * parts[name].item()
+            self._last[0] = parts["loss"].item()
+        else:
+            values = torch.stack([parts[name].detach().double() for name in self.names])
+            self._sums += count * values
+            self._last[0] = values[self.names.index("loss")]
 
     def _record(self) -> None:
         """Record the step as a CUDA graph; the state is the same afterwards."""
@@ -184,7 +197,8 @@ class Stepper:
         self._graph = graph
 
     def _recorded_step(self) -> None:
-        self._step(self._order[self._start + self._places], self.loss, self._update)
+        rows = None if self.drawn else self._order[self._start + self._places]
+        self._step(rows, self.loss, self._update)
         self._start += self.how.batch
 
     @contextlib.contextmanager

@@ -125,7 +125,7 @@ def _plan_trainings(model: str, folder: Path, options: TrainOptions) -> list[Pla
 
 def parse_seeds(seeds: str | Sequence[int]) -> list[int]:
     """Parse seeds: integers, or a text of integers and ranges such as 0-4, separated by commas."""
-    found: list[int] = []
+    parsed: list[int] = []
     for part in seeds.split(",") if isinstance(seeds, str) else map(str, seeds):
         low, dash, high = (piece.strip() for piece in part.partition("-"))
         if not low.isdecimal() or (dash and not high.isdecimal()):
@@ -136,10 +136,10 @@ def parse_seeds(seeds: str | Sequence[int]) -> list[int]:
             raise InputError(f"a range of seeds must not end before it starts, use {high}-{low}; got {part.strip()}")
         if int(high or low) - int(low) >= _MOST_SEEDS:
             raise InputError(f"a range of seeds must have at most {_MOST_SEEDS}; got {part.strip()}")
-        found += range(int(low), int(high or low) + 1)
-    if len(set(found)) < len(found) or not found:
+        parsed += range(int(low), int(high or low) + 1)
+    if len(set(parsed)) < len(parsed) or not parsed:
         raise InputError(f"seeds must contain each seed once; got {seeds}")
-    return found
+    return parsed
 
 
 def train_here(plans: Sequence[Plan], tell: Tell, stop: Callable[[], bool] | None = None) -> list[Outcome]:

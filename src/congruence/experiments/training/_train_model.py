@@ -25,7 +25,7 @@ from congruence.experiments.models.reconstructions import (
     mean_squared_error,
 )
 from congruence.experiments.runs import CHECKPOINT, METRICS, WEIGHTS, Run, open_run, start_run
-from congruence.experiments.training.checkpoints import fingerprint
+from congruence.experiments.training._checkpoints import fingerprint
 from congruence.experiments.training.collapse import posterior_collapse
 from congruence.experiments.training.loop import FREE, optimise
 from congruence.experiments.training.settings import Trained, Training
@@ -183,12 +183,12 @@ def load_model(run: Run | str | Path, *, device: str = "cpu") -> Any:
     require("torch", "loading a model", "torch")
     from congruence.experiments.models.catalogue import build_model
 
-    found = run if isinstance(run, Run) else open_run(run)
-    config = found.config.get("model")
+    opened = run if isinstance(run, Run) else open_run(run)
+    config = opened.config.get("model")
     if not isinstance(config, dict):
-        raise InputError(f"the config of {found.folder} has no model")
+        raise InputError(f"the config of {opened.folder} has no model")
     model = build_model(config)
-    put_weights(model, found)
+    put_weights(model, opened)
     return model.to(training_device(device)).eval()
 
 

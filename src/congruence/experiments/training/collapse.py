@@ -21,14 +21,14 @@ class Collapse:
 
     `shares` (m,) is, for each latent, var(mean) / (var(mean) + mean of sigma^2) over rows, from 0 to 1: the share of
     its variance that depends on the data. A latent below 0.01 is collapsed; for a standard Gaussian prior this is the
-    rule of Burda et al. (2016) for active units, and it does not depend on the scale of a learned prior. `told_apart`
-    is, for each mixture of the prior, its effective number of states: exp of the mutual information of rows and
-    components, from 1 (components are equal, or one has all rows) to their number (each row has one component with
-    certainty, and all are equally likely).
+    rule of Burda et al. (2016) for active units, and it does not depend on the scale of a learned prior.
+    `effective_states` has, for each mixture of the prior, exp of the mutual information of rows and components: from 1
+    (components are equal, or one has all rows) to their number (each row has one component with certainty, and all are
+    equally likely).
     """
 
     shares: Float  # (m,)
-    told_apart: tuple[float, ...]
+    effective_states: tuple[float, ...]
     components: tuple[int, ...]  # of each mixture
 
     @property
@@ -39,25 +39,26 @@ class Collapse:
     @property
     def merged(self) -> tuple[int, ...]:
         """The mixtures of several components with fewer than 1.5 effective states, counted from 0."""
-        pairs = zip(self.told_apart, self.components, strict=True)
+        pairs = zip(self.effective_states, self.components, strict=True)
         return tuple(j for j, (states, count) in enumerate(pairs) if count > 1 and states < LEAST_STATES)
 
     @property
     def sentence(self) -> str:
         """The collapsed latents and components in words; empty if there are none."""
-        found = []
+        findings = []
         if self.collapsed:
             which = ", ".join(map(str, self.collapsed))
-            found.append(f"{len(self.collapsed)} of {len(self.shares)} latents do not depend on the data ({which})")
+            findings.append(f"{len(self.collapsed)} of {len(self.shares)} latents do not depend on the data ({which})")
         for j in self.merged:
             which = f" of facet {j}" if len(self.components) > 1 else ""
-            found.append(f"the {self.components[j]} components{which} have {self.told_apart[j]:.2f} effective states")
-        return f"posterior collapse: {'; '.join(found)}" if found else ""
+            states = f"{self.effective_states[j]:.2f} effective states"
+            findings.append(f"the {self.components[j]} components{which} have {states}")
+        return f"posterior collapse: {'; '.join(findings)}" if findings else ""
 
     def numbers(self) -> dict[str, float]:
         """The numbers for the log: active latents, and the effective states of each mixture."""
-        several = len(self.told_apart) > 1
-        states = {f"states_{j}" if several else "states": value for j, value in enumerate(self.told_apart)}
+        several = len(self.effective_states) > 1
+        states = {f"states_{j}" if several else "states": value for j, value in enumerate(self.effective_states)}
         return {"active_latents": float(len(self.shares) - len(self.collapsed)), **states}
 
 

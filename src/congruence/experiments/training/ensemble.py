@@ -87,12 +87,12 @@ class Ensemble:
 
         *layers, last = (weight[member].double() for weight in self._tensors[len(self.weights) // 2 :])
         values = torch.from_numpy(np.asarray(codes, dtype=np.float64)).to(self.device)
-        found = torch.eye(codes.shape[1], dtype=torch.float64, device=self.device).expand(len(codes), -1, -1)
+        jacobian = torch.eye(codes.shape[1], dtype=torch.float64, device=self.device).expand(len(codes), -1, -1)
         for weight in layers:
             values = values @ weight.mT
             slope = torch.ones_like(values).masked_fill_(values <= 0, float(self.leaks[member]))  # (n, out)
-            found, values = slope[..., None] * (weight @ found), slope * values
-        return found, last
+            jacobian, values = slope[..., None] * (weight @ jacobian), slope * values
+        return jacobian, last
 
     @cached_property
     def _tensors(self) -> list[Any]:

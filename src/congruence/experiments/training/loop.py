@@ -18,13 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-
 from congruence.checks import require
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.experiments.runs import Run
-from congruence.experiments.training._step import Stepper, choose_engine, loss_parts
-from congruence.experiments.training.checkpoints import (
+from congruence.experiments.training._checkpoints import (
     Checkpoint,
     capture,
     fingerprint,
@@ -32,6 +29,7 @@ from congruence.experiments.training.checkpoints import (
     restore,
     write_checkpoint,
 )
+from congruence.experiments.training._step import Stepper, choose_engine, loss_parts
 from congruence.experiments.training.settings import Trained, Training
 from congruence.rows.devices import GENERATORS, kernels, training_device, training_precision
 
@@ -98,6 +96,7 @@ def optimise(
         GENERATORS,
         torch.random.fork_rng(devices=[torch.device(where)] if where != "cpu" else []),
         kernels(where, deterministic=how.deterministic),
+        torch.autocast(torch.device(where).type, enabled=False),  # of the caller
         _hold_interrupts() as interrupted,
     ):
         loop = _Loop(model.to(where), rows, draw, others, how, run, measure, progress)
@@ -127,7 +126,8 @@ class _Loop:
         self.total = how.steps if how.steps is not None else (how.epochs or 0) * self.per_epoch
         if draw is not None:  # all drawn batches are one epoch
             self.n, self.per_epoch = self.total * how.batch, self.total
-        self.stepper = Stepper(model, data, how, choose_engine(how, str(data[0].device), self.total))
+        engine = choose_engine(how, str(data[0].device), self.total)
+        self.stepper = Stepper(model, data, how, engine, drawn=draw is not None)
         self.step, self.best, self.stale, self.loss, self.ended = 0, math.inf, 0, math.nan, ""
         self.seconds = 0.0  # of all steps
         self.line, self.line_seconds = 0, 0.0  # the step of the last line of the log, and the seconds up to it
@@ -137,13 +137,13 @@ class _Loop:
 
     def resume(self) -> None:
         """Restore the checkpoint of the run folder, if there is one."""
-        found = read_checkpoint(self.folder, self.about) if self.folder is not None else None
-        self.good = found or self._capture()
-        if found is not None:
+        checkpoint = read_checkpoint(self.folder, self.about) if self.folder is not None else None
+        self.good = checkpoint or self._capture()
+        if checkpoint is not None:
             self._restore()
             if self.ended == "steps":  # there may be more of them now
                 self.ended = ""
-        if self.folder is not None and (found is not None or self.folder.metrics()):
+        if self.folder is not None and (checkpoint is not None or self.folder.metrics()):
             self.folder.rewind("step", self.step)  # lines after the checkpoint are logged again
 
     def run_steps(self, interrupted: Callable[[], bool]) -> Trained:
@@ -157,7 +157,7 @@ class _Loop:
             elif self._ends_line():
                 self._end_line()
             stopped = interrupted()
-            if stopped and not self.ended and not self._is_sound(weights=True):  # it may have been interrupted since
+            if stopped and not self.ended and not self.stepper.is_sound(weights=True):  # interrupted since
                 self._fall_back()
             if self.ended or self.step % self.how.checkpoint_every == 0 or stopped:
                 self._keep()
@@ -169,12 +169,10 @@ class _Loop:
         """Make one step; False, with nothing changed, if a careful step was not finite."""
         epoch, place = divmod(self.step, self.per_epoch)
         if self.draw is not None:
-            place = 0
             if self.step:  # the first batch was drawn at the start
                 self._refill(self.draw(self.step))
-        if not self.begun or (place == 0 and self.draw is None):
-            rows = np.arange(len(self.data[0])) if self.draw else self.how.row_order(self.n, epoch)
-            self.stepper.begin(rows, place)
+        elif place == 0 or not self.begun:
+            self.stepper.begin(self.how.row_order(self.n, epoch), place)
             self.begun = True
         if not self.stepper.step(place, self.how.learning_rate * self.how.pace(self.step, self.total)):
             return False
@@ -187,15 +185,12 @@ class _Loop:
         for tensor, new in zip(self.data, batch, strict=True):
             tensor.copy_(torch.as_tensor(new))
 
-    def _is_sound(self, *, weights: bool) -> bool:
-        return not self.how.stops_diverged or self.stepper.is_sound(weights=weights)
-
     def _check(self, stopped: bool) -> bool:
         """Check the losses if that is due, and the weights if a checkpoint may follow; False if not all are finite."""
         kept = self.step % self.how.checkpoint_every == 0 or self.step == self.total or stopped or self._ends_line()
         if not kept and self.step % self.how.check_every:
             return True
-        if not self._is_sound(weights=kept):
+        if not self.stepper.is_sound(weights=kept):
             return False
         self.checked = self.step
         if self.progress is not None:
@@ -216,11 +211,14 @@ class _Loop:
         self.stepper.sums = {}
         self.line, self.line_seconds = self.step, self.seconds
         self.loss = means["loss"]
-        with self._evaluating():
-            if self.held_out is not None:
+        if self.held_out is not None:
+            with self._evaluating():
                 self.loss = means["held_out"] = self._held_out_loss(self.held_out)
-            if self.how.log_every is not None:
-                means |= speed | (self.measure() if self.measure is not None else {})
+        if self.how.log_every is not None:
+            means |= speed
+            if self.measure is not None:
+                with self._evaluating():
+                    means |= self.measure()
         if self.folder is not None:
             self.folder.log(step=self.step, epoch=self.step // self.per_epoch, **means)
         better = self.loss < self.best - self.how.threshold
@@ -323,16 +321,18 @@ def _hold_interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _latched(*questions: Callable[[], bool] | None) -> Callable[[], bool]:
-    """A function that returns True from the first time that any of the questions does."""
+def _latched(*conditions: Callable[[], bool] | None) -> Callable[[], bool]:
+    """A function that returns True from the first time that any of the conditions does."""
+    known = [condition for condition in conditions if condition is not None]
     answer = False
 
-    def ask() -> bool:
+    def check() -> bool:
         nonlocal answer
-        answer = answer or any(question() for question in questions if question is not None)
+        for condition in known:
+            answer = answer or condition()
         return answer
 
-    return ask
+    return check
 
 
 def _as_tensors(data: Sequence[Any], device: str, name: str) -> list[Any]:

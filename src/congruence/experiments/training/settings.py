@@ -36,7 +36,6 @@ class Training:
     """Settings of a training. Either `epochs` or `steps` is given. Subclasses may override `pace` and `row_order`."""
 
     fused: ClassVar[bool] = False  # whether Adam is fused on a CPU, which is faster for small models
-    stops_diverged: ClassVar[bool] = True  # False for models of independent members, of which some may diverge
 
     epochs: int | None = None
     steps: int | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from congruence.experiments.data.screen import SHARE, simulate_screen
-from congruence.experiments.recipes.deconfounding import claims, figures
+from congruence.experiments.recipes.deconfounding import claims
 from congruence.experiments.recipes.deconfounding.screen import (
     CONDITIONS,
     PrefixedParts,
@@ -81,7 +81,7 @@ def run(job: RecipeJob) -> RecipeResult:
         ours=experiment.to_dict(),
         findings=claims.judge(experiment),
         tables=claims.make_tables(experiment),
-        figures=(figures.draw_dial(experiment), figures.draw_genes(experiment)),
+        figures=(claims.draw_dial(experiment), claims.draw_genes(experiment)),
         notes=claims.NOTES,
         terms=claims.TERMS,
     )

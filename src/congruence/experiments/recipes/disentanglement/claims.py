@@ -19,7 +19,7 @@ from congruence.experiments.recipes.disentanglement.scores import (
     keep_reconstructing,
     mean_over_data,
 )
-from congruence.experiments.recipes.result import interval_or_none, number_table, status_of
+from congruence.experiments.recipes.result import interval_or_none, number_table, status_of, with_interval
 from congruence.formatting import number
 from congruence.result import Finding, status_above
 from congruence.stats.intervals import rank_correlation_interval
@@ -177,8 +177,7 @@ def _judge_isometry(result: DisentanglementScores, seed: int) -> Finding:
         interval=interval_or_none(low, high),
         null=0.0,
         evidence=f"Rank correlation of isometry defect and InfoM of AE + ICA over {len(defects)} autoencoders at the "
-        f"last step: {number(rank, 2)} ({number(low, 2)} to {number(high, 2)}). The claim holds if the 95 % interval "
-        "is below 0.",
+        f"last step: {with_interval(rank, low, high)}. The claim holds if the 95 % interval is below 0.",
     )
 
 
@@ -201,9 +200,7 @@ def _judge_choice(result: DisentanglementScores) -> Finding:
 
 
 def _infom_text(row: ScoreRow) -> str:
-    """InfoM of a row with its interval."""
-    mean, low, high = row.interval()
-    return f"{number(mean, 2)} ({number(low, 2)} to {number(high, 2)})"
+    return with_interval(*row.interval())
 
 
 def _signed(value: float) -> str:
@@ -266,8 +263,8 @@ def _score_table(result: DisentanglementScores) -> Table:
 
 
 def _cell(mean: float, low: float, high: float) -> Cell:
-    ends = "" if math.isnan(low) else f" ({number(low, 2)} to {number(high, 2)})"
-    return Cell(number(mean, 2) + ends, "" if math.isnan(mean) else mean)
+    text = number(mean, 2) if math.isnan(low) else with_interval(mean, low, high)
+    return Cell(text, "" if math.isnan(mean) else mean)
 
 
 def _aggregated_table(results: Sequence[DisentanglementScores]) -> Table:

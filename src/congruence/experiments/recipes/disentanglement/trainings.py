@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -17,8 +16,7 @@ from congruence.experiments.data.registry import find_image_set, load_images
 from congruence.experiments.models.catalogue import build_model, published_settings, published_weight_decay
 from congruence.experiments.models.reconstructions import apply_in_batches, evaluated_rows, mean_psnr, traverse_latents
 from congruence.experiments.processes import stop_requested
-from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS, find_snapshots
-from congruence.experiments.runs import open_run
+from congruence.experiments.recipes._snapshots import CHECK_EVERY, RUNS, find_snapshots, load_or_train_snapshots
 from congruence.experiments.training._train_model import train_model
 from congruence.experiments.training.settings import Training
 from congruence.ica.latents import latent_components
@@ -129,13 +127,8 @@ def load_snapshots(
     values of the decoder's Jacobian; of autoencoders the components of the codes, and for the first seed "before" and
     "after", images with one latent or one component changed.
     """
-    names = study.snapshot_names(variant, number)
-    snapshots = find_snapshots(study.parts, names)
-    if snapshots is None:
-        _train(study, variant, number, progress)
-        snapshots = find_snapshots(study.parts, names)
-    assert snapshots is not None
-    return snapshots
+    names, folder = study.snapshot_names(variant, number), study.parts.folder / RUNS / study.name(variant, number)
+    return load_or_train_snapshots(study.parts, names, folder, partial(_train, study, variant, number, progress))
 
 
 def _train(
@@ -143,8 +136,6 @@ def _train(
 ) -> None:
     """Train with the published protocol; on a CPU with one thread, so that the same seed gives the same bits."""
     data, folder = study.images(), study.parts.folder / RUNS / study.name(variant, number)
-    if folder.exists() and open_run(folder).finished:
-        shutil.rmtree(folder)  # its snapshots are lost, so it has to be trained again
     p, seed, on_cpu = study.parameters, 1000 * study.seed + number, study.device == "cpu"
     config: dict[str, Any] = {"model": variant.model, **published_settings(variant.model, study.data)}
     config |= {"net": p["net"], "shape": list(data.shape), "seed": seed}

@@ -8,12 +8,10 @@ high.
 
 from __future__ import annotations
 
-import multiprocessing
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields
-from itertools import combinations, repeat
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from congruence.arrays import Array, Float
 from congruence.errors import NotConvergedWarning
 from congruence.experiments.data.overlap import OverlapGenerator, dependent_covariance, overlap_generator
-from congruence.experiments.processes import available_cores
+from congruence.experiments.processes import available_cores, run_tasks
 from congruence.experiments.recipes.mechanistic_overlap.slots import (
     Progress,
     SlotMember,
@@ -159,11 +157,15 @@ def train_sets(
 
 def score_members(outcome: SlotOutcome, members: Sequence[SlotMember], latents: Sequence[Float], slots: int) -> Float:
     """SIS of the codes of each member, (members,)."""
-    tasks = outcome.codes, [latents[member.data] for member in members], repeat(slots)
+    tasks = [(codes, latents[member.data], slots) for codes, member in zip(outcome.codes, members, strict=True)]
     if len(members) < WORTH_PROCESSES:
-        return np.array(list(map(score_codes, *tasks)))
-    with ProcessPoolExecutor(available_cores(), multiprocessing.get_context("spawn"), threadpool_limits, (1,)) as pool:
-        return np.array(list(pool.map(score_codes, *tasks, chunksize=5)))
+        return np.array([score_codes(*task) for task in tasks])
+    return np.array(run_tasks(_score_on_one_thread, tasks, available_cores()))
+
+
+def _score_on_one_thread(codes: Float, latents: Float, slots: int) -> float:
+    with threadpool_limits(1):  # each process has one core
+        return score_codes(codes, latents, slots)
 
 
 def score_codes(codes: Float, latents: Float, slots: int) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.experiments.recipes.mixture_likelihood import claims, figures
+from congruence.experiments.recipes.mixture_likelihood import claims
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult, as_numbers
 from congruence.mixture.distances import affine_distance
@@ -131,7 +131,7 @@ def run(job: RecipeJob) -> RecipeResult:
         ours=ours | {"remark 3.12": as_numbers(remark)},
         findings=claims.judge(cases, remark),
         tables=claims.make_tables(cases, remark),
-        figures=(figures.draw_slices(cases), figures.draw_remark(remark)),
+        figures=(claims.draw_slices(cases), claims.draw_remark(remark)),
         notes=claims.NOTES,
         terms=claims.TERMS,
     )

@@ -14,6 +14,7 @@ from congruence.experiments.recipes.result import (
     interval_or_none,
     number_table,
     status_of,
+    with_interval,
 )
 from congruence.formatting import count, number, percent
 from congruence.result import Finding
@@ -252,8 +253,7 @@ def make_notes(parameters: Mapping[str, Any], p: int) -> tuple[str, ...]:
 
 
 def _rank_text(relation: ErrorByConstant) -> str:
-    low, high = number(relation.rank_low, 2), number(relation.rank_high, 2)
-    return f"{number(relation.rank, 2)} ({low} to {high})"
+    return with_interval(relation.rank, relation.rank_low, relation.rank_high)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.experiments.data.digits import digits, mnist, shrink_images
+from congruence.experiments.data.digits import shrink_images, split_digits
 from congruence.experiments.recipes._isometry import ErrorByConstant, measure_nearness, relate_errors
 from congruence.experiments.recipes.mnist_bilipschitz import claims, figures
 from congruence.experiments.recipes.recipe import RecipeJob
@@ -262,14 +262,11 @@ def keep_converged(
 
 
 def load_images(job: RecipeJob) -> tuple[Array, Array, Array, Array]:
-    """Images and labels to train on, and to measure on; the digits of scikit-learn are split in two."""
+    """Images and labels to train on, and to measure on."""
+    (x, a), (y, b) = split_digits(job.parameters["data"], job.seed)
     if job.parameters["data"] == "mnist":
-        (x, a), (y, b) = mnist("train"), mnist("test")
-        return shrink_images(x, job.parameters["side"]), a, shrink_images(y, job.parameters["side"]), b
-    x, labels = digits()
-    order = np.random.default_rng([job.seed, 3]).permutation(len(x))
-    train, test = order[: len(x) // 2 + 1], order[len(x) // 2 + 1 :]
-    return x[train], labels[train], x[test], labels[test]
+        x, y = (shrink_images(images, job.parameters["side"]) for images in (x, y))
+    return x, a, y, b
 
 
 def all_digits(job: RecipeJob, x: Array, a: Array, y: Array, b: Array) -> PairTrainings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from congruence.experiments.data.digits import SIDE, mnist
 from congruence.experiments.data.library_text import library_text
 from congruence.experiments.data.room_images import rooms
 from congruence.experiments.processes import stop_requested
-from congruence.experiments.recipes._snapshots import CHECK_EVERY, MODELS, RUNS, find_snapshots
+from congruence.experiments.recipes._snapshots import CHECK_EVERY, MODELS, RUNS, find_snapshots, load_or_train_snapshots
 from congruence.experiments.recipes.model_pairs.spectra import decoder_spectra, layer_spectra
 from congruence.experiments.runs import CHECKPOINT, start_run
 from congruence.experiments.training.loop import optimise
@@ -148,17 +147,8 @@ def load_snapshots(
     head ("weights", "biases") and, of the first seed, singular values of the maps from layers to the penultimate one
     ("spectrum-0", ...).
     """
-    names = study.snapshot_names(family, number)
-    snapshots = find_snapshots(study.parts, names)
-    if snapshots is None:
-        _train(study, family, number, progress)
-        snapshots = find_snapshots(study.parts, names)
-    if snapshots is None:  # one from before the checkpoint was lost
-        shutil.rmtree(study.parts.folder / RUNS / f"{family}-{number}", ignore_errors=True)
-        _train(study, family, number, progress)
-        snapshots = find_snapshots(study.parts, names)
-    assert snapshots is not None
-    return snapshots
+    names, folder = study.snapshot_names(family, number), study.parts.folder / RUNS / f"{family}-{number}"
+    return load_or_train_snapshots(study.parts, names, folder, partial(_train, study, family, number, progress))
 
 
 def _train(study: PairStudy, family: str, number: int, progress: TrainingProgress | None) -> None:

@@ -18,7 +18,7 @@ from congruence.experiments.data.patches import FACTORS, draw_factors, draw_show
 from congruence.experiments.recipes._isometry import measure_nearness
 from congruence.experiments.recipes.recipe import RecipeJob
 from congruence.experiments.recipes.result import RecipeResult, as_numbers
-from congruence.experiments.recipes.statistical_versus_structural import claims, figures
+from congruence.experiments.recipes.statistical_versus_structural import claims
 from congruence.experiments.recipes.statistical_versus_structural.regression import fit_draws, measure_regression
 from congruence.experiments.training.small_autoencoders import train_masked_autoencoder
 from congruence.maps.nearness import Nearness
@@ -101,9 +101,9 @@ def run(job: RecipeJob) -> RecipeResult:
         findings=findings,
         tables=(claims.regression_table(lines), claims.masking_table(levels)),
         figures=(
-            figures.draw_regression(lines, job.seed),
-            figures.draw_masking(levels),
-            figures.draw_codes(images[2].factors, runs[2]),
+            claims.draw_regression(lines, job.seed),
+            claims.draw_masking(levels),
+            claims.draw_codes(images[2].factors, runs[2]),
         ),
         notes=claims.NOTES,
         terms=claims.TERMS,

@@ -97,14 +97,14 @@ def read_checkpoint(run: Run, about: Mapping[str, Any]) -> Checkpoint | None:
         raise InputError(f"{error}; remove it to start again") from error
     try:
         parsed = json.loads(text)
-        counts, found = dict(parsed["counts"]), dict(parsed["about"])
+        counts, stored = dict(parsed["counts"]), dict(parsed["about"])
         missing = {"step", "sums"} - counts.keys() or {RANDOM} - arrays.keys()
         if missing:
             raise KeyError(missing)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a checkpoint of congruence; remove it to start again") from error
     expected = json.loads(json.dumps(about))
-    different = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+    different = sorted(name for name in {*stored, *expected} if stored.get(name) != expected.get(name))
     if different:
         raise InputError(f"{path} is of a training with another {different[0]}; remove it to start again")
-    return Checkpoint(arrays, counts, found)
+    return Checkpoint(arrays, counts, stored)

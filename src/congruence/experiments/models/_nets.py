@@ -24,7 +24,7 @@ from congruence.errors import InputError
 from congruence.rows.devices import can_compile
 
 if can_compile():
-    from congruence.experiments.models.fused_norm import fused_norm
+    from congruence.experiments.models._fused_norm import fused_norm
 
 NETS = ("published", "small")
 FUSED = can_compile()  # whether training on a GPU uses the fused kernel for instance norm

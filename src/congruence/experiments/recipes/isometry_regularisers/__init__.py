@@ -1,1 +1,0 @@
-"""The recipe `isometry-regularisers`: autoencoders with and without a regulariser."""

@@ -1,1 +1,0 @@
-"""The recipe `mixture-mnist`: multi-facet clustering VAEs on handwritten digits."""

@@ -1,1 +1,0 @@
-"""The recipe `mixture-pinwheel`: VaDEs on a pinwheel."""

@@ -1,1 +1,0 @@
-"""The recipe `sprite-isometry`: images of a square that moves and grows."""
