@@ -18,8 +18,8 @@ from congruence.ica._passes import CONTRASTS, DaskPasses, Passes
 from congruence.ica._solver import random_rotation
 from congruence.ica.profiles import profile_components
 from congruence.ica.whitening import METHODS
-from congruence.tables import blocks
-from congruence.tables.blocks import DaskRows
+from congruence.rows import blocks
+from congruence.rows.blocks import DaskRows
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

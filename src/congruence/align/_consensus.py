@@ -15,9 +15,9 @@ from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps._diameter import rows_diameter
-from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol, repairing
+from congruence.rows.algebra import eigh, one_thread, svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, RunSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
@@ -164,7 +164,7 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class _ConsensusFit:
     rotations: list[Float]  # each (d_k, d), with orthonormal rows
     scales: Float  # (runs,)
     iterations: int
@@ -193,7 +193,7 @@ def _products(sums: list[RunSums], pairs: Pairs, fold: int | None) -> Products:
     return products
 
 
-def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None = None) -> _Fit:
+def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None = None) -> _ConsensusFit:
     """Rotate each run onto the mean of all, in turn, until the loss stops decreasing."""
     runs = 1 + max(j for _, j in products)
     width = max(products[k, k].shape[0] for k in range(runs))
@@ -218,7 +218,7 @@ def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None 
             converged = bool(loss - now <= TOLERANCE * (scales**2 * size**2).sum())
             loss = now
         axes = _principal_axes(products, rotations, scales)
-    return _Fit([rotation @ axes for rotation in rotations], scales, iterations, converged)
+    return _ConsensusFit([rotation @ axes for rotation in rotations], scales, iterations, converged)
 
 
 def _rotate_onto_first(products: Products, runs: int, width: int) -> list[Float]:
@@ -240,7 +240,7 @@ def _principal_axes(products: Products, rotations: list[Float], scales: Float) -
     return np.asarray(axes * np.where((rotations[0] @ axes).sum(0) < 0, -1.0, 1.0))
 
 
-def _maps(sums: list[RunSums], fold: int | None, fit: _Fit, group: str) -> list[Map]:
+def _maps(sums: list[RunSums], fold: int | None, fit: _ConsensusFit, group: str) -> list[Map]:
     """The maps onto the consensus, whose mean is the origin; narrower runs are zero-padded."""
     maps = []
     for s, rotation, scale in zip(sums, fit.rotations, fit.scales, strict=True):

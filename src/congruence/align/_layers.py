@@ -18,12 +18,12 @@ from congruence.align.verdict import diameter_notes, sampling_notes
 from congruence.arrays import Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, row_errors
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.algebra import decomposing_on, one_thread
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, pair_sums
 from congruence.tables import expanded, unique_names

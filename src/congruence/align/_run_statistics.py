@@ -13,12 +13,12 @@ from congruence.arrays import Array, Float, listing, resolve_device, row_chunks,
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol, check_method, protocol
+from congruence.memory import room_for
 from congruence.options import reading
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
+from congruence.rows.sums import PairScatter, RowScatter, RunSums, pair_sums, run_sums
 from congruence.tables import as_paired, gather
 from congruence.tables.inputs import Inputs
-from congruence.tables.memory import room_for
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
@@ -42,7 +42,7 @@ class RunStatistics:
         return self.sums.rows
 
     @property
-    def spread(self) -> Spread:
+    def spread(self) -> RowScatter:
         """The mean and the scatter of all rows."""
         return self.sums.outside(None)
 
@@ -97,7 +97,7 @@ class PairStatistics:
 
     source: RunStatistics
     target: RunStatistics
-    sums: Paired
+    sums: PairScatter
 
     @property
     def vary(self) -> bool:

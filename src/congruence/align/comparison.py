@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class MCC:
+class PairMCC:
     """Mean correlation coefficients, from 0 to 1; higher is closer (Khemakhem et al. 2020). Neither bounds the other.
 
     `strong` matches the raw dimensions one to one (up to permutation, sign and scale of each) over all rows; `weak`
@@ -106,7 +106,7 @@ class Pair:
     diameter: float
     diameter_exact: bool
     groups: dict[str, Nearness]
-    mcc: MCC
+    mcc: PairMCC
     cka: float
     neighbour_overlap: float
     verdict: PairVerdict

@@ -31,7 +31,7 @@ from congruence.ica.profiles import EDGES, PROFILED
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
     from congruence.ica.profiles import Loading
-    from congruence.ica.results import ComponentStability, CurvePoint, Problem, Resolution
+    from congruence.ica.results import ComponentStability, Problem, Resolution, StabilityPoint
     from congruence.result import Status
 
 LISTED_COLUMNS = 4  # of metadata of extreme rows
@@ -207,7 +207,7 @@ def _agreement(stability: ComponentStability) -> Figure:
     return Figure("component_agreement", data, wide=True, brief=True)
 
 
-def _curve(points: Sequence[CurvePoint]) -> Iterator[Block]:
+def _curve(points: Sequence[StabilityPoint]) -> Iterator[Block]:
     if not points:
         return
     rising = sorted(points, key=lambda point: point.n_components)

@@ -21,9 +21,9 @@ import numpy as np
 from congruence.arrays import Array, Float, is_tensor, library, single_threaded, to_numpy, to_tensor
 from congruence.checks import check_choice
 from congruence.errors import TableError
-from congruence.maps.algebra import blas_threads, one_thread
-from congruence.tables.blocks import DaskRows, Partition, merged, persist
-from congruence.tables.memory import room_for
+from congruence.memory import room_for
+from congruence.rows.algebra import blas_threads, one_thread
+from congruence.rows.blocks import DaskRows, Partition, merged, persist
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32, which stays in the processor's cache
 DEVICE_CHUNK = 2**24  # the same on a device: enough to keep a GPU busy, few enough for float32 sums

@@ -19,7 +19,7 @@ from scipy import linalg
 
 from congruence.arrays import Float, as_float64_like, is_tensor, library, to_numpy
 from congruence.ica._passes import AnyPasses, Averages
-from congruence.maps.algebra import eigh, one_thread, svd
+from congruence.rows.algebra import eigh, one_thread, svd
 
 # Radians of sampling error from which a component may be noise: in all, and in the plane with any other component.
 # Components fitted to Gaussian noise have 0.24 to 0.5 in all, whatever the number of rows and dimensions, since the

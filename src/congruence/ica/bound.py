@@ -18,9 +18,9 @@ from congruence.formatting import number
 from congruence.ica._passes import Passes, contrast_named
 from congruence.ica._solver import random_rotation, solve
 from congruence.maps._diameter import diameter
-from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map
 from congruence.result import Finding, Status, conclude
+from congruence.rows.algebra import svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import run_sums
 from congruence.tables import as_paired

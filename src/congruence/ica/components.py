@@ -20,11 +20,11 @@ from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
 from congruence.ica.whitening import Reread, Whitening, fit_whitening, largest_positive
-from congruence.maps.algebra import decomposing_on, eigh, one_thread
+from congruence.rows.algebra import decomposing_on, eigh, one_thread
+from congruence.rows.blocks import DaskRows
 from congruence.rows.engine import Moments, row_moments
-from congruence.rows.sums import Spread
+from congruence.rows.sums import RowScatter
 from congruence.stats.matching import matched_correlations
-from congruence.tables.blocks import DaskRows
 
 MAX_ITER = 500
 MAX_ITER_FREE = 200  # passes until all components converge, including noise: the default of FastICA
@@ -441,7 +441,7 @@ def _signs(skewness: Float, mixing: Float) -> Float:
     return np.where(decisive < 0, -1.0, 1.0)
 
 
-def unmix(spread: Spread, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Unmixing:
+def unmix(spread: RowScatter, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Unmixing:
     """Return the independent components of the rows of `spread`, on their numerical rank, in centred coordinates.
 
     All of them are rotated until they converge, as in the paper: components that are noise in one run may be the same

@@ -16,13 +16,13 @@ from congruence.arrays import as_matrix, is_dask, is_tensor, listing, row_chunks
 from congruence.errors import InputError
 from congruence.files import replacing
 from congruence.ica.components import MAX_ITER, TOLERANCE, Components, independent_components, warn_unless_converged
+from congruence.memory import spill_chunks
 from congruence.result import SCHEMA_VERSION
+from congruence.rows.blocks import DaskRows, whole_rows
 from congruence.rows.engine import map_rows
 from congruence.tables import Table, as_table, is_table
-from congruence.tables.blocks import DaskRows, whole_rows
-from congruence.tables.frames import is_frame, names_of
 from congruence.tables.inputs import warn_of
-from congruence.tables.memory import spill_chunks
+from congruence.tables.table import is_frame, names_of
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")

@@ -10,9 +10,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica.components import Components, Unmixing, first_components
+from congruence.rows.blocks import DaskRows, Partition
 from congruence.rows.engine import map_chunk, reduce_rows
 from congruence.tables import Table
-from congruence.tables.blocks import DaskRows, Partition
 
 EDGES = np.linspace(-6, 6, 61)  # standard deviations
 ROWS = 10

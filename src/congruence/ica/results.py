@@ -79,7 +79,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class StabilityPoint:
     """Stability of the components for one number of components."""
 
     n_components: int
@@ -220,7 +220,7 @@ class ComponentStability(ComponentResult):
     clusters: Clusters | None  # None where there are too many components to cluster, or fewer than two other fits
     chance: float  # mean matched |correlation| with a random rotation
     variance_share: Float  # (k,) of the variance of the rows, per component
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[StabilityPoint, ...]
     profile: ComponentProfiles
     ids: Array | None  # (n,) of the rows, where they have any
     notes: tuple[str, ...]

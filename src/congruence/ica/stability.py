@@ -31,9 +31,9 @@ from congruence.ica.components import (
 )
 from congruence.ica.estimator import ICA, open_rows
 from congruence.ica.profiles import profile_components
-from congruence.ica.results import Agreement, ComponentStability, CurvePoint
-from congruence.maps.algebra import eigh
+from congruence.ica.results import Agreement, ComponentStability, StabilityPoint
 from congruence.progress import Progress, Steps
+from congruence.rows.algebra import eigh
 from congruence.stats.matching import matched_correlations
 from congruence.stats.resampling import Units, units_of
 from congruence.tables import Table, as_table, is_table
@@ -209,14 +209,14 @@ class _Plan:
         matched = np.array([matched_to(ours, directions(fit.unmixing, self.space)) for fit in fits])
         return fits, Agreement(matched[:restarts], matched[restarts:])
 
-    def point(self, prepared: PreparedRows, restarts: int, bootstrap: int) -> CurvePoint:
+    def point(self, prepared: PreparedRows, restarts: int, bootstrap: int) -> StabilityPoint:
         """One point of the curve; every point has the same starts and the same resamples."""
         base = prepared.subset(self.rows).unmix(seed=self.seed, **self.options)
         self.step(f"{base.k} components")
         few = min(restarts, CURVE_RESTARTS), min(bootstrap, CURVE_BOOTSTRAP)
         _, agreement = self.refit(prepared, base, *few)
         variances = prepared.whitening.variances
-        return CurvePoint(
+        return StabilityPoint(
             n_components=base.k,
             variance_share=float(variances[: base.k].sum() / variances.sum()),
             identified=int(base.identified.sum()),

@@ -17,8 +17,7 @@ from scipy import linalg
 from congruence.arrays import Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.maps.algebra import eigh
-from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.rows.algebra import eigh, principal_axes, scaled_axes
 from congruence.rows.engine import Moments
 
 METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")

@@ -22,7 +22,7 @@ from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, sums_of
+from congruence.rows.sums import PairScatter, sums_of
 from congruence.stats.matching import signed_permutation
 from congruence.tables import as_paired
 
@@ -147,7 +147,7 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     return fit_group(sums_of(Rows(x), Rows(y)), group)
 
 
-def fit_group(paired: Paired, group: str) -> Map:
+def fit_group(paired: PairScatter, group: str) -> Map:
     """Fit the map of `group` from the sums of paired rows."""
     width = paired.width
     if group == "identity":
@@ -165,7 +165,7 @@ def fit_group(paired: Paired, group: str) -> Map:
     return centred_map(paired, group, matrix)
 
 
-def centred_map(paired: Paired, group: str, matrix: Float) -> Map:
+def centred_map(paired: PairScatter, group: str, matrix: Float) -> Map:
     """The map with the given matrix that carries the mean of the source onto the mean of the target."""
     means = [np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)]
     return Map(group, matrix, *means)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.maps.algebra import svd
 from congruence.maps.groups import Map, centred_map, fit_group
+from congruence.rows.algebra import svd
 from congruence.rows.sums import Paired
 
 STEPS, ENOUGH = 200, 1e-13  # of the search for a rotation, and the relative gain at which it stops

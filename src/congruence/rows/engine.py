@@ -29,7 +29,7 @@ from congruence.arrays import (
     to_tensor,
 )
 from congruence.errors import InputError
-from congruence.tables.blocks import DaskRows, Partition, merged
+from congruence.rows.blocks import DaskRows, Partition, merged
 
 CACHE_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks

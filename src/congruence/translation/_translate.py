@@ -24,7 +24,7 @@ from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, PairSums, pair_sums
+from congruence.rows.sums import PairScatter, PairSums, pair_sums
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval
@@ -122,7 +122,7 @@ def _check_options(options: TranslateOptions) -> None:
     check_number("require", options.require, 0, 1, open_low=True)
 
 
-def _fit(group: str, paired: Paired, fold: int | None) -> Map:
+def _fit(group: str, paired: PairScatter, fold: int | None) -> Map:
     """The map as it is applied: for wider new vectors, dimensions beyond the old ones are cut off and not scored."""
     h = fit_group(paired, group)
     return replace(h, matrix=np.where(np.arange(h.width) < paired.target.rows.d, h.matrix, 0.0))

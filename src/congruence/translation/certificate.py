@@ -12,7 +12,7 @@ from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, row_errors
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, sums_of
+from congruence.rows.sums import PairScatter, sums_of
 from congruence.stats.intervals import bootstrap_mean, rank_correlation
 
 RANKED_QUERIES = 500  # whole rankings are compared for this many rows
@@ -200,7 +200,7 @@ def measure_probe(old: Float, translated: Float, new: Float, labels: Array, fold
 
 
 def learning_curve(
-    x: Rows, y: Rows, fit: Callable[[Paired, int | None], Map], diameter: float, plan: Protocol
+    x: Rows, y: Rows, fit: Callable[[PairScatter, int | None], Map], diameter: float, plan: Protocol
 ) -> list[CurvePoint]:
     """The held-out error by the number of paired rows the map is fitted on; the first fold is held out."""
     test = plan.folds[0]

@@ -8,11 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers", reason="transformers is not installed")
-from congruence.experiments.recipes.model_pairs.trainings import embed  # noqa: E402
-
 from congruence.activations import load_pretrained  # noqa: E402
 from congruence.errors import InputError, MissingDependencyError  # noqa: E402
 from congruence.experiments.models.transformers_models import ImageClasses, MaskedPatches, NextToken  # noqa: E402
+from congruence.experiments.recipes.model_pairs.trainings import embed  # noqa: E402
 from congruence.experiments.training.loop import optimise  # noqa: E402
 from congruence.experiments.training.settings import Training  # noqa: E402
 
