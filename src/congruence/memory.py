@@ -32,20 +32,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota of the 
 _ELSEWHERE = "TMPDIR names another folder"
 
 
-def _given_limit() -> int | None:
-    given = os.environ.get(VARIABLE)
-    if not given:
+def _limit_from_environment() -> int | None:
+    text = os.environ.get(VARIABLE)
+    if not text:
         return None
-    if not given.isdecimal():
-        raise InputError(f"{VARIABLE} must be a number of bytes, not {given!r}")
-    return int(given)
+    if not text.isdecimal():
+        raise InputError(f"{VARIABLE} must be a number of bytes, not {text!r}")
+    return int(text)
 
 
 def max_bytes() -> int:
     """Return how much memory one table may take: `CONGRUENCE_MAX_BYTES`, or three quarters of the machine's."""
-    given = _given_limit()
-    if given is not None:
-        return given
+    limit = _limit_from_environment()
+    if limit is not None:
+        return limit
     try:
         return int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):  # not a POSIX system
@@ -81,7 +81,7 @@ def room_for(shape: tuple[int, int], dtype: Any, path: Path | str) -> Array:
     The file is reserved in full, so that a full disk is noticed here. A matrix without room on the disk may still fit
     in memory; one that fits nowhere is refused before anything is allocated.
     """
-    size, limit = _size(shape, dtype), _given_limit()
+    size, limit = _size(shape, dtype), _limit_from_environment()
     if size <= SPILL_BYTES or (limit is not None and size > limit):
         check_fits(path, size)
         return np.empty(shape, dtype)
@@ -116,11 +116,11 @@ def spill_chunks(chunks: Iterable[Any], name: str = "x") -> Array:
 def _stack(chunks: Iterable[Any], name: str) -> Array:
     shape, dtype = (0, 0), np.dtype(np.float64)
     with tempfile.SpooledTemporaryFile(max_size=SPILL_BYTES) as spool:
-        for number, given in enumerate(chunks):
-            if getattr(given, "shape", ())[:1] == (0,):
+        for number, rows in enumerate(chunks):
+            if getattr(rows, "shape", ())[:1] == (0,):
                 continue
             label = f"chunk {number} of {name}"
-            chunk = to_numpy(as_matrix(given, label, finite=False))
+            chunk = to_numpy(as_matrix(rows, label, finite=False))
             if not shape[0]:
                 shape = (0, chunk.shape[1])
                 dtype = chunk.dtype.newbyteorder("=") if chunk.dtype.kind == "f" else dtype

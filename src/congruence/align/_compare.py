@@ -47,11 +47,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    similarities : sequence of str, or "all"
+    similarities : sequence of str, or "all", default ()
         Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample.
-    steps : sequence of float, optional
-        For checkpoints of one training: the step of each run, increasing. Then each run is mapped onto the next and
-        onto the last, instead of all pairs.
 
     Returns
     -------

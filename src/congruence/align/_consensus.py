@@ -140,21 +140,21 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
     for part in row_chunks(*values.shape):
         for h, s in zip(maps, sums, strict=True):
             values[part] += _mapped(h, s.rows, part) / len(maps)
-    found = rows_diameter(Rows(values))
-    if found.value == 0:
+    diameter = rows_diameter(Rows(values))
+    if diameter.value == 0:
         raise InputError("all rows of the consensus are equal, so errors cannot be divided by its diameter")
-    errors = _held_out_errors(sums, pairs, plan, group, fit.rotations) / found.value
+    errors = _held_out_errors(sums, pairs, plan, group, fit.rotations) / diameter.value
     null = []
     for draw in range(nulls):
         shuffled = _shuffle_runs(sums, plan, draw)
-        null.append(float(_held_out_errors(shuffled, _all_pairs(shuffled), plan, group).mean()) / found.value)
+        null.append(float(_held_out_errors(shuffled, _all_pairs(shuffled), plan, group).mean()) / diameter.value)
     held = [HeldOut(float(e.mean()), *bootstrap_mean(e, plan.unit, plan.bootstrap, plan.seed)) for e in errors]
     return Consensus(
         group=group,
         values=values,
         maps=dict(zip(names, maps, strict=True)),
-        diameter=found.value,
-        diameter_exact=found.exact,
+        diameter=diameter.value,
+        diameter_exact=diameter.exact,
         held_out=dict(zip(names, held, strict=True)),
         null=float(np.mean(null)) if null else float("nan"),
         errors=dict(zip(names, errors, strict=True)),

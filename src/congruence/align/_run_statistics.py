@@ -60,10 +60,10 @@ class RunStatistics:
     @cached_property
     def diameter(self) -> Diameter:
         """The largest distance between two rows; a run whose rows are all equal is refused."""
-        found = rows_diameter(self.rows)
-        if found.value == 0 or self.dead == self.rows.d:
+        diameter = rows_diameter(self.rows)
+        if diameter.value == 0 or self.dead == self.rows.d:
             raise InputError(f"all rows of {self.name} are equal, so errors cannot be divided by its diameter")
-        return found
+        return diameter
 
     def cached(self, compute: Callable[[RunStatistics], T]) -> T:
         """Return `compute(self)`, computed once."""

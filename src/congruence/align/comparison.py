@@ -129,8 +129,8 @@ class Pair:
         return self._efficiency(lambda near: near.held_out.mean)
 
     def _efficiency(self, error: Callable[[Nearness], float]) -> float:
-        found = (self.groups.get(group) for group in ("permutation", "similarity", "ica"))
-        return efficiency(*(error(near) if near else math.nan for near in found))
+        nears = (self.groups.get(group) for group in ("permutation", "similarity", "ica"))
+        return efficiency(*(error(near) if near else math.nan for near in nears))
 
     def to_dict(self) -> PairNumbers:
         """The pair as plain numbers, as in the JSON schema."""

@@ -118,9 +118,9 @@ def _steps(paths: list[str]) -> dict[str, float]:
     return steps
 
 
-def _limits(given: list[str], groups: list[str]) -> dict[str, float]:
+def _limits(texts: list[str], groups: list[str]) -> dict[str, float]:
     limits: dict[str, float] = {}
-    for text in given:
+    for text in texts:
         group, _, value = text.partition("=")
         try:
             limit = float(value)

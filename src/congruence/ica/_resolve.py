@@ -41,40 +41,12 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         ``export/*.parquet`` or a folder; the files of these, and those of a list, are read as one table.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        Column of the row ids.
-    features : str or sequence of str, optional
-        Columns of the embedding.
-    metadata : str or sequence of str, optional
-        Columns of metadata.
-    key : str, optional
-        Which array of a file or AnnData.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) are resampled together.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of refusing them.
-    components : int, float or None
+    components : int, float or None, default None
         Number of components, or the share (below 1) of the variance to keep; by default all directions that vary.
-    contrast : {"logcosh", "exp", "cube"}
-        Measure of the distance from Gaussian.
-    whiten : bool
-        Whiten the rows first; otherwise only rotate them.
-    starts : int
-        Number of random starts, 3 by default.
-    rows : int, "all" or "auto"
+    rows : int, "all" or "auto", default "all"
         Number of rows used to fit the rotation, as of `ICA`.
-    tol : float
-        Converged when components turn by less, in radians.
-    max_iter : int
-        Maximum number of passes over the rows.
-    stability : int, optional
-        Number of bootstrap resamples to refit on, or 0 for none. By default 20 if there is a `curve`, else none.
-    curve : sequence of int
-        Also measure stability for these numbers of components.
-    seed : int
-        The same seed gives the same result.
-    device : str
-        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
 
     Returns
     -------

@@ -259,7 +259,7 @@ class ICA(LinearEstimator):
 
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
         """
-        found = independent_components(
+        components = independent_components(
             open_rows(self, X, reset=True),
             n_components=self.n_components,
             contrast=self.contrast,
@@ -272,8 +272,8 @@ class ICA(LinearEstimator):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             device=self.device,
         )
-        self._set_components(found)
-        warn_unless_converged(found.unmixing)
+        self._set_components(components)
+        warn_unless_converged(components.unmixing)
         return self
 
     @classmethod
@@ -284,16 +284,16 @@ class ICA(LinearEstimator):
         ica._set_components(found)
         return ica
 
-    def _set_components(self, found: Components) -> None:
-        ica = found.unmixing
-        self.found_ = found
+    def _set_components(self, components: Components) -> None:
+        ica = components.unmixing
+        self.found_ = components
         self.mean_, self.components_, self.mixing_ = ica.mean, ica.unmixing, ica.mixing
         self.negentropy_, self.skewness_, self.kurtosis_ = ica.negentropy, ica.skewness, ica.kurtosis
         self.sampling_error_, self.identified_, self.agreement_ = ica.sampling_error, ica.identified, ica.agreement
         self.converged_, self.n_iter_ = ica.converged, ica.iterations
         self.changes_, self.gradients_ = np.array(ica.changes), np.array(ica.gradients)
-        self.rank_, self.variances_ = found.whitening.rank, found.whitening.variances
-        self.n_rows_, self.error_left_ = ica.n, found.error_left
+        self.rank_, self.variances_ = components.whitening.rank, components.whitening.variances
+        self.n_rows_, self.error_left_ = ica.n, components.error_left
         self._n_features_out = ica.k
 
     def _summary(self) -> str:

@@ -120,10 +120,10 @@ def component_stability(
     >>> from congruence import component_stability
     >>> rng = np.random.default_rng(0)
     >>> sources = np.column_stack([rng.laplace(size=(4000, 2)), rng.normal(size=(4000, 2))])
-    >>> found = component_stability(sources @ rng.normal(size=(4, 4)), restarts=3, bootstrap=5)
-    >>> found.stable.tolist()
+    >>> stability = component_stability(sources @ rng.normal(size=(4, 4)), restarts=3, bootstrap=5)
+    >>> stability.stable.tolist()
     [True, True, False, False]
-    >>> found["ica3"]["problem"]
+    >>> stability["ica3"]["problem"]
     'gaussian'
     """
     check_integers(0, restarts=restarts, bootstrap=bootstrap, seed=seed)
@@ -287,9 +287,9 @@ def whitened_space(prepared: PreparedRows) -> Float:
 
 def directions(unmixing: Float, space: Float) -> Float:
     """Return unit vectors (k, r), one per row of `unmixing` (k, d): their products are correlations over all rows."""
-    found = unmixing @ space
-    length = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found / np.where(length > 0, length, 1.0))
+    components = unmixing @ space
+    length = np.linalg.norm(components, axis=1, keepdims=True)
+    return np.asarray(components / np.where(length > 0, length, 1.0))
 
 
 def matched_to(base: Float, other: Float) -> Float:

@@ -84,11 +84,11 @@ class Whitener(LinearEstimator):
         return self._finish(None)
 
     def _finish(self, reread: Any) -> Whitener:
-        found = fit_whitening(self._moments, self.method, self.n_components, self.shrinkage, reread)
-        self.mean_, self.whitening_, self.inverse_ = found.mean, found.matrix, found.inverse
-        self.rank_, self.variances_, self.shrinkage_ = found.rank, found.variances, found.shrinkage
+        whitening = fit_whitening(self._moments, self.method, self.n_components, self.shrinkage, reread)
+        self.mean_, self.whitening_, self.inverse_ = whitening.mean, whitening.matrix, whitening.inverse
+        self.rank_, self.variances_, self.shrinkage_ = whitening.rank, whitening.variances, whitening.shrinkage
         self.n_samples_seen_ = self._moments.n
-        self._n_features_out = len(found.matrix)
+        self._n_features_out = len(whitening.matrix)
         return self
 
     def _summary(self) -> str:

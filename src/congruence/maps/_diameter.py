@@ -141,14 +141,14 @@ def _sweep(cloud: _Cloud, best: _Best) -> None:
 
 def _farthest(cloud: _Cloud, index: Array, origins: Any) -> Array:
     """For each origin, the indexed row that is farthest from it."""
-    found, value = np.zeros(len(origins), dtype=np.int64), np.full(len(origins), -np.inf)
+    farthest, value = np.zeros(len(origins), dtype=np.int64), np.full(len(origins), -np.inf)
     for part in row_chunks(len(index), cloud.rows.d):
         x = cloud.take(index[part])
         score = (x * x).sum(1)[:, None] - 2 * (x @ origins.T)  # (m, origins): squared distance less a constant
         at, highest = to_numpy(score.argmax(0)), to_numpy(library(x).amax(score, 0))
-        found = np.where(highest > value, index[part][at], found)
+        farthest = np.where(highest > value, index[part][at], farthest)
         value = np.maximum(highest, value)
-    return found
+    return farthest
 
 
 def _search(bounds: _PairBounds, best: _Best) -> tuple[float, int]:

@@ -180,7 +180,7 @@ def _errors(maps: Mapping[str, Map], sums: PairSums, index: Array | None) -> Flo
     x, y = sums.source.rows, sums.target.rows
     if x.blocks is None or y.blocks is None or not x.blocks.kept:  # computing rows again costs more
         return _stacked(maps, x, y, index)
-    tasks = x.blocks.each(_block_errors, dict(maps), x.with_data(), y.with_data(), index=index, beside=[y.blocks])
+    tasks = x.blocks.each(_block_errors, dict(maps), x.with_data(), y.with_data(), index=index, aligned=[y.blocks])
     return np.concatenate(compute(tasks), axis=1)
 
 

@@ -7,12 +7,12 @@ import numpy as np
 from congruence.arrays import Float
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.rows.algebra import svd
-from congruence.rows.sums import Paired
+from congruence.rows.sums import PairScatter
 
 STEPS, ENOUGH = 200, 1e-13  # of the search for a rotation, and the relative gain at which it stops
 
 
-def fit_onto(paired: Paired, fold: int | None, *, group: str) -> Map:
+def fit_onto(paired: PairScatter, fold: int | None, *, group: str) -> Map:
     """Fit the map of `group` that carries codes (n, L) onto coordinates (n, M) with the least squared error.
 
     Up to M codes this is `fit_group`. With more, the result has only M columns to be compared, and its label is
@@ -27,7 +27,7 @@ def fit_onto(paired: Paired, fold: int | None, *, group: str) -> Map:
     return centred_map(paired, "linear", matrix)
 
 
-def _picked(paired: Paired) -> Float:
+def _picked(paired: PairScatter) -> Float:
     """The columns of a signed permutation: |x_i - y_j|^2 is least where |x_i y_j| - |x_i|^2 / 2 is largest, (L, M)."""
     from scipy.optimize import linear_sum_assignment
 
@@ -38,7 +38,7 @@ def _picked(paired: Paired) -> Float:
     return narrow
 
 
-def _turned(paired: Paired, *, scaled: bool) -> Float:
+def _turned(paired: PairScatter, *, scaled: bool) -> Float:
     """Some columns of a rotation, times one scale where asked, that carry the codes onto the coordinates, (L, M).
 
     Unlike between equal widths this has no closed form: the rotation decides how much of the codes is left out. Where

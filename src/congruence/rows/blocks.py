@@ -23,7 +23,7 @@ PARTITION = 2**25  # bytes of rows that make a task long compared with the overh
 _TOGETHER = 8  # sums merged by one task
 KEPT = 0.4  # share of the memory of all workers that rows may take; their whitened copy may take as much again
 
-_LOST = "the dask scheduler was lost, and with it the results so far; look at its log, and start again"
+_LOST = "the dask scheduler was lost, and with it the results so far; see its log, and start again"
 _FAILURES = {  # by name, since distributed need not be installed
     "KilledWorker": "dask gave up on a block of rows after several workers had died on it, perhaps of too little "
     "memory; give workers more memory, or make the blocks smaller",
@@ -72,19 +72,19 @@ class DaskRows:
         work: Callable[..., Any],
         *shared: Any,
         index: Array | None = None,
-        beside: Sequence[DaskRows | Array] = (),
+        aligned: Sequence[DaskRows | Array] = (),
     ) -> list[Any]:
-        """Return one task work(rows, partition, *beside, *shared) per partition, not computed yet.
+        """Return one task work(rows, partition, *aligned, *shared) per partition, not computed yet.
 
-        With `index`, each partition lists its rows to use, and those without any are left out. The arrays `beside` have
-        as many rows, in the same partitions or in memory; each task gets the part that belongs to its rows.
+        With `index`, each partition lists its rows to use, and those without any are left out. `aligned` arrays have as
+        many rows, in the same partitions or in memory; each task gets the part that belongs to its rows.
         """
         import dask
 
         sent = [dask.delayed(one, traverse=False) for one in shared]
         task = dask.delayed(work)
         return [
-            task(self._blocks[i], part, *(self._part(i, other) for other in beside), *sent)
+            task(self._blocks[i], part, *(self._part(i, other) for other in aligned), *sent)
             for i, part in self._partitions(index)
         ]
 
@@ -129,8 +129,8 @@ def compute(tasks: list[Any]) -> tuple[Any, ...]:
     import dask
 
     with _working():
-        found: tuple[Any, ...] = dask.compute(*tasks)
-    return found
+        results: tuple[Any, ...] = dask.compute(*tasks)
+    return results
 
 
 def persist(tasks: list[Any]) -> list[Any]:

@@ -229,9 +229,9 @@ def reduce_rows(
     merge: Callable[[Any, Any], Any],
     *shared: Any,
     index: Array | None = None,
-    beside: Sequence[Any] = (),
+    aligned: Sequence[Any] = (),
 ) -> Any:
-    """Return work(rows, partition, *beside, *shared) over all rows; a dask array is reduced block by block and merged.
+    """Return work(rows, partition, *aligned, *shared) over all rows; a dask array is reduced block by block and merged.
 
     Parameters
     ----------
@@ -244,12 +244,12 @@ def reduce_rows(
         Further arguments of `work`, the same for every block.
     index : (m,) array, optional
         Which rows to use; rising for a dask array.
-    beside : sequence of arrays with n rows
+    aligned : sequence of arrays with n rows
         Each block gets the part that belongs to its rows.
     """
     if not isinstance(data, DaskRows):
-        return work(data, Partition(0, index), *beside, *shared)
-    tasks = data.each(partial(_block_or_error, work), *shared, index=index, beside=beside)
+        return work(data, Partition(0, index), *aligned, *shared)
+    tasks = data.each(partial(_block_or_error, work), *shared, index=index, aligned=aligned)
     total = merged(tasks, partial(_merge_all, merge))
     if isinstance(total, InputError):
         raise total

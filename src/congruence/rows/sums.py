@@ -223,9 +223,9 @@ def _block_sums(runs: list[Rows], folds: list[Array]) -> Any:
     fold_of = np.full(runs[0].n, -1, dtype=np.min_scalar_type(-len(folds)))  # few bytes, since they are sent
     for k, fold in enumerate(folds):
         fold_of[fold] = k
-    beside = [*(rows.blocks for rows in runs[1:]), fold_of]
+    aligned = [*(rows.blocks for rows in runs[1:]), fold_of]
     empty = [rows.with_data() for rows in runs]
-    return reduce_rows(runs[0].blocks, _sum_block, _add, len(folds), empty, beside=beside)
+    return reduce_rows(runs[0].blocks, _sum_block, _add, len(folds), empty, aligned=aligned)
 
 
 def _sum_block(block: Any, part: Partition, *arguments: Any) -> Any:

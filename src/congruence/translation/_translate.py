@@ -62,16 +62,12 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         The target of a linear probe trained on old vectors: text and integers are classes, floats are regressed.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}
+    group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}, default "auto"
         The kind of map. "auto" takes the smallest of rigid, similarity and linear that no larger one clearly beats on
         held-out rows.
-    unpaired : bool
-        Match the components of models that share no rows; components, splits, trust and keep are for this case only.
-    components : int
-        Number of principal directions of each model to unmix (fewer where a model is narrower). Only few can be
-        distinguished by their shapes, so more is seldom better.
-    keep : {"trusted", "all"}
-        The components that the translator maps: the trusted ones, with the others at their mean, or all.
+    components : int, default 10
+        With `unpaired`: number of principal directions of each model to unmix (fewer where a model is narrower). Only
+        few can be distinguished by their shapes, so more is seldom better.
 
     Returns
     -------

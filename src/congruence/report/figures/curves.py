@@ -1,4 +1,4 @@
-"""Curves: rows by how far they moved, errors along a training, learning curves, confidence of matches."""
+"""Curves: rows by disagreement, errors along a training, learning curves, confidence of matches."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
 
 
 def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
-    """Draw how far rows moved, from the one that moved most, against their rank.
+    """Draw the disagreement of rows, from the largest down, against their rank.
 
-    `falling` holds the disagreement of all rows, largest first; the ranks are logarithmic, so that the few rows
-    that moved most can be seen among a million.
+    `falling` holds the disagreement of all rows, largest first. The ranks are logarithmic, so that the few rows
+    that differ most can be seen among a million.
     """
     n = len(falling)
     ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
@@ -46,16 +46,16 @@ def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
         axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
         if math.isfinite(null):
             axes.axhline(100 * null, **CHANCE, label="null (chance)")
-        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the one that moved most (log)")
+        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the largest disagreement down (log)")
         plain_decades(axes.xaxis, 1, n)
         figure.legend(loc="outside upper left", ncols=3)
 
-    said = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
+    summary = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
     return Drawing(
         paint,
         (535, 300),
         key=f"moved {list(names)!r}",
-        label=f"Disagreement of the runs about each of {n} rows: {said}; null {percent(null)}",
+        label=f"Disagreement of the runs about each of {n} rows: {summary}; null {percent(null)}",
     )
 
 
@@ -73,11 +73,11 @@ def training_curves(
         "onto the last checkpoint": [point["to_last"] for point in points],
         "onto the next checkpoint": [point["to_next"] for point in points],
     }
-    shown = [error for errors in ways.values() for onto in errors for error in onto.values()]
+    drawn = [error for errors in ways.values() for onto in errors for error in onto.values()]
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharey=True)
-        error_axis(panels[0], [*shown, *nulls], "error, % of the target's diameter")
+        error_axis(panels[0], [*drawn, *nulls], "error, % of the target's diameter")
         for axes, (title, errors), solid in zip(panels, ways.items(), (True, False), strict=True):
             axes.set_title(title, loc="left")
             axes.grid(visible=True, axis="y")
@@ -125,8 +125,8 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
         plain_decades(axes.xaxis, rows[0], n)
         figure.legend(loc="outside upper left", ncols=3)
 
-    said = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
-    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")
+    summary = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
+    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {summary}")
 
 
 def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
@@ -148,5 +148,7 @@ def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
         axes.grid(axis="y")
         axes.legend(**ABOVE, ncols=3)
 
-    said = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
-    return Drawing(paint, (535, 320), key="match confidence", label=f"Confidence of each match: {said}", on_axes=True)
+    summary = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
+    return Drawing(
+        paint, (535, 320), key="match confidence", label=f"Confidence of each match: {summary}", on_axes=True
+    )

@@ -46,7 +46,7 @@ def ladder(pair: Pair) -> Drawing:
 
 
 def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Drawing:
-    """Draw the ladder of any groups; `about` says for whom, to those who cannot see it."""
+    """Draw the ladder of any groups; `about` completes the text alternative."""
     names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
     nears = [groups[name] for name in names]
@@ -65,7 +65,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
             axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
         _ladder_legend(axes)
 
-    said = "; ".join(
+    summary = "; ".join(
         f"{name} {percent(near.held_out.mean)} held out, null {percent(near.null)}"
         for name, near in zip(names, nears, strict=True)
     )
@@ -73,7 +73,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
         paint,
         (535, 330),
         key=key,
-        label=f"Error left after the best map of each group, {about}: {said}",
+        label=f"Error left after the best map of each group, {about}: {summary}",
         on_axes=True,
     )
 
@@ -191,15 +191,15 @@ def error_histogram(pair: Pair) -> Drawing:
     The x axis is logarithmic where the groups lie too far apart to be seen on one linear axis.
     """
     chosen = [name for name in HISTOGRAM if name in pair.groups] or list(pair.groups)[:1]
-    shown = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
-    shown = {name: errors for name, errors in shown.items() if len(errors)}
-    reference = "similarity" if "similarity" in shown else next(iter(shown), "")
+    drawn = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
+    drawn = {name: errors for name, errors in drawn.items() if len(errors)}
+    reference = "similarity" if "similarity" in drawn else next(iter(drawn), "")
     null = 100 * pair.groups[reference].null if reference else math.nan
-    bins, log = _bins(list(shown.values()), null)
+    bins, log = _bins(list(drawn.values()), null)
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for name, errors in shown.items():
+        for name, errors in drawn.items():
             colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
             steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
@@ -212,7 +212,7 @@ def error_histogram(pair: Pair) -> Drawing:
         axes.grid(axis="y")
         if log:
             plain_decades(axes.xaxis, bins[0], bins[-1])
-        if shown:
+        if drawn:
             figure.legend(loc="outside upper left", ncols=2)
 
     return Drawing(
