@@ -249,7 +249,7 @@ def bad_files(folder):
         (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=SHARE such as similarity=0.02"),
         (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "got 'linear' twice"),
         (["old.npy", "new.npy", "--seed", "-1"], "seed must be an integer from 0 to 4294967295; got -1"),
-        (["old.npy", "new.npy", "--features", "emb_*"], "--features means nothing for files like old.npy"),
+        (["old.npy", "new.npy", "--features", "emb_*"], "--features does not apply to files like old.npy"),
         (["old.npy", "new.npy", "--series"], "which must have a number; got old.npy"),
         (["old.npy", "new.npy", "--similarities", "cca"], "cca"),
         (["holed.parquet", "holed.parquet"], "all in e1"),

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence._saved import read_saved, write_saved
 from congruence.arrays import Float, as_float64_like, as_matrix, like
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotInvertibleError
@@ -95,6 +94,8 @@ class Map:
 
 def write_map(path: str | Path, kind: str, h: Map, about: Mapping[str, Any]) -> None:
     """Write a map and further header entries `about` as a file of this kind."""
+    from congruence._saved import write_saved
+
     arrays = {name: getattr(h, name) for name in _ARRAYS}
     write_saved(path, kind, {"group": h.group, "about": dict(about)}, arrays)
 
@@ -106,6 +107,8 @@ def load_map(path: str | Path) -> Map:
 
 def read_map(path: str | Path, kind: str) -> tuple[Map, dict[str, Any]]:
     """Read a file written by `write_map`: the map and `about`. Version 0.1.0 gave every file the kind "map"."""
+    from congruence._saved import read_saved
+
     header, arrays = read_saved(path, _ARRAYS, kinds=(kind, "map"), what=f"a {kind}")
     if header.get("group") not in GROUPS:
         raise InputError(f"{path} does not hold a map: its group is {header.get('group')!r}")

@@ -11,7 +11,6 @@ from congruence.report.figures.components import solver_convergence as solver_co
 from congruence.report.figures.components import variance_spectrum as variance_spectrum
 from congruence.report.figures.curves import learning_curve as learning_curve
 from congruence.report.figures.curves import match_confidence as match_confidence
-from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves
 from congruence.report.figures.evaluation import factor_code_map as factor_code_map
 from congruence.report.figures.evaluation import factor_scatter as factor_scatter
@@ -23,6 +22,7 @@ from congruence.report.figures.mechanisms import latent_graph as latent_graph
 from congruence.report.figures.pairs import error_histogram as error_histogram
 from congruence.report.figures.pairs import groups_ladder as groups_ladder
 from congruence.report.figures.pairs import ladder as ladder
+from congruence.report.figures.pairs import moved_curve as moved_curve
 from congruence.report.figures.pairs import planes as planes
 from congruence.report.figures.spaces import latent_space as latent_space
 from congruence.report.figures.spaces import latent_spaces as latent_spaces

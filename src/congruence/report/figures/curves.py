@@ -1,4 +1,4 @@
-"""Curves: rows by disagreement, errors along a training, learning curves, confidence of matches."""
+"""Curves: errors along a training, learning curves, confidence of matches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from congruence.translation.certificate import CurvePoint
     from congruence.translation.result import ComponentMatching
 
-RANKS = 160  # drawn of a curve of rows
 MARKS = 24  # drawn on a line along the training
 GROUPS = {
     "identity": (MUTED, "s"),
@@ -27,36 +26,6 @@ GROUPS = {
     "ica": (ICA, "P"),
 }
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
-
-
-def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
-    """Draw the disagreement of rows, from the largest down, against their rank.
-
-    `falling` holds the disagreement of all rows, largest first. The ranks are logarithmic, so that the few rows
-    that differ most can be seen among a million.
-    """
-    n = len(falling)
-    ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
-    median = float(np.median(falling))
-
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
-        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], null], "disagreement, % of the diameter")
-        axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
-        axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
-        if math.isfinite(null):
-            axes.axhline(100 * null, **CHANCE, label="null (chance)")
-        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the largest disagreement down (log)")
-        plain_decades(axes.xaxis, 1, n)
-        figure.legend(loc="outside upper left", ncols=3)
-
-    summary = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
-    return Drawing(
-        paint,
-        (535, 300),
-        key=f"moved {list(names)!r}",
-        label=f"Disagreement of the runs about each of {n} rows: {summary}; null {percent(null)}",
-    )
 
 
 def training_curves(

@@ -1,4 +1,4 @@
-"""Figures of one pair of runs: the error of each group, both runs in a plane, and the errors of single rows."""
+"""Figures of a comparison: the error of each group, both runs in a plane, and the errors of single rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.formatting import elided, percent
 from congruence.maps._names import ordered_groups
-from congruence.report.figures.scales import far_apart, plain_decades
+from congruence.report.figures.scales import error_axis, far_apart, plain_decades
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
 BINS = 36
+RANKS = 160  # drawn of a curve of rows
 HISTOGRAM = {
     "identity": (MUTED, (5, 2)),
     "similarity": (HELD_OUT, (None, None)),
@@ -237,3 +238,33 @@ def _bins(samples: list[Any], null: float) -> tuple[Any, bool]:
         return np.linspace(0, top, BINS + 1), False
     low = max(min(float(np.quantile(sample, 0.01)) for sample in samples), 1e-9 * top)
     return np.geomspace(low, top, BINS + 1), True
+
+
+def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
+    """Draw the disagreement of rows, from the largest down, against their rank.
+
+    `falling` holds the disagreement of all rows, largest first. The ranks are logarithmic, so that the few rows
+    that differ most can be seen among a million.
+    """
+    n = len(falling)
+    ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
+    median = float(np.median(falling))
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], null], "disagreement, % of the diameter")
+        axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
+        axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
+        if math.isfinite(null):
+            axes.axhline(100 * null, **CHANCE | {"linewidth": 2, "dashes": (1, 1.2)}, label="null (chance)")
+        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the largest disagreement down (log)")
+        plain_decades(axes.xaxis, 1, n)
+        figure.legend(loc="outside upper left", ncols=3)
+
+    summary = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
+    return Drawing(
+        paint,
+        (535, 300),
+        key=f"moved {list(names)!r}",
+        label=f"Disagreement of the runs about each of {n} rows: {summary}; null {percent(null)}",
+    )
