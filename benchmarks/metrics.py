@@ -27,11 +27,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mutual_info_score
 from threadpoolctl import threadpool_limits
 
-from congruence.metrics._infomec import NEIGHBOURS, infomec
+from congruence.metrics._estimators import log_loss as our_log_loss
+from congruence.metrics._estimators import standardise
+from congruence.metrics._infomec import NEIGHBOURS, infomec, neighbour_shares
 from congruence.metrics.factors import read_factors
-from congruence.metrics.neighbours import standardised
-from congruence.metrics.readout import log_loss as our_log_loss
-from congruence.metrics.shares import shares_by_neighbours, usable
 
 # rows, codes, factors, repetitions, whether the peer runs as well
 FULL = [(10_000, 20, 10, 3, True), (100_000, 20, 10, 1, False)]
@@ -82,13 +81,12 @@ def against(metric, part, z, s, repeats, ours, peer, peer_name):
 
 
 def our_shares(z, s):
-    targets = list(usable(read_factors(s, "categorical"), None, by_counts=False)[0].values())
-    return shares_by_neighbours(z, targets, NEIGHBOURS["standalone"], 0)
+    return neighbour_shares(z, read_factors(s, "categorical"), NEIGHBOURS["standalone"], 0)
 
 
 def peer_shares(z, s):
     """One call of scikit-learn for each code and factor, as the published metric does, with the same random numbers."""
-    z, random = standardised(z), np.random.RandomState(0)
+    z, random = standardise(z), np.random.RandomState(0)
     share = np.empty((s.shape[1], z.shape[1]))
     for i, factor in enumerate(s.T):
         for j, code in enumerate(z.T):
@@ -98,12 +96,12 @@ def peer_shares(z, s):
 
 
 def our_readouts(z, s):
-    x = standardised(z)
+    x = standardise(z)
     return [1 - our_log_loss(x, factor) / np.log(factor.max() + 1) for factor in s.T]
 
 
 def peer_readouts(z, s):
-    x, explained = standardised(z), []
+    x, explained = standardise(z), []
     for factor in s.T:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # 100 iterations are part of the metric

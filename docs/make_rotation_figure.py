@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from congruence.metrics._meanings import SCORES
-from congruence.metrics.registry import METRICS
+from congruence.metrics._registry import METRICS, SCORES
 from congruence.report.figures.svg import HELD_OUT, ICA, INK, LINEAR, MUTED, NULL, SOURCE, draw, standalone
 
 ANGLES = range(0, 46, 5)

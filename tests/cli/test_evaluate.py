@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from congruence.cli import main
-from congruence.metrics.registry import METRICS
+from congruence.metrics._registry import METRICS
 
 QUICK = ["--metrics", "mig", "--resamples", "0", "--nulls", "2", "--no-structural"]
 
@@ -223,13 +223,13 @@ def test_all_metrics_are_listed_with_what_they_promise(evaluate):
             ["codes.npy", "factors.csv", "--factor-columns", "hue"],
             "no column of factors.csv matches factor_columns 'hue'",
         ),
-        (["codes.npy", "factors.csv", "--metrics", "migg"], "'migg' is not"),
+        (["codes.npy", "factors.csv", "--metrics", "migg"], "got 'migg'"),
         (["codes.npy", "factors.csv", "--kinds", "hue=continuous"], "kinds names hue, but the factors are"),
         (["codes.npy", "factors.csv", "--kinds", "size=circular,shape"], "but has 'shape'"),
         (["codes.npy", "factors.csv", "--kinds", "size=circular,size=ordinal"], "names size twice"),
-        (["codes.npy", "factors.csv", "--kinds", "round"], "'round' is not"),
+        (["codes.npy", "factors.csv", "--kinds", "round"], "got 'round'"),
         (["codes.npy", "factors.csv", "--infomec-version", "old"], "infomec_version must be one of"),
-        (["codes.npy", "factors.csv", "--dci-model", "tree"], "model must be one of"),
+        (["codes.npy", "factors.csv", "--dci-model", "tree"], "dci_model must be one of"),
         (["codes.npy", "factors.csv", "--features", "z*"], "--features does not apply to files like codes.npy"),
         (["codes.npy", "factors.csv", "--cluster", "plate"], "no table has a metadata column 'plate'"),
         (["codes.npy", "factors.csv", "--csv", "factors.csv"], "would overwrite the input factors.csv"),
@@ -280,4 +280,4 @@ def test_components_that_did_not_converge_are_noted(evaluate, rng):
     note = "noise + ICA, whitened: ICA did not converge, so the axes may be arbitrary."
     assert note in read_json()["notes"]
     code, _, err = evaluate("noise.npy", "factors.csv", "--ica", *quick, "--seed", "-1")
-    assert (code, "seed must be a whole number of at least 0, not -1" in err) == (2, True)
+    assert (code, "seed must be an integer from 0 to 4294967295; got -1" in err) == (2, True)

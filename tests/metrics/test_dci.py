@@ -127,9 +127,9 @@ def test_a_factor_that_is_constant_in_training_is_named(small):
 
 def test_what_cannot_be_done_is_said(small, monkeypatch):
     codes, factors = small
-    with pytest.raises(InputError, match="model must be one of boosting, forest, lightgbm, not 'svm'"):
+    with pytest.raises(InputError, match="model must be one of 'boosting', 'forest', 'lightgbm'; got 'svm'"):
         dci(codes, factors, model="svm")
-    with pytest.raises(InputError, match="a share between 0 and 1, not 1.5"):
+    with pytest.raises(InputError, match="a share between 0 and 1; got 1.5"):
         dci(codes, factors, test=1.5)
     with pytest.raises(InputError, match="train names rows, so test must name rows too"):
         dci(codes, factors, train=[0, 1], test=0.5)

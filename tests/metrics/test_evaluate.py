@@ -9,13 +9,13 @@ from scipy.stats import ortho_group
 
 from congruence import Evaluation, evaluate
 from congruence.errors import InputError
-from congruence.metrics import scoring
+from congruence.metrics import _scoring as scoring
+from congruence.metrics._encoding import matched_order
 from congruence.metrics._evaluate import SAMPLE
-from congruence.metrics._informative import matched_order
-from congruence.metrics.draws import draw_rows, units_of
+from congruence.metrics._registry import METRICS
+from congruence.metrics._resampling import draw_repairings, draw_subsamples, number_clusters
+from congruence.metrics._results import Note, merge_notes
 from congruence.metrics.factors import read_factors
-from congruence.metrics.notes import Note, merge_notes
-from congruence.metrics.registry import METRICS
 from congruence.stats.intervals import subsample_interval
 from congruence.tables import Table
 
@@ -42,6 +42,13 @@ def made():
     told = [factors["count"], factors["size"], factors["shape"] == "cone", rng.normal(size=n)]
     codes = np.column_stack(told) + 0.02 * rng.normal(size=(n, 4))
     return codes, factors
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer re-pairings of infomec, and fewer steps of the search for a rotation."""
+    monkeypatch.setattr("congruence.metrics._encoding.MOST_PAIRINGS", 3)
+    monkeypatch.setattr("congruence.metrics._structural.STEPS", 20)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +142,7 @@ def test_noise_tells_nothing_and_most_of_its_intervals_cover_chance():
 def test_intervals_are_as_wide_as_they_should_be(n, rng):
     """Of a mean: 1.645 standard errors to each side, from halves and from smaller parts alike."""
     x = rng.normal(size=n)
-    parts = draw_rows(n, None, parts=400, repairings=0, seed=0).parts
+    parts = draw_subsamples(n, None, 400, seed=0)
     sizes = np.array([len(part) for part in parts], dtype=float)
     assert sizes.max() == min(n // 2, 2500)
     low, high = subsample_interval(
@@ -149,7 +156,7 @@ def test_intervals_from_twenty_parts_cover_the_truth_as_often_as_they_say(rng):
     n, sizes, covered = 100, np.full(20, 50.0), []
     for seed in range(600):
         x = rng.normal(size=n)
-        parts = draw_rows(n, None, parts=20, repairings=0, seed=seed).parts
+        parts = draw_subsamples(n, None, 20, seed=seed)
         low, high = subsample_interval(
             x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf)
         )
@@ -165,17 +172,16 @@ def test_intervals_stay_in_the_range_and_need_scores():
 
 
 def test_clusters_are_drawn_and_paired_whole():
-    even = units_of(np.repeat(["a", "b", "c", "d"], 10), 40)
-    draws = draw_rows(40, even, parts=5, repairings=5, seed=0)
-    for part in draws.parts:
+    even = number_clusters(np.repeat(["a", "b", "c", "d"], 10))
+    for part in draw_subsamples(40, even, 5, seed=0):
         assert set(np.bincount(even[part], minlength=4)) == {0, 10}
-    for partner in draws.repairings:
+    for partner in draw_repairings(40, even, 5, seed=0):
         assert sorted(partner) == list(range(40))
         pairs = set(zip(even, even[partner], strict=True))
         assert len(pairs) == 4  # a cluster gets the factors of one other
         assert all(one != other for one, other in pairs)
-    uneven = units_of(np.repeat([0, 1, 2], [5, 15, 20]), 40)
-    for partner in draw_rows(40, uneven, parts=0, repairings=5, seed=0).repairings:
+    uneven = number_clusters(np.repeat([0, 1, 2], [5, 15, 20]))
+    for partner in draw_repairings(40, uneven, 5, seed=0):
         assert (uneven != uneven[partner]).all()
 
 
@@ -212,6 +218,7 @@ EDGES = {
 }
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("edge", EDGES)
 def test_what_cannot_be_measured_has_a_reason(edge, rng):
     quick = [name for name in METRICS if name not in ("beta_vae", "factor_vae")]  # these draw 15,000 points each
@@ -236,15 +243,17 @@ def test_few_rows_have_no_interval_and_it_is_said(rng):
     assert "There are no intervals: 15 rows are fewer than 20." in found.notes
 
 
+@pytest.mark.usefixtures("quick")
 def test_many_rows_are_not_left_out_silently(rng, monkeypatch):
     monkeypatch.setattr(scoring, "SLOW_ROWS", 60)
     monkeypatch.setattr(scoring, "CHANCE_ROWS", 80)
     s = rng.normal(size=(100, 2))
-    found = evaluate(s, s, metrics=["mig", "regression"], resamples=0, nulls=1, structural=False)
-    assert any("Measured on 60 of 100 rows, because it takes minutes (regression)." in note for note in found.notes)
+    options = {"metrics": ["mig", "sis"], "resamples": 0, "nulls": 1, "structural": False}
+    found = evaluate(s, s, **options)
+    assert any("Measured on 60 of 100 rows, because it takes minutes (sis)." in note for note in found.notes)
     assert any("Chance was measured on 80 of 100 rows" in note for note in found.notes)
     monkeypatch.setattr(scoring, "SLOW_ROWS", 100)
-    assert not any("Measured on" in note for note in evaluate(s, s, metrics=["regression"], nulls=0).notes)
+    assert not any("Measured on" in note for note in evaluate(s, s, **options | {"nulls": 0}).notes)
 
 
 def test_the_sample_for_plots_is_small(rng):
@@ -285,12 +294,12 @@ def test_matched_codes_come_first_in_the_order_of_factors():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"metrics": ["nothing"]}, "'nothing' is not"),
+        ({"metrics": ["nothing"]}, "got 'nothing'"),
         ({"infomec_version": "new"}, "infomec_version must be one of"),
-        ({"dci_model": "tree"}, "model must be one of"),
+        ({"dci_model": "tree"}, "dci_model must be one of"),
         ({"resamples": 1}, "at least 2"),
-        ({"nulls": -1}, "nulls must be a whole number"),
-        ({"seed": 2**32}, "seed must be below"),
+        ({"nulls": -1}, "nulls must be an integer of at least 0; got -1"),
+        ({"seed": 2**32}, "seed must be an integer from 0 to 4294967295; got 4294967296"),
         ({"cluster": [1, 2]}, "cluster must have one label per row"),
         ({"cluster": np.zeros(30)}, "all rows belong to one cluster"),
         ({"code_names": ["a"]}, "one name for each of 3 codes"),
@@ -341,6 +350,7 @@ def test_kinds_may_be_text(made):
         evaluate(*made, **QUICK, kinds="count=ordinal,shape")
 
 
+@pytest.mark.usefixtures("quick")
 def test_components_are_compared_with_the_codes_and_each_has_its_pictures(rng):
     s = rng.integers(0, 9, size=(400, 2))
     turned = (s + 0.1 * rng.normal(size=s.shape)) @ np.array([[1.0, -1.0], [1.0, 1.0]])

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
 
-from congruence.metrics._explicitness import _area, explicitness
+from congruence.metrics._explicitness import _mean_area, explicitness
 
 CASES = [
     "s1_identity_discrete",
@@ -33,7 +33,7 @@ def test_the_area_is_that_of_scikit_learn(rng):
     labels = rng.integers(4, size=200)
     scores = rng.integers(10, size=(200, 4)) + (labels[:, None] == np.arange(4)) * 2.0  # with ties
     member = labels[:, None] == np.arange(4)
-    assert _area(scores, member) == pytest.approx(roc_auc_score(member, scores))
+    assert _mean_area(scores, member) == pytest.approx(roc_auc_score(member, scores))
 
 
 def test_noise_is_at_one_half_and_a_rotation_of_the_factors_at_one(rng):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.metrics.factors import paired, read_factors
+from congruence.metrics.factors import read_factors, read_pair
 
 
 def test_words_are_classes_in_sorted_order():
@@ -90,6 +90,7 @@ def test_taking_rows_keeps_names_and_kinds(rng):
         ({"a": [1.0, 2.0]}, ["ordinal", "ordinal"], "one entry for each of 1 factors, but has 2"),
         ({"a": [1.0, 2.0, 4.0]}, "circular", "cannot be guessed; give it, as in circular:360"),
         ({"a": [1.0, 2.0, 4.0]}, "circular:-1", "must be a number above 0"),
+        ({"a": [1.0, 2.0, 4.0]}, "circular:day", "must be a number above 0, as in circular:360; got 'day'"),
     ],
 )
 def test_what_cannot_be_used_is_refused(factors, kinds, says):
@@ -100,4 +101,8 @@ def test_what_cannot_be_used_is_refused(factors, kinds, says):
 
 def test_rows_must_be_paired():
     with pytest.raises(InputError, match="codes has 3, factors has 2"):
-        paired(np.zeros((3, 2)), np.zeros((2, 2)))
+        read_pair(np.zeros((3, 2)), np.zeros((2, 2)))
+    factors = read_factors(np.zeros((2, 2)))
+    assert read_factors(factors) is factors
+    with pytest.raises(InputError, match="codes has 3 and factors has 2"):
+        read_pair(np.zeros((3, 2)), factors)

@@ -108,11 +108,13 @@ def test_edges(rng):
     assert constant.r2_linear < 0
     rare = np.array(["a"] * 10 + ["b", "c"])
     assert np.isfinite(regression(codes, {"rare": rare}).nonlinear).all()
+    together = np.r_[np.repeat(np.arange(5), 2), 5, 5]  # one fold is fitted on a single class
+    assert np.isfinite(regression(codes, {"rare": rare}, cluster=together).nonlinear).all()
     with pytest.raises(InputError, match="at least 4 paired rows"):
         regression([[1.0], [2.0]], [[1.0], [2.0]])
-    with pytest.raises(InputError, match="nonlinear must be one of boosting, kernel, not 'forest'"):
+    with pytest.raises(InputError, match="nonlinear must be one of 'boosting', 'kernel'; got 'forest'"):
         regression(codes, codes, nonlinear="forest")
-    with pytest.raises(InputError, match="folds must be a whole number of at least 2, not 1"):
+    with pytest.raises(InputError, match="folds must be an integer of at least 2; got 1"):
         regression(codes, codes, folds=1)
 
 

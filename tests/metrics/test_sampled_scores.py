@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence.errors import InputError
 from congruence.metrics._beta_vae import beta_vae
 from congruence.metrics._factor_vae import factor_vae
+from congruence.metrics._resampling import GRID, ROWS, make_sampler
 from congruence.metrics.factors import read_factors
-from congruence.metrics.sampling import GRID, ROWS, sampler
 
 SMALL = {"points": 600, "judged": 300, "batch": 16}
 
@@ -60,16 +60,16 @@ def test_drawn_rows_share_what_they_must_and_nothing_else(full, rng):
     factors = factors if full else factors[5:]
     if not full:
         factors = factors[(factors != [1, 1, 1]).any(1)]
-    draw, _, notes = sampler(read_factors(factors), 10, seed=0)
+    draw, _, notes, _ = make_sampler(read_factors(factors), 10, seed=0)
     assert notes[-1] == (GRID if full else ROWS)
-    labels = factors[draw.sharing(1, 400)]
+    labels = factors[draw.draw_sharing(1, 400)]
     assert len(np.unique(labels[:, 1])) == 1
     assert [len(np.unique(labels[:, k])) for k in (0, 2)] == [3, 5]
-    one, other = (factors[rows] for rows in draw.pairs(2, 400))
+    one, other = (factors[rows] for rows in draw.draw_pairs(2, 400))
     assert_array_equal(one[:, 2], other[:, 2])
     assert 0.1 < (one[:, 1] == other[:, 1]).mean() < 0.4
     assert len(np.unique(one[:, 2])) == 5
-    assert len(np.unique(draw.rows(2000))) == len(factors)
+    assert len(np.unique(draw.draw_rows(2000))) == len(factors)
 
 
 @pytest.mark.parametrize("score", [beta_vae, factor_vae])
@@ -114,9 +114,9 @@ def test_what_cannot_be_scored_says_why(score, rng):
     assert "only one factor" in lonely.reasons[name]
     few = score(codes[:3], {"a": [0.0, 0.5, 1.0], "b": [1.0, 0.0, 0.5]}, **SMALL)
     assert "a, b: left out, because no two rows share a value." in few.notes
-    with pytest.raises(InputError, match="batch must be a whole number of at least 2, not 1"):
+    with pytest.raises(InputError, match="batch must be an integer of at least 2; got 1"):
         score(codes, codes, batch=1)
-    with pytest.raises(InputError, match="points must be a whole number of at least 1, not 0"):
+    with pytest.raises(InputError, match="points must be an integer of at least 1; got 0"):
         score(codes, codes, points=0)
 
 
@@ -131,9 +131,9 @@ def test_constant_codes_score_nothing(rng):
 
 def test_rows_alone_with_their_value_are_not_paired_with_themselves(rng):
     labels = np.concatenate([np.repeat([0, 1], 20), [2]])
-    draw, _, _ = sampler(read_factors({"a": labels.astype(str), "b": rng.integers(2, size=41)}), 10, seed=0)
-    assert 40 not in np.concatenate(draw.pairs(0, 500))
-    assert 40 not in draw.sharing(0, 500)
+    draw, *_ = make_sampler(read_factors({"a": labels.astype(str), "b": rng.integers(2, size=41)}), 10, seed=0)
+    assert 40 not in np.concatenate(draw.draw_pairs(0, 500))
+    assert 40 not in draw.draw_sharing(0, 500)
 
 
 def test_continuous_factors_share_a_bin(rng):

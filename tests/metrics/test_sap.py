@@ -83,7 +83,7 @@ def test_constant_codes_and_factors_and_too_few_codes(rng):
 def test_words_have_no_correlation():
     with pytest.raises(InputError, match="factor a is made of words"):
         sap(np.eye(4), {"a": np.array(list("xyxy"))}, route="continuous")
-    with pytest.raises(InputError, match="route must be one of auto, discrete, continuous, not 'x'"):
+    with pytest.raises(InputError, match="route must be one of 'auto', 'discrete', 'continuous'; got 'x'"):
         sap(np.eye(4), np.eye(4), route="x")
 
 

@@ -26,12 +26,12 @@ from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
 from congruence.experiments.recipes.recipe import Recipe
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
+from congruence.ica._whitening import Whitening
 from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
 from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, Loading
 from congruence.ica.results import Agreement, ComponentStability, Resolution, StabilityPoint
 from congruence.ica.stability import chance_agreement
-from congruence.ica.whitening import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.mechanism.block_check import BlockCheck
@@ -39,8 +39,8 @@ from congruence.mechanism.criteria import Tolerance
 from congruence.mechanism.examination import MechanismExamination
 from congruence.mechanism.profile import BlockProfile, action_graph
 from congruence.mechanism.theorems import Theorem, make_criterion
+from congruence.metrics._structural import StructuralNearness
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
-from congruence.metrics.structural import StructuralNearness
 from congruence.mixture import GaussianMixture
 from congruence.mixture.agreement import LatentSpace, compare_spaces
 from congruence.mixture.assumptions import Assumptions
@@ -367,7 +367,7 @@ def structural_by_hand(factors, errors=None):
     groups = {name: nearness_by_hand(name, error) for name, error in errors.items()}
     order = np.arange(len(factors))
     return StructuralNearness(
-        tuple(errors), groups, tuple(factors), order, np.ones(len(factors)), (), 4.2, {}, {}, ("A note of its own.",)
+        tuple(errors), groups, tuple(factors), order, np.ones(len(factors)), (), 4.2, {}, reasons={}, notes=()
     )
 
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from congruence.experiments.runs import Run
 
 
-def _list(wanted: bool) -> None:
-    """Print every metric with what it promises."""
+def _list_metrics(wanted: bool) -> None:
+    """Print every metric with its declared properties."""
     if not wanted:
         return
-    from congruence.metrics.registry import METRICS
+    from congruence.metrics._registry import METRICS
 
     for metric in METRICS.values():
         low, high = (f"{bound:g}" for bound in metric.range)
@@ -57,7 +57,7 @@ def evaluate(
         ),
     ] = None,
     show_list: Annotated[
-        bool, typer.Option("--list", callback=_list, is_eager=True, help="Show all metrics and exit.")
+        bool, typer.Option("--list", callback=_list_metrics, is_eager=True, help="Show all metrics and exit.")
     ] = False,
 ) -> None:
     """Are these axes the true factors? Which factor has a code of its own, and which is missing?
@@ -100,17 +100,15 @@ def _codes_of(run: Run, options: EvaluateOptions) -> tuple[Any, EvaluateOptions]
     for name in ("id", "features", "metadata", "key", "cluster"):
         if getattr(options, name) is not None:
             raise InputError(f"--{name} means nothing for a run folder such as {run.folder}")
-    about = run.config.get("data")
-    names = about.get("factors") if isinstance(about, dict) else None
-    if not names or not isinstance(about, dict):
+    data = run.config.get("data")
+    names = data.get("factors") if isinstance(data, dict) else None
+    if not names or not isinstance(data, dict):
         raise InputError(f"the data that {run.folder} was trained on has no factors, so nothing can be evaluated")
     if not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
-        raise InputError(f"the config of {run.folder} is damaged: factors must be a list of names, not {names!r}")
-    kinds = about.get("kinds", ["auto"] * len(names))
+        raise InputError(f"the config of {run.folder} is damaged: factors must be a list of names; got {names!r}")
+    kinds = data.get("kinds", ["auto"] * len(names))
     if not isinstance(kinds, list) or len(kinds) != len(names):
-        raise InputError(
-            f"the config of {run.folder} is damaged: kinds must be a list, one for each factor, not {kinds!r}"
-        )
+        raise InputError(f"the config of {run.folder} is damaged: kinds must be a list, one per factor; got {kinds!r}")
     if not (run.folder / LATENTS).exists():
         raise InputError(f"there is no {run.folder / LATENTS}; the training may not be finished")
     return run.latents(), replace(
@@ -123,7 +121,7 @@ def _codes_of(run: Run, options: EvaluateOptions) -> tuple[Any, EvaluateOptions]
 
 
 def _kinds(known: dict[str, str], options: EvaluateOptions) -> Any:
-    """The kinds that the data set gave its factors; those of --kinds come first."""
+    """The kinds of the factors in the data set; those of --kinds take precedence."""
     from congruence.metrics.factors import parse_kinds
 
     if options.kinds != "auto" and "=" not in options.kinds:
@@ -134,7 +132,7 @@ def _kinds(known: dict[str, str], options: EvaluateOptions) -> Any:
 
 
 def _pictures_of(run: Run) -> Callable[..., Any] | None:
-    """What the model of a run makes of the images that it has kept; None where it has kept none."""
+    """A function that makes pictures of the codes of a run; None if the run has no example images."""
     images = run.examples()
     if images is None:
         return None

@@ -13,11 +13,11 @@ from congruence.checks import check_integer, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
+from congruence.ica._whitening import check_share
 from congruence.ica.estimator import ICA
 from congruence.ica.profiles import first_profiles
 from congruence.ica.results import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
-from congruence.ica.whitening import check_share
 from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.result import recorded

@@ -19,7 +19,7 @@ from congruence.checks import check_integers, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
-from congruence.ica.whitening import Reread, Whitening, fit_whitening, largest_positive
+from congruence.ica._whitening import Reread, Whitening, fit_whitening, largest_positive
 from congruence.rows.algebra import decomposing_on, eigh, one_thread
 from congruence.rows.blocks import DaskRows
 from congruence.rows.engine import Moments, row_moments

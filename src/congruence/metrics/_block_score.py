@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float
+from congruence.arrays import Array, Float, to_numpy
+from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.metrics.blocks import blocks_of, match_blocks
-from congruence.metrics.metric import HIGHER, Metric
-from congruence.metrics.notes import Note, note_if
-from congruence.metrics.varying import NO_FACTORS, split_rows, standardised
+from congruence.metrics._estimators import column_r2, mean_of_finite, standardise
+from congruence.metrics._resampling import split_rows
+from congruence.metrics._results import MetricResult, Note, note_if
+from congruence.metrics.factors import NO_FACTORS, factor_columns, read_pair
+from congruence.stats.matching import match_columns
 
 REGRESSORS = ("tree", "ridge")
 
 
 @dataclass(frozen=True, eq=False)
-class BlockScore:
+class BlockScore(MetricResult):
     """How well blocks of factors are predicted from matched blocks of codes, from 0 to 1, higher is better."""
 
     factors: tuple[str, ...]  # the blocks of factors: rows of `r2`
-    r2: Float  # (K, S) of blocks of factors from blocks of codes, on rows held out; may be negative
-    matched: Array  # (K,) the block of codes of each block of factors; -1 where none is left
-    per_block: Float  # (K,) R2 from the matched block, 0 where it is negative or none is left
+    r2: Float  # (K, S) of blocks of factors from blocks of codes, on held-out rows; may be negative
+    matched: Array  # (K,) the block of codes of each block of factors; -1 if none is left
+    per_block: Float  # (K,) R2 from the matched block, 0 if it is negative or none is left
     block_score: float  # their mean
-    reasons: dict[str, str]
-    notes: tuple[Note, ...]
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The headline number."""
-        return {"block_score": self.block_score}
+    headline = ("block_score",)
 
 
 def block_score(
@@ -52,69 +50,121 @@ def block_score(
     Parameters
     ----------
     codes : (n, blocks, width) or (n, L)
-        Learned codes. See `congruence.metrics.blocks.blocks_of` for `kinds`, `blocks` and `factor_blocks`.
+        Learned codes; an array of three axes is in blocks already.
     factors : (n, blocks, width), or (n, K)
-        True factors, grouped by `factor_blocks`; each alone by default.
-    regressor : {"tree", "ridge"}
-        A decision tree of depth 10, which finds any function of few codes, or a ridge regression with penalty 1, which
-        finds linear ones.
-    train, test : row numbers, or a share as `test`
-        Training rows and held-out rows; see `split_rows`.
-    seed : int
+        True factors; an array of three axes is in blocks of continuous factors already.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors that are not in blocks already; see `read_factors`.
+    blocks : int or list of lists of column numbers, optional
+        The number of blocks of the same width of the codes (n, L), or the columns of each; by default as many as there
+        are blocks of factors.
+    factor_blocks : int or list of lists of column numbers or names, optional
+        The same for the factors; by default each factor is a block.
+    regressor : {"tree", "ridge"}, default "tree"
+        A decision tree of depth 10, which fits any function of few codes, or a ridge regression with penalty 1, which
+        fits linear ones.
+    train : row numbers or mask, optional
+        Training rows; by default all that are not held out.
+    test : row numbers, mask or share, default 0.2
+        Held-out rows; a share is drawn at random.
+    seed : int, default 0
         Of the split, and of ties in the tree.
 
     References
     ----------
     Lachapelle et al. 2023, who multiply it by 100.
     """
-    if regressor not in REGRESSORS:
-        raise InputError(f"regressor must be one of {', '.join(REGRESSORS)}, not {regressor!r}")
-    cut = blocks_of(codes, factors, kinds, blocks, factor_blocks)
-    if not cut.factors:
-        none, nan = np.zeros((0, len(cut.codes))), float("nan")
-        reasons = {"block_score": NO_FACTORS}
-        return BlockScore((), none, np.zeros(0, dtype=int), np.zeros(0), nan, reasons, cut.notes)
-    learned_from, held = split_rows(cut.n, train, test, seed)
-    r2 = np.array(
-        [[_r2(regressor, x, y, learned_from, held, seed) for x in cut.codes] for y in map(standardised, cut.factors)]
-    )
+    check_choice("regressor", regressor, REGRESSORS)
+    cut = cut_blocks(codes, factors, kinds, blocks, factor_blocks)
+    r2 = np.zeros((len(cut.factors), len(cut.codes)))
+    if cut.factors:
+        fitted, held = split_rows(len(cut.codes[0]), train, test, seed)
+        targets = [standardise(block) for block in cut.factors]
+        r2[:] = [[_held_out_r2(regressor, x, y, fitted, held, seed) for x in cut.codes] for y in targets]
     size = np.maximum(r2, 0.0)
-    matched = match_blocks(size)
+    matched = match_columns(size)
     per_block = np.where(matched < 0, 0.0, size[np.arange(len(size)), matched])
-    lost = [name for name, block in zip(cut.names, matched, strict=True) if block < 0]
+    unmatched = [name for name, block in zip(cut.names, matched, strict=True) if block < 0]
     return BlockScore(
         factors=cut.names,
         r2=r2,
         matched=matched,
         per_block=per_block,
-        block_score=float(per_block.mean()),
-        reasons={},
-        notes=(*cut.notes, *note_if(lost, "no block of codes is left")),
+        block_score=mean_of_finite(per_block),
+        reasons={} if cut.factors else {"block_score": NO_FACTORS},
+        notes=(*cut.notes, *note_if(unmatched, "no block of codes is left")),
     )
 
 
-def _r2(regressor: str, block: Float, y: Float, train: Array, test: Array, seed: int) -> float:
-    """The R2 of a block of factors, mean over its columns that vary among the rows held out."""
+def _held_out_r2(regressor: str, block: Float, y: Float, train: Array, test: Array, seed: int) -> float:
+    """The R2 of a block of factors, mean over its columns that vary among the held-out rows; 0 if none does."""
     from sklearn.linear_model import Ridge
     from sklearn.tree import DecisionTreeRegressor
 
-    x = standardised(block, train)
+    x = standardise(block, train)
     model = DecisionTreeRegressor(max_depth=10, random_state=seed) if regressor == "tree" else Ridge()
     predicted = model.fit(x[train], y[train]).predict(x[test]).reshape(len(test), -1)
-    total = np.square(y[test] - y[test].mean(0)).sum(0)
-    live = total > 0
-    if not live.any():
-        return 0.0
-    return float((1 - np.square(y[test] - predicted).sum(0)[live] / total[live]).mean())
+    return float(np.nan_to_num(mean_of_finite(column_r2(y[test], predicted))))
 
 
-DECLARED = Metric(
-    name="block_score",
-    function=block_score,
-    scores=("block_score",),
-    range=(0.0, 1.0),
-    direction=HIGHER,
-    invariant_to=frozenset({"scale", "scales", "sign", "shift"}),
-    cost="fast",
-    reference="Lachapelle et al. 2023",
-)
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Codes and factors of the same n rows, in blocks of columns."""
+
+    codes: tuple[Float, ...]  # each (n, some)
+    factors: tuple[Float, ...]  # each (n, some); constant columns are left out
+    names: tuple[str, ...]  # of the blocks of factors
+    notes: tuple[Note, ...]
+
+
+def cut_blocks(codes: Any, factors: Any, kinds: Any, blocks: Any, factor_blocks: Any) -> Blocks:
+    """Cut codes and factors into blocks; the parameters are those of `block_score`."""
+    flat, slots = _flatten(codes, "codes", blocks)
+    true, true_slots = _flatten(factors, "factors", factor_blocks)
+    z, s = read_pair(flat, true, kinds if true is factors else "continuous")
+    groups = _column_groups(len(s) if true_slots is None else true_slots, len(s), s.names, "factor_blocks")
+    code_groups = _column_groups(len(groups) if slots is None else slots, z.shape[1], (), "blocks")
+    live = [j for j, factor in enumerate(s) if not factor.left_out]
+    table = factor_columns([s[j] for j in live], unordered=True)
+    owner = np.array(live)[table.owner] if live else table.owner
+    kept = {k: group for k, group in enumerate(groups) if not set(group).isdisjoint(live)}
+    in_slots = isinstance(true_slots, int | np.integer)
+    return Blocks(
+        codes=tuple(z[:, group] for group in code_groups),
+        factors=tuple(table.values[:, np.isin(owner, group)] for group in kept.values()),
+        names=tuple(f"slot{k}" if in_slots else " + ".join(s.names[j] for j in group) for k, group in kept.items()),
+        notes=(*s.notes, *s.exclusions, *table.notes),
+    )
+
+
+def _flatten(x: Any, name: str, blocks: Any) -> tuple[Any, Any]:
+    """The matrix (n, L) of an array of three axes and its number of blocks; anything else as it is."""
+    if len(getattr(x, "shape", ())) != 3:
+        return x, blocks
+    if blocks is not None:
+        raise InputError(f"{name} has three axes and so is in blocks already; leave out which they are")
+    return to_numpy(x).reshape(len(x), -1), int(x.shape[1])
+
+
+def _column_groups(blocks: Any, width: int, names: Sequence[str], argument: str) -> list[list[int]]:
+    """Column numbers of each block."""
+    if isinstance(blocks, int | np.integer) and not isinstance(blocks, bool):
+        if not 1 <= blocks <= width or width % blocks:
+            raise InputError(f"{argument}: {width} columns cannot be cut into {blocks} blocks of the same width")
+        return [list(part) for part in np.arange(width).reshape(blocks, -1).tolist()]
+    try:
+        groups = [[_column_number(entry, names, width, argument) for entry in block] for block in blocks]
+    except TypeError as error:
+        raise InputError(f"{argument} must be a number, or a list of lists of columns; got {blocks!r}") from error
+    flat = [column for group in groups for column in group]
+    if not groups or not all(groups) or len(set(flat)) < len(flat):
+        raise InputError(f"{argument} must be blocks that are not empty and share no column; got {blocks!r}")
+    return groups
+
+
+def _column_number(entry: Any, names: Sequence[str], width: int, argument: str) -> int:
+    if entry in names:
+        return list(names).index(entry)
+    if isinstance(entry, int | np.integer) and not isinstance(entry, bool) and 0 <= entry < width:
+        return int(entry)
+    raise InputError(f"{argument} names {entry!r}, but columns are numbered from 0 to {width - 1}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,11 +27,11 @@ from congruence.document import (
 )
 from congruence.formatting import count, elided, fixed, interval, number
 from congruence.maps._names import MEANINGS, ordered_groups
-from congruence.metrics._meanings import MATRICES, METRIC_MEANINGS, SCORES
+from congruence.metrics._registry import METRIC_MEANINGS, SCORES
 from congruence.metrics.evaluation import AHEAD, LEAST
 
 if TYPE_CHECKING:
-    from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
+    from congruence.metrics.evaluation import Evaluation, Score
 
 TABLE_CELLS, TABLE_CODES = 1200, 16  # of a table of numbers: cells at most, but at least so many codes
 TRAVERSALS = 32  # codes whose traversals are shown
@@ -38,6 +39,11 @@ DRAWN_FACTORS = 24
 POINTS, MOST_POINTS = 4000, 250  # of all scatter plots together, and of one
 OPEN_NOTES = 6  # more are behind a click
 READOUTS = {"linear": "R² lin.", "nonlinear": "R² nonlin."}  # shown where they were asked for
+MATRICES = {  # the title of a matrix of factors and codes, and what a cell of it means
+    "nmi": ("Information", "Normalised information of the code about the factor, from 0 to 1."),
+    "importance": ("Importance", "How much trees used the code to predict the factor; rows sum to 1."),
+    "correlation": ("Correlation", "Pearson correlation of code and factor, from −1 to 1."),
+}
 TERMS = (
     (
         "information",
@@ -89,7 +95,8 @@ def describe(result: Evaluation) -> Document:
 def _sections(result: Evaluation) -> Iterator[Section]:
     if result.compared:
         yield Section("What did ICA change?", tuple(_compared(result)), id="ica")
-    maps = tuple(_matrices(result))
+    shown = {name: title for name, (title, _) in MATRICES.items() if name in result.matrices}
+    maps = [block for name, title in shown.items() for block in _matrix(name, result, title, brief=name == "nmi")]
     if maps:
         about = (
             "Factors are rows, codes are columns, in the order that puts the code matched with each factor on the "
@@ -107,11 +114,9 @@ def _sections(result: Evaluation) -> Iterator[Section]:
     if result.sensitivity:
         yield Section("How much do the scores depend on the bins?", tuple(_sensitivity(result)), id="sensitivity")
     if result.notes:
-        notes = Notes(result.notes, brief=True)
-        folded = Details(
-            "How factors were read and scores were computed", (notes,), open=len(result.notes) <= OPEN_NOTES
-        )
-        yield Section("Notes", (folded,), id="notes")
+        title = "How factors were read and scores were computed"
+        notes = Details(title, (Notes(result.notes, brief=True),), open=len(result.notes) <= OPEN_NOTES)
+        yield Section("Notes", (notes,), id="notes")
 
 
 def _compared(result: Evaluation) -> Iterator[Block]:
@@ -119,7 +124,7 @@ def _compared(result: Evaluation) -> Iterator[Block]:
     first = result.compared[0]
     every = (first, result, *result.compared[1:])
     yield Text(
-        "The same scores for the codes as they were given, and for their independent components, found in three ways. "
+        "The same scores for the codes as given, and for their independent components, estimated in three ways. "
         f"This page is about {result.name}.",
         muted=True,
     )
@@ -136,17 +141,10 @@ def _compared(result: Evaluation) -> Iterator[Block]:
             "One image with one code set to other values, and the factor that the code encodes best.", muted=True
         )
         columns = tuple(Column(name, "text") for name in ("before", "from low to high", "after", "from low to high"))
-        sides = [[_traversal(one, j, span=False) for j in one.order] for one in (first, result)]
-        longest = min(max(map(len, sides)), TRAVERSALS)
-        padded = [[*side, *[(Cell(""), Cell(""))] * longest] for side in sides]
-        pairs = [(*padded[0][i], *padded[1][i]) for i in range(longest)]
+        empty = (Cell(""), Cell(""))
+        before, after = ([_traversal(one, j, span=False) for j in one.order[:TRAVERSALS]] for one in (first, result))
+        pairs = [(*left, *right) for left, right in zip_longest(before, after, fillvalue=empty)]
         yield Table("Traversals before and after", columns, pairs, "images", sortable=False)
-
-
-def _matrices(result: Evaluation) -> Iterator[Block]:
-    known = [name for name in MATRICES if name in result.matrices]
-    for name in (*known, *(name for name in result.matrices if name not in known)):
-        yield from _matrix(name, result, MATRICES.get(name, (name, ""))[0], brief=name == "nmi")
 
 
 def _matrix(name: str, result: Evaluation, title: str, brief: bool = False) -> Iterator[Block]:
@@ -157,7 +155,7 @@ def _matrix(name: str, result: Evaluation, title: str, brief: bool = False) -> I
     codes = [result.codes[j] for j in result.order]
     listed = codes[: max(TABLE_CODES, TABLE_CELLS // len(matrix))]
     yield Heading(title)
-    yield Text(MATRICES.get(name, ("", ""))[1], muted=True)
+    yield Text(MATRICES[name][1], muted=True)
     yield Figure("factor_code_map", (matrix, result.factors, codes, f"{title}, {result.name}"), wide=True, brief=brief)
     columns = (Column("factor", "name"), *(Column(code) for code in elided(listed, 14)))
     rows: list[tuple[Any, ...]] = [
@@ -215,43 +213,34 @@ def _scores(result: Evaluation) -> Iterator[Block]:
         Column("better", "text"),
         Column("question", "text", brief=False),
     )
-    rows = [
-        (
-            Cell(_name(score), below=score.score),
-            _value(score),
-            Cell("", _sort_key(score.value), figure=Figure("score_range", (score,)))
-            if math.isfinite(score.value)
-            else Cell(score.reason, ""),
-            _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
-            "higher" if score.direction.startswith("higher") else "lower",
-            SCORES.get(score.score, ("", ""))[1],
-        )
-        for score in result.scores
-    ]
-    yield Table("Scores", columns, rows, brief=True)
+    yield Table("Scores", columns, [_score_row(score) for score in result.scores], brief=True)
+
+
+def _score_row(score: Score) -> tuple[Any, ...]:
+    known = math.isfinite(score.low) and math.isfinite(score.high)
+    between = f"{_decimals(score.low)} to {_decimals(score.high)}" if known else ""
+    drawn = Cell("", score.value, figure=Figure("score_range", (score,)))
+    return (
+        Cell(_name(score), below=score.score),
+        _number(score.value, below=between, strong=True),
+        drawn if math.isfinite(score.value) else Cell(score.reason, ""),
+        _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
+        score.direction.split()[0],
+        SCORES.get(score.score, ("", ""))[1],
+    )
 
 
 def _name(score: Score) -> str:
     return SCORES.get(score.score, (score.score, ""))[0]
 
 
-def _value(score: Score) -> Cell:
-    known = math.isfinite(score.low) and math.isfinite(score.high)
-    between = f"{_decimals(score.low)} to {_decimals(score.high)}" if known else ""
-    return _number(score.value, below=between, strong=True)
-
-
 def _number(value: float, **more: Any) -> Cell:
-    return Cell(_decimals(value), _sort_key(value), **more)
+    return Cell(_decimals(value), value if math.isfinite(value) else "", **more)
 
 
 def _decimals(value: float) -> str:
     """Three decimals; one digit of what would read 0."""
     return number(value, 1) if 0 < abs(value) < 0.0005 else number(value) if abs(value) >= 100 else fixed(value, 3)
-
-
-def _sort_key(value: float) -> float | str:
-    return value if math.isfinite(value) else ""
 
 
 def _factors(result: Evaluation) -> Iterator[Block]:
@@ -266,8 +255,14 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         Column("kind", "text"),
         Column("values", brief=False),
     )
-    own = result.own_codes
-    rows = [_factor_row(row, own.get(row.factor), readouts) for row in result.per_factor]
+    rows: list[tuple[Any, ...]] = []
+    own_codes = result.own_codes
+    for row in result.per_factor:
+        own = own_codes.get(row.factor)
+        state = "own code" if own else "mixed codes" if row.explained else "no code"
+        values = (row.share, row.second, *(getattr(row, name) for name in readouts))
+        state = "not measured" if math.isnan(row.share) else state
+        rows.append((row.factor, state, own or row.code, *map(_number, values), row.kind, row.levels))
     yield Table("Factors", columns, rows, brief=True)
     scatter = tuple(_scatter(result))
     if scatter:
@@ -280,18 +275,6 @@ def _factors(result: Evaluation) -> Iterator[Block]:
             muted=True,
         )
         yield Grid(scatter, "small")
-
-
-def _factor_row(row: FactorRow, own: str | None, readouts: Sequence[str]) -> tuple[Any, ...]:
-    state = "own code" if own else "mixed codes" if row.explained else "no code"
-    return (
-        row.factor,
-        "not measured" if math.isnan(row.share) else state,
-        own or row.code,
-        *(_number(x) for x in (row.share, row.second, *(getattr(row, name) for name in readouts))),
-        row.kind,
-        row.levels,
-    )
 
 
 def _scatter(result: Evaluation) -> Iterator[Figure]:
@@ -312,40 +295,21 @@ def _missing(result: Evaluation) -> Iterator[Block]:
     if not result.is_measured:
         yield Text("Unknown: no factor could be measured.")
     else:
-        lost, idle = result.unexplained, result.idle
-        yield (
-            Text(f"{', '.join(lost)}.", strong="Factors that are not encoded:")
-            if lost
-            else Text("No factor is missing.")
-        )
-        if result.unmeasured:
-            names = f"{', '.join(result.unmeasured)}. The notes say why."
-            yield Text(names, strong="Factors that could not be measured:")
+        lost, unmeasured, idle = (", ".join(names) for names in (result.unexplained, result.unmeasured, result.idle))
+        yield Text(f"{lost}.", strong="Factors that are not encoded:") if lost else Text("No factor is missing.")
+        if unmeasured:
+            yield Text(f"{unmeasured}. The notes say why.", strong="Factors that could not be measured:")
         noise = "They may encode something that is not among the factors, or noise."
-        yield (
-            Text(f"{', '.join(idle)}. {noise}", strong="Codes that encode no factor:")
-            if idle
-            else Text("No code is idle.")
-        )
-    columns = (
-        Column("code", "name"),
-        Column("role", "text"),
-        Column("best factor", "text"),
-        Column("information"),
-        Column("share of its information"),
-    )
+        yield Text(f"{idle}. {noise}", strong="Codes that encode no factor:") if idle else Text("No code is idle.")
     owner = {code: factor for factor, code in result.own_codes.items()}
-    rows = [
-        (row.code, _role(row, owner), row.factor, _number(row.share), _number(row.modularity))
-        for row in result.per_code
-    ]
+    rows = []
+    for row in result.per_code:
+        role = "encodes nothing" if row.idle else "mixed" if row.active else "nearly constant"
+        role = f"own code of {owner[row.code]}" if row.code in owner else role
+        rows.append((row.code, role, row.factor, _number(row.share), _number(row.modularity)))
+    words = (Column("code", "name"), Column("role", "text"), Column("best factor", "text"))
+    columns = (*words, Column("information"), Column("share of its information"))
     yield Details("Code by code", (Table("Codes", columns, rows),))
-
-
-def _role(row: CodeRow, owner: dict[str, str]) -> str:
-    if row.code in owner:
-        return f"own code of {owner[row.code]}"
-    return "encodes nothing" if row.idle else "mixed" if row.active else "nearly constant"
 
 
 def _structural(result: Evaluation) -> Iterator[Block]:
@@ -369,13 +333,13 @@ def _structural(result: Evaluation) -> Iterator[Block]:
         )
         for name, near in ((name, groups[name]) for name in ordered_groups(groups))
     ]
-    note = (
-        "In % of the factors’ diameter, codes and factors at unit variance. “Largest” is in sample: Definition 2 of "
-        "Nelson et al. bounds it."
-    )
     table = Table("Distance to the factors, % of their diameter", columns, rows, sortable=False, brief=True)
     yield Grid((ladder, table), "halves")
-    yield Text(note, muted=True)
+    yield Text(
+        "In % of the factors’ diameter, codes and factors at unit variance. “Largest” is in sample: Definition 2 of "
+        "Nelson et al. bounds it.",
+        muted=True,
+    )
 
 
 def _sensitivity(result: Evaluation) -> Iterator[Block]:

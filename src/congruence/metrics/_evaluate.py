@@ -10,30 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float
+from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
-from congruence.ica.latents import WAYS, LatentComponents, latent_components
-from congruence.metrics._infomec import VERSIONS, InfoMEC
-from congruence.metrics._informative import (
-    code_rows,
-    explained_together,
-    factor_rows,
-    matched_order,
-    pairings_needed,
-    thresholds,
-)
+from congruence.ica.latents import WAYS, latent_components
+from congruence.metrics._dci import check_model
+from congruence.metrics._encoding import code_rows, count_pairings, factor_code_matrices, factor_rows, matched_order
+from congruence.metrics._infomec import NEIGHBOURS
 from congruence.metrics._options import EvaluateOptions
-from congruence.metrics._sensitivity import sensitivity as binned_sensitivity
-from congruence.metrics.columns import columns_of
-from congruence.metrics.draws import FEWEST_ROWS, MOST_ROWS, units_of
+from congruence.metrics._registry import METRICS, select_metrics
+from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, number_clusters
+from congruence.metrics._results import Note, merge_notes
+from congruence.metrics._scoring import Measurement, Pairing, score_by
+from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics.evaluation import Evaluation
-from congruence.metrics.factors import Factors, paired
-from congruence.metrics.notes import Note, merge_notes
-from congruence.metrics.registry import METRICS, chosen
-from congruence.metrics.scoring import Effort, Measured, Pairing, score_by
-from congruence.metrics.structural import StructuralNearness
-from congruence.metrics.trees import check_model
-from congruence.metrics.varying import varying
+from congruence.metrics.factors import Factors, read_pair
 from congruence.options import reading, takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
@@ -53,66 +43,85 @@ def evaluate(
     pictures: Callable[..., Any] | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Tell whether learned codes are the true factors: score them by several metrics, with intervals and chance levels.
+    """Score learned codes against the true factors by several metrics, with intervals and chance levels.
 
     Intervals (90 %) come from subsamples of the rows, half of them or 2500, drawn without replacement: repeated rows
     would break estimates from nearest neighbours. Scores of fewer rows are biased, so only their deviations from their
     own mean are used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves) and centred on the value. Chance is the
     mean score after codes and factors were paired at random. Metrics that take minutes use at most 10,000 rows; the
-    notes say where that was so.
+    notes state if that was so.
 
     Parameters
     ----------
     codes : array of shape (n, L), data frame, table or path
         Learned codes.
     factors : array of shape (n, K) or (n,), data frame, table, path or mapping from name to column, optional
-        True factors, numbers or words. Rows are paired by id where both have ids, otherwise by position. Left out,
+        True factors, numbers or words. Rows are paired by id if both have ids, otherwise by position. Left out,
         `factor_columns` names columns of the codes.
     pictures : callable, optional
         ``pictures(components=...)`` returns images, reconstructions and traversals of the codes (None) or of
         components of the codes (`experiments.models.reconstructions.traverse_latents` with its first arguments bound).
     progress : callable, optional
         Called as progress(what, done, total) while working.
+    id : str, optional
+        Column with the row ids.
+    features : str or sequence of str, optional
+        Columns that are codes, as names or patterns.
+    metadata : str or sequence of str, optional
+        Columns to set aside.
+    key : str, optional
+        Which array of a file with several.
     factor_columns : str or sequence of str, optional
         Columns that are factors, as names or patterns ("hue,shape*"); by default all columns of `factors`.
-    kinds : see `congruence.metrics.factors.read_factors`
-    id, features, metadata, key : str, optional
-        Which columns hold the row ids, the codes and the metadata; which array of a file.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `congruence.metrics.read_factors`.
     cluster : array of shape (n,), or name of a column, optional
         Rows of one cluster (plate, patient, video) stay together in subsamples, held-out rows and re-pairings.
-    drop_missing : bool
+    drop_missing : bool, default False
         Leave out rows with missing values or infinity instead of refusing them.
-    metrics : "all", "fast", or a list of names of `congruence.metrics.registry.METRICS`
-    infomec_version, discrete_codes : see `version` and `discrete_codes` of `infomec`
-    dci_model : see `model` of `dci`
-    ica : bool
+    metrics : str or sequence of str, default ("infomec", "mig", "modularity", "mcc", "regression")
+        "all", "fast", or names of `congruence.metrics.METRICS`.
+    infomec_version : {"standalone", "training", "tripod"}, default "standalone"
+        See `version` of `infomec`.
+    discrete_codes : bool, default False
+        Whether the distinct values of each code are classes (quantised codes).
+    dci_model : {"boosting", "forest", "lightgbm"}, default "boosting"
+        See `model` of `dci`.
+    ica : bool, default False
         Evaluate independent components of the codes (found without the factors); the codes as they are and two other
         ways of unmixing are in `compared`.
-    resamples, nulls : int
-        How many subsamples make the interval, and how many re-pairings the chance level; 0 for none. Where codes and
-        factors are few, infomec takes more re-pairings, up to 40, to judge which codes are informative.
-    slow_resamples, slow_nulls : int
-        The same for metrics that take minutes (dci, regression, sis). By default 0, and 1 unless `nulls` is 0.
-    sensitivity : bool or numbers of bins
+    resamples : int, default 20
+        Subsamples for the interval; 0 for none.
+    nulls : int, default 5
+        Re-pairings for the chance level; 0 for none. For few codes and factors, infomec uses more, up to 40, to judge
+        which codes are informative.
+    slow_resamples : int, default 0
+        The same as `resamples` for metrics that take minutes (dci, regression, sis).
+    slow_nulls : int, optional
+        The same as `nulls` for these metrics; by default 1, or 0 if `nulls` is 0.
+    sensitivity : bool or sequence of int, default False
         Whether to show how scores of binned codes depend on the number of bins; True means 10, 20 and 50.
-    structural : bool
+    structural : bool, default True
         Whether to measure how near the codes are to the factors up to a permutation, a rotation or a linear map.
-    blocks, factor_blocks : see `congruence.metrics.blocks.blocks_of`
-        For sis and block_score.
-    name, code_names, factor_names
-        What the codes and factors are called; names of files, frames and mappings are known.
-    seed : int
+    seed : int, default 0
         The same seed gives the same result.
+    blocks : int or list of lists, optional
+        Blocks of codes, for sis and block_score; see `block_score`.
+    factor_blocks : int or list of lists, optional
+        Blocks of factors, for sis and block_score.
+    name : str, optional
+        What the codes are called; by default the name of the file or table.
+    code_names : sequence of str, optional
+        Names of the codes; by default those of the file, frame or table.
+    factor_names : sequence of str, optional
+        Names of the factors; by default those of the file, frame or mapping.
 
     Returns
     -------
     Evaluation
         A score that is undefined is NaN and has a reason.
     """
-    chosen(options.metrics)
-    if options.slow_nulls is None:
-        options = replace(options, slow_nulls=min(1, options.nulls))
-    _check(options)
+    options = _check(options)
     rows = pair(
         codes,
         factors,
@@ -121,41 +130,63 @@ def evaluate(
         cluster=options.cluster,
         drop_missing=options.drop_missing,
     )
-    z, s = paired(rows.codes, rows.factors, options.kinds)
-    names = _code_names(options.code_names or rows.code_names, z.shape[1])
+    z, s = read_pair(rows.codes, rows.factors, options.kinds)
+    names = _name_codes(options.code_names or rows.code_names, z.shape[1])
     rows = replace(rows, name=options.name or rows.name, code_names=names)
-    pairing = Pairing(z, _renamed(s, options.factor_names), units_of(rows.cluster, len(z)))
+    pairing = Pairing(z, _rename(s, options.factor_names), number_clusters(rows.cluster))
     if options.ica and options.discrete_codes:
         raise InputError(f"ica needs codes that are numbers, but the codes of {rows.name} are classes")
-    ways = {way: latent_components(z, way=way, seed=options.seed) for way in (WAYS if options.ica else ())}
+    ways = [latent_components(z, way=way, seed=options.seed) for way in (WAYS if options.ica else ())]
     result = _evaluate(rows, pairing, options, progress, pictures)
     if not ways:
         return result
-    first, *others = (_evaluate_components(one, rows, pairing, options, progress, pictures) for one in ways.values())
+    first, *others = (
+        _evaluate(
+            replace(rows, name=rows.name + NAMES[one.way], code_names=tuple(f"component{j}" for j in range(one.k))),
+            replace(pairing, z=one.transform(z)),
+            options,
+            progress,
+            None if pictures is None else partial(pictures, components=one),
+        )
+        for one in ways
+    )
     unstable = tuple(
-        Note(f"{rows.name}{NAMES[way]}: ICA did not converge, so the axes may be arbitrary")
-        for way, one in ways.items()
+        Note(f"{rows.name}{NAMES[one.way]}: ICA did not converge, so the axes may be arbitrary")
+        for one in ways
         if not one.converged
     )
     return replace(first, notes=(*unstable, *first.notes), compared=(result, *others))
 
 
-def _evaluate_components(
-    found: LatentComponents,
-    rows: CodesAndFactors,
-    pairing: Pairing,
-    options: EvaluateOptions,
-    progress: Progress | None,
-    pictures: Callable[..., Any] | None,
-) -> Evaluation:
-    names = tuple(f"component{j}" for j in range(found.k))
-    return _evaluate(
-        replace(rows, name=rows.name + NAMES[found.way], code_names=names),
-        replace(pairing, z=found.transform(pairing.z)),
-        options,
-        progress,
-        None if pictures is None else partial(pictures, components=found),
-    )
+def _check(options: EvaluateOptions) -> EvaluateOptions:
+    """The options with the defaults that depend on others; refuse wrong ones before any work."""
+    select_metrics(options.metrics)
+    check_choice("infomec_version", options.infomec_version, tuple(NEIGHBOURS))
+    check_model(options.dci_model, "dci_model")
+    check_seed(options.seed)
+    check_integers(0, **{name: getattr(options, name) for name in ("resamples", "nulls", "slow_resamples")})
+    if options.slow_nulls is None:
+        options = replace(options, slow_nulls=min(1, options.nulls))
+    check_integers(0, slow_nulls=options.slow_nulls)
+    if options.resamples == 1 or options.slow_resamples == 1:
+        raise InputError("resamples and slow_resamples must be 0 or at least 2: one subsample makes no interval")
+    return options
+
+
+def _name_codes(given: Sequence[str] | None, width: int) -> tuple[str, ...]:
+    """The names of the codes; those that have only numbers are called code0, code1, ..."""
+    names = tuple(map(str, range(width) if given is None else given))
+    if len(names) != width:
+        raise InputError(f"code_names must have one name for each of {width} codes, but has {len(names)}")
+    return tuple(f"code{name}" if name.isdecimal() else name for name in names)
+
+
+def _rename(s: Factors, given: Sequence[str] | None) -> Factors:
+    if given is None:
+        return s
+    if len(given) != len(s) or len(set(map(str, given))) < len(s):
+        raise InputError(f"factor_names must be {len(s)} different names; got {list(given)!r}")
+    return Factors(tuple(replace(factor, name=str(new)) for factor, new in zip(s, given, strict=True)))
 
 
 def _evaluate(
@@ -165,27 +196,26 @@ def _evaluate(
     progress: Progress | None,
     pictures: Callable[..., Any] | None,
 ) -> Evaluation:
-    wanted, s, names = chosen(options.metrics), pairing.s, rows.code_names or ()
+    s, z, names = pairing.s, pairing.z, rows.code_names or ()
     measured = _measure(pairing, options, progress)
-    found: InfoMEC = measured["infomec"].result
-    false = measured["infomec"].chance
-    limits = thresholds(false, len(s))
-    read = measured["regression"].result if "regression" in measured else None
-    near: StructuralNearness | None = measured["structural_nearness"].result if options.structural else None
-    shown = np.sort(np.random.default_rng([options.seed, 6]).permutation(len(pairing.z))[:SAMPLE])
+    results = {name: one.result for name, one in measured.items()}
+    infomec, null = results["infomec"], measured["infomec"].null_results
+    near = results["structural_nearness"] if options.structural else None
+    bins = BINS if options.sensitivity is True else options.sensitivity
+    shown = np.sort(np.random.default_rng([options.seed, 6]).permutation(len(z))[:SAMPLE])
     return Evaluation(
         name=rows.name,
-        n=len(pairing.z),
+        n=len(z),
         codes=names,
         factors=s.names,
-        scores=tuple(score for one in wanted for score in measured[one].scores),
-        matrices=_matrices(s, len(names), measured),
-        per_factor=factor_rows(s, names, found, limits, explained_together(found, false), read),
-        per_code=code_rows(s, names, found, limits),
-        order=matched_order(found.nmi),
-        structural=near if near is not None and near.groups else None,
-        sensitivity=tuple(_sensitivity(pairing, options.sensitivity)),
-        sample=(pairing.z[shown], np.column_stack([factor.values[shown] for factor in s])),
+        scores=tuple(score for name in select_metrics(options.metrics) for score in measured[name].scores),
+        matrices=factor_code_matrices(s, results),
+        per_factor=factor_rows(s, names, infomec, null, results.get("regression")),
+        per_code=code_rows(s, names, infomec, null),
+        order=matched_order(infomec.nmi),
+        structural=near if getattr(near, "groups", None) else None,
+        sensitivity=tuple(sensitivity(z, s, bins=bins).rows) if bins is not False else (),
+        sample=(z[shown], np.column_stack([factor.values[shown] for factor in s])),
         levels={factor.name: factor.levels for factor in s if factor.levels},
         notes=(*map(Note, rows.notes), *_notes(pairing, measured, options)),
         settings=_settings(rows, pairing, options),
@@ -193,27 +223,37 @@ def _evaluate(
     )
 
 
-def _measure(pairing: Pairing, options: EvaluateOptions, progress: Progress | None) -> dict[str, Measured]:
-    """What each metric found; infomec always, since it says which code is informative about which factor."""
-    wanted = chosen(options.metrics)
-    efforts = {one: _effort(one, options) for one in wanted}
-    parts = efforts["infomec"].parts if "infomec" in wanted else 0
-    efforts["infomec"] = Effort(parts, pairings_needed(options.nulls, len(pairing.s), pairing.z.shape[1]))
+def _measure(pairing: Pairing, options: EvaluateOptions, progress: Progress | None) -> dict[str, Measurement]:
+    """The measurement by each metric; infomec always, since it decides which code is informative about which factor."""
+    efforts = {}  # resamples and nulls
+    for name in select_metrics(options.metrics):
+        slow = METRICS[name].cost != "fast"
+        resamples, nulls = (options.slow_resamples, options.slow_nulls) if slow else (options.resamples, options.nulls)
+        efforts[name] = (resamples, int(nulls or 0) if METRICS[name].supervised else 0)
+    enough = count_pairings(options.nulls, len(pairing.s), pairing.z.shape[1])
+    efforts["infomec"] = (efforts.get("infomec", (0, 0))[0], enough)
     if options.structural:
-        efforts.setdefault("structural_nearness", Effort(0, 0))
-    blocks = _blocks(options)
+        efforts.setdefault("structural_nearness", (0, 0))
+    blocks = _given_blocks(options)
     keywords = {"version": options.infomec_version, "discrete_codes": options.discrete_codes}
     keywords |= {"model": options.dci_model} | blocks
-    steps = Steps(progress, sum(1 + effort.parts + effort.repairings for effort in efforts.values()))
-    measured = {}
-    for one, effort in efforts.items():
-        strict = one in ("sis", "block_score") and bool(blocks)
-        tick = partial(steps, one.replace("_", " "))
-        measured[one] = score_by(METRICS[one], pairing, keywords, effort, seed=options.seed, strict=strict, tick=tick)
-    return measured
+    steps = Steps(progress, sum(1 + resamples + nulls for resamples, nulls in efforts.values()))
+    return {
+        name: score_by(
+            METRICS[name],
+            pairing,
+            keywords,
+            resamples=resamples,
+            nulls=nulls,
+            seed=options.seed,
+            strict=name in ("sis", "block_score") and bool(blocks),
+            tick=partial(steps, name.replace("_", " ")),
+        )
+        for name, (resamples, nulls) in efforts.items()
+    }
 
 
-def _blocks(options: EvaluateOptions) -> dict[str, Any]:
+def _given_blocks(options: EvaluateOptions) -> dict[str, Any]:
     given = {"blocks": options.blocks, "factor_blocks": options.factor_blocks}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -221,97 +261,24 @@ def _blocks(options: EvaluateOptions) -> dict[str, Any]:
 def _settings(rows: CodesAndFactors, pairing: Pairing, options: EvaluateOptions) -> dict[str, Any]:
     names = ("infomec_version", "discrete_codes", "dci_model", "ica", "resamples", "nulls", "slow_resamples")
     return {
-        "metrics": list(chosen(options.metrics)),
+        "metrics": list(select_metrics(options.metrics)),
         "kinds": dict(zip(pairing.s.names, pairing.s.kinds, strict=True)),
         "paired": "by id" if rows.by_id else "by position",
         "clusters": None if pairing.unit is None else int(pairing.unit.max()) + 1,
-        **{name: str(value) for name, value in _blocks(options).items()},
+        **{name: str(value) for name, value in _given_blocks(options).items()},
         **{name: getattr(options, name) for name in (*names, "slow_nulls", "structural", "seed")},
         **recorded(rows.files),
     }
 
 
-def _check(options: EvaluateOptions) -> None:
-    if options.infomec_version not in VERSIONS:
-        raise InputError(f"infomec_version must be one of {', '.join(VERSIONS)}, not {options.infomec_version!r}")
-    check_model(options.dci_model)
-    for name in ("resamples", "nulls", "slow_resamples", "slow_nulls", "seed"):
-        value = getattr(options, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise InputError(f"{name} must be a whole number of at least 0, not {value!r}")
-    if options.seed >= 2**32:
-        raise InputError(f"seed must be below 2**32, not {options.seed}")
-    if options.resamples == 1 or options.slow_resamples == 1:
-        raise InputError("resamples must be 0 or at least 2: one subsample makes no interval")
-
-
-def _effort(name: str, options: EvaluateOptions) -> Effort:
-    slow = METRICS[name].cost != "fast"
-    resamples, nulls = (options.slow_resamples, options.slow_nulls) if slow else (options.resamples, options.nulls)
-    return Effort(resamples, int(nulls or 0) if METRICS[name].supervised else 0)
-
-
-def _code_names(given: Sequence[str] | None, width: int) -> tuple[str, ...]:
-    """The names of the codes; those that have only numbers are called code0, code1, ..."""
-    names = tuple(map(str, range(width) if given is None else given))
-    if len(names) != width:
-        raise InputError(f"code_names must have one name for each of {width} codes, but has {len(names)}")
-    return tuple(f"code{name}" if name.isdecimal() else name for name in names)
-
-
-def _renamed(s: Factors, given: Sequence[str] | None) -> Factors:
-    if given is None:
-        return s
-    if len(given) != len(s) or len(set(map(str, given))) < len(s):
-        raise InputError(f"factor_names must be {len(s)} different names, not {list(given)!r}")
-    return Factors(tuple(replace(factor, name=str(new)) for factor, new in zip(s, given, strict=True)))
-
-
-def _sensitivity(pairing: Pairing, asked: bool | Sequence[int]) -> list[dict[str, float]]:
-    if asked is False:
-        return []
-    bins = BINS if asked is True else tuple(asked)
-    return binned_sensitivity(pairing.z, pairing.s, bins=bins).rows
-
-
-def _matrices(s: Factors, codes: int, measured: Mapping[str, Measured]) -> dict[str, Float]:
-    """The matrices (K, L) of metrics by name; NaN for factors that a metric leaves out."""
-    matrices = {"nmi": np.asarray(measured["infomec"].result.nmi)}
-    dci = measured["dci"].result if "dci" in measured else None
-    if dci is not None:
-        places = [s.names.index(name) for name in dci.factors]
-        matrices["importance"] = _filled(len(s), codes, places, dci.importance)
-    mcc = measured["mcc"].result if "mcc" in measured else None
-    if mcc is not None:
-        live = varying(s)[0]
-        owner = columns_of(live, unordered=False).owner if len(live) else np.zeros(0, dtype=int)
-        # Of the cosine and sine of a circular factor, each code shows the one it goes with.
-        strongest = [_strongest(mcc.pearson[owner == k]) for k in np.unique(owner)]
-        places = [s.names.index(live[int(k)].name) for k in np.unique(owner)]
-        matrices["correlation"] = _filled(len(s), codes, places, strongest)
-    return matrices
-
-
-def _strongest(rows: Float) -> Float:
-    best: Float = np.take_along_axis(rows, np.abs(rows).argmax(0)[None], axis=0)[0]
-    return best
-
-
-def _filled(factors: int, codes: int, places: list[int], rows: Any) -> Float:
-    matrix = np.full((factors, codes), np.nan)
-    if places:
-        matrix[places] = rows
-    return matrix
-
-
-def _notes(pairing: Pairing, measured: Mapping[str, Measured], options: EvaluateOptions) -> tuple[Note, ...]:
+def _notes(pairing: Pairing, measured: Mapping[str, Measurement], options: EvaluateOptions) -> tuple[Note, ...]:
     n, notes = len(pairing.z), list[Note]()
-    asked = options.resamples or options.slow_resamples
-    if asked and n < FEWEST_ROWS:
+    resampled = options.resamples or options.slow_resamples
+    if resampled and n < FEWEST_ROWS:
         notes.append(Note(f"There are no intervals: {n} rows are fewer than {FEWEST_ROWS}"))
-    elif asked and n // 2 > MOST_ROWS:
+    elif resampled and n // 2 > MOST_ROWS:
         notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} of {n} rows"))
-    slow = [one for one in chosen(options.metrics) if METRICS[one].cost != "fast"]
+    slow = [name for name in select_metrics(options.metrics) if METRICS[name].cost != "fast"]
     if slow and options.resamples and not options.slow_resamples:
         notes.append(Note("No interval, because it takes minutes; ask for one with slow_resamples", metrics=slow))
     if not options.nulls:

@@ -8,29 +8,23 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.metrics.factors import paired
-from congruence.metrics.logistic import fit_logistic
-from congruence.metrics.metric import HIGHER, Metric
-from congruence.metrics.notes import Note, note_if
-from congruence.metrics.varying import NO_FACTORS, constant_codes, split_rows, standardised, varying
+from congruence.metrics._estimators import fit_logistic, mean_of_finite, standardise
+from congruence.metrics._resampling import split_rows
+from congruence.metrics._results import MetricResult, note_if
+from congruence.metrics.factors import NO_FACTORS, read_usable
 
 
 @dataclass(frozen=True, eq=False)
-class Explicitness:
+class Explicitness(MetricResult):
     """The area under the ROC curve of every factor: 1 is perfect, 0.5 is chance."""
 
     factors: tuple[str, ...]
-    explicitness: float  # mean over factors, on rows held out
+    explicitness: float  # mean over factors, on held-out rows
     explicitness_train: float  # the same on the training rows
     train: Float  # (K,) mean over the classes of each factor
     test: Float  # (K,)
-    reasons: dict[str, str]
-    notes: tuple[Note, ...]
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The headline number."""
-        return {"explicitness": self.explicitness}
+    headline = ("explicitness",)
 
 
 def explicitness(
@@ -43,71 +37,65 @@ def explicitness(
     test: Any = 0.3,
     seed: int = 0,
 ) -> Explicitness:
-    """Fit a logistic regression of each factor's classes on all codes, and measure each class against the rest.
+    """Fit a logistic regression of each factor's classes on all codes, and score each class against the rest.
 
     Codes are standardised by the training rows, so order, sign, scale and shift of each do not matter. The
-    regression has scikit-learn's defaults (L2 penalty, C = 1, 100 iterations). Classes that occur on one side of the
-    split only are left out of the mean.
+    regression has scikit-learn's defaults (L2 penalty, C = 1, 100 iterations). Classes that occur only in the training
+    rows or only in the held-out rows are left out of the mean.
 
     Parameters
     ----------
     codes : (n, L)
         Learned codes.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
-        True factors, paired with the codes row by row.
-    factor_bins : int
-        Equal-width bins of a factor that is no class.
-    train, test : row numbers, or a share as `test`
-        Training rows and held-out rows; see `split_rows`.
-    seed : int
+        True factors.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `read_factors`.
+    factor_bins : int, default 10
+        Equal-width bins of a continuous factor.
+    train : row numbers or mask, optional
+        Training rows; by default all that are not held out.
+    test : row numbers, mask or share, default 0.3
+        Held-out rows; a share is drawn at random.
+    seed : int, default 0
         Of the split.
 
     References
     ----------
     Ridgeway & Mozer 2018, without their rescaling of 0.5 to 0; as in Locatello et al. 2019.
     """
-    z, s = paired(codes, factors, kinds)
-    s, notes = varying(s)
-    learned_from, held = split_rows(len(z), train, test, seed)
-    x = standardised(z, learned_from)
+    z, s, notes = read_usable(codes, factors, kinds)
+    fitted, held = split_rows(len(z), train, test, seed)
+    x = standardise(z, fitted)
     areas, stopped = np.full((len(s), 2), np.nan), []
     for i, factor in enumerate(s):
         labels = factor.labels(factor_bins)
-        if np.ptp(labels[learned_from]):
-            areas[i], converged = _areas(x, labels, learned_from, held)
+        if np.ptp(labels[fitted]):
+            model, converged = fit_logistic(x[fitted], labels[fitted])
+            scores, member = model.predict_proba(x), labels[:, None] == model.classes_  # (n, classes)
+            areas[i] = [_mean_area(scores[rows], member[rows]) for rows in (fitted, held)]
             stopped += [] if converged else [factor.name]
 
-    means = [float(np.nanmean(side)) if np.isfinite(side).any() else float("nan") for side in areas.T]
-    reasons = {"explicitness": _reason(len(s))} if np.isnan(means[1]) else {}
-    binned = [factor.name for factor in s if not factor.is_discrete]
-    lost = [name for name, area in zip(s.names, areas[:, 1], strict=True) if np.isnan(area)]
-    more = note_if(binned, f"cut into {factor_bins} bins of equal width")
-    more += note_if(stopped, "the regression stopped after 100 iterations")
-    more += note_if(lost, "not scored, because the training or the held-out rows have one class only")
+    score = mean_of_finite(areas[:, 1])
+    reason = "No factor has two classes in both the training and the held-out rows." if len(s) else NO_FACTORS
+    unscored = [name for name, area in zip(s.names, areas[:, 1], strict=True) if np.isnan(area)]
     return Explicitness(
         factors=s.names,
-        explicitness=means[1],
-        explicitness_train=means[0],
+        explicitness=score,
+        explicitness_train=mean_of_finite(areas[:, 0]),
         train=areas[:, 0],
         test=areas[:, 1],
-        reasons=reasons,
-        notes=(*s.notes, *notes, *constant_codes(z)[1], *more),
+        reasons={"explicitness": reason} if np.isnan(score) else {},
+        notes=(
+            *notes,
+            *note_if(s.numbers, f"cut into {factor_bins} bins of equal width"),
+            *note_if(stopped, "the regression stopped after 100 iterations"),
+            *note_if(unscored, "not scored, because the training or the held-out rows have one class only"),
+        ),
     )
 
 
-def _reason(factors: int) -> str:
-    return "No factor has two classes in both the training and the held-out rows." if factors else NO_FACTORS
-
-
-def _areas(x: Float, labels: Array, train: Array, test: Array) -> tuple[tuple[float, float], bool]:
-    """The mean area on the training rows and on the test rows, and whether the regression converged."""
-    model, converged = fit_logistic(x[train], labels[train])
-    scores = model.predict_proba(x)  # (n, classes)
-    member = labels[:, None] == model.classes_
-    return (_area(scores[train], member[train]), _area(scores[test], member[test])), converged
-
-
-def _area(scores: Float, member: Array) -> float:
+def _mean_area(scores: Float, member: Array) -> float:
     """The mean over classes of the area under the ROC curve, from the ranks of the scores (Mann & Whitney)."""
     from scipy.stats import rankdata
 
@@ -119,15 +107,3 @@ def _area(scores: Float, member: Array) -> float:
     ranks = (rankdata(scores, axis=0) * member).sum(0)
     area = (ranks - inside * (inside + 1) / 2)[both] / (inside * outside)[both]
     return float(area.mean())
-
-
-DECLARED = Metric(
-    name="explicitness",
-    function=explicitness,
-    scores=("explicitness",),
-    range=(0.0, 1.0),
-    direction=HIGHER,
-    invariant_to=frozenset({"permutation", "sign", "scale", "scales", "shift", "factor order", "relabelling"}),
-    cost="fast",
-    reference="Ridgeway & Mozer 2018",
-)

@@ -1,42 +1,50 @@
-"""InfoMEC: modularity, explicitness and compactness of codes against factors, by shared information (Hsu et al. 2023).
+"""InfoMEC: modularity, explicitness and compactness of codes against factors, from shared information.
 
 The order of the functions is that of the method: the information of every code about every factor, which codes count,
-how the information is spread over codes and factors, and how well a linear readout finds it.
+how the information is distributed over codes and factors, and how well a linear readout predicts the factors.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, listing
-from congruence.errors import InputError
-from congruence.metrics.binning import as_classes
-from congruence.metrics.factors import hold_integers, paired
-from congruence.metrics.metric import HIGHER, Metric
-from congruence.metrics.neighbours import standardised
-from congruence.metrics.notes import Note, note_if
-from congruence.metrics.readout import linear_r2, log_loss, one_hot
-from congruence.metrics.shares import Target, shares_by_bins, shares_by_counts, shares_by_neighbours, usable
+from congruence.arrays import Array, Float, listing, to_numpy
+from congruence.checks import check_choice
+from congruence.metrics._estimators import linear_r2, log_loss, one_hot, standardise
+from congruence.metrics._information import (
+    bin_columns,
+    class_information,
+    entropy,
+    group_by_class,
+    jitter,
+    kraskov_information,
+    lead,
+    number_values,
+    ross_information,
+)
+from congruence.metrics._results import MetricResult, Note, note_if
+from congruence.metrics.factors import Factor, read_pair
+from congruence.tables import as_table, is_table
 
-VERSIONS = ("standalone", "training", "tripod")
 CONTINUOUS = (
     "continuous, an extension of the published metric: information I becomes 1 - exp(-2 I), explicitness is the R2 of "
     "least squares"
 )
 NOTHING_LEFT = "No factor can be measured; see the notes."
-NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}
+NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}  # of each version
 
 
 @dataclass(frozen=True, eq=False)
-class InfoMEC:
+class InfoMEC(MetricResult):
     """How codes and factors share information; K factors, L codes."""
 
     modularity: float  # InfoM: whether each code is informative about one factor only
-    explicitness: float  # InfoE: whether a linear readout of all codes gives the factors
+    explicitness: float  # InfoE: whether a linear readout of all codes predicts the factors
     compactness: float  # InfoC: whether each factor is encoded by one code only
     nmi: Float  # (K, L) information of each code about each factor, as a share; NaN for a factor that was left out
     active: Array  # (L,) which codes vary enough to count
@@ -45,16 +53,14 @@ class InfoMEC:
     compactness_per_factor: Float  # (K,) largest share of a factor's information that one code has
     modularity_gap: float  # mean over active codes of the largest less the second share in a column of `nmi`
     compactness_gap: float  # mean over factors of the largest less the second share in a row, over all codes
-    reasons: dict[str, str]  # why a score is NaN
-    notes: tuple[Note, ...]
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{name} {value:.3g}" for name, value in self.scores.items())
-        return f"<InfoMEC {found}; {self.nmi.shape[0]} factors, {self.nmi.shape[1]} codes>"
+        scores = ", ".join(f"{name} {value:.3g}" for name, value in self.scores.items())
+        return f"<InfoMEC {scores}; {self.nmi.shape[0]} factors, {self.nmi.shape[1]} codes>"
 
     @property
     def scores(self) -> dict[str, float]:
-        """The three headline numbers."""
+        """The three headline scores."""
         return {"infom": self.modularity, "infoe": self.explicitness, "infoc": self.compactness}
 
 
@@ -69,34 +75,36 @@ def infomec(
     factor_bins: int | None = None,
     seed: int = 0,
 ) -> InfoMEC:
-    """Measure whether codes encode one factor each, factors are in one code each, and a linear readout gives them.
+    """Measure whether codes encode one factor each, factors are in one code each, and a linear readout predicts them.
 
-    InfoM, InfoE and InfoC are 1 at best; InfoM and InfoC are 0 where information is spread evenly, InfoE where a
-    readout is no better than a guess (it may be negative for unbalanced classes). All are in sample. They ignore
-    order, sign and shift of codes, one scale for all, order of factors and names of classes, but for the noise that
-    breaks ties: that moves InfoM and InfoC by 1e-5 or less, and by 0.01 where codes repeat their values.
+    InfoM, InfoE and InfoC are 1 at best; InfoM and InfoC are 0 if information is spread evenly, InfoE if a readout is
+    no better than a guess (it may be negative for unbalanced classes). All are in sample. They ignore order, sign and
+    shift of codes, one scale for all, order of factors and names of classes, except for the noise that breaks ties: it
+    changes InfoM and InfoC by 1e-5 or less, and by 0.01 if codes repeat their values.
 
     Parameters
     ----------
     codes : (n, L) array, data frame, table or path
         Learned codes.
     factors : (n, K) or (n,) array, data frame, table, path, or mapping from name to column
-        True factors, joined with the codes by id where both have ids; `kinds` as in `read_factors`.
-    discrete_codes : bool
+        True factors, joined with the codes by id if both have ids.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `read_factors`.
+    discrete_codes : bool, default False
         Whether the distinct values of each code are classes (quantised codes).
-    version : "standalone", "training" or "tripod"
-        Three published variants, which differ in which codes are active and in how many neighbours are used:
-        "standalone" (range above a 20th of the largest, k = 10), "training" (an 8th, k = 3; uninformative codes are
-        skipped), "tripod" (interquartile range above a 10th of the largest, k = 10; 0 where no code is active).
-    bins : int, or a rule of numpy such as "auto"
-        Cut codes into so many bins of equal width and count, in place of looking at near neighbours.
-    factor_bins : int
-        Cut continuous factors into so many classes of equal width, as a comparison with published numbers needs. By
-        default they stay numbers; this is an extension and marked in `notes`. Information I in nats then becomes the
-        share 1 - exp(-2 I), the squared informational correlation (Linfoot 1957): R2 for Gaussian variables, 0 for
-        independent ones, below 1 always. Dividing by an entropy, as for classes, would not do: that of a continuous
-        variable may be 0 or negative. Explicitness is R2 of least squares.
-    seed : int
+    version : {"standalone", "training", "tripod"}, default "standalone"
+        Three published variants, which differ in which codes are active and in the number of neighbours: "standalone"
+        (range above a 20th of the largest, k = 10), "training" (an 8th, k = 3; uninformative codes are skipped),
+        "tripod" (interquartile range above a 10th of the largest, k = 10; 0 if no code is active).
+    bins : int or str, optional
+        Cut codes into so many bins of equal width (or by a rule of `numpy.histogram_bin_edges`) and count, instead of
+        using near neighbours.
+    factor_bins : int, optional
+        Cut continuous factors into so many classes of equal width, to compare with published numbers. By default they
+        stay numbers; this is an extension and marked in `notes`. Information I in nats then becomes the share
+        1 - exp(-2 I), the squared informational correlation (Linfoot 1957): R2 for Gaussian variables, 0 for
+        independent ones, always below 1. Explicitness is the R2 of least squares.
+    seed : int, default 0
         Of the noise that breaks ties between values of a code.
 
     References
@@ -104,56 +112,120 @@ def infomec(
     Hsu et al. 2023, Disentanglement via Latent Quantization; Hsu et al. 2024 (Tripod). Information by near neighbours:
     Ross 2014 (classes), Kraskov et al. 2004 (numbers).
     """
-    if version not in VERSIONS:
-        raise InputError(f"version must be one of {', '.join(VERSIONS)}, not {version!r}")
-    z, s = paired(codes, factors, kinds)
-    found, notes = usable(s, factor_bins, by_counts=discrete_codes or bins is not None)
-    used, targets = list(found), list(found.values())
+    check_choice("version", version, tuple(NEIGHBOURS))
+    z, s = read_pair(codes, factors, kinds)
+    notes = [*s.notes, *s.exclusions]
+    used, targets, cut = [], [], []
+    for i, factor in enumerate(s):
+        target = factor if factor_bins is None else factor.cut(factor_bins)
+        needs_neighbours = target.is_discrete and not discrete_codes and bins is None
+        if needs_neighbours and not factor.left_out and target.distinct == s.n:
+            notes.append(Note("left out, because each class has one row and so no neighbours", [factor.name]))
+        elif not factor.left_out:
+            used.append(i)
+            targets.append(target)
+            cut += [factor.name] if target is not factor else []
+
+    k = NEIGHBOURS[version]
     share, explicit, compact = (np.full((len(s), *width), math.nan) for width in ((z.shape[1],), (), ()))
+    if discrete_codes or bins is not None:
+        classes = number_values(z) if bins is None or discrete_codes else bin_columns(z, bins)
+        share[used] = count_shares(classes, targets, k, seed)
+    else:
+        share[used] = neighbour_shares(z, targets, k, seed, codes_first=version == "training")
     active = active_codes(z, discrete_codes=discrete_codes, version=version)
-    share[used] = _shares(z, targets, discrete_codes, bins, version, seed)
-    spreading = spread(share[used], active, skip=version == "training")
-    is_hot = discrete_codes and (version != "training" or hold_integers(codes))
-    explicit[used] = _explicitness(z, targets, is_hot)
-    compact[used] = spreading.per_factor
-    scores = [spreading.modularity, float(explicit[used].mean()) if targets else math.nan, spreading.compactness]
+    infom, infoc, per_code, compact[used] = distribution(share[used], active, skip=version == "training")
+    by_class = discrete_codes and (version != "training" or _are_integers(codes))
+    x = one_hot(number_values(z)) if by_class else _scale(z)
+    explicit[used] = [_explicitness(x, target) for target in targets]
+    infoe = float(explicit[used].mean()) if targets else math.nan
     if version == "tripod" and targets and not active.any():
-        scores = [0.0, 0.0, 0.0]
+        infom, infoe, infoc = 0.0, 0.0, 0.0
+
+    notes += note_if(cut, f"cut into {factor_bins} bins of equal width")
+    notes += note_if([factor.name for factor in targets if not factor.is_discrete], CONTINUOUS)
+    if not active.all():
+        notes.append(Note(f"Inactive and left out of InfoM and InfoC: code {listing(np.flatnonzero(~active))}"))
+    if z.shape[1] >= len(z):
+        notes.append(
+            Note(f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor")
+        )
+    reasons = {
+        "infom": (infom, _why_no_modularity(targets, share[used], active)),
+        "infoe": (infoe, NOTHING_LEFT),
+        "infoc": (infoc, _why_no_compactness(targets, share[used], active)),
+    }
     return InfoMEC(
-        modularity=scores[0],
-        explicitness=scores[1],
-        compactness=scores[2],
+        modularity=infom,
+        explicitness=infoe,
+        compactness=infoc,
         nmi=share,
         active=active,
-        modularity_per_code=spreading.per_code,
+        modularity_per_code=per_code,
         explicitness_per_factor=explicit,
         compactness_per_factor=compact,
-        modularity_gap=_gap(share[used][:, active].T),
-        compactness_gap=_gap(share[used]),
-        reasons=_reasons(scores, targets, share[used], active),
-        notes=(*s.notes, *notes, *_notes(targets, z, active)),
+        modularity_gap=_mean_lead(share[used][:, active].T),
+        compactness_gap=_mean_lead(share[used]),
+        reasons={name: reason for name, (score, reason) in reasons.items() if math.isnan(score)},
+        notes=tuple(notes),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Spread:
-    """How the information of active codes is spread."""
-
-    modularity: float
-    compactness: float
-    per_code: Float  # (L,)
-    per_factor: Float  # (factors in use,)
+def _are_integers(codes: Any) -> bool:
+    """Whether codes are stored as integers."""
+    return to_numpy(as_table(codes).values if is_table(codes) else codes).dtype.kind in "iu"
 
 
-def _shares(
-    z: Float, targets: list[Target], discrete_codes: bool, bins: int | str | None, version: str, seed: int
-) -> Float:
-    k = NEIGHBOURS[version]
-    if discrete_codes:
-        return shares_by_counts(as_classes(z), targets, k, seed)
-    if bins is not None:
-        return shares_by_bins(z, targets, bins, k, seed)
-    return shares_by_neighbours(z, targets, k, seed, codes_first=version == "training")
+def count_shares(classes: Array, targets: Sequence[Factor], k: int, seed: int) -> Float:
+    """Shares (K, L) of codes that are classes (n, L): from counts, or for continuous factors from near neighbours."""
+    random = np.random.RandomState(seed)
+    share = np.empty((len(targets), classes.shape[1]))
+    for i, target in enumerate(targets):
+        if target.is_discrete:
+            labels = target.labels()[:, None]
+            share[i] = class_information(classes, labels)[0] / entropy(labels)
+        else:  # here the factor is the number and the code is the class
+            values = jitter(target.values, random)
+            information = [ross_information(values, group_by_class(code, k), k) for code in classes.T]
+            share[i] = _squared_correlation(np.nan_to_num(information))  # a code with only distinct values has none
+    return share
+
+
+def neighbour_shares(z: Float, targets: Sequence[Factor], k: int, seed: int, *, codes_first: bool = False) -> Float:
+    """Shares (K, L) of codes (n, L), from the k nearest neighbours of each row.
+
+    Two reference implementations draw the noise that breaks ties in different orders: all codes of the first factor
+    first, for standardised codes; or, with `codes_first`, all factors of the first code, after the entropy of each code
+    was estimated, which uses up 2n numbers.
+    """
+    count, random = z.shape[1], np.random.RandomState(seed)
+    pairs: Iterable[tuple[int, int]] = np.ndindex(len(targets), count)
+    if codes_first:
+        random.standard_normal(2 * z.size)
+        pairs = ((i, j) for j, i in np.ndindex(count, len(targets)))
+    else:
+        z = standardise(z)
+    labels = [target.labels() if target.is_discrete else None for target in targets]
+    groups = [None if one is None else group_by_class(one, k) for one in labels]
+    share = np.empty((len(targets), count))
+    for i, j in pairs:
+        column, group = jitter(z[:, j], random), groups[i]
+        if group is not None:
+            share[i, j] = ross_information(column, group, k)
+        else:
+            share[i, j] = kraskov_information(column, jitter(targets[i].values, random), k)
+    for i, one in enumerate(labels):
+        share[i] = _squared_correlation(share[i]) if one is None else share[i] / entropy(one[:, None])
+    return share
+
+
+def _squared_correlation(information: Float) -> Float:
+    """Information in nats as a share from 0 to 1: the R2 of Gaussian variables that share as much (Linfoot 1957).
+
+    The entropy of a continuous variable may be 0 or negative, so it cannot be a divisor. The square is taken because
+    estimates for independent variables are small but not 0, and the root of a small number is not small.
+    """
+    return -np.expm1(-2 * information)
 
 
 def active_codes(z: Float, *, discrete_codes: bool, version: str) -> Array:
@@ -171,63 +243,49 @@ def active_codes(z: Float, *, discrete_codes: bool, version: str) -> Array:
     return active
 
 
-def spread(share: Float, active: Array, *, skip: bool = False) -> Spread:
-    """InfoM and InfoC from the shares (K, L) of the factors in use; `skip` leaves out codes without information."""
-    k, count = len(share), int(active.sum())
+def distribution(share: Float, active: Array, *, skip: bool = False) -> tuple[float, float, Float, Float]:
+    """InfoM and InfoC from the shares (K, L), and the largest share of each code (L,) and of each factor (K,).
+
+    `skip` leaves out codes without information.
+    """
     counted = share[:, active]
     with np.errstate(invalid="ignore"):
         column = counted.max(0, initial=0.0) / counted.sum(0)
         per_factor = counted.max(1, initial=0.0) / counted.sum(1)
     per_code = np.full(len(active), math.nan)
     per_code[active] = column
-    return Spread(
-        _above_even(column[np.isfinite(column)] if skip else column, k),
-        _above_even(per_factor, count),
-        per_code,
-        per_factor,
-    )
+    modularity = _above_even(column[np.isfinite(column)] if skip else column, len(share))
+    return modularity, _above_even(per_factor, int(active.sum())), per_code, per_factor
 
 
 def _above_even(ratios: Float, ways: int) -> float:
-    """The mean of ratios, moved so that an even spread over `ways` gives 0."""
+    """The mean of ratios, rescaled so that an even distribution over `ways` gives 0."""
     if ways < 2 or ratios.size == 0:
         return math.nan
     return float((ratios.mean() - 1 / ways) / (1 - 1 / ways))
 
 
-def _gap(rows: Float) -> float:
-    """Mean over rows of the largest less the second largest."""
-    if rows.shape[0] == 0 or rows.shape[1] < 2:
-        return math.nan
-    ordered = np.sort(rows, axis=1)
-    return float((ordered[:, -1] - ordered[:, -2]).mean())
+def _mean_lead(rows: Float) -> float:
+    return float(lead(rows).mean()) if len(rows) else math.nan
 
 
-def _explicitness(z: Float, targets: list[Target], is_hot: bool) -> Float:
-    """How well a linear readout of all codes gives each factor, shape (K,)."""
-    x = one_hot(as_classes(z)) if is_hot else standardised(z)
-    return np.array([_read_out(x, target) for target in targets])
+def _scale(z: Float) -> Float:
+    """Standardised codes, rounded as in the reference: readouts that have not converged amplify the rounding."""
+    live = standardise(z).any(0)
+    scaled: Float = np.where(live, (z - z.mean(0)) / np.where(live, z.std(0), 1.0), 0.0)
+    return scaled
 
 
-def _read_out(x: Any, target: Target) -> float:
-    if not target.is_classes:
+def _explicitness(x: Any, target: Factor) -> float:
+    """How well a linear readout of all codes predicts a factor."""
+    if not target.is_discrete:
         whole = x.toarray() if hasattr(x, "toarray") else x
-        return float(linear_r2(whole, standardised(target.factor.coordinates())).mean())
-    classes = target.classes
+        return float(linear_r2(whole, standardise(target.coordinates())).mean())
+    classes = target.labels()
     return 1 - log_loss(x, classes) / math.log(classes.max() + 1)
 
 
-def _reasons(scores: list[float], targets: list[Target], share: Float, active: Array) -> dict[str, str]:
-    """A sentence for each score that is NaN."""
-    sentences = {
-        "infom": _why_no_modularity(targets, share, active),
-        "infoe": NOTHING_LEFT,
-        "infoc": _why_no_compactness(targets, share, active),
-    }
-    return {name: sentences[name] for name, score in zip(sentences, scores, strict=True) if math.isnan(score)}
-
-
-def _why_no_modularity(targets: list[Target], share: Float, active: Array) -> str:
+def _why_no_modularity(targets: Sequence[Factor], share: Float, active: Array) -> str:
     if not targets:
         return NOTHING_LEFT
     if not active.any():
@@ -241,35 +299,11 @@ def _why_no_modularity(targets: list[Target], share: Float, active: Array) -> st
     )
 
 
-def _why_no_compactness(targets: list[Target], share: Float, active: Array) -> str:
+def _why_no_compactness(targets: Sequence[Factor], share: Float, active: Array) -> str:
     if not targets:
         return NOTHING_LEFT
     if active.sum() < 2:
         return f"{'Only one' if active.any() else 'No'} code varies enough to count; two are needed."
-    names = [targets[i].name for i in np.flatnonzero(share[:, active].sum(1) == 0)]
+    empty = share[:, active].sum(1) == 0
+    names = [target.name for target, none in zip(targets, empty, strict=True) if none]
     return f"No active code is informative about {listing(names)}."
-
-
-def _notes(targets: list[Target], z: Float, active: Array) -> list[Note]:
-    notes = [Note(f"cut into {t.bins} bins of equal width", [t.name]) for t in targets if t.is_cut]
-    notes += note_if((t.name for t in targets if not t.is_classes), CONTINUOUS)
-    idle = np.flatnonzero(~active)
-    if idle.size:
-        notes.append(Note(f"Inactive and left out of InfoM and InfoC: code {listing(idle)}"))
-    if z.shape[1] >= len(z):
-        notes.append(
-            Note(f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor")
-        )
-    return notes
-
-
-DECLARED = Metric(
-    name="infomec",
-    function=infomec,
-    scores=("infom", "infoe", "infoc"),
-    range=(-math.inf, 1.0),
-    direction=HIGHER,
-    invariant_to=frozenset({"permutation", "sign", "scale", "shift", "factor order", "relabelling"}),
-    cost="fast",
-    reference="Hsu et al. 2023",
-)

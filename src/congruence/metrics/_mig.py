@@ -1,35 +1,27 @@
-"""Mutual information gap (MIG): how far the best code for a factor is ahead of the next one (Chen et al. 2018)."""
+"""Mutual information gap (MIG): how far the best code for a factor is ahead of the next one."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.metrics.binning import as_classes, binned, cut
-from congruence.metrics.factors import paired
-from congruence.metrics.information import class_information, entropy
-from congruence.metrics.metric import HIGHER, Metric
-from congruence.metrics.notes import Note
+from congruence.metrics._information import bin_columns, class_information, entropy, lead
+from congruence.metrics._results import MetricResult, Note, note_if
+from congruence.metrics.factors import Factors, read_pair
 
 
 @dataclass(frozen=True, eq=False)
-class InformationGap:
+class InformationGap(MetricResult):
     """The gap of each factor; K factors, L codes."""
 
     mig: float  # mean over factors
     gaps: Float  # (K,) NaN for a factor that is left out
-    information: Float  # (K, L) nats
-    reasons: dict[str, str]
-    notes: tuple[Note, ...]
+    information: Float  # (K, L) nats; 0 for a factor that is left out
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The headline number."""
-        return {"mig": self.mig}
+    headline = ("mig",)
 
 
 def mig(
@@ -37,43 +29,49 @@ def mig(
 ) -> InformationGap:
     """Mutual information gap: mean over factors of (largest - second largest information of a code) / entropy.
 
-    From 0 to 1, higher is better: 1 if one code, and no other, determines each factor. It does not see
-    whether a code also encodes other factors. Codes are cut into bins of equal width, so the number depends on
-    `bins`: see `sensitivity`. Invariant to the order of codes, and to a scale and a shift of each.
+    From 0 to 1, higher is better: 1 if one code, and no other, determines each factor. It does not measure whether a
+    code also encodes other factors. Codes are cut into bins of equal width, so the number depends on `bins`: see
+    `sensitivity`. Invariant to the order of codes, and to a scale and a shift of each.
 
     Parameters
     ----------
     codes : (n, L)
-    factors : (n, K) array, data frame or mapping from name to column
-        Continuous ones are cut into `factor_bins` classes of equal width; `kinds` as in `read_factors`.
-    bins : int, or a rule of numpy such as "auto"
-        Bins of each code.
-    seed : int
+        Learned codes, L at least 2.
+    factors : (n, K) array, data frame, mapping of columns, or `Factors`
+        True factors.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `read_factors`.
+    bins : int or str, default 20
+        Bins of each code: a number, or a rule of `numpy.histogram_bin_edges` such as "auto".
+    factor_bins : int, default 10
+        Equal-width bins of a continuous factor.
+    seed : int, default 0
         Not used: nothing is random.
 
     References
     ----------
     Chen et al. 2018, eq. 6; 20 bins as in Locatello et al. 2019.
     """
-    z, s = paired(codes, factors, kinds)
-    classes = cut(s, factor_bins)
-    information = class_information(as_classes(binned(z, bins)), classes.classes)
-    gaps = np.full(len(s), math.nan)
-    if z.shape[1] > 1 and classes.varies.any():
-        ordered = np.sort(information[classes.varies], axis=1)
-        gaps[classes.varies] = (ordered[:, -1] - ordered[:, -2]) / entropy(classes.classes[:, classes.varies])
-    score = float(gaps[classes.varies].mean()) if classes.varies.any() else math.nan
-    reason = "There is only one code; two are needed." if classes.varies.any() else "No factor varies."
-    return InformationGap(score, gaps, information, {"mig": reason} if math.isnan(score) else {}, classes.notes)
+    z, s = read_pair(codes, factors, kinds)
+    information, entropies, notes = binned_information(z, s, bins, factor_bins)
+    gaps = lead(information) / entropies
+    score = float(gaps[s.varies].mean()) if s.varies.any() else float("nan")
+    reason = "There is only one code; two are needed." if s.varies.any() else "No factor varies."
+    return InformationGap(score, gaps, information, reasons={"mig": reason} if np.isnan(score) else {}, notes=notes)
 
 
-DECLARED = Metric(
-    name="mig",
-    function=mig,
-    scores=("mig",),
-    range=(0.0, 1.0),
-    direction=HIGHER,
-    invariant_to=frozenset({"permutation", "scale", "scales", "shift", "factor order", "relabelling"}),
-    cost="fast",
-    reference="Chen et al. 2018",
-)
+def binned_information(
+    z: Float, s: Factors, bins: int | str, factor_bins: int
+) -> tuple[Float, Float, tuple[Note, ...]]:
+    """Information of binned codes about factors as classes, (K, L) in nats, the factors' entropies (K,), and notes.
+
+    A factor that is left out has the information 0 and the entropy NaN.
+    """
+    live = Factors(tuple(factor for factor in s if not factor.left_out))
+    information, entropies = np.zeros((len(s), z.shape[1])), np.full(len(s), np.nan)
+    codes = bin_columns(z, bins)
+    if live:
+        classes = live.labels(factor_bins)
+        information[s.varies], entropies[s.varies] = class_information(codes, classes), entropy(classes)
+    cut = note_if(live.numbers, f"cut into {factor_bins} bins of equal width")
+    return information, entropies, (*s.notes, *s.exclusions, *cut)

@@ -1,35 +1,27 @@
-"""Modularity: whether each code encodes one factor only, from binned information (Ridgeway & Mozer 2018)."""
+"""Modularity: whether each code encodes one factor only, from binned information."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Float
-from congruence.metrics.binning import as_classes, binned, cut
-from congruence.metrics.factors import paired
-from congruence.metrics.information import class_information
-from congruence.metrics.metric import HIGHER, Metric
-from congruence.metrics.notes import Note
+from congruence.metrics._mig import binned_information
+from congruence.metrics._results import MetricResult
+from congruence.metrics.factors import read_pair
 
 
 @dataclass(frozen=True, eq=False)
-class Modularity:
+class Modularity(MetricResult):
     """The modularity of each code; K factors, L codes."""
 
     modularity: float  # mean over codes
     per_code: Float  # (L,) 0 for a code without information
-    information: Float  # (K, L) nats
-    reasons: dict[str, str]
-    notes: tuple[Note, ...]
+    information: Float  # (K, L) nats; 0 for a factor that is left out
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The headline number."""
-        return {"modularity": self.modularity}
+    headline = ("modularity",)
 
 
 def modularity(
@@ -44,41 +36,30 @@ def modularity(
     Parameters
     ----------
     codes : (n, L)
-    factors : (n, K) array, data frame or mapping from name to column
-        Continuous ones are cut into `factor_bins` classes of equal width; `kinds` as in `read_factors`.
-    bins : int, or a rule of numpy such as "auto"
-        Bins of each code.
-    seed : int
+        Learned codes.
+    factors : (n, K) array, data frame, mapping of columns, or `Factors`
+        True factors, K at least 2.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `read_factors`.
+    bins : int or str, default 20
+        Bins of each code: a number, or a rule of `numpy.histogram_bin_edges` such as "auto".
+    factor_bins : int, default 10
+        Equal-width bins of a continuous factor.
+    seed : int, default 0
         Not used: nothing is random.
 
     References
     ----------
     Ridgeway & Mozer 2018, section 3; 20 bins as in Locatello et al. 2019.
     """
-    z, s = paired(codes, factors, kinds)
-    factors_cut = cut(s, factor_bins)
-    information = class_information(as_classes(binned(z, bins)), factors_cut.classes)
-    used = information[factors_cut.varies]
-    score, per_code, reasons = math.nan, np.full(z.shape[1], math.nan), {}
-    if len(used) > 1:
-        squared = np.square(used)
-        largest = squared.max(0)
-        rest = (squared.sum(0) - largest) / np.where(largest > 0, largest, 1.0) / (len(used) - 1)
-        per_code = np.where(largest > 0, 1 - rest, 0.0)
-        score = float(per_code.mean())
-    else:
-        number = "Only one factor varies" if len(used) else "No factor varies"
-        reasons["modularity"] = f"{number}; two are needed."
-    return Modularity(score, per_code, information, reasons, factors_cut.notes)
-
-
-DECLARED = Metric(
-    name="modularity",
-    function=modularity,
-    scores=("modularity",),
-    range=(0.0, 1.0),
-    direction=HIGHER,
-    invariant_to=frozenset({"permutation", "scale", "scales", "shift", "factor order", "relabelling"}),
-    cost="fast",
-    reference="Ridgeway & Mozer 2018",
-)
+    z, s = read_pair(codes, factors, kinds)
+    information, _, notes = binned_information(z, s, bins, factor_bins)
+    squared = np.square(information[s.varies])
+    if len(squared) < 2:
+        reason = f"{'Only one' if len(squared) else 'No'} factor varies; two are needed."
+        undefined = np.full(z.shape[1], np.nan)
+        return Modularity(float("nan"), undefined, information, reasons={"modularity": reason}, notes=notes)
+    largest = squared.max(0)
+    rest = (squared.sum(0) - largest) / np.where(largest > 0, largest, 1.0) / (len(squared) - 1)
+    per_code = np.where(largest > 0, 1 - rest, 0.0)
+    return Modularity(float(per_code.mean()), per_code, information, reasons={}, notes=notes)

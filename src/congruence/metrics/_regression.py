@@ -1,9 +1,8 @@
-"""R2: how much of each factor a linear and a nonlinear regression on all codes explain, on rows held out."""
+"""R2: how much of each factor a linear and a nonlinear regression on all codes explain, on held-out rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,37 +10,30 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.errors import InputError
+from congruence.checks import check_choice, check_integer
 from congruence.maps.nearness import protocol
-from congruence.metrics.columns import AS_NUMBERS, has_no_order
-from congruence.metrics.factors import Factor, Factors, paired
-from congruence.metrics.metric import HIGHER, Metric
-from congruence.metrics.notes import Note, note_if
-from congruence.metrics.varying import NO_FACTORS, constant_codes, many_classes, standardised, varying
+from congruence.metrics._estimators import ignore_many_classes, mean_of_finite, pooled_r2, standardise
+from congruence.metrics._results import MetricResult, Note, note_if
+from congruence.metrics.factors import NO_FACTORS, Factor, note_guessed, read_usable
 
-NONLINEAR = ("boosting", "kernel")
+NONLINEAR = {"boosting": "gradient boosting of histograms", "kernel": "kernel ridge regression"}
 KERNEL_ROWS = 4000  # rows a kernel ridge is fitted on at most: its cost grows with their cube
 Predict = Callable[[Float, Float, Float], Float]  # codes and columns to fit on, codes to predict for
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
-    """The share of the factors' variance that codes explain: 1 is all, 0 what a constant explains, may be negative."""
+class RegressionScores(MetricResult):
+    """The share of the factors' variance that codes explain: 1 is all, 0 that of a constant; may be negative."""
 
     factors: tuple[str, ...]
-    linear: Float  # (K,) R2 of each factor, on rows held out
+    linear: Float  # (K,) R2 of each factor, on held-out rows
     nonlinear: Float  # (K,)
     linear_in_sample: Float  # (K,) fitted and scored on the same rows
     r2_linear: float  # means over factors
     r2_nonlinear: float
     r2_linear_in_sample: float
-    reasons: dict[str, str]
-    notes: tuple[Note, ...]
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The headline numbers."""
-        return {"r2_linear": self.r2_linear, "r2_nonlinear": self.r2_nonlinear}
+    headline = ("r2_linear", "r2_nonlinear")
 
 
 def regression(
@@ -53,8 +45,8 @@ def regression(
     folds: int = 5,
     cluster: Any = None,
     seed: int = 0,
-) -> Regression:
-    """Regress every factor on all codes, in turn without each fold, and score the folds.
+) -> RegressionScores:
+    """Regress every factor on all codes, with cross-validation, and score the held-out folds.
 
     The R2 of a factor of several columns is that of all its columns together: cosine and sine of a circular one, and
     one column of 0 and 1 for each class of a categorical one, where it is the skill of predicted class probabilities
@@ -65,73 +57,67 @@ def regression(
     codes : (n, L)
         Learned codes; standardised by the rows that are fitted on.
     factors : (n, K) array, data frame, mapping of columns, or `Factors`
-        True factors. Numbers that were only guessed to be classes are taken as numbers.
-    nonlinear : {"boosting", "kernel"}
+        True factors. Numbers that were only guessed to be classes are used as numbers.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `read_factors`.
+    nonlinear : {"boosting", "kernel"}, default "boosting"
         Gradient boosting of histograms with scikit-learn's defaults, or ridge regression with a Gaussian kernel
         (penalty 1, width 1/L, on at most 4000 rows).
-    folds : int
-        Parts that are held out in turn.
+    folds : int, default 5
+        Folds of the cross-validation.
     cluster : (n,), optional
-        Which rows belong together: they are held out together.
-    seed : int
+        The cluster of each row; clusters are held out whole.
+    seed : int, default 0
         Of the folds and of the boosting.
 
     References
     ----------
     The in-sample linear R2 is the explicitness of the regression form in Hsu et al. 2023.
     """
-    if nonlinear not in NONLINEAR:
-        raise InputError(f"nonlinear must be one of {', '.join(NONLINEAR)}, not {nonlinear!r}")
-    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise InputError(f"folds must be a whole number of at least 2, not {folds!r}")
-    z, s = paired(codes, factors, kinds)
-    s, notes = varying(s)
-    notes = (*s.notes, *notes, *constant_codes(z)[1], *_notes(s, nonlinear))
-    if not len(s):
-        nan, none = float("nan"), np.zeros(0)
-        reasons = dict.fromkeys(("r2_linear", "r2_nonlinear"), NO_FACTORS)
-        return Regression((), none, none, none, nan, nan, nan, reasons, notes)
-
-    parts = protocol(len(z), folds=folds, nulls=0, bootstrap=0, cluster=cluster, seed=seed).folds
-    targets = [_target(factor) for factor in s]
-    linear = np.array([_held_out(_linear, z, y, parts) for y in targets])
-    inside = np.array([_r2(y, _linear(standardised(z), y, standardised(z))) for y in targets])
-    ways = [_bent(nonlinear, has_no_order(factor), seed) for factor in s]
-    bent = np.array([_held_out(way, z, y, parts) for way, y in zip(ways, targets, strict=True)])
-    return Regression(
-        factors=s.names,
-        linear=linear,
-        nonlinear=bent,
-        linear_in_sample=inside,
-        r2_linear=float(linear.mean()),
-        r2_nonlinear=float(bent.mean()),
-        r2_linear_in_sample=float(inside.mean()),
-        reasons={},
-        notes=notes,
+    check_choice("nonlinear", nonlinear, tuple(NONLINEAR))
+    check_integer("folds", folds, 2)
+    z, s, notes = read_usable(codes, factors, kinds)
+    r2 = np.empty((3, len(s)))  # linear, nonlinear, linear in sample
+    if len(s):
+        parts = protocol(len(z), folds=folds, nulls=0, bootstrap=0, cluster=cluster, seed=seed).folds
+        x = standardise(z)
+        for k, factor in enumerate(s):
+            y = _target(factor)
+            flexible = partial(_boost_classes if factor.is_unordered else _boost, seed=seed)
+            flexible = partial(_kernel, seed=seed) if nonlinear == "kernel" else flexible
+            r2[:2, k] = [_held_out_r2(predict, z, y, parts) for predict in (_linear, flexible)]
+            r2[2, k] = pooled_r2(y, _linear(x, y, x))
+    means = [mean_of_finite(row) for row in r2]
+    unordered = [factor.name for factor in s if factor.is_unordered]
+    return RegressionScores(
+        s.names,
+        *r2,
+        *means,
+        reasons={} if len(s) else dict.fromkeys(RegressionScores.headline, NO_FACTORS),
+        notes=(
+            *notes,
+            *note_guessed(s),
+            *note_if(unordered, "R2 of class probabilities"),
+            Note(f"The nonlinear regression is {NONLINEAR[nonlinear]}"),
+        ),
     )
 
 
 def _target(factor: Factor) -> Float:
     """The columns to be predicted, shape (n, m)."""
-    if factor.kind == "circular":
-        return factor.coordinates()
-    if has_no_order(factor):
+    if factor.is_unordered:
         labels = factor.labels()
         return np.equal(labels[:, None], np.arange(labels.max() + 1)).astype(np.float64)
-    return factor.values[:, None]
+    return factor.columns()[0]
 
 
-def _held_out(predict: Predict, z: Float, y: Float, parts: list[Array]) -> float:
+def _held_out_r2(predict: Predict, z: Float, y: Float, parts: list[Array]) -> float:
     predicted = np.empty_like(y)
     for part in parts:
         fitted = np.setdiff1d(np.arange(len(z)), part)
-        x = standardised(z, fitted)
+        x = standardise(z, fitted)
         predicted[part] = predict(x[fitted], y[fitted], x[part])
-    return _r2(y, predicted)
-
-
-def _r2(y: Float, predicted: Float) -> float:
-    return float(1 - np.square(y - predicted).sum() / np.square(y - y.mean(0)).sum())
+    return pooled_r2(y, predicted)
 
 
 def _linear(x: Float, y: Float, new: Float) -> Float:
@@ -140,13 +126,7 @@ def _linear(x: Float, y: Float, new: Float) -> Float:
     return np.asarray(new @ slopes + mean)
 
 
-def _bent(nonlinear: str, classes: bool, seed: int) -> Predict:
-    if nonlinear == "kernel":
-        return partial(_kernel, seed=seed)
-    return partial(_class_probabilities if classes else _boosted, seed=seed)
-
-
-def _boosted(x: Float, y: Float, new: Float, seed: int) -> Float:
+def _boost(x: Float, y: Float, new: Float, seed: int) -> Float:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
@@ -154,27 +134,27 @@ def _boosted(x: Float, y: Float, new: Float, seed: int) -> Float:
         return np.column_stack([model.fit(x, column).predict(new) for column in y.T])
 
 
-def _class_probabilities(x: Float, y: Float, new: Float, seed: int) -> Float:
+def _boost_classes(x: Float, y: Float, new: Float, seed: int) -> Float:
+    """Predicted probabilities of the classes, shape (rows, m)."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     labels = y.argmax(1)
-    found = np.zeros((len(new), y.shape[1]))
+    probabilities = np.zeros((len(new), y.shape[1]))
     if not np.ptp(labels):
-        found[:, labels[0]] = 1.0
-        return found
+        probabilities[:, labels[0]] = 1.0
+        return probabilities
     model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    with _one_thread(), many_classes():
+    with _one_thread(), ignore_many_classes():
         model.fit(x, labels)
-        found[:, model.classes_] = model.predict_proba(new)
-    return found
+        probabilities[:, model.classes_] = model.predict_proba(new)
+    return probabilities
 
 
-def _one_thread() -> AbstractContextManager[Any]:
-    """Boost on one thread: on a busy machine two were seen to take twenty times as long, waiting for each other."""
+def _one_thread() -> Any:
+    """Boost on one thread: on a busy machine two threads took twenty times as long, waiting for each other."""
     from threadpoolctl import threadpool_limits
 
-    limited: AbstractContextManager[Any] = threadpool_limits(1, user_api="openmp")
-    return limited
+    return threadpool_limits(1, user_api="openmp")
 
 
 def _kernel(x: Float, y: Float, new: Float, seed: int) -> Float:
@@ -186,23 +166,3 @@ def _kernel(x: Float, y: Float, new: Float, seed: int) -> Float:
     mean, deviation = y.mean(0), np.maximum(y.std(0), np.finfo(float).tiny)
     model = KernelRidge(alpha=1.0, kernel="rbf").fit(x, (y - mean) / deviation)
     return np.asarray(model.predict(new) * deviation + mean)
-
-
-def _notes(s: Factors, nonlinear: str) -> tuple[Note, ...]:
-    guessed = [f.name for f in s if f.kind == "categorical" and f.note and len(np.unique(f.values)) > 2]
-    classes = [f.name for f in s if has_no_order(f)]
-    notes = note_if(guessed, AS_NUMBERS) + note_if(classes, "R2 of class probabilities")
-    names = {"boosting": "gradient boosting of histograms", "kernel": "kernel ridge regression"}
-    return (*notes, Note(f"The nonlinear regression is {names[nonlinear]}"))
-
-
-DECLARED = Metric(
-    name="regression",
-    function=regression,
-    scores=("r2_linear", "r2_nonlinear"),
-    range=(-np.inf, 1.0),
-    direction=HIGHER,
-    invariant_to=frozenset({"permutation", "sign", "scale", "scales", "shift", "factor order"}),
-    cost="minutes",
-    reference="Hsu et al. 2023",
-)

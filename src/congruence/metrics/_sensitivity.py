@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.errors import InputError
-from congruence.metrics._infomec import active_codes, spread
+from congruence.metrics._infomec import NEIGHBOURS, active_codes, count_shares, distribution
+from congruence.metrics._information import bin_columns
 from congruence.metrics._mig import mig
 from congruence.metrics._modularity import modularity
-from congruence.metrics.factors import paired
-from congruence.metrics.shares import shares_by_bins, usable
+from congruence.metrics.factors import read_pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +24,9 @@ class Sensitivity:
     @property
     def rows(self) -> list[dict[str, float]]:
         """One row for each number of bins."""
-        values = zip(*self.scores.values(), strict=True)
         return [
-            {"bins": bins, **dict(zip(self.scores, row, strict=True))}
-            for bins, row in zip(self.bins, values, strict=True)
+            {"bins": bins} | {name: values[i] for name, values in self.scores.items()}
+            for i, bins in enumerate(self.bins)
         ]
 
     @property
@@ -39,7 +38,7 @@ class Sensitivity:
 def sensitivity(
     codes: Any, factors: Any, *, kinds: Any = "auto", bins: Iterable[int] = (10, 20, 50), factor_bins: int = 10
 ) -> Sensitivity:
-    """Scores of binned codes for several numbers of bins: if they disagree, none of them should be quoted alone.
+    """Scores of binned codes for several numbers of bins: if they disagree, do not quote one of them alone.
 
     MIG and modularity as by `mig` and `modularity`, InfoM and InfoC as by `infomec` with `bins`. With more bins,
     estimates of information about every factor rise, most of all for few rows.
@@ -47,21 +46,28 @@ def sensitivity(
     Parameters
     ----------
     codes : (n, L)
-    factors : (n, K) array, data frame or mapping from name to column
-        Continuous ones are cut into `factor_bins` classes of equal width; `kinds` as in `read_factors`.
-    bins : numbers of bins of each code
+        Learned codes.
+    factors : (n, K) array, data frame, mapping of columns, or `Factors`
+        True factors.
+    kinds : str, list or dict, default "auto"
+        Kinds of the factors; see `read_factors`.
+    bins : iterable of int, default (10, 20, 50)
+        Numbers of bins of each code.
+    factor_bins : int, default 10
+        Equal-width bins of a continuous factor.
     """
     numbers = tuple(bins)
     if not numbers:
         raise InputError("bins is empty: give at least one number of bins")
-    z, s = paired(codes, factors, kinds)
-    targets = list(usable(s, factor_bins, by_counts=True)[0].values())
+    z, s = read_pair(codes, factors, kinds)
+    targets = [factor.cut(factor_bins) for factor in s if not factor.left_out]
     active = active_codes(z, discrete_codes=False, version="standalone")
     table: dict[str, list[float]] = {"mig": [], "modularity": [], "infom": [], "infoc": []}
     for number in numbers:
-        table["mig"].append(mig(z, s, bins=number, factor_bins=factor_bins).mig)
-        table["modularity"].append(modularity(z, s, bins=number, factor_bins=factor_bins).modularity)
-        spreading = spread(shares_by_bins(z, targets, number, k=10, seed=0), active)
-        table["infom"].append(spreading.modularity)
-        table["infoc"].append(spreading.compactness)
+        share = count_shares(bin_columns(z, number), targets, NEIGHBOURS["standalone"], seed=0)
+        infom, infoc, *_ = distribution(share, active)
+        gap = mig(z, s, bins=number, factor_bins=factor_bins).mig
+        modular = modularity(z, s, bins=number, factor_bins=factor_bins).modularity
+        for column, value in zip(table.values(), (gap, modular, infom, infoc), strict=True):
+            column.append(value)
     return Sensitivity(numbers, {name: tuple(values) for name, values in table.items()})

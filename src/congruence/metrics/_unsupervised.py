@@ -1,4 +1,4 @@
-"""How dependent codes are on each other, without looking at factors (Locatello et al. 2019)."""
+"""How dependent codes are on each other, without factors."""
 
 from __future__ import annotations
 
@@ -9,34 +9,27 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Float, as_matrix, listing, to_numpy
-from congruence.metrics.binning import as_classes, binned
-from congruence.metrics.information import class_information
-from congruence.metrics.metric import LOWER, Metric
-from congruence.metrics.neighbours import standardised
-from congruence.metrics.notes import Note
+from congruence.metrics._estimators import standardise
+from congruence.metrics._information import bin_columns, class_information
+from congruence.metrics._results import MetricResult, Note
 
 
-@dataclass(frozen=True, eq=False)
-class Dependence:
-    """Four measures of how dependent codes are; 0 for independent ones, but for the bias of binned information."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dependence(MetricResult):
+    """Four measures of how dependent codes are; 0 for independent codes, except for the bias of binned information."""
 
-    total_correlation: float  # nats, of a Gaussian with the covariance of the codes; infinite if it is singular
-    wasserstein_correlation: float  # squared 2-Wasserstein distance of that Gaussian to one without covariances
-    wasserstein_correlation_norm: float  # the same, divided by the sum of variances
-    mean_mutual_information: float  # nats, mean over pairs of codes, binned
+    total_correlation: float = math.nan  # nats, of a Gaussian with the covariance of the codes; infinite if singular
+    wasserstein_correlation: float = math.nan  # squared 2-Wasserstein distance of it to one without covariances
+    wasserstein_correlation_norm: float = math.nan  # the same, divided by the sum of variances
+    mean_mutual_information: float = math.nan  # nats, mean over pairs of codes, binned
     information: Float  # (L, L) nats, between codes; NaN for a constant code
-    reasons: dict[str, str]
-    notes: tuple[Note, ...]
 
-    @property
-    def scores(self) -> dict[str, float]:
-        """The four numbers."""
-        return {
-            "total_correlation": self.total_correlation,
-            "wasserstein_correlation": self.wasserstein_correlation,
-            "wasserstein_correlation_norm": self.wasserstein_correlation_norm,
-            "mean_mutual_information": self.mean_mutual_information,
-        }
+    headline = (
+        "total_correlation",
+        "wasserstein_correlation",
+        "wasserstein_correlation_norm",
+        "mean_mutual_information",
+    )
 
 
 def unsupervised(
@@ -44,37 +37,41 @@ def unsupervised(
 ) -> Dependence:
     """Total correlation, Wasserstein correlation (and its share of the variance) and mean information between codes.
 
-    From 0, lower means less dependent, which need not mean nearer to the factors. Constant codes are left out. All are
+    From 0, lower means less dependent, which need not mean closer to the factors. Constant codes are left out. All are
     invariant to the order of codes and a shift of each; all but the Wasserstein correlation to one scale.
 
     Parameters
     ----------
     codes : (n, L)
-    factors, kinds, seed
-        Not used: nothing is random, and no factor is looked at.
-    bins : int, or a rule of numpy such as "auto"
-        Bins of equal width of each code, for the information between codes.
+        Learned codes, of which two vary.
+    factors : None
+        Not used.
+    kinds : str, default "auto"
+        Not used.
+    bins : int or str, default 20
+        Bins of each code, for the information between codes: a number, or a rule of `numpy.histogram_bin_edges`.
+    seed : int, default 0
+        Not used: nothing is random.
 
     References
     ----------
     Locatello et al. 2019, appendix; Watanabe 1960 (total correlation); Dowson & Landau 1982 (the distance).
     """
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64)
-    varies = standardised(z).any(0)
+    varies = standardise(z).any(0)
     information = np.full((z.shape[1], z.shape[1]), math.nan)
-    idle = np.flatnonzero(~varies)
-    notes: tuple[Note, ...] = (Note(f"Constant and left out: code {listing(idle)}"),) if idle.size else ()
+    constant = np.flatnonzero(~varies)
+    notes = (Note(f"Constant and left out: code {listing(constant)}"),) if constant.size else ()
     if varies.sum() < 2:
         reason = f"{'Only one' if varies.any() else 'No'} code varies; two are needed."
-        reasons = dict.fromkeys(DECLARED.scores, reason)
-        return Dependence(math.nan, math.nan, math.nan, math.nan, information, reasons, notes)
-    classes = as_classes(binned(z[:, varies], bins))
+        return Dependence(information=information, reasons=dict.fromkeys(Dependence.headline, reason), notes=notes)
+    z = z[:, varies]
+    classes = bin_columns(z, bins)
     between = class_information(classes, classes)
     information[np.ix_(varies, varies)] = between
-    z = z[:, varies]
     size = float(np.abs(z - z.mean(0)).max())  # so that squares stay in the range of floats
     covariance = np.cov(z / size, rowvar=False)
-    distance, total = _wasserstein(covariance), _total_correlation(np.cov(standardised(z), rowvar=False))
+    distance, total = _wasserstein(covariance), _total_correlation(np.cov(standardise(z), rowvar=False))
     infinite = {"total_correlation": "A code is a linear function of others, so the total correlation is infinite."}
     return Dependence(
         total_correlation=total,
@@ -90,9 +87,7 @@ def unsupervised(
 def _total_correlation(correlation: Float) -> float:
     """-log(det) / 2 of a correlation matrix, which may be of any scale."""
     eigenvalues = np.linalg.eigvalsh(correlation / correlation[0, 0])
-    if (
-        eigenvalues[0] <= len(eigenvalues) * np.finfo(np.float64).eps
-    ):  # 0 but for rounding, of which no logarithm is taken
+    if eigenvalues[0] <= len(eigenvalues) * np.finfo(np.float64).eps:  # 0 but for rounding
         return math.inf
     return max(0.0, -0.5 * float(np.log(eigenvalues).sum()))
 
@@ -105,21 +100,3 @@ def _wasserstein(covariance: Float) -> float:
     sizes = np.sqrt(np.diag(covariance))
     eigenvalues = np.linalg.eigvalsh(covariance * np.outer(sizes, sizes))
     return max(0.0, 2 * float(np.trace(covariance)) - 2 * float(np.sqrt(np.maximum(eigenvalues, 0)).sum()))
-
-
-DECLARED = Metric(
-    name="unsupervised",
-    function=unsupervised,
-    scores=(
-        "total_correlation",
-        "wasserstein_correlation",
-        "wasserstein_correlation_norm",
-        "mean_mutual_information",
-    ),
-    range=(0.0, math.inf),
-    direction=LOWER,
-    invariant_to=frozenset({"permutation", "shift"}),
-    cost="fast",
-    supervised=False,
-    reference="Locatello et al. 2019",
-)

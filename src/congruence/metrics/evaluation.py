@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
-from congruence.arrays import Float
+from congruence.arrays import Float, listing
 from congruence.formatting import count
-from congruence.metrics.notes import Note, NoteData
-from congruence.metrics.structural import StructuralNearness
+from congruence.metrics._results import Note, NoteData
+from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AHEAD = 3.0  # a factor's own code is this many times as informative about it as about any other factor,
 LEAST = 0.1  # and at least this informative
-LISTED = 12  # names in a sentence
+_LISTED = 12  # names in a sentence at most
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Evaluation(Result):
     sensitivity: tuple[Mapping[str, float], ...]  # scores for several numbers of bins, where they were asked for
     sample: tuple[Float, Float]  # (m, L) codes and (m, K) factors of some rows, for plots
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
-    notes: tuple[str, ...]  # those of metrics are `congruence.metrics.notes.Note`
+    notes: tuple[str, ...]  # those of metrics are `congruence.metrics.Note`
     settings: Mapping[str, Any] = field(default_factory=dict)
     compared: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
     pictures: Any = None  # images, reconstructions and latent traversals of a model
@@ -209,11 +209,18 @@ class Evaluation(Result):
         if not self.is_measured:
             reason = next((score.reason for score in self.scores if score.reason), "")
             return tuple(filter(None, ("No factor could be measured.", reason)))
-        sentences = [_how_many(len(self.own_codes), len(self.factors) - len(self.unmeasured), bool(self.unmeasured))]
+        own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
+        if measured == 1:
+            subject = "The only factor that could be measured" if self.unmeasured else "The factor"
+            sentences = [f"{subject} has {'a' if own else 'no'} code of its own."]
+        else:
+            who = {0: f"None of {measured}", measured: f"All {measured}"}.get(own, f"{own} of {measured}")
+            sentences = [f"{who} factors {'has a code of its' if own < 2 else 'have a code of their'} own."]
         if self.mixed and len(self.factors) > 1:
-            sentences.append(f"Encoded, but without a code of {_their(self.mixed)} own: {_names(self.mixed)}.")
+            their = "its" if len(self.mixed) == 1 else "their"
+            sentences.append(f"Encoded, but without a code of {their} own: {listing(self.mixed, _LISTED)}.")
         if self.unexplained:
-            sentences.append(f"Not encoded: {_names(self.unexplained)}.")
+            sentences.append(f"Not encoded: {listing(self.unexplained, _LISTED)}.")
         return tuple(sentences)
 
     @property
@@ -221,14 +228,12 @@ class Evaluation(Result):
         """Which codes encode nothing, and which factors could not be measured."""
         if not self.is_measured:
             return ()
-        idle = self.idle
-        sentences = [
-            f"{count(len(idle), 'code')} {'encodes' if len(idle) == 1 else 'encode'} no factor: {_names(idle)}."
-            if idle
-            else "Every code encodes a factor."
-        ]
+        sentences = ["Every code encodes a factor."]
+        if self.idle:
+            encode = "encodes" if len(self.idle) == 1 else "encode"
+            sentences = [f"{count(len(self.idle), 'code')} {encode} no factor: {listing(self.idle, _LISTED)}."]
         if self.unmeasured:
-            sentences.append(f"Not measured (see the notes): {_names(self.unmeasured)}.")
+            sentences.append(f"Not measured (see the notes): {listing(self.unmeasured, _LISTED)}.")
         return tuple(sentences)
 
     @property
@@ -266,7 +271,10 @@ class Evaluation(Result):
             "n": self.n,
             "codes": list(self.codes),
             "factors": list(self.factors),
-            "scores": [_score_numbers(score) for score in self.scores],
+            "scores": [
+                {**asdict(score), "range": list(score.range), "beats_chance": score.beats_chance}  # type: ignore[typeddict-item]
+                for score in self.scores
+            ],
             "matrices": {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()},
             "order": list(self.order),
             "per_factor": [{**asdict(row), "own_code": own.get(row.factor, "")} for row in self.per_factor],  # type: ignore[typeddict-item]
@@ -288,24 +296,3 @@ class Evaluation(Result):
         from congruence.metrics._document import describe
 
         return describe(self)
-
-
-def _score_numbers(score: Score) -> ScoreNumbers:
-    return {**asdict(score), "range": list(score.range), "beats_chance": score.beats_chance}  # type: ignore[typeddict-item]
-
-
-def _how_many(own: int, measured: int, incomplete: bool) -> str:
-    if measured == 1:
-        subject = "The only factor that could be measured" if incomplete else "The factor"
-        return f"{subject} has {'a' if own else 'no'} code of its own."
-    who = {0: f"None of {measured}", measured: f"All {measured}"}.get(own, f"{own} of {measured}")
-    return f"{who} factors {'has a code of its' if own < 2 else 'have a code of their'} own."
-
-
-def _their(names: Sequence[str]) -> str:
-    return "its" if len(names) == 1 else "their"
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:LISTED])
-    return shown if len(names) <= LISTED else f"{shown} and {len(names) - LISTED} more"

@@ -46,3 +46,11 @@ def matched_correlations(correlation: Float) -> Float:
     matched = np.zeros(len(size))
     matched[rows] = size[rows, columns]
     return matched
+
+
+def match_columns(score: Any) -> Array:
+    """The column matched with each row of a score (k, m), as by `match`, shape (k,); -1 for rows without a partner."""
+    matched = np.full(len(score), -1)
+    rows, columns = match(score)
+    matched[rows] = columns
+    return matched

@@ -23,8 +23,7 @@ from congruence.ica.latents import ACTIVE
 from congruence.maps.matching import strong_mcc
 from congruence.metrics._evaluate import evaluate
 from congruence.metrics._infomec import active_codes, infomec
-from congruence.metrics.columns import columns_of
-from congruence.metrics.factors import read_factors
+from congruence.metrics.factors import factor_columns, read_factors
 from congruence.parts import Arrays
 from congruence.stats.intervals import t_interval
 
@@ -189,7 +188,7 @@ def score_readouts(study: ImageStudy, variant: ModelVariant, number: int) -> Arr
 
     def compute() -> Arrays:
         factors, kinds = study.factors()
-        targets = columns_of(read_factors(factors, kinds), unordered=True).values
+        targets = factor_columns(read_factors(factors, kinds), unordered=True).values
         scores = []
         for snapshot in load_snapshots(study, variant, number):
             x = np.column_stack([np.ones(len(targets)), snapshot["codes"]])

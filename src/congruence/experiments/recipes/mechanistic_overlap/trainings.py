@@ -31,7 +31,7 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (
 )
 from congruence.experiments.recipes.result import as_numbers
 from congruence.mechanism.overlap import OverlapGenerator, dependent_covariance, overlap_generator
-from congruence.metrics.slots import sis
+from congruence.metrics import sis
 from congruence.parts import Arrays
 from congruence.stats.matching import signed_permutation
 

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
 
 from congruence.maps.matching import strong_mcc, weak_mcc
-from congruence.metrics.correlation import mcc
+from congruence.metrics._mcc import mcc
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["mcc"]
 

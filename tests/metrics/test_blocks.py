@@ -11,7 +11,7 @@ from scipy.stats import ortho_group
 
 from congruence.errors import InputError
 from congruence.metrics._block_score import block_score
-from congruence.metrics.slots import sis
+from congruence.metrics._sis import sis
 
 FOLDER = Path(__file__).parents[1] / "oracles" / "slots"
 CASES = json.loads((FOLDER / "expected.json").read_text())["cases"]
@@ -116,7 +116,7 @@ def test_blocks_without_a_partner_and_constant_ones(rng):
 
 
 def test_more_rows_than_a_kernel_can_hold_are_sampled(objects, monkeypatch):
-    monkeypatch.setattr("congruence.metrics.slots.MOST_ROWS", 100)
+    monkeypatch.setattr("congruence.metrics._sis.MOST_ROWS", 100)
     first, again = (sis(*objects) for _ in range(2))
     assert first.notes[-1] == "100 of 400 rows were used."
     assert first.sis == again.sis > 0.4
@@ -143,5 +143,5 @@ def test_blocks_that_are_none_are_refused(options, says, objects):
 def test_slots_are_in_blocks_already(objects):
     with pytest.raises(InputError, match="codes has three axes and so is in blocks already"):
         sis(*objects, blocks=3)
-    with pytest.raises(InputError, match="regressor must be one of tree, ridge, not 'lasso'"):
+    with pytest.raises(InputError, match="regressor must be one of 'tree', 'ridge'; got 'lasso'"):
         block_score(*objects, regressor="lasso")
