@@ -26,7 +26,7 @@ from congruence.files import system_reason
 VARIABLE = "CONGRUENCE_MAX_BYTES"
 SHARE = 0.75  # of the machine's memory, or of the free disk; the rest is for the computation and other processes
 UNKNOWN = 16 * 2**30  # where the system does not report its memory
-SPILL_BYTES = 2**28  # a larger matrix goes to a file
+SPILL_BYTES = 2**28  # a larger matrix is stored in a file
 BLOCK_BYTES = 2**26  # read at a time from HDF5 and zarr
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota of the user, the largest file allowed
 _ELSEWHERE = "TMPDIR names another folder"

@@ -229,7 +229,7 @@ def test_a_graphics_card_is_refused_on_workers(x, monkeypatch):
 
 def test_a_data_frame_is_told_from_an_array():
     frame = type("DataFrame", (), {"to_dask_array": None})()
-    with pytest.raises(InputError, match=r"X.to_dask_array\(lengths=True\) gives its rows"):
+    with pytest.raises(InputError, match=r"X.to_dask_array\(lengths=True\) returns its rows"):
         ICA().fit(frame)
 
 

@@ -43,7 +43,7 @@ class Consensus:
     values: Float = field(repr=False)  # (n, d)
     maps: dict[str, Map] = field(repr=False)
     diameter: float
-    diameter_exact: bool  # otherwise the longest distance that was found
+    diameter_exact: bool  # otherwise `diameter` is a lower bound
     held_out: dict[str, HeldOut]
     null: float
     errors: dict[str, Float] = field(repr=False)  # each (n,)
@@ -177,7 +177,7 @@ def _all_pairs(sums: list[RunSums]) -> Pairs:
 
 
 def _shuffle_runs(sums: list[RunSums], plan: Protocol, seed: int) -> list[RunSums]:
-    """Every run but the first in a random order of its own, so that no two runs are paired."""
+    """Every run but the first, each in another random order, so that no two runs are paired."""
     rng = np.random.default_rng([plan.seed, seed])
     orders = [repairing(plan.folds, plan.unit, plan.clustered, rng) for _ in sums[1:]]
     inside = not plan.clustered

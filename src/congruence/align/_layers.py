@@ -117,7 +117,7 @@ def compare_layers(
 
 
 def _name_runs(names: Sequence[str], a: str, b: str) -> tuple[str, str]:
-    """The names of the runs: those given, or their own, the second with a number where both are the same."""
+    """The names of the runs: those chosen by the user, or those of the patterns, made distinct."""
     if not names:
         return a, b if a != b else f"{b}#2"
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:

@@ -53,7 +53,7 @@ class RunStatistics:
 
     @cached_property
     def dead(self) -> int:
-        """The number of dimensions that vary by no more than the rounding of their stored numbers."""
+        """The number of dimensions that do not vary by more than the rounding of their stored numbers."""
         deviation = np.sqrt(np.maximum(np.diag(self.spread.scatter), 0))
         return int((deviation <= np.sqrt(self.rows.n) * self.rows.rounding).sum())
 
@@ -106,7 +106,7 @@ class PairStatistics:
 
 
 def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[Inputs, list[Rows], Protocol, dict[str, Any]]:
-    """Read and pair runs as the options say: inputs, rows, the protocol of held-out scores, and settings to record."""
+    """Read and pair runs: inputs, rows, the protocol of held-out scores, and the settings to record."""
     bootstrap = getattr(options, "bootstrap", 0)
     counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}
     check_method(options.normalize, **counts)

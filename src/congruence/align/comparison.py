@@ -173,7 +173,7 @@ class MovedRows:
     """The held-out error of each row after the map of `group`, averaged over the pairs: which rows differ between runs.
 
     `disagreement`, shape (n,), is a share of the target's diameter: 0 means that all runs agree on the row. `by_run`
-    averages over the pairs of one run, so a run that differs from the others stands out. `null` is the mean for
+    averages over the pairs of one run, so a run that differs from the others is visible. `null` is the mean for
     unrelated runs.
     """
 
@@ -196,7 +196,7 @@ class MovedRows:
     def to_table(self) -> Table:
         """A table by decreasing disagreement: columns `moved` and `moved_RUN`; ids, metadata and the row number."""
         order, number = self.order, "Metadata_row"
-        while {number, number.removeprefix("Metadata_")} & set(self.metadata):  # plates have rows of their own
+        while {number, number.removeprefix("Metadata_")} & set(self.metadata):  # the rows of a plate, for example
             number += "_number"
         columns = {"moved": self.disagreement} | {f"moved_{name}": values for name, values in self.by_run.items()}
         return Table(

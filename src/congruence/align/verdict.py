@@ -184,7 +184,7 @@ def _ranges(pairs: Sequence[Pair], group: str) -> str:
 
 
 def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
-    """Notes on too few rows for d dimensions, and on too few or too unequal clusters; as warnings too where asked."""
+    """Notes on too few rows for d dimensions and on too few or too unequal clusters; with `warn` also as warnings."""
     n, notes = len(plan.unit), []
     if n < ROWS_PER_DIMENSION * d:
         notes.append(
@@ -196,7 +196,7 @@ def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
     if plan.clustered and len(sizes) < FEW_CLUSTERS:
         notes.append(
             f"There are only {len(sizes)} clusters. Rows of a cluster are not independent, so held-out numbers and "
-            "intervals rest on that few cases."
+            "intervals are based on that few independent cases."
         )
     elif plan.clustered and sizes.max() > n / 2:
         notes.append(f"One cluster holds {sizes.max()} of {n} rows: without it, maps are fitted on few rows.")

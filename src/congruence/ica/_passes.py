@@ -163,7 +163,7 @@ class Passes:
         self.mean, self.whitening, self.contrast, self.device = mean, whitening, contrast, device
         self.n = len(data) if index is None else len(index)
         self.k, self.d = whitening.shape
-        self.count = 0  # passes made
+        self.count = 0  # passes so far
         self._where = {} if device == "cpu" else {"device": device}
         if precision == "auto":
             precision = precision_for(self.n, self.k) if device == "cpu" else "float32"
@@ -221,7 +221,7 @@ class Passes:
         return Shape(contrast, third, fourth - 3)
 
     def _average(self, work: Callable[..., Any], matrix: Any) -> list[Any]:
-        _ = self._kept  # made before the workers need it
+        _ = self._kept  # computed before the workers need it
         there = self.xp.asarray(matrix.T, dtype=self.dtype)
         totals = self._over_rows(lambda parts: work(parts, there))
         return [sum(parts) / self.n for parts in zip(*totals, strict=True)]

@@ -51,7 +51,7 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
     Returns
     -------
     Resolution
-        ``result.ica`` is the fitted estimator: ``result.ica.transform(x)`` gives the components.
+        ``result.ica`` is the fitted estimator: ``result.ica.transform(x)`` returns the components.
 
     References
     ----------
@@ -144,18 +144,18 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
 
 
 def _as_table(x: Any, options: ResolveOptions) -> Table:
-    asked = {name: value for name, value in reading(options).items() if value is not None}
+    wishes = {name: value for name, value in reading(options).items() if value is not None}
     if isinstance(x, list | tuple) and x and all(isinstance(path, str | os.PathLike) for path in x):
-        return read_parts([file for path in x for file in part_files(os.fspath(path))], **asked)
-    return as_table(x, **asked)
+        return read_parts([file for path in x for file in part_files(os.fspath(path))], **wishes)
+    return as_table(x, **wishes)
 
 
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
-    """The options as the page and the JSON show them, with the input files; column names where they were given."""
+    """The options as shown on the page and in JSON, with the input files; reading options only where they are set."""
     names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
-    given = reading(options) | {"drop_missing": options.drop_missing}
+    reads = reading(options) | {"drop_missing": options.drop_missing}
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
-    chosen |= {name: value for name, value in given.items() if value}
+    chosen |= {name: value for name, value in reads.items() if value}
     return chosen | recorded(map(describe_file, paths_of([table])))

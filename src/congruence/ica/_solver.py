@@ -234,7 +234,7 @@ class Solution:
         still = self.changes[-1] < self.tol and self.gradients[-1] < GRADIENT_TOLERANCE * self.tol
         if still and not self.rough:
             self.converged, self.reason = True, "converged"
-            # The last step is so small that the averages hold after it, too; it needs no pass of its own.
+            # The last step is so small that the averages still hold after it; no further pass is needed.
             self.point = replace(self.point, rotation=step @ self.point.rotation)
         return self.converged or self.capped
 

@@ -36,7 +36,7 @@ ROUNDING_TURN = 1e-5  # radians: rounding of float32 products may turn component
 COARSE_TOLERANCE = 0.01  # radians that a rough solution may still turn
 SAME = 0.99  # correlation from which two rough solutions count as one
 GATHERED = 2**28  # bytes of chosen rows of a dask array up to which they are copied to this process
-WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
+WHITE = 0.01  # largest deviation of the covariance from the identity at which rows count as white
 FIRST = 100  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
 
@@ -75,7 +75,7 @@ class Unmixing:
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Independent components with the whitening they were found in."""
+    """Independent components, and the whitening of the rows."""
 
     whitening: Whitening
     unmixing: Unmixing
@@ -105,7 +105,7 @@ def independent_components(
         numpy array, memory map, tensor on any device, or `DaskRows`.
     n_components : int, float or None
         Directions to keep in the whitening: so many, the fewest with this share (below 1) of the variance, or all that
-        vary; with ``whiten=False``, the number of components to keep of all that the rotation gives.
+        vary; with ``whiten=False``, the number of components to keep after the rotation.
     contrast : {"logcosh", "exp", "cube"}
         Measure of the distance from Gaussian.
     whiten : bool
@@ -162,7 +162,7 @@ def components_of(
 
 
 def first_components(unmixing: Unmixing, n_components: int | float | None) -> Unmixing:
-    """Return the first components of a rotation of given rows."""
+    """Keep only the first `n_components` components."""
     if n_components is None:
         return unmixing
     if isinstance(n_components, (bool, str)) or not float(n_components).is_integer() or n_components < 1:
@@ -203,7 +203,7 @@ def _nine_in_ten(angles: Float) -> float:
 
 
 def _as_rotation(start: Any, k: int) -> Float | None:
-    """The orthogonal matrix nearest to a given start, which must be k x k."""
+    """The orthogonal matrix nearest to a start, which must be k x k."""
     if start is None:
         return None
     start = as_matrix(start, "the start")
@@ -236,7 +236,7 @@ class PreparedRows:
         return Sample(here, here.rewhiten(self.whitening, at), None, at, self.whitening)
 
     def resample(self, index: Array) -> Sample:
-        """Resampled rows with a fit of their own: the directions retained, the whitening and the components.
+        """Resampled rows, to be fitted independently: directions, whitening and components.
 
         Fewer components than those of all rows where the rows drawn do not vary in as many directions.
         """
@@ -309,7 +309,7 @@ class Sample:
     whitening: Whitening  # in which they are unmixed
     covariance: Float | None = None  # (k, k) of the rows as they are, where they were not whitened
     index: Array | None = None  # which rows
-    reported: Whitening | None = None  # in which the components are given, where that is another
+    reported: Whitening | None = None  # in which the components are reported, where that is another
 
     @cached_property
     def source(self) -> AnyPasses:

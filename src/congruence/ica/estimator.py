@@ -47,7 +47,7 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
     elif hasattr(X, "to_dask_array"):
-        raise InputError("X is a dask data frame; X.to_dask_array(lengths=True) gives its rows")
+        raise InputError("X is a dask data frame; X.to_dask_array(lengths=True) returns its rows")
     elif is_dask(X):
         X = whole_rows(X) if reset or X.ndim != 2 else X.rechunk({1: -1})
     elif hasattr(X, "chunks") and hasattr(X, "ndim"):  # zarr, h5py
@@ -120,8 +120,8 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         defaults = type(self)().get_params()
         changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
-        shown = [f"{k}=array{np.shape(v)}" if np.ndim(v) else f"{k}={v!r}" for k, v in changed.items()]
-        call = f"{type(self).__name__}({', '.join(shown)})"
+        listed = [f"{k}=array{np.shape(v)}" if np.ndim(v) else f"{k}={v!r}" for k, v in changed.items()]
+        call = f"{type(self).__name__}({', '.join(listed)})"
         fitted = self.__sklearn_is_fitted__()
         return f"<{call} fitted on {self.n_features_in_} columns: {self._summary()}>" if fitted else call
 
@@ -143,7 +143,7 @@ class ICA(LinearEstimator):
 
     Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
     the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32; everything of size k x k is
-    float64. Order and signs are canonical: two fits of the same rows from different starts give the same
+    float64. Order and signs are canonical: two fits of the same rows from different starts have the same
     `components_` where `identified_` is True, up to what the given number of starts can detect.
 
     Parameters
@@ -278,7 +278,7 @@ class ICA(LinearEstimator):
 
     @classmethod
     def from_components(cls, found: Components, **params: Any) -> ICA:
-        """Return an estimator fitted with components that were found before; `params` are those of the constructor."""
+        """Return a fitted estimator from existing components; `params` are those of the constructor."""
         ica = cls(**params)
         ica.n_features_in_ = found.unmixing.unmixing.shape[1]
         ica._set_components(found)

@@ -125,7 +125,7 @@ class StabilityNumbers(TypedDict):
 
 
 class ComponentRow(TypedDict):
-    """A component in JSON. `problem` says why it is not identified or not stable.
+    """A component in JSON. `problem` is the reason why it is not identified or not stable.
 
     `sampling_error` is in radians; `agreement` is the smallest correlation with the same component of another random
     start. With resamples, `median`, `low` and `high` are correlations with the same component of fits on these.
@@ -457,7 +457,7 @@ class Resolution(ComponentResult):
 
 
 def _some(sure: int, k: int, adjective: str) -> str:
-    """The sentence that `sure` of `k` components are what the adjective says."""
+    """A sentence such as "3 of 5 components are stable."."""
     if sure == 0:
         return f"No component is {adjective}."
     if k == 1:

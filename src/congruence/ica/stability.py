@@ -41,7 +41,7 @@ from congruence.tables.table import as_labels, missing_labels
 
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve
 FEW_CLUSTERS = 10  # below this a bootstrap over clusters has too few independent cases
-RESTART, DRAW = 0, 1  # what a stream of random numbers is for
+RESTART, DRAW = 0, 1  # the purpose of a stream of random numbers
 CHANCE_COMPONENTS = 2000  # drawn in all
 
 
@@ -227,7 +227,7 @@ class _Plan:
         )
 
     def _stream(self, purpose: int, i: int) -> np.random.Generator:
-        """Random numbers of their own for every fit, so that asking for more fits does not change the first ones."""
+        """An independent random generator for each fit, so that more fits do not change the first ones."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, i)))
 
 

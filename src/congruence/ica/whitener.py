@@ -21,9 +21,9 @@ class Whitener(LinearEstimator):
     Parameters
     ----------
     method : {"pca", "zca", "cholesky", "pca-cor", "zca-cor"}
-        Which whitening. "pca" gives principal components of unit variance, the largest first. "zca" stays as close to X
-        as a whitening can and has as many columns. "cholesky" subtracts from each column what earlier ones predict. The
-        "-cor" methods scale every column to unit variance first, so that the units of a column do not matter.
+        Which whitening. "pca" returns principal components of unit variance, the largest first. "zca" is the whitening
+        closest to X, with as many columns. "cholesky" subtracts from each column what earlier ones predict. The "-cor"
+        methods scale every column to unit variance first, so that the units of a column do not matter.
     n_components : int, float or None
         Directions to keep: so many, the fewest with this share (below 1) of the variance, or all that are more than
         rounding. "zca" then projects onto them.

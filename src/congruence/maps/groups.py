@@ -33,7 +33,7 @@ class Map:
     """The map x -> (x - source_mean) @ matrix + target_mean, a member of `group`.
 
     It acts on rows of `width` numbers; narrower rows are zero-padded to it, and the result has `width` columns.
-    numpy arrays give numpy arrays, torch tensors give tensors on the same device.
+    numpy arrays are mapped to numpy arrays, torch tensors to tensors on the same device.
     """
 
     group: str

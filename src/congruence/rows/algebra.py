@@ -1,6 +1,6 @@
 """Matrix decompositions that are safe where LAPACK fails, and principal axes of rows of any conditioning.
 
-Small matrices are decomposed on one thread, and wide ones on a GPU where there is one.
+Small matrices are decomposed on one thread, and wide ones on a GPU inside `decomposing_on`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _device: ContextVar[str] = ContextVar("device", default="cpu")
 
 @contextmanager
 def decomposing_on(device: str) -> Iterator[None]:
-    """Send decompositions of wide matrices to a GPU inside the block, if `device` is one: it is ten times faster."""
+    """Send decompositions of wide matrices to a GPU inside the block, if `device` is one, which is ten times faster."""
     token = _device.set(device)
     try:
         yield
@@ -34,7 +34,7 @@ def decomposing_on(device: str) -> Iterator[None]:
         _device.reset(token)
 
 
-def _there(decomposition: str, matrix: Float, **options: Any) -> tuple[Float, ...]:
+def _decompose_on_device(decomposition: str, matrix: Float, **options: Any) -> tuple[Float, ...]:
     """A decomposition of `torch.linalg` on the device."""
     import torch
 
@@ -42,14 +42,14 @@ def _there(decomposition: str, matrix: Float, **options: Any) -> tuple[Float, ..
     return tuple(part.cpu().numpy() for part in getattr(torch.linalg, decomposition)(on_device, **options))
 
 
-def _is_far(matrix: Float) -> bool:
+def _use_device(matrix: Float) -> bool:
     return _device.get() != "cpu" and min(matrix.shape) >= FAR
 
 
 def one_thread(width: int) -> AbstractContextManager[Any]:
     """Run BLAS on one thread inside the block, for matrices of up to `LARGE` columns.
 
-    numpy and scipy bring a pool of threads each. Where small decompositions and products alternate, the pools wait for
+    numpy and scipy have a pool of threads each. Where small decompositions and products alternate, the pools wait for
     each other: a 50 x 50 singular value decomposition after a product was seen to take 46 ms instead of 1.
     """
     return single_threaded() if width <= LARGE else nullcontext()
@@ -63,14 +63,14 @@ def blas_threads() -> int:
 def svd(matrix: Float, *, full_matrices: bool = True) -> tuple[Float, Float, Float]:
     """The singular value decomposition u, s, vt.
 
-    LAPACK's divide and conquer is the fastest, but now and then fails to converge where many singular values are
+    LAPACK's divide and conquer is the fastest, but sometimes fails to converge where many singular values are
     equal (canonical correlations that are all 1, say); the QR iteration, slower, does not.
     """
     if 0 in matrix.shape:  # not every scipy takes an empty matrix
         m, n = matrix.shape
         return np.eye(m, m if full_matrices else 0), np.zeros(0), np.eye(n if full_matrices else 0, n)
-    if _is_far(matrix):
-        u, s, vt = _there("svd", matrix, full_matrices=full_matrices)
+    if _use_device(matrix):
+        u, s, vt = _decompose_on_device("svd", matrix, full_matrices=full_matrices)
         return u, s, vt
     with one_thread(max(matrix.shape)):
         try:
@@ -82,8 +82,8 @@ def svd(matrix: Float, *, full_matrices: bool = True) -> tuple[Float, Float, Flo
 
 def eigh(matrix: Float) -> tuple[Float, Float]:
     """The eigenvalues, rising, and eigenvectors (as columns) of a symmetric matrix."""
-    if _is_far(matrix):
-        values, vectors = _there("eigh", matrix)
+    if _use_device(matrix):
+        values, vectors = _decompose_on_device("eigh", matrix)
         return values, vectors
     with one_thread(len(matrix)):
         values, vectors = linalg.eigh(matrix)

@@ -1,7 +1,7 @@
 """Rows in a dask array: blocks stay on their threads or machines, and only sums are transferred.
 
 Every block is summed by the code that sums rows on one machine, and the sums are merged in the order of the blocks, so
-that the same blocks give the same result wherever they are computed. A block whose worker died is computed again.
+that the same blocks lead to the same result wherever they are computed. A block whose worker died is computed again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The d x d sums from which every map is fitted, kept per fold so that leaving one out is a subtraction.
+"""The d x d sums from which every map is fitted, stored per fold so that leaving one out is a subtraction.
 
 A pass over the rows is the only work that grows with n. `RunSums` holds what one run contributes; `PairSums` adds the
-cross products of two runs. Both give the sums of all rows, of one fold, or of all rows but one fold.
+cross products of two runs. Both provide the sums of all rows, of one fold, or of all rows but one fold.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RunSums:
 
     @cached_property
     def _outside(self) -> list[RowScatter]:
-        # Kept, because each spread caches its axes, for every pair and re-pairing.
+        # Cached, because each object caches its axes, for every pair and re-pairing.
         total, product = self.totals.sum(0), self.products.sum(0)
         spreads = []
         for fold in range(len(self.folds)):

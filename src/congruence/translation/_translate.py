@@ -72,7 +72,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
     Returns
     -------
     Translation
-        ``result.translator(x)`` translates; `status` and `verdict` say whether to use it.
+        ``result.translator(x)`` translates; `status` and `verdict` are the decision whether to use it.
     """
     _check_options(options)
     if options.unpaired:

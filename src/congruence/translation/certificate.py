@@ -69,7 +69,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Drift:
-    """The share of the linear map's held-out residual that a nonlinear map predicts; `found` if it is more than 5 %."""
+    """The share of the linear map's held-out residual that a nonlinear map predicts; `found` if more than 5 %."""
 
     share: float
     found: bool

@@ -99,7 +99,7 @@ def svcca(x: Any, y: Any, *, variance: float = VARIANCE) -> float:
 
 
 def pwcca(x: Any, y: Any) -> float:
-    """Canonical correlations averaged with the weight that x gives to each canonical direction, in sample.
+    """Canonical correlations averaged weighted by how much of x each canonical direction explains, in sample.
 
     Not symmetric: the weights are those of x, so pwcca(x, y) measures how much of x is represented in y. Invariant to
     permutation, one scale and translation of either side, and to any invertible linear map of y; not to a rotation of
