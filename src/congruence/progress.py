@@ -14,7 +14,7 @@ class Steps:
         self.progress, self.done, self.total = progress, 0, total
 
     def __call__(self, what: str, by: int = 1) -> None:
-        """Report `by` further steps, with a description of the last."""
+        """Tell that so many steps more are done, and what they were."""
         self.done += by
         if self.progress is not None:
             self.progress(what, min(self.done, self.total), self.total)

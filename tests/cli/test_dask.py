@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from congruence.cli import _command, main
+from congruence.cli import cluster as cluster_module
+from congruence.cli import main
 from congruence.errors import TableError
 from congruence.tables import Table, lazy, read_table, write_table
 from congruence.tables.parts import lazy_parts
@@ -214,7 +215,7 @@ def test_a_file_that_workers_do_not_see_is_never_read_as_zeros(table):
 
 def test_a_scheduler_that_is_not_there_is_told_of_soon(table, capsys, monkeypatch):
     np.save("t.npy", table.values)
-    monkeypatch.setattr(_command, "PATIENCE", 1)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens there
         start = time.monotonic()
@@ -232,7 +233,7 @@ def test_a_scheduler_that_is_not_there_is_told_of_soon(table, capsys, monkeypatc
 )
 def test_something_else_than_a_scheduler_is_told_of(table, says, message, capsys, monkeypatch):
     np.save("t.npy", table.values)
-    monkeypatch.setattr(_command, "PATIENCE", 1)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.1)
@@ -256,7 +257,7 @@ def _answer(server, says, done):
 
 def test_a_scheduler_without_workers_is_told_of(table, capsys, monkeypatch):
     np.save("t.npy", table.values)
-    monkeypatch.setattr(_command, "PATIENCE", 1)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty:
         code, _, error = run(capsys, "t.npy", "--dask", empty.scheduler_address)
     assert code == 2

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import io
 import os
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from congruence import __version__
-from congruence.errors import CongruenceError, InputError
+from congruence.cli._streams import lasting_streams
+from congruence.errors import CongruenceError
 
 COMMANDS = {  # the module of each command, with a function of that name or, for a group of commands, `app`
     "compare": "congruence.cli.compare",
@@ -85,7 +84,7 @@ def build(*names: str) -> Any:
 def main() -> None:
     """Run the command line; errors become one sentence and an exit code, never a traceback."""
     try:
-        with _lasting_streams():
+        with lasting_streams():
             # Only the command that is called is imported; all of them for help, completion and misspelt names.
             build(*(name for name in sys.argv[1:2] if name in COMMANDS))(prog_name="congruence")
     except CongruenceError as error:
@@ -105,60 +104,3 @@ def _stop(sentence: str, code: int) -> None:
     with contextlib.suppress(OSError):  # standard error is closed
         typer.echo(f"congruence: {sentence}", err=True)
     sys.exit(code)
-
-
-class _Stream(io.FileIO):
-    """A standard stream. Once writing has failed, all further output is dropped; `error` says why."""
-
-    error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            self.error = error
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            return memoryview(data).nbytes
-
-
-@contextlib.contextmanager
-def _lasting_streams() -> Iterator[None]:
-    """Let a command finish with its own exit code although its output pipe is closed (``congruence ... | head``).
-
-    Any other failure to write, such as a full disk, is raised as an `InputError` at the end. Streams without a
-    file descriptor, such as those of a notebook, are left unchanged.
-    """
-    before = sys.stdout, sys.stderr
-    made: list[_Stream] = []
-    sys.stdout, sys.stderr = (_wrapped(stream, made) for stream in before)
-    try:
-        yield
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and stream not in before:
-                stream.flush()
-        sys.stdout, sys.stderr = before
-        for raw in made:
-            if raw.error is not None and not isinstance(raw.error, BrokenPipeError):
-                raise InputError(f"cannot write the output: {raw.error.strerror}")
-
-
-def _wrapped(stream: Any, made: list[_Stream]) -> Any:
-    try:
-        number = stream.fileno()
-    except (AttributeError, OSError, ValueError):  # closed, or without a file descriptor
-        return stream
-    if number not in (1, 2) or stream.isatty():
-        return stream
-    stream.flush()
-    made.append(_Stream(number, "w", closefd=False))
-    return io.TextIOWrapper(
-        io.BufferedWriter(made[-1]),
-        encoding=stream.encoding,
-        errors=stream.errors,
-        line_buffering=stream.line_buffering,
-    )

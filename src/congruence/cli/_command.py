@@ -9,10 +9,8 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import logging
 import shlex
 import sys
-import threading
 import types
 import typing
 import warnings
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar, U
 
 import typer
 
-from congruence.errors import CongruenceWarning, InputError, MissingDependencyError
+from congruence.errors import CongruenceWarning, InputError
 from congruence.options import OUTPUT, option
 from congruence.progress import Progress
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from congruence.result import Result
 
 R = TypeVar("R", bound="Result")
-ADDRESSES = "an address looks like tcp://host:8786, and local starts workers on this machine"
-PATIENCE = 8  # seconds to wait for the scheduler, and for its first worker
 SUFFIXES = {"report": (".html", ".htm"), "json": (".json",), "csv": (".csv",), "markdown": (".md",), "latex": (".tex",)}
 
 
@@ -281,54 +277,3 @@ def read_lazily(runs: Mapping[str, Any], options: Any) -> tuple[list[Any], Any]:
     used = dict.fromkeys(("id", "features", "metadata", "key"))
     wishes = {name: getattr(options, name) for name in used}
     return read_runs(list(runs.values()), list(runs), wishes, lazily=True), dataclasses.replace(options, **used)
-
-
-@contextlib.contextmanager
-def on_cluster(address: str | None) -> Iterator[None]:
-    """Run dask computations inside the block on a scheduler, or with "local" on processes started for it."""
-    if address is None:
-        yield
-        return
-    try:
-        import distributed
-    except ImportError as error:
-        raise MissingDependencyError("--dask needs dask and distributed: pip install 'congruence[dask]'") from error
-    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised and reported as one sentence
-    with contextlib.ExitStack() as stack:
-        if address == "local":
-            where: Any = stack.enter_context(
-                distributed.LocalCluster(threads_per_worker=1, dashboard_address="127.0.0.1:0")
-            )
-        else:
-            where = address
-        _check_scheduler(distributed, where, address)
-        client = stack.enter_context(distributed.Client(where, timeout=PATIENCE))
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError as error:
-            raise InputError(f"--dask {address}: the scheduler has no workers; start some (dask worker)") from error
-        yield
-
-
-def _check_scheduler(distributed: Any, where: Any, address: str) -> None:
-    """Refuse an address at which no dask scheduler answers."""
-    outcome: list[Exception | None] = []
-
-    def connect() -> None:
-        try:
-            # Not the default client: a failed one must not be used later.
-            distributed.Client(where, timeout=PATIENCE, set_as_default=False).close()
-            outcome.append(None)
-        except Exception as error:
-            outcome.append(error)
-
-    # Its timeout does not cover a server that accepts the connection and never answers.
-    thread = threading.Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(PATIENCE + 1)
-    if not outcome or isinstance(outcome[0], OSError | ValueError):  # a TimeoutError is an OSError
-        why = f"no scheduler answers there within {PATIENCE} seconds"
-        raise InputError(f"--dask {address}: {why}; {ADDRESSES}") from (outcome[0] if outcome else None)
-    if isinstance(outcome[0], Exception):  # the first bytes of a web page, for example, are read as a message length
-        raise InputError(f"--dask {address}: the server there is not a dask scheduler; {ADDRESSES}") from outcome[0]

@@ -12,6 +12,7 @@ import typer
 
 from congruence.align._options import CompareOptions
 from congruence.cli import _command as cli
+from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
 from congruence.maps._names import GROUPS
 from congruence.options import OUTPUT, option
@@ -90,7 +91,7 @@ def compare(
     cli.check_outputs(outputs, paths, {"rows-out": outputs.rows_out})
     if outputs.rows_out is not None:
         _check_rows_out(outputs.rows_out, list(options.groups))
-    with cli.working(outputs) as progress, cli.on_cluster(dask):
+    with cli.working(outputs) as progress, on_cluster(dask):
         runs: Any = dict(zip(unique_names(paths), paths, strict=True))
         if dask is not None:
             runs, options = cli.read_lazily(runs, options)

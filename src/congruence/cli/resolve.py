@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from congruence.cli import _command as cli
+from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.options import METHOD, OUTPUT, option, reading
@@ -81,7 +82,7 @@ def resolve(
         raise InputError(f"{flag} cannot be used with --dask; leave out one of them")
     if apply is not None:
         _refuse_options_of_a_fit(ctx, apply)
-        with cli.working(outputs) as progress, cli.on_cluster(dask):
+        with cli.working(outputs) as progress, on_cluster(dask):
             n = _apply(paths, apply, options, outputs, inverse, dask is not None, progress)
         if not outputs.quiet:
             cli.say(f"{n} rows {'mapped back to embeddings' if inverse else 'resolved'}: {outputs.out}")
@@ -92,7 +93,7 @@ def resolve(
         raise InputError(f"--model {outputs.model} must end in .safetensors")
     cli.check_outputs(outputs, paths, {"out": outputs.out, "model": outputs.model})
     options = _parsed(options, outputs)
-    with cli.working(outputs) as progress, cli.on_cluster(dask):
+    with cli.working(outputs) as progress, on_cluster(dask):
         table = _read(paths, options, dask is not None)
         result = _resolved(table, options, outputs, progress)
     cli.deliver(result, outputs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from congruence.cli import _command as cli
+from congruence.cli.cluster import on_cluster
 from congruence.experiments.training._options import TrainOptions
 from congruence.options import OUTPUT, option
 
@@ -54,7 +55,7 @@ def train(
 
     check_workers(options, dask is not None)
     try:
-        with cli.working(outputs) as progress, cli.on_cluster(dask):
+        with cli.working(outputs) as progress, on_cluster(dask):
             runs = train_seeds(model, outputs.out, options=options, progress=progress, client=_client(dask))
     except KeyboardInterrupt:
         cli.say(f"interrupted; finished steps are kept in {outputs.out}, and the same command resumes")
