@@ -11,23 +11,23 @@ from congruence.report.figures.components import solver_convergence as solver_co
 from congruence.report.figures.components import variance_spectrum as variance_spectrum
 from congruence.report.figures.curves import learning_curve as learning_curve
 from congruence.report.figures.curves import match_confidence as match_confidence
+from congruence.report.figures.curves import moved_curve as moved_curve
 from congruence.report.figures.curves import training_curves as training_curves
+from congruence.report.figures.decoders import block_overlap as block_overlap
+from congruence.report.figures.decoders import latent_graph as latent_graph
+from congruence.report.figures.decoders import stretch_histogram as stretch_histogram
+from congruence.report.figures.decoders import stretch_spectrum as stretch_spectrum
 from congruence.report.figures.evaluation import factor_code_map as factor_code_map
 from congruence.report.figures.evaluation import factor_scatter as factor_scatter
 from congruence.report.figures.evaluation import score_range as score_range
 from congruence.report.figures.heat_maps import heat_map as heat_map
 from congruence.report.figures.heat_maps import layer_picture as layer_picture
-from congruence.report.figures.mechanisms import block_overlap as block_overlap
-from congruence.report.figures.mechanisms import latent_graph as latent_graph
 from congruence.report.figures.pairs import error_histogram as error_histogram
 from congruence.report.figures.pairs import groups_ladder as groups_ladder
 from congruence.report.figures.pairs import ladder as ladder
-from congruence.report.figures.pairs import moved_curve as moved_curve
 from congruence.report.figures.pairs import planes as planes
 from congruence.report.figures.spaces import latent_space as latent_space
 from congruence.report.figures.spaces import latent_spaces as latent_spaces
-from congruence.report.figures.stretches import stretch_histogram as stretch_histogram
-from congruence.report.figures.stretches import stretch_spectrum as stretch_spectrum
 from congruence.report.figures.svg import Drawing
 
 def drawing(figure: Figure) -> Drawing: ...

@@ -40,18 +40,18 @@ def variance_spectrum(variances: Any, kept: int) -> Drawing:
         if kept < len(shares):
             axes.axvline(kept + 0.5, color=INK, linewidth=1.5, dashes=(5, 2))
         handles, labels = axes.get_legend_handles_labels()
-        order = slice(None, None, -1) if kept < len(shares) else slice(1, None)
-        axes.legend(handles[order], labels[order], **ABOVE, ncols=2)
+        shown = slice(None, None, -1) if kept < len(shares) else slice(1, None)
+        axes.legend(handles[shown], labels[shown], **ABOVE, ncols=2)
 
-    summary = f"from {number(shares[0])} % to {number(shares[-1])} %; the first {kept} hold {percent(held)}"
-    label = f"Share of the variance by principal axis: {summary}"
+    said = f"from {number(shares[0])} % to {number(shares[-1])} %; the first {kept} hold {percent(held)}"
+    label = f"Share of the variance by principal axis: {said}"
     return Drawing(paint, (462, 300), key="spectrum", label=label, on_axes=True)
 
 
-def solver_convergence(unmixing: Unmixing, tolerance: float | None = None) -> Drawing:
+def solver_convergence(found: Unmixing, tolerance: float | None = None) -> Drawing:
     """Draw the largest rotation and the largest gradient of every pass; dotted, the tolerance."""
-    passes = np.arange(1, unmixing.iterations + 1)
-    turns, gradients = (np.maximum(np.array(values), SMALLEST) for values in (unmixing.changes, unmixing.gradients))
+    passes = np.arange(1, found.iterations + 1)
+    turns, gradients = (np.maximum(np.array(values), SMALLEST) for values in (found.changes, found.gradients))
     low, high = min(turns.min(), gradients.min()), max(turns.max(), gradients.max())
 
     def paint(axes: Any) -> None:
@@ -63,8 +63,8 @@ def solver_convergence(unmixing: Unmixing, tolerance: float | None = None) -> Dr
             dashes = (None, None) if marker == "o" else (4, 1.5)
             style = {"marker": marker, "markersize": 5} if marked else {}
             axes.plot(passes, values, color=colour, linewidth=2, dashes=dashes, label=name, **style)
-        if unmixing.switched:
-            axes.axvline(unmixing.switched + 0.5, color=MUTED, linewidth=1.5, dashes=(5, 2), label="switch to L-BFGS")
+        if found.switched:
+            axes.axvline(found.switched + 0.5, color=MUTED, linewidth=1.5, dashes=(5, 2), label="switch to L-BFGS")
         if tolerance is not None:
             axes.axhline(tolerance, color=NULL, linewidth=2, dashes=(1, 1.2), label="tolerance of the rotation")
         axes.set(xlabel="pass over the rows", yscale="log", ylabel="rotation and gradient (log)")
@@ -74,8 +74,8 @@ def solver_convergence(unmixing: Unmixing, tolerance: float | None = None) -> Dr
         _whole_numbers(axes)
         axes.legend(**ABOVE, ncols=2)
 
-    summary = f"after {unmixing.iterations} passes the largest rotation is {turns[-1]:.1e} radians"
-    return Drawing(paint, (462, 320), key="convergence", label=f"Convergence: {summary}", on_axes=True)
+    said = f"after {found.iterations} passes the largest rotation is {turns[-1]:.1e} radians"
+    return Drawing(paint, (462, 320), key="convergence", label=f"Convergence: {said}", on_axes=True)
 
 
 def component_histogram(counts: Any, name: str, edges: Any) -> Drawing:
@@ -115,8 +115,8 @@ def component_negentropy(negentropy: Sequence[float], identified: Sequence[bool]
         _whole_numbers(axes)
         axes.legend(**ABOVE, ncols=2)
 
-    summary = f"{sum(identified)} of {count(len(values), 'component')} identified"
-    label = f"Negentropy of each component: {summary}"
+    said = f"{sum(identified)} of {count(len(values), 'component')} identified"
+    label = f"Negentropy of each component: {said}"
     return Drawing(paint, (900, 260), key="negentropy", label=label, on_axes=True)
 
 
@@ -138,28 +138,28 @@ def component_agreement(
         _whole_numbers(axes)
         axes.legend(**ABOVE, ncols=3)
 
-    summary = f"{count(len(middle), 'component')}, lowest {number(min(middle, default=math.nan))}"
-    label = f"Correlation of components with their partners in other fits: {summary}; chance is {number(chance)}"
+    said = f"{count(len(middle), 'component')}, lowest {number(min(middle, default=math.nan))}"
+    label = f"Correlation of components with their partners in other fits: {said}; chance is {number(chance)}"
     return Drawing(paint, (900, 300), key="agreement", label=label, on_axes=True)
 
 
 def component_curve(points: Sequence[StabilityPoint]) -> Drawing:
     """Draw how many components are distinguishable from noise, and how many are stable, against their number."""
-    numbers = [point.n_components for point in points]
+    asked = [point.n_components for point in points]
 
     def paint(axes: Any) -> None:
-        axes.plot(numbers, numbers, color=MUTED, linewidth=1.5, dashes=(5, 2), label="all")
+        axes.plot(asked, asked, color=MUTED, linewidth=1.5, dashes=(5, 2), label="all")
         style = {"linewidth": 2.5, "markersize": 7, "clip_on": False}
         known = [point.identified for point in points]
-        axes.plot(numbers, known, color=LINEAR, marker="s", dashes=(4, 1.5), label="not noise", **style)
-        axes.plot(numbers, [point.stable for point in points], color=HELD_OUT, marker="o", label="stable", **style)
-        axes.set(xlabel="number of components", ylabel="components", ylim=(0, 1.05 * max(numbers)))
+        axes.plot(asked, known, color=LINEAR, marker="s", dashes=(4, 1.5), label="not noise", **style)
+        axes.plot(asked, [point.stable for point in points], color=HELD_OUT, marker="o", label="stable", **style)
+        axes.set(xlabel="number of components", ylabel="components", ylim=(0, 1.05 * max(asked)))
         axes.grid(axis="y")
-        axes.set_xticks(numbers, [str(k) for k in numbers])
+        axes.set_xticks(asked, [str(k) for k in asked])
         axes.legend(**ABOVE, ncols=3)
 
-    summary = "; ".join(f"of {p.n_components} components {p.identified} not noise, {p.stable} stable" for p in points)
-    label = f"Stable components by their number: {summary}"
+    said = "; ".join(f"of {p.n_components} components {p.identified} not noise, {p.stable} stable" for p in points)
+    label = f"Stable components by their number: {said}"
     return Drawing(paint, (535, 300), key="component curve", label=label, on_axes=True)
 
 

@@ -1,4 +1,4 @@
-"""Curves: errors along a training, learning curves, confidence of matches."""
+"""Curves: rows by how far they moved, errors along a training, learning curves, confidence of matches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from congruence.translation.certificate import CurvePoint
     from congruence.translation.result import ComponentMatching
 
+RANKS = 160  # drawn of a curve of rows
 MARKS = 24  # drawn on a line along the training
 GROUPS = {
     "identity": (MUTED, "s"),
@@ -26,6 +27,36 @@ GROUPS = {
     "ica": (ICA, "P"),
 }
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
+
+
+def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
+    """Draw how far rows moved, from the one that moved most, against their rank.
+
+    `falling` holds the disagreement of all rows, largest first; the ranks are logarithmic, so that the few rows
+    that moved most can be seen among a million.
+    """
+    n = len(falling)
+    ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
+    median = float(np.median(falling))
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], null], "disagreement, % of the diameter")
+        axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
+        axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
+        if math.isfinite(null):
+            axes.axhline(100 * null, **CHANCE, label="null (chance)")
+        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the one that moved most (log)")
+        plain_decades(axes.xaxis, 1, n)
+        figure.legend(loc="outside upper left", ncols=3)
+
+    said = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
+    return Drawing(
+        paint,
+        (535, 300),
+        key=f"moved {list(names)!r}",
+        label=f"Disagreement of the runs about each of {n} rows: {said}; null {percent(null)}",
+    )
 
 
 def training_curves(
@@ -42,11 +73,11 @@ def training_curves(
         "onto the last checkpoint": [point["to_last"] for point in points],
         "onto the next checkpoint": [point["to_next"] for point in points],
     }
-    drawn = [error for errors in ways.values() for onto in errors for error in onto.values()]
+    shown = [error for errors in ways.values() for onto in errors for error in onto.values()]
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharey=True)
-        error_axis(panels[0], [*drawn, *nulls], "error, % of the target's diameter")
+        error_axis(panels[0], [*shown, *nulls], "error, % of the target's diameter")
         for axes, (title, errors), solid in zip(panels, ways.items(), (True, False), strict=True):
             axes.set_title(title, loc="left")
             axes.grid(visible=True, axis="y")
@@ -94,8 +125,8 @@ def learning_curve(curve: Sequence[CurvePoint], n: int, null: float) -> Drawing:
         plain_decades(axes.xaxis, rows[0], n)
         figure.legend(loc="outside upper left", ncols=3)
 
-    summary = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
-    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {summary}")
+    said = "; ".join(f"{percent(point.mean)} with {point.rows} rows" for point in curve)
+    return Drawing(paint, (535, 320), key="learning curve", label=f"Held-out error against paired rows: {said}")
 
 
 def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
@@ -117,7 +148,5 @@ def match_confidence(matching: ComponentMatching, trust: float) -> Drawing:
         axes.grid(axis="y")
         axes.legend(**ABOVE, ncols=3)
 
-    summary = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
-    return Drawing(
-        paint, (535, 320), key="match confidence", label=f"Confidence of each match: {summary}", on_axes=True
-    )
+    said = "; ".join(f"component {match.old} {number(match.confidence, 2)}" for match in matches)
+    return Drawing(paint, (535, 320), key="match confidence", label=f"Confidence of each match: {said}", on_axes=True)

@@ -1,4 +1,4 @@
-"""Figures of a comparison: the error of each group, both runs in a plane, and the errors of single rows."""
+"""Figures of one pair of runs: the error of each group, both runs in a plane, and the errors of single rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from congruence.formatting import elided, percent
 from congruence.maps._names import ordered_groups
-from congruence.report.figures.scales import error_axis, far_apart, plain_decades
+from congruence.report.figures.scales import far_apart, plain_decades
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
 BINS = 36
-RANKS = 160  # drawn of a curve of rows
 HISTOGRAM = {
     "identity": (MUTED, (5, 2)),
     "similarity": (HELD_OUT, (None, None)),
@@ -47,7 +46,7 @@ def ladder(pair: Pair) -> Drawing:
 
 
 def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Drawing:
-    """Draw the ladder of any groups; `about` completes the text alternative."""
+    """Draw the ladder of any groups; `about` says for whom, to those who cannot see it."""
     names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
     nears = [groups[name] for name in names]
@@ -66,7 +65,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
             axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
         _ladder_legend(axes)
 
-    summary = "; ".join(
+    said = "; ".join(
         f"{name} {percent(near.held_out.mean)} held out, null {percent(near.null)}"
         for name, near in zip(names, nears, strict=True)
     )
@@ -74,7 +73,7 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
         paint,
         (535, 330),
         key=key,
-        label=f"Error left after the best map of each group, {about}: {summary}",
+        label=f"Error left after the best map of each group, {about}: {said}",
         on_axes=True,
     )
 
@@ -192,15 +191,15 @@ def error_histogram(pair: Pair) -> Drawing:
     The x axis is logarithmic where the groups lie too far apart to be seen on one linear axis.
     """
     chosen = [name for name in HISTOGRAM if name in pair.groups] or list(pair.groups)[:1]
-    drawn = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
-    drawn = {name: errors for name, errors in drawn.items() if len(errors)}
-    reference = "similarity" if "similarity" in drawn else next(iter(drawn), "")
+    shown = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
+    shown = {name: errors for name, errors in shown.items() if len(errors)}
+    reference = "similarity" if "similarity" in shown else next(iter(shown), "")
     null = 100 * pair.groups[reference].null if reference else math.nan
-    bins, log = _bins(list(drawn.values()), null)
+    bins, log = _bins(list(shown.values()), null)
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for name, errors in drawn.items():
+        for name, errors in shown.items():
             colour, dashes = HISTOGRAM.get(name, (HELD_OUT, (None, None)))
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
             steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
@@ -213,7 +212,7 @@ def error_histogram(pair: Pair) -> Drawing:
         axes.grid(axis="y")
         if log:
             plain_decades(axes.xaxis, bins[0], bins[-1])
-        if drawn:
+        if shown:
             figure.legend(loc="outside upper left", ncols=2)
 
     return Drawing(
@@ -238,33 +237,3 @@ def _bins(samples: list[Any], null: float) -> tuple[Any, bool]:
         return np.linspace(0, top, BINS + 1), False
     low = max(min(float(np.quantile(sample, 0.01)) for sample in samples), 1e-9 * top)
     return np.geomspace(low, top, BINS + 1), True
-
-
-def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
-    """Draw the disagreement of rows, from the largest down, against their rank.
-
-    `falling` holds the disagreement of all rows, largest first. The ranks are logarithmic, so that the few rows
-    that differ most can be seen among a million.
-    """
-    n = len(falling)
-    ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
-    median = float(np.median(falling))
-
-    def paint(figure: Any) -> None:
-        axes = figure.subplots()
-        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], null], "disagreement, % of the diameter")
-        axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
-        axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
-        if math.isfinite(null):
-            axes.axhline(100 * null, **CHANCE | {"linewidth": 2, "dashes": (1, 1.2)}, label="null (chance)")
-        axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the largest disagreement down (log)")
-        plain_decades(axes.xaxis, 1, n)
-        figure.legend(loc="outside upper left", ncols=3)
-
-    summary = f"from {percent(float(falling[0]))} to {percent(float(falling[-1]))}, median {percent(median)}"
-    return Drawing(
-        paint,
-        (535, 300),
-        key=f"moved {list(names)!r}",
-        label=f"Disagreement of the runs about each of {n} rows: {summary}; null {percent(null)}",
-    )

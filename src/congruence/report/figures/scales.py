@@ -11,8 +11,8 @@ FAR_APART = 12.0  # ratio of values above which a linear axis hides the small on
 
 def far_apart(values: Iterable[float]) -> bool:
     """Whether positive values differ so much that a linear axis would hide the small ones; 0 counts as far."""
-    finite = [value for value in values if math.isfinite(value)]
-    return bool(finite) and max(finite) > FAR_APART * min(finite)
+    found = [value for value in values if math.isfinite(value)]
+    return bool(found) and max(found) > FAR_APART * min(found)
 
 
 def plain_decades(axis: Any, low: float, high: float) -> None:
@@ -32,9 +32,9 @@ def _written(value: float, _: Any = None) -> str:
 
 def error_axis(axes: Any, shares: Iterable[float], what: str) -> None:
     """Set the y axis for errors, given as shares and shown in %: from 0, or logarithmic where they lie far apart."""
-    errors = [100 * share for share in shares if math.isfinite(share)]
-    top = max(errors, default=0.0)
-    positive = [value for value in errors if value > 1e-9 * top]
+    found = [100 * share for share in shares if math.isfinite(share)]
+    top = max(found, default=0.0)
+    positive = [value for value in found if value > 1e-9 * top]
     log = far_apart(positive)
     axes.set_ylabel(what + (" (log)" if log else ""))
     axes.grid(axis="y")
