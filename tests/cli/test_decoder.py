@@ -106,7 +106,7 @@ def test_another_training_is_compared(folder, capsys):
     [
         (
             ("my_models.model:plain", "latents.npy", "--other", "my_models.model:plain"),
-            "other and other_latents must be given together",
+            "other and other_latents must be set together",
         ),
         (("no_such_module:f", "latents.npy"), "there is no module 'no_such_module', neither in"),
         (("my_models.other:f", "latents.npy"), "there is no module 'my_models.other'"),
@@ -115,7 +115,7 @@ def test_another_training_is_compared(folder, capsys):
         (("my_models/model.py:load_decoder", "latents.npy"), "name a decoder as package.module:function"),
         (("my_models.model:number", "latents.npy"), "must be a function; got int"),
         (("my_models.model:nothing", "latents.npy"), "returned nothing; it must return the decoder"),
-        (("my_models.model:text", "latents.npy"), "must return a decoder that can be called; got str"),
+        (("my_models.model:text", "latents.npy"), "must return a callable decoder; got str"),
         (("my_models.model:broken", "latents.npy"), "fails when called: RuntimeError: no weights here"),
         (("my_models.model:wanting", "latents.npy"), "takes no arguments and returns the decoder"),
         (("my_models.model:training", "latents.npy"), "dropout in training mode"),

@@ -142,7 +142,7 @@ def test_outputs_that_are_images_are_shown_as_images(folder):
     [
         (("--blocks", "0,1"), "latent 2 is in none of"),
         (("--blocks", "a"), "blocks must be written like '0-1,2,3-4'"),
-        (("--codes", "latents.npy"), "codes are those of a model"),
+        (("--codes", "latents.npy"), "codes require model"),
         (("--orders", "1"), "orders must be an integer of at least 2; got 1"),
         (("--orders", "two"), "orders must be an integer of at least 2; got 'two'"),
         (("--types", "M"), "types must be some of D, S, H2; got M"),
@@ -198,7 +198,7 @@ def test_whole_numbers_are_latents_and_nothing_is_reported_twice(folder, capsys)
 def test_a_decoder_that_moves_nothing_is_reported(folder, capsys):
     assert call("made:still", "latents.npy", "--blocks", "0-1,2-3", "--csv", "out.csv") == 0
     out = capsys.readouterr().out
-    assert "No theorem is shown to identify the blocks 0-1,2-3." in out
+    assert "No theorem is known to identify the blocks 0-1,2-3." in out
     assert "nan" not in out
 
 

@@ -34,14 +34,14 @@ def test_our_constant_agrees_with_the_oracle():
 def test_theorem_1_agrees_with_the_oracle():
     assert len(ORACLE["theorem1"]["rows"]) > 20
     for row in ORACLE["theorem1"]["rows"]:
-        found = theorem1(row["Lambda"], row["Delta"], row["D"])
+        result = theorem1(row["Lambda"], row["Delta"], row["D"])
         paper = row["eps_paper_form_with_our_c"]
-        assert (found.paper is None) == (paper is None)
-        assert found.applies == (row["Lambda"] <= math.sqrt(2))
+        assert (result.paper is None) == (paper is None)
+        assert result.applies == (row["Lambda"] <= math.sqrt(2))
         if paper is not None:
-            assert_allclose(found.paper, paper, rtol=1e-6)
+            assert_allclose(result.paper, paper, rtol=1e-6)
         assert_allclose(
-            [found.general, found.trivial, found.epsilon],
+            [result.general, result.trivial, result.epsilon],
             [row["eps_general"], row["eps_trivial_jung"], row["eps_best"]],
             rtol=1e-6,
         )
@@ -49,16 +49,16 @@ def test_theorem_1_agrees_with_the_oracle():
 
 def test_theorem_3_agrees_with_the_oracle():
     for row in ORACLE["theorem3"]:
-        found = theorem3(1 + row["L"], 1 + row["delta"], 1.0, 2)
-        assert_allclose(found.near_isometry, row["eps_rel_sharp"], atol=1e-12)
-        assert_allclose(found.paper, isometric_constant(2) * math.sqrt(row["eps_rel_paper"]), rtol=1e-6)
-        assert_allclose(found.sharp, isometric_constant(2) * math.sqrt(row["eps_rel_sharp"]), rtol=1e-6)
+        result = theorem3(1 + row["L"], 1 + row["delta"], 1.0, 2)
+        assert_allclose(result.near_isometry, row["eps_rel_sharp"], atol=1e-12)
+        assert_allclose(result.paper, isometric_constant(2) * math.sqrt(row["eps_rel_paper"]), rtol=1e-6)
+        assert_allclose(result.sharp, isometric_constant(2) * math.sqrt(row["eps_rel_sharp"]), rtol=1e-6)
 
 
 def test_dynamical_isometry_and_a5_agree_with_the_oracle():
     for row in ORACLE["dynamical_isometry"]:
-        found = dynamical_isometry(row["delta"])
-        assert_allclose([found.paper, found.tight], [row["paper"], row["tight"]], rtol=1e-6)
+        result = dynamical_isometry(row["delta"])
+        assert_allclose([result.paper, result.tight], [row["paper"], row["tight"]], rtol=1e-6)
     for row in ORACLE["structural_implies_statistical"]["rows"]:
         assert_allclose(statistical_from_structural(row["eps"], row["C"]), row["out"], rtol=1e-6)
 
@@ -79,20 +79,20 @@ def test_the_form_of_the_paper_ends_at_the_square_root_of_two():
 
 
 def test_a_constant_of_your_own_is_used_and_named_as_yours():
-    found = theorem1(1.1, 2.0, 8, constant=0.1)
-    assert_allclose(found.paper, 0.1 * math.sqrt(0.21) * 2)
-    assert found.epsilon == found.paper
-    assert found.isometric_constant_from == "yours"
-    assert not found.vacuous
+    result = theorem1(1.1, 2.0, 8, constant=0.1)
+    assert_allclose(result.paper, 0.1 * math.sqrt(0.21) * 2)
+    assert result.epsilon == result.paper
+    assert result.isometric_constant_from == "yours"
+    assert not result.vacuous
     assert theorem1(1.1, 2.0, 8).isometric_constant_from == "ours"
 
 
 @pytest.mark.parametrize("certified", [True, False])
 def test_the_bound_knows_whether_its_constant_is_certified(certified):
-    found = theorem1(Known(1.05, 3, certified), 1.0)
-    assert found.dimension == 3
-    assert found.certified is certified
-    assert ("lower estimate" in str(found)) is not certified
+    result = theorem1(Known(1.05, 3, certified), 1.0)
+    assert result.dimension == 3
+    assert result.certified is certified
+    assert ("lower estimate" in str(result)) is not certified
     assert theorem1(1.05, 1.0, 3).basis == "given"
 
 
@@ -104,10 +104,10 @@ def test_one_sampled_constant_makes_theorem_3_an_estimate():
 
 
 def test_a_map_that_loses_a_direction_has_no_bound():
-    found = theorem1(math.inf, 1.0, 3)
-    assert found.epsilon == math.inf
-    assert found.vacuous
-    assert "loses a direction" in found.reason
+    result = theorem1(math.inf, 1.0, 3)
+    assert result.epsilon == math.inf
+    assert result.vacuous
+    assert "loses a direction" in result.reason
 
 
 def test_an_inexact_diameter_counts_with_its_upper_end(rng):
@@ -116,19 +116,19 @@ def test_an_inexact_diameter_counts_with_its_upper_end(rng):
 
 
 def test_results_print_and_become_dicts():
-    found = theorem1(1.01, 1.0, 2)
-    assert "epsilon = 0.6742" in str(found)
-    assert "c_2 = 5.796, ours" in str(found)
-    assert found.to_dict()["epsilon"] == found.epsilon
-    assert found.to_dict()["vacuous"] is False
+    result = theorem1(1.01, 1.0, 2)
+    assert "epsilon = 0.6742" in str(result)
+    assert "c_2 = 5.796, ours" in str(result)
+    assert result.to_dict()["epsilon"] == result.epsilon
+    assert result.to_dict()["vacuous"] is False
     assert "1.11111" in str(dynamical_isometry(0.1))
     assert set(dynamical_isometry(0.1).to_dict()) == {"deviation", "paper", "tight"}
 
 
 @given(st.floats(1, 1.414), st.integers(1, 600))
 def test_the_general_form_is_never_above_that_of_the_paper(stretch, n):
-    found = theorem1(stretch, 1.0, n)
-    assert found.general <= found.paper * (1 + 1e-9)
+    result = theorem1(stretch, 1.0, n)
+    assert result.general <= result.paper * (1 + 1e-9)
     assert isometry_factor(n + 1) > isometry_factor(n)
 
 
@@ -151,7 +151,7 @@ def test_the_bound_holds_for_a_near_isometry(rng):
         (lambda: theorem1("wide", 1.0, 2), "b must be a number or a result of bilipschitz; got str"),
         (lambda: theorem1(math.nan, 1.0, 2), "at least 1; got nan"),
         (lambda: theorem1(1.1, 0.0, 2), "diameter must be a finite number above 0; got 0.0"),
-        (lambda: theorem1(1.1, 1.0), "dimension, the number of latents, must be given"),
+        (lambda: theorem1(1.1, 1.0), "dimension, the number of latents, must be set"),
         (lambda: theorem1(1.1, 1.0, 0), "dimension must be an integer of at least 1; got 0"),
         (lambda: theorem1(1.1, 1.0, 2, constant=-1), "constant must be a finite number above 0; got -1"),
         (lambda: theorem3(1.1, 0.5, 1.0, 2), "generator, a bi-Lipschitz constant, must be at least 1; got 0.5"),

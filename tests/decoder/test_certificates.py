@@ -72,11 +72,11 @@ def test_nothing_seen_exceeds_what_is_certified(seed, leak, latents):
 def test_all_pieces_of_a_small_network_are_found(rng):
     """Four borders in general position cut the plane into 1 + 4 + 6 pieces, and a fine grid sees each of them."""
     decoder = stack([2, 4, 3], 0.3)
-    found = linear_regions(decoder)
-    assert found.count == 11
+    result = linear_regions(decoder)
+    assert result.count == 11
     seen = bilipschitz(decoder, rng.normal(scale=20, size=(20_000, 2)))
-    assert_allclose(found.certificate.constant, seen.constant, rtol=1e-9)
-    assert_allclose([found.certificate.low, found.certificate.high], [seen.s_min.min(), seen.s_max.max()], rtol=1e-9)
+    assert_allclose(result.certificate.constant, seen.constant, rtol=1e-9)
+    assert_allclose([result.certificate.low, result.certificate.high], [seen.s_min.min(), seen.s_max.max()], rtol=1e-9)
 
 
 def test_a_box_holds_fewer_pieces_and_a_smaller_constant():
@@ -89,10 +89,10 @@ def test_a_box_holds_fewer_pieces_and_a_smaller_constant():
 
 def test_two_hidden_layers_agree_with_what_a_dense_sample_sees(rng):
     decoder = stack([1, 3, 3, 2], 0.4, seed=3)
-    found = linear_regions(decoder, (-4, 4))
+    result = linear_regions(decoder, (-4, 4))
     seen = bilipschitz(decoder, np.linspace(-4, 4, 20_001)[:, None])
-    assert_allclose(found.certificate.constant, seen.constant, rtol=1e-9)
-    assert found.count == len(np.unique(np.round(seen.s_max, 9)))
+    assert_allclose(result.certificate.constant, seen.constant, rtol=1e-9)
+    assert result.count == len(np.unique(np.round(seen.s_max, 9)))
 
 
 def test_a_rectifier_without_leak_loses_directions_in_some_piece_and_its_sum_folds():
@@ -101,10 +101,10 @@ def test_a_rectifier_without_leak_loses_directions_in_some_piece_and_its_sum_fol
     with torch.no_grad():
         fold[0].weight[:] = torch.tensor([[1.0], [-1.0]])
         fold[2].weight[:] = 1.0  # |z|: an isometry on both sides, and not injective
-    found = linear_regions(fold).certificate
-    assert found.constant == 1
-    assert not found.injective
-    assert "fold" in str(found)
+    result = linear_regions(fold).certificate
+    assert result.constant == 1
+    assert not result.injective
+    assert "fold" in str(result)
 
 
 def test_units_that_do_not_depend_on_latents_split_nothing():
@@ -164,7 +164,7 @@ class Unknown(nn.Module):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU())), r"1 \(ReLU\) gives no lower bound, since"),
+        (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.ReLU())), r"1 \(ReLU\) has no lower bound, since"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.Tanh())), "slope approaches 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(2, 3), nn.LeakyReLU(0.0))), "slope approaches 0"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(4, 3))), "it has 3 outputs for 4 inputs"),
@@ -174,8 +174,8 @@ class Unknown(nn.Module):
             r"decoder \(Doubled\) must be a layer",
         ),
         (lambda: certify_layers(nn.Sequential(hooked(nn.Linear(2, 3)))), r"0 \(Linear with hooks\) must be a layer"),
-        (lambda: certify_layers(lambda z: z), "must be a torch module made of layers; got function"),
-        (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be given"),
+        (lambda: certify_layers(lambda z: z), "must be a torch module; got function"),
+        (lambda: certify_layers(nn.Sequential(nn.LeakyReLU(0.1))), "latent_shape must be set"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4)), 2), r"does not accept inputs of shape \(2,\)"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))), "training mode"),
         (lambda: certify_layers(nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1))), "training mode and random"),

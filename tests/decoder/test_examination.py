@@ -95,9 +95,9 @@ def test_another_training_must_have_the_same_rows_and_outputs(rng):
     z = rng.normal(size=(20, 2))
     with pytest.raises(InputError, match="other_latents must have a row for each of 20 rows of latents; got 10"):
         examine_decoder(turned, z, other=turned, other_latents=z[:10])
-    with pytest.raises(InputError, match="other must have 20 rows and 3 outputs, as decoder; got 20 and 2"):
+    with pytest.raises(InputError, match="other must have 20 rows and 3 outputs, like decoder; got 20 and 2"):
         examine_decoder(turned, z, other=lambda w: w, other_latents=z)
-    with pytest.raises(InputError, match="other and other_latents must be given together"):
+    with pytest.raises(InputError, match="other and other_latents must be set together"):
         examine_decoder(turned, z, other=turned)
 
 

@@ -28,11 +28,11 @@ def probabilities(x, head):
 def test_the_map_is_read_off_the_heads_alone(use, rng):
     x, y, a, b = twins(rng, 12, 5)
     assert_allclose(probabilities(x, a), probabilities(y, b), atol=1e-9)
-    found = roeder_map(a, b, use=use)
-    assert found.unique
-    assert_allclose(found(x), y, atol=1e-8)
-    assert_allclose(found.disagreement, 0, atol=1e-10)
-    assert len(found.used) == (12 if use == "all" else 6)
+    result = roeder_map(a, b, use=use)
+    assert result.unique
+    assert_allclose(result(x), y, atol=1e-8)
+    assert_allclose(result.disagreement, 0, atol=1e-10)
+    assert len(result.used) == (12 if use == "all" else 6)
 
 
 def test_torch_heads_are_taken_as_they_are(rng):
@@ -55,22 +55,22 @@ def test_single_outputs_need_one_class_less(rng):
     assert "4 outputs determine 3 of 4 directions; at least 5 outputs are needed for all" in str(few)
     A = rng.normal(size=(4, 4))
     x = rng.normal(size=(50, 4))
-    found = roeder_map(W, W @ np.linalg.inv(A).T, outputs="sigmoid", use="best")
-    assert_allclose(found(x), x @ A, atol=1e-8)
+    result = roeder_map(W, W @ np.linalg.inv(A).T, outputs="sigmoid", use="best")
+    assert_allclose(result(x), x @ A, atol=1e-8)
 
 
 def test_rows_that_are_alike_are_not_diverse(rng):
     W = rng.normal(size=(20, 3)) @ rng.normal(size=(3, 6))
-    found = sufficient_diversity(W)
-    assert (found.diverse, found.rank) == (False, 3)
-    assert "too similar: they determine 3 of 6" in found.reason
+    result = sufficient_diversity(W)
+    assert (result.diverse, result.rank) == (False, 3)
+    assert "too similar: they determine 3 of 6" in result.reason
 
 
 def test_heads_of_other_widths(rng):
     x, y, a, b = twins(rng, 30, 4, wider=3)
-    found = roeder_map(b, a)  # from the wide to the narrow one
-    assert found.unique
-    assert_allclose(found(y)[:, :4], x, atol=1e-8)
+    result = roeder_map(b, a)  # from the wide to the narrow one
+    assert result.unique
+    assert_allclose(result(y)[:, :4], x, atol=1e-8)
     assert not roeder_map(a, b).unique
 
 
@@ -84,10 +84,10 @@ def test_the_map_from_heads_is_near_the_fitted_one_where_outputs_agree(rng):
 
 
 def test_heads_that_give_other_outputs_disagree(rng):
-    found = roeder_map(rng.normal(size=(40, 5)), rng.normal(size=(40, 5)))
-    assert found.disagreement > 0.5
-    assert "no linear map explains" in str(found)
-    assert found.to_dict()["classes_used"] == 40
+    result = roeder_map(rng.normal(size=(40, 5)), rng.normal(size=(40, 5)))
+    assert result.disagreement > 0.5
+    assert "no linear map explains" in str(result)
+    assert result.to_dict()["classes_used"] == 40
 
 
 def test_31_outputs_do_not_determine_300_directions_of_a_real_network(model_pair, data_folder):
@@ -98,11 +98,11 @@ def test_31_outputs_do_not_determine_300_directions_of_a_real_network(model_pair
         wide = np.column_stack([x, np.ones(len(x))])
         both = np.linalg.lstsq(wide, out, rcond=1e-6)[0]
         heads.append((both[:-1].T, both[-1]))
-    found = roeder_map(*heads, outputs="sigmoid")
-    assert not found.unique
-    assert (found.target.rank, found.target.dimension) == (31, 300)
-    assert "31 outputs determine 31 of 300 directions" in found.target.reason
-    measured = compare_with_fitted(found, *model_pair, heads[1], outputs="sigmoid")
+    result = roeder_map(*heads, outputs="sigmoid")
+    assert not result.unique
+    assert (result.target.rank, result.target.dimension) == (31, 300)
+    assert "31 outputs determine 31 of 300 directions" in result.target.reason
+    measured = compare_with_fitted(result, *model_pair, heads[1], outputs="sigmoid")
     assert measured.fitted < measured.heads
     assert measured.seen_by_heads < measured.heads
 

@@ -52,9 +52,9 @@ def by_hand(decoder, z):
 
 def test_the_estimator_agrees_with_the_oracle():
     J = torch.tensor(ORACLE["J"], dtype=torch.float64)
-    found = bilipschitz(lambda z: z @ J.T, np.zeros((3, 2)))
-    assert_allclose(found.constant, ORACLE["exact_from_svd"], rtol=1e-6)
-    assert_allclose(math.sqrt(found.constant**2 - 1), ORACLE["sqrt_term"], rtol=1e-6)
+    result = bilipschitz(lambda z: z @ J.T, np.zeros((3, 2)))
+    assert_allclose(result.constant, ORACLE["exact_from_svd"], rtol=1e-6)
+    assert_allclose(math.sqrt(result.constant**2 - 1), ORACLE["sqrt_term"], rtol=1e-6)
     norms = np.linalg.norm(np.array(ORACLE["unit_vectors"]) @ J.numpy().T, axis=1)
     assert_allclose(norms, ORACLE["norms"], rtol=1e-6)
     drawn = bilipschitz(lambda z: z @ J.T, np.zeros((3, 2)), method="directions", directions=2000)
@@ -62,13 +62,13 @@ def test_the_estimator_agrees_with_the_oracle():
 
 
 def test_exact_constants_are_those_of_the_jacobian(smooth, z):
-    found = bilipschitz(smooth, z)
+    result = bilipschitz(smooth, z)
     expected = by_hand(smooth, z)
-    assert found.method == "exact"
-    assert_allclose(found.spectra, expected, rtol=1e-10)
-    assert_allclose(found.constants, np.maximum(expected[:, 0], 1 / expected[:, -1]), rtol=1e-10)
-    assert_allclose(found.conditions, expected[:, 0] / expected[:, -1], rtol=1e-10)
-    assert found.constant == found.constants.max()
+    assert result.method == "exact"
+    assert_allclose(result.spectra, expected, rtol=1e-10)
+    assert_allclose(result.constants, np.maximum(expected[:, 0], 1 / expected[:, -1]), rtol=1e-10)
+    assert_allclose(result.conditions, expected[:, 0] / expected[:, -1], rtol=1e-10)
+    assert result.constant == result.constants.max()
 
 
 def test_float32_decoders_agree_with_float64(smooth, z):
@@ -79,28 +79,28 @@ def test_float32_decoders_agree_with_float64(smooth, z):
 
 
 def test_lanczos_finds_the_extremes(smooth, z):
-    found = bilipschitz(smooth, z, method="lanczos")
+    result = bilipschitz(smooth, z, method="lanczos")
     expected = by_hand(smooth, z)
-    assert found.spectra is None
-    assert_allclose(found.s_max, expected[:, 0], rtol=1e-4)
-    assert_allclose(found.s_min, expected[:, -1], rtol=1e-4)
+    assert result.spectra is None
+    assert_allclose(result.s_max, expected[:, 0], rtol=1e-4)
+    assert_allclose(result.s_min, expected[:, -1], rtol=1e-4)
 
 
 def test_lanczos_finds_the_extremes_of_512_latents(rng):
     wide = seeded(lambda: mlp(512, 1024, 2048))
     z = rng.normal(size=(1, 512))
-    found, exact = bilipschitz(wide, z, method="lanczos"), bilipschitz(wide, z, method="exact")
-    assert_allclose(found.s_max, exact.s_max, rtol=1e-4)
-    assert_allclose(found.s_min, exact.s_min, rtol=1e-4)
-    assert not any("did not converge" in note for note in found.notes)
+    result, exact = bilipschitz(wide, z, method="lanczos"), bilipschitz(wide, z, method="exact")
+    assert_allclose(result.s_max, exact.s_max, rtol=1e-4)
+    assert_allclose(result.s_min, exact.s_min, rtol=1e-4)
+    assert not any("did not converge" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_lanczos_finds_a_stretch_of_a_ten_thousandth(dtype, rng):
     left, right = (np.linalg.qr(rng.normal(size=(n, 64)))[0] for n in (80, 64))
     J = torch.as_tensor(left * np.geomspace(1, 1e-4, 64) @ right.T, dtype=dtype)
-    found = bilipschitz(lambda z: z @ J.T, torch.zeros(2, 64, dtype=dtype), method="lanczos")
-    assert_allclose(found.s_min, 1e-4, rtol=1e-4)
+    result = bilipschitz(lambda z: z @ J.T, torch.zeros(2, 64, dtype=dtype), method="lanczos")
+    assert_allclose(result.s_min, 1e-4, rtol=1e-4)
 
 
 def test_many_outputs_do_not_make_a_small_stretch_look_lost():
@@ -111,12 +111,12 @@ def test_many_outputs_do_not_make_a_small_stretch_look_lost():
 
 
 def test_directions_are_a_lower_estimate_and_say_so(smooth, z):
-    found, exact = bilipschitz(smooth, z, method="directions"), bilipschitz(smooth, z)
-    assert (found.constants <= exact.constants * (1 + 1e-9)).all()
-    assert found.constant < exact.constant
-    assert not found.certified
-    assert any("random directions" in note for note in found.notes)
-    assert "lower estimate" in str(found)
+    result, exact = bilipschitz(smooth, z, method="directions"), bilipschitz(smooth, z)
+    assert (result.constants <= exact.constants * (1 + 1e-9)).all()
+    assert result.constant < exact.constant
+    assert not result.certified
+    assert any("random directions" in note for note in result.notes)
+    assert "lower estimate" in str(result)
 
 
 @pytest.mark.parametrize("method", ["exact", "lanczos", "directions"])
@@ -136,31 +136,31 @@ def test_outputs_and_latents_may_have_any_shape(method, rng):
         def forward(self, z):
             return torch.tanh(self.up(z))
 
-    found = bilipschitz(seeded(Pictures), rng.normal(size=(6, 2, 3, 3)), method=method)
-    assert (found.dimension, found.outputs, found.n) == (18, 108, 6)
-    assert np.isfinite(found.constants).all()
+    result = bilipschitz(seeded(Pictures), rng.normal(size=(6, 2, 3, 3)), method=method)
+    assert (result.dimension, result.outputs, result.n) == (18, 108, 6)
+    assert np.isfinite(result.constants).all()
 
 
 def test_an_orthogonal_decoder_is_an_isometry(rng, z):
     Q = torch.as_tensor(np.linalg.qr(rng.normal(size=(9, 5)))[0].T)
-    found = bilipschitz(lambda z: z @ Q + 1, z)
-    assert_allclose(found.constants, 1)
-    assert_allclose(found.isometry_defect, 0, atol=1e-12)
-    assert theorem1(found, 1.0).epsilon < 1e-5
+    result = bilipschitz(lambda z: z @ Q + 1, z)
+    assert_allclose(result.constants, 1)
+    assert_allclose(result.isometry_defect, 0, atol=1e-12)
+    assert theorem1(result, 1.0).epsilon < 1e-5
 
 
 def test_a_scaled_isometry_is_one_after_rescaling(rng, z):
     Q = torch.as_tensor(np.linalg.qr(rng.normal(size=(9, 5)))[0].T)
-    found = bilipschitz(lambda z: 3 * z @ Q, z)
-    assert_allclose([found.constant, found.scale, found.scale_free], [3, 3, 1])
-    assert_allclose(found.isometry_defect, 2)
+    result = bilipschitz(lambda z: 3 * z @ Q, z)
+    assert_allclose([result.constant, result.scale, result.scale_free], [3, 3, 1])
+    assert_allclose(result.isometry_defect, 2)
 
 
 def test_rescaling_by_the_best_factor_gives_the_scale_free_constant(smooth, z):
-    found = bilipschitz(smooth, z)
-    scaled = bilipschitz(lambda z: smooth(z) / found.scale, z)
-    assert_allclose(scaled.constant, found.scale_free)
-    assert found.scale_free <= found.constant
+    result = bilipschitz(smooth, z)
+    scaled = bilipschitz(lambda z: smooth(z) / result.scale, z)
+    assert_allclose(scaled.constant, result.scale_free)
+    assert result.scale_free <= result.constant
 
 
 def test_turning_latents_and_outputs_changes_nothing(smooth, z, rng):
@@ -172,34 +172,34 @@ def test_turning_latents_and_outputs_changes_nothing(smooth, z, rng):
 
 def test_a_lost_direction_makes_the_constant_infinite(z):
     for method in ("exact", "lanczos"):
-        found = bilipschitz(lambda z: torch.cat([z[:, :4], z[:, :4]], 1), z, method=method)
-        assert np.isinf(found.constants).all()
-        assert (found.scale_free, found.s_min.max()) == (math.inf, 0)
-        assert any("loses a direction at 40 of 40" in note for note in found.notes)
-    assert theorem1(found, 1.0).epsilon == math.inf
+        result = bilipschitz(lambda z: torch.cat([z[:, :4], z[:, :4]], 1), z, method=method)
+        assert np.isinf(result.constants).all()
+        assert (result.scale_free, result.s_min.max()) == (math.inf, 0)
+        assert any("loses a direction at 40 of 40" in note for note in result.notes)
+    assert theorem1(result, 1.0).epsilon == math.inf
 
 
 def test_fewer_outputs_than_latents_lose_directions(z):
-    found = bilipschitz(lambda z: z[:, :3], z)
-    assert found.constant == math.inf
-    assert any("fewer outputs (3) than latents (5)" in note for note in found.notes)
-    assert found.spectra.shape == (40, 5)
+    result = bilipschitz(lambda z: z[:, :3], z)
+    assert result.constant == math.inf
+    assert any("fewer outputs (3) than latents (5)" in note for note in result.notes)
+    assert result.spectra.shape == (40, 5)
 
 
 def test_a_relu_that_is_dead_at_some_points_only_is_told_by_point():
-    found = bilipschitz(lambda z: torch.cat([z[:, :1], torch.relu(z[:, 1:])], 1), np.array([[1.0, 1.0], [1.0, -1.0]]))
-    assert_array_equal(found.constants, [1, math.inf])
-    assert found.quantile(0.25) == 1
-    assert found.to_dict()["quantiles"]["0.95"] == math.inf
+    result = bilipschitz(lambda z: torch.cat([z[:, :1], torch.relu(z[:, 1:])], 1), np.array([[1.0, 1.0], [1.0, -1.0]]))
+    assert_array_equal(result.constants, [1, math.inf])
+    assert result.quantile(0.25) == 1
+    assert result.to_dict()["quantiles"]["0.95"] == math.inf
 
 
 def test_decoders_that_branch_on_values_are_differentiated_one_by_one(z):
     def branching(z):
         return torch.stack([row * 2 if row.sum().item() > 0 else row * 4 for row in z])
 
-    found = bilipschitz(branching, z)
-    assert_allclose(found.constants, np.where(z.sum(1) > 0, 2, 4))
-    assert_allclose(bilipschitz(branching, z, method="directions").constants, found.constants)
+    result = bilipschitz(branching, z)
+    assert_allclose(result.constants, np.where(z.sum(1) > 0, 2, 4))
+    assert_allclose(bilipschitz(branching, z, method="directions").constants, result.constants)
 
 
 def test_layers_that_work_in_place_are_measured(z):
@@ -221,8 +221,8 @@ def test_attention_and_normalisation_are_measured(rng):
     tokens = seeded(Tokens).double()
     z = rng.normal(size=(4, 3, 8))
     for method in ("exact", "directions"):
-        found = bilipschitz(tokens, z, method=method)
-        assert (found.dimension, found.outputs) == (24, 24)
+        result = bilipschitz(tokens, z, method=method)
+        assert (result.dimension, result.outputs) == (24, 24)
     assert_allclose(bilipschitz(tokens, z).s_max[0], by_hand(tokens, z[:1])[0, 0], rtol=1e-8)
 
 
@@ -316,10 +316,10 @@ def test_without_torch_it_says_what_to_install(z, monkeypatch):
 
 
 def test_results_become_tables_and_dicts(smooth, z):
-    found = bilipschitz(smooth, torch.as_tensor(z))
-    assert len(found.table()) == 40
-    assert found.table()[3]["constant"] == found.constants[3]
-    told = found.to_dict()
+    result = bilipschitz(smooth, torch.as_tensor(z))
+    assert len(result.table()) == 40
+    assert result.table()[3]["constant"] == result.constants[3]
+    told = result.to_dict()
     assert told["certified"] is False
-    assert told["constant"] == found.constant
+    assert told["constant"] == result.constant
     assert congruence.bilipschitz is bilipschitz

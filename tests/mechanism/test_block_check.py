@@ -11,9 +11,9 @@ from congruence.errors import InputError, UnknownKeyError
 
 torch = pytest.importorskip("torch")
 from congruence.mechanism import check_blocks  # noqa: E402
-from congruence.mechanism.criteria import block_orthogonality, disjoint_parts  # noqa: E402
+from congruence.mechanism._criteria import block_orthogonality, disjoint_parts  # noqa: E402
+from congruence.mechanism._sparsity_gap import sparse_decomposition  # noqa: E402
 from congruence.mechanism.derivatives import jacobians  # noqa: E402
-from congruence.mechanism.sparsity_gap import sparse_decomposition  # noqa: E402
 from congruence.result import json_text  # noqa: E402
 
 KNOWN = json.loads((Path(__file__).parents[1] / "oracles" / "mechanistic" / "analytic.json").read_text())
@@ -27,18 +27,18 @@ def blocks_of(known):
 
 @pytest.mark.parametrize("known", KNOWN, ids=IDS)
 def test_the_verdicts_on_analytic_generators_are_those_by_hand(generators, known):
-    found = check_blocks(generators[known["id"]], np.array(known["sample_points"]), blocks_of(known))
+    result = check_blocks(generators[known["id"]], np.array(known["sample_points"]), blocks_of(known))
     names = {"D": "D", "M_coordinate": "M_coord", "M_sparsest_basis": "M_sparsest", "S": "S", "H2": "H2", "H3": "H3"}
     names["IMA"] = "IMA"
-    assert {ours: found[ours].status for ours in names.values()} == {
+    assert {ours: result[ours].status for ours in names.values()} == {
         ours: STATUS[known[theirs]] for theirs, ours in names.items()
     }
-    assert found.rho == (known["rho_plus"], known["rho_minus"])
-    assert [one.rank == one.expected for one in found.separable] == [
+    assert result.rho == (known["rho_plus"], known["rho_minus"])
+    assert [one.rank == one.expected for one in result.separable] == [
         known["separable_order2"][0],
         known["separable_order3"][0],
     ]
-    irreducible = {one.criterion: one.status for one in found.irreducible}
+    irreducible = {one.criterion: one.status for one in result.irreducible}
     if known["D_irreducible"] is not None:
         assert irreducible["D"] == STATUS[known["D_irreducible"]]
 
@@ -56,8 +56,8 @@ def test_contrasts_and_finest_parts_of_analytic_generators_are_those_by_hand(gen
         assert dims == sorted(known["finest_S_block_dims"])
 
 
-def statuses(found, *names):
-    return [found[name].status for name in names]
+def statuses(result, *names):
+    return [result[name].status for name in names]
 
 
 def stacked(*functions):
@@ -70,8 +70,8 @@ def points():
 
 
 def test_disjoint_at_a_point_does_not_make_it_additive():
-    found = check_blocks(stacked(lambda a, b: a + a * b, lambda a, b: b + a**2), np.zeros((1, 2)))
-    assert statuses(found, "D", "H2") == ["holds", "fails"]
+    result = check_blocks(stacked(lambda a, b: a + a * b, lambda a, b: b + a**2), np.zeros((1, 2)))
+    assert statuses(result, "D", "H2") == ["holds", "fails"]
 
 
 def test_theorems_need_irreducible_blocks_and_something_that_bends(generators, points):
@@ -109,21 +109,21 @@ def leaky(additive):
 
 @pytest.mark.parametrize("additive", [True, False])
 def test_a_piecewise_linear_decoder_is_additive_or_not_by_finite_differences(points, additive):
-    found = check_blocks(leaky(additive), points)
-    assert found.bending == "piecewise linear"
-    assert statuses(found, "H2", "H3") == ([STATUS[additive]] * 2)
-    assert not found["H2"].degenerate
-    assert found["H2"].remarks == ("by differences over finite steps, since the derivatives vanish",)
-    assert {one.status for one in found.separable} == {"unknown"}
+    result = check_blocks(leaky(additive), points)
+    assert result.bending == "piecewise linear"
+    assert statuses(result, "H2", "H3") == ([STATUS[additive]] * 2)
+    assert not result["H2"].degenerate
+    assert result["H2"].remarks == ("by differences over finite steps, since the derivatives vanish",)
+    assert {one.status for one in result.separable} == {"unknown"}
 
 
 @pytest.mark.parametrize("name", ["A5", "A7", "A9", "A13"])
 def test_random_directions_find_what_all_derivatives_do(generators, name, monkeypatch):
     known = KNOWN[IDS.index(name)]
-    monkeypatch.setattr("congruence.mechanism.interactions.MOST_TUPLES", 0)
-    found = check_blocks(generators[name], np.array(known["sample_points"]), blocks_of(known), orders=(2, 3, 4))
-    assert statuses(found, "H2", "H3") == [STATUS[known["H2"]], STATUS[known["H3"]]]
-    assert "along random directions" in found["H4"].remarks
+    monkeypatch.setattr("congruence.mechanism._interactions.MOST_TUPLES", 0)
+    result = check_blocks(generators[name], np.array(known["sample_points"]), blocks_of(known), orders=(2, 3, 4))
+    assert statuses(result, "H2", "H3") == [STATUS[known["H2"]], STATUS[known["H3"]]]
+    assert "along random directions" in result["H4"].remarks
 
 
 def test_noise_between_zero_and_the_entries_makes_it_ambiguous_and_more_of_it_fail(points):
@@ -134,8 +134,8 @@ def test_noise_between_zero_and_the_entries_makes_it_ambiguous_and_more_of_it_fa
 
     assert statuses(check_blocks(noisy(0.0), points), "D", "S") == ["holds", "holds"]
     for noise, expected in ((1e-9, "holds"), (1e-5, "ambiguous"), (0.3, "fails")):
-        found = check_blocks(noisy(noise), points)
-        assert found["D"].status == expected
+        result = check_blocks(noisy(noise), points)
+        assert result["D"].status == expected
     soft = check_blocks(noisy(1e-5), points)
     assert soft.tolerance.low == pytest.approx(2e-5, rel=0.9)
     assert soft["D"].sweep[0] == 0
@@ -145,21 +145,21 @@ def test_noise_between_zero_and_the_entries_makes_it_ambiguous_and_more_of_it_fa
 
 def test_the_worst_point_and_the_share_of_points_are_given(points):
     spread = np.vstack([np.abs(points) + 1, [[-1.0, -1.0]]])
-    found = check_blocks(stacked(lambda a, b: a + torch.relu(-a) * b, lambda a, b: b, lambda a, b: a), spread)
-    assert (found["D"].status, found["D"].worst) == ("fails", 12)
-    assert found["D"].fraction == pytest.approx(12 / 13)
-    assert found["D"].basis == "refuted"
+    result = check_blocks(stacked(lambda a, b: a + torch.relu(-a) * b, lambda a, b: b, lambda a, b: a), spread)
+    assert (result["D"].status, result["D"].worst) == ("fails", 12)
+    assert result["D"].fraction == pytest.approx(12 / 13)
+    assert result["D"].basis == "refuted"
 
 
 def test_past_the_budget_the_gap_is_unknown_with_bounds():
     torch.manual_seed(0)
     weight = torch.randn(40, 4).double() * (torch.rand(40, 4) < 0.6)
-    found = check_blocks(
+    result = check_blocks(
         lambda z: torch.tanh(z @ weight.T), np.random.default_rng(0).normal(size=(3, 4)), "0-1,2-3", budget=50
     )
-    assert statuses(found, "S", "M_sparsest") == ["unknown", "holds"]
-    assert found["S"].measures == "sparsity gap at most"
-    assert found.rho[1] is None
+    assert statuses(result, "S", "M_sparsest") == ["unknown", "holds"]
+    assert result["S"].measures == "sparsity gap at most"
+    assert result.rho[1] is None
 
 
 def test_zero_weights_certify_that_blocks_stay_apart(points):
@@ -176,35 +176,35 @@ def test_zero_weights_certify_that_blocks_stay_apart(points):
 
 def test_what_works_in_float32_only_has_wider_tolerances(points):
     weight = torch.tensor([[1.0, 0], [2, 0], [0, 3], [0, 4]])
-    found = check_blocks(lambda z: torch.tanh(z.float() @ weight.T), points)
-    assert found.tolerance.rtol == 1e-4
-    assert statuses(found, "D", "M_coord", "S", "H2", "IMA") == ["holds"] * 5
-    assert "float32" in found.notes[0]
+    result = check_blocks(lambda z: torch.tanh(z.float() @ weight.T), points)
+    assert result.tolerance.rtol == 1e-4
+    assert statuses(result, "D", "M_coord", "S", "H2", "IMA") == ["holds"] * 5
+    assert "float32" in result.notes[0]
 
 
 def test_results_are_plain_data(generators, points):
-    found = check_blocks(generators["A5"], points)
-    numbers = json.loads(json_text(found.to_dict()))
+    result = check_blocks(generators["A5"], points)
+    numbers = json.loads(json_text(result.to_dict()))
     assert numbers["criteria"][3]["criterion"] == "S"
     assert numbers["criteria"][3]["margin"] == 2
     assert (numbers["rho_plus"], numbers["rho_minus"]) == (8, 10)
     assert numbers["overlap"] == [[1.0, 0.25], [0.25, 1.0]]
     assert len(numbers["tolerance"]["sweep"]) == len(numbers["criteria"][0]["sweep"])
-    assert [one.name for one in found.criteria if one.status == "holds"] == ["M_coord", "M_sparsest", "S", "H3"]
-    assert {one.number for one in found.theorems if one.status == "holds"} == {4, 5}
-    assert found.sizes.shape == (7, 2)
+    assert [one.name for one in result.criteria if one.status == "holds"] == ["M_coord", "M_sparsest", "S", "H3"]
+    assert {one.number for one in result.theorems if one.status == "holds"} == {4, 5}
+    assert result.sizes.shape == (7, 2)
     with pytest.raises(UnknownKeyError, match="there is no criterion 'T'; there are D, M_coord"):
-        found["T"]
+        result["T"]
 
 
 def test_a_theorem_is_never_better_than_its_premises(generators, points):
     for name in ("A1", "A3", "A5", "A7"):
-        found = check_blocks(generators[name], points[:5])
-        for theorem in found.theorems:
+        result = check_blocks(generators[name], points[:5])
+        for theorem in result.theorems:
             premises = [one.status for one in theorem.conclusion.premises]
             assert (theorem.status == "holds") == (set(premises) == {"holds"})
             assert (theorem.conclusion.basis == "premise fails") == ("fails" in premises)
-            assert theorem.conclusion.premises[0] == found[theorem.criterion].finding
+            assert theorem.conclusion.premises[0] == result[theorem.criterion].finding
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from congruence.errors import InputError
-from congruence.mechanism.blocks import label_members, read_blocks, write_blocks
+from congruence.mechanism._blocks import label_members, read_blocks, write_blocks
 
 
 @pytest.mark.parametrize(

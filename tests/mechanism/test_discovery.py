@@ -39,8 +39,8 @@ def test_disjoint_parts_are_found_in_any_basis(sizes, seed):
     turn = rng.normal(size=(sum(sizes), sum(sizes))) + np.diag(rng.uniform(1, 3, size=sum(sizes)))
     if np.linalg.cond(turn) > 100:
         return
-    found = finest_disjoint(matrix @ turn * 10.0 ** rng.integers(-3, 3, size=sum(sizes)))
-    assert found.dims == tuple(sorted(sizes))
+    result = finest_disjoint(matrix @ turn * 10.0 ** rng.integers(-3, 3, size=sum(sizes)))
+    assert result.dims == tuple(sorted(sizes))
     straight = finest_disjoint(matrix)
     assert straight.partition(1e-6) == tuple(blocks)
     for part in finest_disjoint(matrix @ turn).parts:
@@ -54,17 +54,17 @@ def test_disjoint_parts_are_found_in_any_basis(sizes, seed):
 def test_outputs_that_hardly_move_do_not_hide_the_parts(rng):
     matrix, _ = planted(rng, [1, 2])
     noisy = np.concatenate([matrix, 1e-9 * rng.normal(size=(5, 3)), np.zeros((2, 3))])
-    found = finest_disjoint(noisy)
-    assert found.dims == (1, 2)
-    assert sorted(len(rows) for rows in found.rows) == [5, 6]
+    result = finest_disjoint(noisy)
+    assert result.dims == (1, 2)
+    assert sorted(len(rows) for rows in result.rows) == [5, 6]
     assert finest_disjoint(noisy, rtol=1e-12).dims == (3,)
 
 
 def test_a_direction_that_does_nothing_is_idle(rng):
     matrix, _ = planted(rng, [1, 1, 1])
-    found = finest_disjoint(matrix * [1, 0, 1])
-    assert found.dims == (1, 1)
-    assert np.abs(found.idle[:, 0]).tolist() == pytest.approx([0, 1, 0], abs=1e-12)
+    result = finest_disjoint(matrix * [1, 0, 1])
+    assert result.dims == (1, 1)
+    assert np.abs(result.idle[:, 0]).tolist() == pytest.approx([0, 1, 0], abs=1e-12)
     assert finest_disjoint(np.zeros((3, 2))).dims == ()
 
 
@@ -114,19 +114,19 @@ def test_additive_parts_of_any_sizes_are_found_through_a_bent_change_of_latents(
     decode, warp = additive(sizes, 24, seed)
     at = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(seed)).double() / 2
     whole = lambda t: decode(warp(t[None]))[0]  # noqa: E731
-    found = finest_additive(torch.func.jacfwd(whole)(at), torch.func.hessian(whole)(at))
-    assert found.dims == tuple(sorted(sizes))
-    assert found.idle.shape[1] == 0
+    result = finest_additive(torch.func.jacfwd(whole)(at), torch.func.hessian(whole)(at))
+    assert result.dims == tuple(sorted(sizes))
+    assert result.idle.shape[1] == 0
 
 
 def test_sparsest_parts_are_found_through_a_linear_change_of_latents(generators, rng):
     mixing = torch.as_tensor(rng.normal(size=(3, 3)))
     z = rng.uniform(0.3, 1.2, size=(3, 3))
-    found = discover(lambda s: generators["A13"](s @ mixing), z, types=("D", "S"))
-    assert found["D"].dims == (3,)
-    assert found["S"].dims == (1, 1, 1)
-    assert found["S"].partition == ((0, 1, 2),)
-    for part in found["S"].splittings[0].parts:  # each moves one of the latents before mixing
+    result = discover(lambda s: generators["A13"](s @ mixing), z, types=("D", "S"))
+    assert result["D"].dims == (3,)
+    assert result["S"].dims == (1, 1, 1)
+    assert result["S"].partition == ((0, 1, 2),)
+    for part in result["S"].splittings[0].parts:  # each moves one of the latents before mixing
         assert np.sort(np.abs(mixing.numpy().T @ part[:, 0]))[:2].max() < 1e-9
 
 
@@ -137,43 +137,43 @@ def test_outputs_show_disjoint_parts_over_all_points_whatever_the_latents_are(rn
         a, b, c, e = s.T
         return _columns(a, b, c * e, a.exp(), b**3 + b, c**2 + e, c + e.exp())
 
-    found = discover(lambda t: decode(warp(t)), rng.normal(size=(6, 4)) / 3, types=("D",))["D"]
-    assert found.dims == (1, 1, 2)
-    assert found.partition == ((0, 1, 2, 3),)
-    assert sorted(tuple(map(int, part)) for part in found.outputs) == [(0, 3), (1, 4), (2, 5, 6)]
-    assert "the outputs form 3 groups" in found.sentence
+    result = discover(lambda t: decode(warp(t)), rng.normal(size=(6, 4)) / 3, types=("D",))["D"]
+    assert result.dims == (1, 1, 2)
+    assert result.partition == ((0, 1, 2, 3),)
+    assert sorted(tuple(map(int, part)) for part in result.outputs) == [(0, 3), (1, 4), (2, 5, 6)]
+    assert "the outputs form 3 groups" in result.sentence
 
 
 def test_flat_directions_are_idle(rng):
     decode, _ = additive((1, 2), 12, seed=1)
     out = torch.randn(1, 12, generator=torch.Generator().manual_seed(2)).double()
-    found = discover(lambda s: decode(s[:, 1:]) + s[:, :1] @ out, rng.normal(size=(3, 4)), types=("H2",))["H2"]
-    assert found.dims == (1, 2)
-    assert found.to_dict()["idle"] == 1
-    assert found.partition == ((0,), (1,), (2, 3))
+    result = discover(lambda s: decode(s[:, 1:]) + s[:, :1] @ out, rng.normal(size=(3, 4)), types=("H2",))["H2"]
+    assert result.dims == (1, 2)
+    assert result.to_dict()["idle"] == 1
+    assert result.partition == ((0,), (1,), (2, 3))
 
 
 def test_few_curvatures_are_noted(rng):
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
-    found = discover(net, rng.normal(size=(3, 3)), types=("H2",))["H2"]
-    assert "independent curvature" in found.notes[0]
+    result = discover(net, rng.normal(size=(3, 3)), types=("H2",))["H2"]
+    assert "independent curvature" in result.notes[0]
 
 
 @pytest.mark.parametrize("generator", [f"A{k}" for k in range(1, 15)])
 @pytest.mark.filterwarnings("ignore::congruence.errors.FewOutputsWarning")
 def test_parts_of_the_analytic_generators(generator, generators):
     known = {one["id"]: one for one in json.loads(ORACLE.read_text())}[generator]
-    found = discover(generators[generator], np.array(known["sample_points"]), types="D,S")
-    assert list(found["D"].dims) == known["finest_D_block_dims"]
-    assert list(found["S"].dims) == known["finest_S_block_dims"]
-    assert found["D"].steady == 7.0
+    result = discover(generators[generator], np.array(known["sample_points"]), types="D,S")
+    assert list(result["D"].dims) == known["finest_D_block_dims"]
+    assert list(result["S"].dims) == known["finest_S_block_dims"]
+    assert result["D"].steady == 7.0
 
 
 def test_blocks_along_the_coordinates_are_sums_of_parts(generators, rng):
-    found = discover(generators["A14"], rng.uniform(0.3, 1.2, size=(4, 3)), types=("S",))["S"]
-    assert found.dims == (1, 1, 1)
-    assert found.partition == ((0, 1), (2,))
-    assert not found.aligned
+    result = discover(generators["A14"], rng.uniform(0.3, 1.2, size=(4, 3)), types=("S",))["S"]
+    assert result.dims == (1, 1, 1)
+    assert result.partition == ((0, 1), (2,))
+    assert not result.aligned
 
 
 def _columns(*columns):
@@ -199,52 +199,52 @@ def test_parts_are_followed_from_point_to_point():
 
     around = np.linspace(0.1, 3.0, 40)
     z = np.stack([np.cos(around), np.sin(around)], axis=1) * (1 + around[:, None] / 10)
-    found = discover(decode, z, types=("D",))["D"]
-    assert found.dims == (1, 1)
-    assert found.partition == ((0, 1),)
-    assert found.followed.lost == 0
-    assert np.nanmin(found.followed.overlap) > 0.99
-    for splitting, order, at in zip(found.splittings, found.followed.order, z, strict=True):
+    result = discover(decode, z, types=("D",))["D"]
+    assert result.dims == (1, 1)
+    assert result.partition == ((0, 1),)
+    assert result.followed.lost == 0
+    assert np.nanmin(result.followed.overlap) > 0.99
+    for splitting, order, at in zip(result.splittings, result.followed.order, z, strict=True):
         outward = int(np.argmax([np.abs(part[:, 0] @ at) for part in splitting.parts]))
-        first = found.followed.order[0]
-        away = int(np.argmax([np.abs(part[:, 0] @ z[0]) for part in found.splittings[0].parts]))
+        first = result.followed.order[0]
+        away = int(np.argmax([np.abs(part[:, 0] @ z[0]) for part in result.splittings[0].parts]))
         assert list(order).index(outward) == list(first).index(away)
 
 
 def test_a_square_jacobian_warns_that_nothing_is_learned(rng):
     turn = torch.as_tensor(rng.normal(size=(3, 3)))
     with pytest.warns(FewOutputsWarning, match="3 outputs for 3 latents"):
-        found = discover(lambda s: (s @ turn).sinh(), rng.normal(size=(4, 3)), types=("D",))
-    assert found["D"].dims == (1, 1, 1)
-    assert "uninformative" in found.notes[0]
+        result = discover(lambda s: (s @ turn).sinh(), rng.normal(size=(4, 3)), types=("D",))
+    assert result["D"].dims == (1, 1, 1)
+    assert "uninformative" in result.notes[0]
 
 
 def test_what_cannot_be_found_is_unknown(rng):
     linear = torch.as_tensor(rng.normal(size=(4, 30)))
-    found = discover(lambda s: (s @ linear).relu(), rng.normal(size=(3, 4)), types=("S", "H2"), budget=100)
-    assert found["S"].dims is None
-    assert "raise the budget" in found["S"].sentence
-    assert "piecewise linear" in found["H2"].sentence
-    assert found.to_dict()["found"][0]["partition"] is None
+    result = discover(lambda s: (s @ linear).relu(), rng.normal(size=(3, 4)), types=("S", "H2"), budget=100)
+    assert result["S"].dims is None
+    assert "raise the budget" in result["S"].sentence
+    assert "piecewise linear" in result["H2"].sentence
+    assert result.to_dict()["found"][0]["partition"] is None
     wide = discover(lambda s: s.repeat(1, 2).sin(), rng.normal(size=(2, 21)), types=("H2",))
-    assert "up to 20 latents" in wide["H2"].sentence
+    assert "at most 20 latents" in wide["H2"].sentence
 
 
 def test_a_nearly_disjoint_decoder_shows_its_parts_at_a_larger_tolerance(rng):
     matrix, _ = planted(rng, [1, 2], rows=6)
     noisy = torch.as_tensor(matrix + 1e-4 * rng.normal(size=matrix.shape))
-    found = discover(lambda s: s @ noisy.T, rng.normal(size=(3, 3)), types=("D",))["D"]
-    assert found.dims == (3,)
-    assert dict(found.sweep)[1e-2] == (1, 2)
-    assert "2 parts from a tolerance of" in found.sentence
+    result = discover(lambda s: s @ noisy.T, rng.normal(size=(3, 3)), types=("D",))["D"]
+    assert result.dims == (3,)
+    assert dict(result.sweep)[1e-2] == (1, 2)
+    assert "2 parts from a tolerance of" in result.sentence
 
 
 def test_words_and_json(generators, rng):
-    found = discover(generators["A10"], rng.uniform(0.3, 1.2, size=(3, 4)), types=("D",))
-    assert str(found) == "Type D: 3 parts of dimensions 1, 1, 2 at every point; along the coordinates 0,1,2-3."
-    assert found.to_dict()["found"][0]["partition"] == [[0], [1], [2, 3]]
+    result = discover(generators["A10"], rng.uniform(0.3, 1.2, size=(3, 4)), types=("D",))
+    assert str(result) == "Type D: 3 parts of dimensions 1, 1, 2 at every point; along the coordinates 0,1,2-3."
+    assert result.to_dict()["found"][0]["partition"] == [[0], [1], [2, 3]]
     with pytest.raises(UnknownKeyError, match="there is no type 'H2'; there are D"):
-        found["H2"]
+        result["H2"]
     with pytest.raises(InputError, match="types must be some of D, S, H2; got M"):
         discover(generators["A10"], rng.normal(size=(3, 4)), types=("M",))
     for wrong in ({"rtol": 2.0}, {"rtol": float("nan")}, {"budget": -1}):

@@ -40,31 +40,31 @@ def entangled(codes):
 
 
 def test_codes_that_are_functions_of_one_factor_each_are_found_without_codes(z):
-    found = measure_disentanglement(generator, model, z, BLOCKS, domain=CUBE)
-    assert (found.local.status, found.everywhere.status) == ("holds", "unknown")
-    assert found.factor_of == (1, 0, 0)
-    assert found.code_blocks == ((1, 2), (0,))
-    assert found.worst < 1e-9
-    assert found.misses.max() < 1e-9
-    assert found.assumed == ("covering",)
-    assert found.headlines[1].startswith("By Theorem 1 this extends to the domain if the decoder is a covering map")
+    result = measure_disentanglement(generator, model, z, BLOCKS, domain=CUBE)
+    assert (result.local.status, result.everywhere.status) == ("holds", "unknown")
+    assert result.factor_of == (1, 0, 0)
+    assert result.code_blocks == ((1, 2), (0,))
+    assert result.worst < 1e-9
+    assert result.misses.max() < 1e-9
+    assert result.assumed == ("covering",)
+    assert result.headlines[1].startswith("By Theorem 1 this extends to the domain if the decoder is a covering map")
     known = measure_disentanglement(generator, model, z, BLOCKS, domain=CUBE, covering=True)
     assert (known.everywhere.status, known.everywhere.basis, known.assumed) == ("holds", "supported", ())
     assert known.headlines[1] == "By Theorem 1 they are disentangled over the domain."
 
 
 def test_entangled_codes_fail_at_points_and_so_everywhere(z):
-    found = measure_disentanglement(generator, entangled, z, BLOCKS, domain=CUBE, covering=True)
-    assert (found.local.status, found.everywhere.status) == ("fails", "fails")
-    assert found.worst > 0.2
-    assert found.headlines[0] == "The codes are entangled at 40 points."
+    result = measure_disentanglement(generator, entangled, z, BLOCKS, domain=CUBE, covering=True)
+    assert (result.local.status, result.everywhere.status) == ("fails", "fails")
+    assert result.worst > 0.2
+    assert result.headlines[0] == "The codes are entangled at 40 points."
 
 
 def test_a_little_mixing_is_neither(z):
     mixing = torch.eye(3).double() + 0.01 * torch.tensor([[0.0, 1, 0], [0, 0, 0], [0, 0, 0]]).double()
-    found = measure_disentanglement(generator, lambda c: model(c @ mixing), z, BLOCKS, domain=CUBE)
-    assert (found.local.status, found.everywhere.status) == ("ambiguous", "ambiguous")
-    assert 1e-3 < found.worst < 0.1
+    result = measure_disentanglement(generator, lambda c: model(c @ mixing), z, BLOCKS, domain=CUBE)
+    assert (result.local.status, result.everywhere.status) == ("ambiguous", "ambiguous")
+    assert 1e-3 < result.worst < 0.1
 
 
 def test_an_encoder_alone_or_known_codes_give_the_same(z):
@@ -82,8 +82,8 @@ def test_an_encoder_alone_or_known_codes_give_the_same(z):
     both = measure_disentanglement(generator, model, z, BLOCKS, inverse=encode, domain=CUBE)
     codes = encode(generator(torch.as_tensor(z)))
     given = measure_disentanglement(generator, model, z, BLOCKS, codes=codes, domain=CUBE)
-    for found in (alone, both, given):
-        assert (found.local.status, found.factor_of) == ("holds", (1, 0, 0))
+    for result in (alone, both, given):
+        assert (result.local.status, result.factor_of) == ("holds", (1, 0, 0))
     assert np.isnan(alone.misses).all()
     assert given.misses.max() < 1e-9
 
@@ -93,26 +93,26 @@ def test_a_generator_that_is_not_invertible_is_no_obstacle():
         return torch.stack([s[:, 0].cos(), s[:, 0].sin(), s[:, 1].cos(), s[:, 1].sin()], dim=1)
 
     z = np.random.default_rng(0).uniform(-6, 6, size=(30, 2))
-    found = measure_disentanglement(
+    result = measure_disentanglement(
         folded, lambda c: folded(c.flip(1)), z, domain=LatentDomain.box([-6, -6], [6, 6]), covering=True
     )
-    assert (found.local.status, found.everywhere.status, found.everywhere.basis) == ("holds", "holds", "supported")
-    assert found.factor_of == (1, 0)
+    assert (result.local.status, result.everywhere.status, result.everywhere.basis) == ("holds", "holds", "supported")
+    assert result.factor_of == (1, 0)
 
 
 def test_blocks_of_codes_stay_together(z):
-    found = measure_disentanglement(generator, model, z, BLOCKS, code_blocks=[[0], [1, 2]], domain=CUBE)
-    assert (found.local.status, found.factor_of) == ("holds", (1, 0, 0))
+    result = measure_disentanglement(generator, model, z, BLOCKS, code_blocks=[[0], [1, 2]], domain=CUBE)
+    assert (result.local.status, result.factor_of) == ("holds", (1, 0, 0))
     torn = measure_disentanglement(generator, model, z, BLOCKS, code_blocks=[[0, 1], [2]], domain=CUBE)
     assert torn.local.status == "fails"
 
 
 def test_a_factor_that_the_codes_do_not_encode_is_named(z):
-    found = measure_disentanglement(
+    result = measure_disentanglement(
         generator, None, z, BLOCKS, inverse=lambda x: (x @ torch.linalg.pinv(WEIGHTS))[:, :2]
     )
-    assert (found.local.status, found.lost) == ("fails", (1,))
-    assert found.headlines == ("The codes do not encode factor 2.",)
+    assert (result.local.status, result.lost) == ("fails", (1,))
+    assert result.headlines == ("The codes do not encode factor 2.",)
 
 
 def test_theorem_1_is_not_used_where_its_premises_fail(rng):
@@ -125,10 +125,10 @@ def test_theorem_1_is_not_used_where_its_premises_fail(rng):
         up = s[:, 1] + torch.where((s[:, 0] > 1.5) & (s[:, 1] > 1), (s[:, 1] - 1) ** 3, torch.zeros_like(s[:, 1]))
         return torch.stack([s[:, 0], up, s.sum(1)], dim=1)[:, :2]
 
-    found = measure_disentanglement(lambda s: s, None, z, inverse=shifted, domain=shape)
-    assert found.local.status == "holds"
-    assert (found.everywhere.status, found.everywhere.basis) == ("unknown", "premise fails")
-    assert "With z1 = 1.5 fixed, 2 pieces remain" in found.headlines[1]
+    result = measure_disentanglement(lambda s: s, None, z, inverse=shifted, domain=shape)
+    assert result.local.status == "holds"
+    assert (result.everywhere.status, result.everywhere.basis) == ("unknown", "premise fails")
+    assert "With z1 = 1.5 fixed, 2 pieces remain" in result.headlines[1]
     low, high = shifted(torch.tensor([[0.5, 1.8], [2.5, 1.8]]).double())[:, 1]
     assert abs(float(low - high)) > 0.1  # the same factor, two codes
 
@@ -139,19 +139,19 @@ def test_codes_that_change_places_between_points_are_not_disentangled():
         return right * s + (1 - right) * s.flip(1)
 
     z = np.random.default_rng(0).uniform(-1, 1, size=(60, 2))
-    found = measure_disentanglement(lambda s: s, None, z, inverse=swapped, domain=LatentDomain.box([-1, -1], [1, 1]))
-    assert (found.local.status, found.everywhere.status) == ("holds", "fails")
-    assert found.changes == min((z[:, 0] > 0).sum(), (z[:, 0] <= 0).sum())
-    assert f"They belong to other factors at {found.changes} of them" in found.headlines[1]
+    result = measure_disentanglement(lambda s: s, None, z, inverse=swapped, domain=LatentDomain.box([-1, -1], [1, 1]))
+    assert (result.local.status, result.everywhere.status) == ("holds", "fails")
+    assert result.changes == min((z[:, 0] > 0).sum(), (z[:, 0] <= 0).sum())
+    assert f"They belong to other factors at {result.changes} of them" in result.headlines[1]
 
 
 def test_points_that_the_model_misses_are_left_out(z):
-    found = measure_disentanglement(generator, model, z, BLOCKS, codes=np.zeros_like(z))
-    assert (found.local.status, found.everywhere.status) == ("unknown", "unknown")
-    assert found.local.evidence == "The model misses all 40 points."
-    assert found.notes == ("The model misses 40 of 40 points, which are left out.",)
-    assert found.assumed == ()
-    assert found.to_dict()["points"] == 0
+    result = measure_disentanglement(generator, model, z, BLOCKS, codes=np.zeros_like(z))
+    assert (result.local.status, result.everywhere.status) == ("unknown", "unknown")
+    assert result.local.evidence == "The model misses all 40 points."
+    assert result.notes == ("The model misses 40 of 40 points, which are left out.",)
+    assert result.assumed == ()
+    assert result.to_dict()["points"] == 0
 
 
 def test_what_cannot_be_used_is_refused(z):

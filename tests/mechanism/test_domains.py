@@ -39,8 +39,8 @@ def walls(axes):
     ],
 )
 def test_unions_of_boxes_are_decided(shape, simple, slices):
-    for found, status in ((SHAPES[shape].simply_connected(), simple), (SHAPES[shape].connected_slices(None), slices)):
-        assert (found.status, found.basis) == (status, {"holds": "certified", "fails": "refuted"}[status])
+    for result, status in ((SHAPES[shape].simply_connected(), simple), (SHAPES[shape].connected_slices(None), slices)):
+        assert (result.status, result.basis) == (status, {"holds": "certified", "fails": "refuted"}[status])
 
 
 def test_which_slice_falls_apart_is_said():
@@ -98,9 +98,9 @@ def test_loops_of_the_projective_plane_are_not_missed():
 def test_samples_support_and_never_certify(shape, simple, slices, rng):
     z = rng.uniform(0, 3, size=(6000, 2))
     cloud = LatentDomain.sample(z[SHAPES[shape].contains(z)])
-    for found, status in ((cloud.simply_connected(), simple), (cloud.connected_slices(None), slices)):
-        assert found.status == status
-        assert found.basis == {"holds": "supported", "fails": "refuted", "unknown": "not refuted"}[status]
+    for result, status in ((cloud.simply_connected(), simple), (cloud.connected_slices(None), slices)):
+        assert result.status == status
+        assert result.basis == {"holds": "supported", "fails": "refuted", "unknown": "not refuted"}[status]
 
 
 def test_heavy_tails_and_grids_do_not_look_like_pieces(rng):
@@ -121,8 +121,8 @@ def test_turning_a_sample_does_not_change_whether_it_is_filled(rng):
     ring /= np.linalg.norm(ring, axis=1, keepdims=True)
     turned = ring @ Rotation.random(random_state=0).as_matrix()
     for z in (ring, turned):
-        found = LatentDomain.sample(z).simply_connected()
-        assert (found.status, "lie in holes" in found.evidence) == ("unknown", True)
+        result = LatentDomain.sample(z).simply_connected()
+        assert (result.status, "lie in holes" in result.evidence) == ("unknown", True)
 
 
 @pytest.mark.parametrize(

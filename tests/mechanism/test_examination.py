@@ -22,18 +22,18 @@ def z(rng):
 
 
 def test_given_blocks_are_checked(generators, z):
-    found = examine_mechanism(generators["A10"], z, blocks=[[0], [1], [2, 3]])
-    assert (found.blocks_from, found.discovery) == ("given", None)
-    assert (found.status, found["identified"].basis) == ("holds", "supported")
-    assert found.headlines[0] == "Theorem 2 identifies the blocks 0,1,2-3: they act on disjoint outputs."
+    result = examine_mechanism(generators["A10"], z, blocks=[[0], [1], [2, 3]])
+    assert (result.blocks_from, result.discovery) == ("given", None)
+    assert (result.status, result["identified"].basis) == ("holds", "supported")
+    assert result.headlines[0] == "Theorem 2 identifies the blocks 0,1,2-3: they act on disjoint outputs."
     alone = check_blocks(generators["A10"], z, "0,1,2-3")
-    assert [one.to_dict() for one in found.check.criteria] == [one.to_dict() for one in alone.criteria]
+    assert [one.to_dict() for one in result.check.criteria] == [one.to_dict() for one in alone.criteria]
 
 
 def test_blocks_are_found_where_none_are_given(generators, z):
-    found = examine_mechanism(generators["A10"], z, types="D")
-    assert (found.blocks_from, found.blocks_text) == ("D", "0,1,2-3")
-    assert found.discovery["D"].dims == discover(generators["A10"], z, types=("D",))["D"].dims
+    result = examine_mechanism(generators["A10"], z, types="D")
+    assert (result.blocks_from, result.blocks_text) == ("D", "0,1,2-3")
+    assert result.discovery["D"].dims == discover(generators["A10"], z, types=("D",))["D"].dims
 
 
 def test_some_rows_are_drawn_with_the_seed(generators, z):
@@ -53,7 +53,7 @@ def test_files_frames_tensors_and_tables_give_the_same(generators, z, tmp_path):
 def test_codes_of_a_model_are_joined_by_id(generators, z, rng):
     ids, order = np.array([f"r{i}" for i in range(12)]), rng.permutation(12)
     codes = Table(z[order][:, ::-1].copy(), "codes", ids=ids[order])
-    found = examine_mechanism(
+    result = examine_mechanism(
         generators["A10"],
         Table(z, "z", ids=ids),
         blocks="0,1,2-3",
@@ -61,30 +61,30 @@ def test_codes_of_a_model_are_joined_by_id(generators, z, rng):
         model=lambda c: generators["A10"](c.flip(1)),
         codes=codes,
     )
-    assert found["disentangled"].status == "holds"
-    assert found.disentanglement.factor_of == (2, 2, 1, 0)
-    assert found.disentanglement.misses.max() < 1e-9
+    assert result["disentangled"].status == "holds"
+    assert result.disentanglement.factor_of == (2, 2, 1, 0)
+    assert result.disentanglement.misses.max() < 1e-9
 
 
 def test_the_result_has_parts_rows_figure_and_text(generators, z):
     pytest.importorskip("matplotlib").use("agg")
-    found = examine_mechanism(generators["A10"], z, blocks="0,1,2-3", orders=(2,))
-    assert found["D"].margin == 0
-    assert found["theorem2_D"].premises[0] == found["D"].finding
-    assert [row["criterion"] for row in found.rows()] == ["D", "M_coord", "M_sparsest", "S", "H2", "IMA"]
-    assert found.plot().get_title() == ""
-    assert "Criteria for the blocks 0,1,2-3, 12 points" in str(found)
-    written = json.loads(found.to_json())
+    result = examine_mechanism(generators["A10"], z, blocks="0,1,2-3", orders=(2,))
+    assert result["D"].margin == 0
+    assert result["theorem2_D"].premises[0] == result["D"].finding
+    assert [row["criterion"] for row in result.rows()] == ["D", "M_coord", "M_sparsest", "S", "H2", "IMA"]
+    assert result.plot().get_title() == ""
+    assert "Criteria for the blocks 0,1,2-3, 12 points" in str(result)
+    written = json.loads(result.to_json())
     assert written["numbers"]["check"]["theorems"][0]["conclusion"]["status"] == "holds"
     with pytest.raises(UnknownKeyError, match="there is no 'T'"):
-        found["T"]
+        result["T"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"points": 0}, "points must be an integer of at least 1; got 0"),
-        ({"codes": np.zeros((12, 4))}, "codes are those of a model: give its decoder as model"),
+        ({"codes": np.zeros((12, 4))}, "codes require model, the decoder of the model"),
         ({"orders": (1,)}, "orders must be an integer of at least 2; got 1"),
         ({"orders": (2.5,)}, "orders must be an integer of at least 2; got 2.5"),
         ({"model": lambda c: c, "codes": np.zeros((3, 4))}, "codes must have a row for each of 12 rows of latents"),

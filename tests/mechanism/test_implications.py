@@ -5,9 +5,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from congruence.mechanism._matroid import row_components, unit_rows
-from congruence.mechanism.blocks import label_members
-from congruence.mechanism.criteria import (
+from congruence.mechanism._blocks import label_members
+from congruence.mechanism._criteria import (
     SizeHistogram,
     block_orthogonality,
     block_overlap,
@@ -20,7 +19,8 @@ from congruence.mechanism.criteria import (
     relative_sizes,
     support_of,
 )
-from congruence.mechanism.sparsity_gap import sparsity_gap
+from congruence.mechanism._matroid import row_components, unit_rows
+from congruence.mechanism._sparsity_gap import sparsity_gap
 
 BLOCKS = [((0,), (1,), (2,)), ((0, 1), (2,)), ((0,), (1, 2)), ((0, 2), (1,))]
 

@@ -37,10 +37,10 @@ def jacobian():
 
 def disjoint(blocks, each=3, points=4):
     """A Jacobian whose blocks act on outputs of their own."""
-    found = np.zeros((points, each * len(blocks), sum(map(len, blocks))))
+    result = np.zeros((points, each * len(blocks), sum(map(len, blocks))))
     for k, block in enumerate(blocks):
-        found[:, k * each : (k + 1) * each, block] = np.random.default_rng(k).normal(size=(points, each, len(block)))
-    return torch.from_numpy(found)
+        result[:, k * each : (k + 1) * each, block] = np.random.default_rng(k).normal(size=(points, each, len(block)))
+    return torch.from_numpy(result)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["file"])
@@ -156,14 +156,14 @@ def test_the_closed_form_is_what_forward_mode_gives_with_its_gradients(between):
     net = torch.nn.Sequential(torch.nn.Linear(3, 7), between, torch.nn.Linear(7, 5), between, torch.nn.Linear(5, 4))
     net = net.double()
     z = torch.randn(6, 3, dtype=torch.float64)
-    found = []
+    result = []
     for decoder in (net, lambda z: net(z)):  # a function is no stack, so it goes through forward mode
         jac = decoder_jacobian(decoder, z)
         loss = compositional_contrast(jac, [[0], [1, 2]])
-        found.append((jac, torch.autograd.grad(loss, [p for p in net.parameters() if p.ndim == 2])))
-    assert found[0][0].shape == (6, 4, 3)
-    assert_allclose(found[0][0].detach(), found[1][0].detach(), atol=1e-12)
-    for one, two in zip(found[0][1], found[1][1], strict=True):
+        result.append((jac, torch.autograd.grad(loss, [p for p in net.parameters() if p.ndim == 2])))
+    assert result[0][0].shape == (6, 4, 3)
+    assert_allclose(result[0][0].detach(), result[1][0].detach(), atol=1e-12)
+    for one, two in zip(result[0][1], result[1][1], strict=True):
         assert_allclose(one, two, atol=1e-12)
     by_decoder = compositional_contrast(net, [[0], [1, 2]], z=z)
     assert float(by_decoder.detach()) == pytest.approx(float(loss.detach()))
@@ -200,6 +200,6 @@ def test_what_makes_no_sense_is_refused(jacobian):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_decoder_that_does_nothing_has_no_contrast(kind):
     jacobian = torch.zeros(2, 5, 4, requires_grad=True)
-    found = compositional_contrast(jacobian, "0-1,2-3", kind=kind)
-    assert 0 <= found.item() < 1e-10
-    assert torch.isfinite(torch.autograd.grad(found, jacobian)[0]).all()
+    result = compositional_contrast(jacobian, "0-1,2-3", kind=kind)
+    assert 0 <= result.item() < 1e-10
+    assert torch.isfinite(torch.autograd.grad(result, jacobian)[0]).all()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congruence.errors import InputError
-from congruence.mechanism.blocks import connected_blocks, merge_groups
+from congruence.mechanism._blocks import connected_blocks, merge_groups
 from congruence.mechanism.parts import finest_disjoint
 from congruence.mechanism.profile import action_graph, component_gap, profile_blocks
 
@@ -99,14 +99,14 @@ def linear(s):
 
 
 def test_effects_and_overlap_of_a_linear_decoder(rng):
-    found = profile_blocks(linear, rng.normal(size=(5, 3)), chunk=2)
-    assert found.effects == pytest.approx(MATRIX.numpy())
-    assert found.overlap[0, 1] == pytest.approx(6 / (3 * 5))
-    assert found.overlap[2].tolist() == [0, 0, 0]
-    assert found.shared.tolist() == [[3, 1, 0], [1, 2, 0], [0, 0, 0]]
-    assert found.graph[0, 1]
-    assert not found.graph[0, 2]
-    assert found.names == ("z0", "z1", "z2")
+    result = profile_blocks(linear, rng.normal(size=(5, 3)), chunk=2)
+    assert result.effects == pytest.approx(MATRIX.numpy())
+    assert result.overlap[0, 1] == pytest.approx(6 / (3 * 5))
+    assert result.overlap[2].tolist() == [0, 0, 0]
+    assert result.shared.tolist() == [[3, 1, 0], [1, 2, 0], [0, 0, 0]]
+    assert result.graph[0, 1]
+    assert not result.graph[0, 2]
+    assert result.names == ("z0", "z1", "z2")
 
 
 def test_overlap_does_not_change_with_the_units_of_latents(rng):
@@ -116,13 +116,13 @@ def test_overlap_does_not_change_with_the_units_of_latents(rng):
 
 
 def test_a_block_of_several_latents_acts_where_any_of_them_does(rng):
-    found = profile_blocks(linear, rng.normal(size=(4, 3)), "0+2,1")
-    assert found.blocks == ((0, 2), (1,))
-    assert found.effects[0] == pytest.approx(MATRIX[0].numpy())
-    assert found.names == ("z0+2", "z1")
-    assert found.to_dict()["outputs"] == 5
+    result = profile_blocks(linear, rng.normal(size=(4, 3)), "0+2,1")
+    assert result.blocks == ((0, 2), (1,))
+    assert result.effects[0] == pytest.approx(MATRIX[0].numpy())
+    assert result.names == ("z0+2", "z1")
+    assert result.to_dict()["outputs"] == 5
 
 
 def test_effects_are_root_mean_squares_over_points():
-    found = profile_blocks(lambda s: s**2, np.array([[1.0], [2.0]]))
-    assert found.effects == pytest.approx(np.sqrt([[10.0]]))
+    result = profile_blocks(lambda s: s**2, np.array([[1.0], [2.0]]))
+    assert result.effects == pytest.approx(np.sqrt([[10.0]]))

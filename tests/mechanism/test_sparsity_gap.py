@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from congruence.mechanism._matroid import unit_rows
-from congruence.mechanism.sparsity_gap import _lightest_basis, exclusive_margin, sparse_decomposition, sparsity_gap
+from congruence.mechanism._sparsity_gap import _lightest_basis, exclusive_margin, sparse_decomposition, sparsity_gap
 
 PARTITIONS = {
     2: [((0,), (1,))],
@@ -29,15 +29,15 @@ def sparse_matrices(draw, smallest=2, largest=3, most_rows=6):
 def flats(j, rng):
     """Generic vectors of every null space of a set of rows, with the number of rows they do not vanish on."""
     m, d = j.shape
-    found = {}
+    result = {}
     for pattern in product([False, True], repeat=m):
         rows = j[list(pattern)]
         null = np.eye(d) if not len(rows) else np.linalg.svd(rows)[2][np.linalg.matrix_rank(rows) :].T
         if null.shape[1]:
             many = null @ rng.normal(size=(null.shape[1], 3))
             zero = tuple(np.abs(j @ many).max(1) < 1e-9)
-            found.setdefault(zero, (m - sum(zero), many.T))
-    return sorted(found.values(), key=lambda pair: pair[0])
+            result.setdefault(zero, (m - sum(zero), many.T))
+    return sorted(result.values(), key=lambda pair: pair[0])
 
 
 def lightest(candidates, start, d):
@@ -69,18 +69,18 @@ def enumerated(j, blocks):
 @given(sparse_matrices())
 def test_both_numbers_are_those_of_enumeration(case):
     j, blocks = case
-    found = sparsity_gap(j, blocks)
-    assert found.exact
-    assert (found.rho_plus, found.rho_minus) == enumerated(j, blocks)
-    assert found.status == ("holds" if found.gap > 0 else "fails")
+    result = sparsity_gap(j, blocks)
+    assert result.exact
+    assert (result.rho_plus, result.rho_minus) == enumerated(j, blocks)
+    assert result.status == ("holds" if result.gap > 0 else "fails")
 
 
 @settings(max_examples=4, deadline=None)
 @given(sparse_matrices(4, 4, 7))
 def test_both_numbers_are_those_of_enumeration_with_four_latents(case):
     j, blocks = case
-    found = sparsity_gap(j, blocks)
-    assert (found.rho_plus, found.rho_minus) == enumerated(j, blocks)
+    result = sparsity_gap(j, blocks)
+    assert (result.rho_plus, result.rho_minus) == enumerated(j, blocks)
 
 
 @settings(max_examples=40, deadline=None)
@@ -108,14 +108,14 @@ def test_bounds_past_the_budget_are_never_wrong(case):
 @given(sparse_matrices(2, 4, 8))
 def test_a_witness_is_misaligned_and_makes_the_basis_that_is_claimed(case):
     j, blocks = case
-    found = sparsity_gap(j, blocks)
-    u = found.witness / np.abs(found.witness).max()
+    result = sparsity_gap(j, blocks)
+    u = result.witness / np.abs(result.witness).max()
     assert sum(np.abs(u[list(block)]).max() > 1e-9 for block in blocks) > 1
     rows, lengths = unit_rows(j)
     vectors, weights = _lightest_basis(rows, 1e5, 1e-8)
     used = np.abs(np.linalg.solve(vectors, u * lengths)) > 1e-9
     weight = int((np.abs(j @ u) > 1e-9).sum())
-    assert weights.sum() + weight - weights[used].max() == found.rho_minus
+    assert weights.sum() + weight - weights[used].max() == result.rho_minus
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,22 +145,22 @@ def test_a_gap_is_proved_only_where_it_is(case):
 
 def test_columns_that_share_nothing_are_proved_apart_past_the_budget():
     j = np.kron(np.eye(12), np.ones((40, 1))) * np.random.default_rng(0).uniform(1, 2, size=(480, 12))
-    found = sparsity_gap(j, tuple((a,) for a in range(12)), budget=0)
-    assert (found.status, found.exact, found.rho_minus_low) == ("holds", True, 520)
-    found = sparsity_gap(j, tuple((a,) for a in range(12)), budget=12)
-    assert (found.status, found.exact, found.gap) == ("holds", True, 40)
+    result = sparsity_gap(j, tuple((a,) for a in range(12)), budget=0)
+    assert (result.status, result.exact, result.rho_minus_low) == ("holds", True, 520)
+    result = sparsity_gap(j, tuple((a,) for a in range(12)), budget=12)
+    assert (result.status, result.exact, result.gap) == ("holds", True, 40)
 
 
 def test_a_tie_is_refuted_and_overlap_proved_past_the_budget():
     rng = np.random.default_rng(1)
     shared = np.kron(np.eye(5), np.ones((10, 1))) + np.roll(np.kron(np.eye(5), np.ones((10, 1))), 3, axis=0)
     j = np.minimum(shared, 1) * rng.uniform(1, 2, size=(50, 5))
-    found = sparsity_gap(j, tuple((a,) for a in range(5)), budget=100)
-    assert (found.status, found.exact) == ("holds", False)
-    assert found.rho_minus_low <= found.rho_minus_high
+    result = sparsity_gap(j, tuple((a,) for a in range(5)), budget=100)
+    assert (result.status, result.exact) == ("holds", False)
+    assert result.rho_minus_low <= result.rho_minus_high
     j[:, 1] = np.where(j[:, 0] != 0, 2 * j[:, 0], j[:, 1])  # now the first column is inside the second
-    found = sparsity_gap(j, tuple((a,) for a in range(5)), budget=100)
-    assert (found.status, found.exact) == ("fails", False)
+    result = sparsity_gap(j, tuple((a,) for a in range(5)), budget=100)
+    assert (result.status, result.exact) == ("fails", False)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -188,8 +188,8 @@ def test_a_square_jacobian_always_splits_into_single_directions():
 
 def test_a_direction_that_is_lost_makes_it_fail_and_one_block_cannot():
     j = np.array([[1.0, 0, 0], [0, 1, 0], [0, 1, 0]])
-    found = sparsity_gap(j, ((0,), (1,), (2,)))
-    assert (found.status, found.rho_plus, found.rho_minus) == ("fails", 3, 3)
-    assert "loses 1 direction" in found.reason
+    result = sparsity_gap(j, ((0,), (1,), (2,)))
+    assert (result.status, result.rho_plus, result.rho_minus) == ("fails", 3, 3)
+    assert "loses 1 direction" in result.reason
     alone = sparsity_gap(j[:, :2], ((0, 1),))
     assert (alone.status, alone.rho_minus) == ("holds", np.inf)

@@ -69,10 +69,10 @@ def test_without_priors_codes_are_aligned_by_their_rows(moved):
 
 def test_pairs_without_an_mcc_are_not_counted_with_the_others():
     z = PRIOR.sample(60)
-    found = compare_spaces([LatentSpace("a", z), LatentSpace("b", z[:, ::-1]), LatentSpace("c", np.ones((60, 2)))])
-    assert found.verdict.startswith("Over the 2 of 6 ordered pairs whose codes vary, the MCC")
-    assert "and 1 ± 0 up to a linear map (weak; held out 1 ± 0)." in found.verdict
-    assert found.spread("strong").pairs == 2
+    result = compare_spaces([LatentSpace("a", z), LatentSpace("b", z[:, ::-1]), LatentSpace("c", np.ones((60, 2)))])
+    assert result.verdict.startswith("Over the 2 of 6 ordered pairs whose codes vary, the MCC")
+    assert "and 1 ± 0 up to a linear map (weak; held out 1 ± 0)." in result.verdict
+    assert result.spread("strong").pairs == 2
 
 
 def test_states_are_the_most_likely_components():
@@ -81,11 +81,11 @@ def test_states_are_the_most_likely_components():
 
 
 def test_json_holds_every_pair(moved):
-    found = json.loads(json.dumps(moved.to_dict()))
-    assert [run["components"] for run in found["runs"]] == [3, 3, 1]
-    assert len(found["pairs"]) == 6
-    assert set(found["pairs"][0]["mcc"]) == {"strong", "weak", "weak_held_out"}
-    assert found["over_pairs"]["distance"]["pairs"] == 6
+    result = json.loads(json.dumps(moved.to_dict()))
+    assert [run["components"] for run in result["runs"]] == [3, 3, 1]
+    assert len(result["pairs"]) == 6
+    assert set(result["pairs"][0]["mcc"]) == {"strong", "weak", "weak_held_out"}
+    assert result["over_pairs"]["distance"]["pairs"] == 6
 
 
 def test_what_cannot_be_compared_is_refused():

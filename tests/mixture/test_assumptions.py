@@ -11,7 +11,7 @@ from scipy.stats import special_ortho_group
 
 from congruence.errors import InputError
 from congruence.mixture import GaussianMixture, canonical_axes, examine_mixture
-from congruence.mixture.assumptions import apply_theorems, combine_runs, missing, table_rows
+from congruence.mixture._assumptions import apply_theorems, combine_runs, missing, table_rows
 from congruence.mixture.conditions import NAMES, judge_data, judge_prior, make_condition, select_components
 from congruence.result import Finding
 
@@ -30,13 +30,13 @@ def test_the_axes_of_the_reference_are_found():
     matrix = np.array(ORACLE["A"])
     diagonal = np.array(ORACLE["S_diag"])
     prior = GaussianMixture.from_arrays(np.ones(3) / 3, np.zeros((3, 3)), diagonal).pushed(matrix)
-    found = canonical_axes(prior)
-    assert found.condition.status == "holds"
-    assert (found.frame, list(found.pair)) == ("found", ORACLE["pair"])
-    assert_allclose(np.sort(found.ratios), ORACLE["generalized_eigenvalues"], rtol=1e-9)
-    assert_allclose(found.gap, ORACLE["min_relative_gap"], rtol=1e-9)
-    assert found.correlation < 1e-12
-    assert is_scaled_permutation(found.axes.T @ matrix, 1e-9)
+    result = canonical_axes(prior)
+    assert result.condition.status == "holds"
+    assert (result.frame, list(result.pair)) == ("found", ORACLE["pair"])
+    assert_allclose(np.sort(result.ratios), ORACLE["generalized_eigenvalues"], rtol=1e-9)
+    assert_allclose(result.gap, ORACLE["min_relative_gap"], rtol=1e-9)
+    assert result.correlation < 1e-12
+    assert is_scaled_permutation(result.axes.T @ matrix, 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -51,9 +51,9 @@ def test_planted_axes_come_back_from_an_estimated_mixture(seed):
     estimated = GaussianMixture.from_arrays(
         prior.weights, [part.mean(0) for part in parts], [np.cov(part, rowvar=False) for part in parts]
     )
-    found = canonical_axes(estimated)
-    assert found.condition.status == "holds"
-    assert is_scaled_permutation(found.axes.T @ matrix, 0.1)
+    result = canonical_axes(estimated)
+    assert result.condition.status == "holds"
+    assert is_scaled_permutation(result.axes.T @ matrix, 0.1)
 
 
 def test_p2_fails_where_ratios_are_equal_or_components_turn():
@@ -77,10 +77,10 @@ def test_a_component_that_is_flat_does_not_hide_the_axes_of_the_others():
     variances = [[1.0, 2.0, 3.0], [3.0, 1.0, 0.5], [1.0, 0.0, 0.0]]
     prior = GaussianMixture.from_arrays([0.3, 0.3, 0.4], [[0.0, 0.0, 0.0], [5.0, 0.0, 1.0], [0.0, 5.0, 2.0]], variances)
     matrix = np.random.default_rng(0).normal(size=(3, 3))
-    found = canonical_axes(prior.pushed(matrix))
-    assert found.condition.status == "holds"
-    assert found.correlation < 1e-6
-    assert is_scaled_permutation(found.axes.T @ matrix, 1e-6)
+    result = canonical_axes(prior.pushed(matrix))
+    assert result.condition.status == "holds"
+    assert result.correlation < 1e-6
+    assert is_scaled_permutation(result.axes.T @ matrix, 1e-6)
 
 
 def test_codes_that_do_not_vary_are_one_component():
@@ -132,21 +132,21 @@ def premises(**statuses):
     ],
 )
 def test_theorems_follow_from_their_premises(statuses, applying):
-    found = apply_theorems(premises(**statuses))
-    assert {t.name.split(maxsplit=1)[1] for t in found if t.status == "holds"} == applying
-    assert all(bool(missing(t)) == (t.status != "holds") for t in found)
+    result = apply_theorems(premises(**statuses))
+    assert {t.name.split(maxsplit=1)[1] for t in result if t.status == "holds"} == applying
+    assert all(bool(missing(t)) == (t.status != "holds") for t in result)
 
 
 def test_a_theorem_whose_premise_fails_is_unknown_and_never_refuted():
-    found = apply_theorems(premises(F1="fails"))
-    assert {(t.status, t.basis) for t in found} == {("unknown", "premise fails")}
+    result = apply_theorems(premises(F1="fails"))
+    assert {(t.status, t.basis) for t in result} == {("unknown", "premise fails")}
 
 
 def test_rows_of_the_table_follow_the_theorems_and_say_so():
     weak = table_rows(premises(F4="fails"))
     assert [row.prior.status for row in weak] == ["holds", "unknown", "holds", "holds"]
     assert [row.decoder and row.decoder.basis for row in weak] == [None, *["premise fails"] * 3]
-    assert "The theorems are followed" in weak[2].note
+    assert "The theorems are used" in weak[2].note
 
 
 @pytest.mark.parametrize(
@@ -161,16 +161,16 @@ def test_rows_of_the_table_follow_the_theorems_and_say_so():
 )
 def test_findings_of_runs_are_combined_into_one_claim_about_all(statuses, together):
     each = {f"run {i}": Finding("F2", "F2.", status, evidence=f"Seen {i}.") for i, status in enumerate(statuses)}
-    found = combine_runs(each)
-    assert (found.status, found.basis) == together
-    assert ("Holds in 1 of 2 runs (run 0)." in found.evidence) == (statuses[0] == "holds" != statuses[1])
+    result = combine_runs(each)
+    assert (result.status, result.basis) == together
+    assert ("Holds in 1 of 2 runs (run 0)." in result.evidence) == (statuses[0] == "holds" != statuses[1])
 
 
 def test_without_a_decoder_nothing_is_shown():
-    found = examine_mixture(PRIOR)
-    assert (found.row, found.status) == (0, "unknown")
-    assert found.headlines[1] == "Nothing is shown to be identified. Not shown to hold: F1, F2."
-    assert found["F1"].evidence == "No decoder was given."
+    result = examine_mixture(PRIOR)
+    assert (result.row, result.status) == (0, "unknown")
+    assert result.headlines[1] == "Nothing is known to be identified. Not known to hold: F1, F2."
+    assert result["F1"].evidence == "There is no decoder."
 
 
 class TestDecoders:
@@ -185,34 +185,34 @@ class TestDecoders:
         return self.nn.Sequential(self.nn.Linear(2, 8), self.nn.LeakyReLU(0.2), self.nn.Linear(8, 9))
 
     def test_the_strongest_row_is_reached(self):
-        found = examine_mixture(PRIOR, self.wide())
-        assert (found.status, found.row, found.identified["f"]) == ("holds", 4, "up to an affine map")
-        assert found.headlines[1].startswith("P(Z) is identified up to permutation, scaling and translation; f is")
-        assert {t.basis for t in found.theorems} == {"certified"}
-        assert json.loads(found.to_json())["numbers"]["identified"]["P(U)"].startswith("up to the order")
-        assert found["Theorem 3.10 (c)"].status == "holds"
-        assert "F4: the decoder is injective. (certified)" in str(found)
+        result = examine_mixture(PRIOR, self.wide())
+        assert (result.status, result.row, result.identified["f"]) == ("holds", 4, "up to an affine map")
+        assert result.headlines[1].startswith("P(Z) is identified up to permutation, scaling and translation; f is")
+        assert {t.basis for t in result.theorems} == {"certified"}
+        assert json.loads(result.to_json())["numbers"]["identified"]["P(U)"].startswith("up to the order")
+        assert result["Theorem 3.10 (c)"].status == "holds"
+        assert "F4: the decoder is injective. (certified)" in str(result)
 
     def test_an_affine_frame_does_not_matter(self):
-        found = examine_mixture(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]], [1.0, 2.0]), self.wide())
-        assert (found.row, found.checked["model"].axes.frame) == (4, "found")
+        result = examine_mixture(PRIOR.pushed([[1.0, 0.5], [0.2, 1.0]], [1.0, 2.0]), self.wide())
+        assert (result.row, result.checked["model"].axes.frame) == (4, "found")
 
     def test_the_vanilla_prior_stops_at_affine_maps(self):
-        found = examine_mixture(GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0]), self.wide())
-        assert (found.row, found.identified["P(Z)"]) == (2, "up to an affine map")
+        result = examine_mixture(GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0]), self.wide())
+        assert (result.row, result.identified["P(Z)"]) == (2, "up to an affine map")
 
     def test_a_rectifier_is_identified_on_each_component(self):
         prior = GaussianMixture.from_arrays([0.5, 0.5], [[1.0], [4.0]], [1.0, 2.0])
-        found = examine_mixture(prior, self.nn.Sequential(self.nn.Identity(), self.nn.ReLU()))
-        assert found["F3"].status == "holds"
-        assert "Remark 3.11" in found.identified["f"]
-        assert any("Remark 3.11" in note for note in found.notes)
+        result = examine_mixture(prior, self.nn.Sequential(self.nn.Identity(), self.nn.ReLU()))
+        assert result["F3"].status == "holds"
+        assert "Remark 3.11" in result.identified["f"]
+        assert any("Remark 3.11" in note for note in result.notes)
 
     def test_more_latents_than_outputs_identify_nothing(self):
-        found = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)), codes=PRIOR.sample(100))
-        assert (found.row, found.status) == (0, "fails")
-        assert "Remark 3.6" in found.verdict
-        assert all(t.basis == "premise fails" for t in found.theorems)
+        result = examine_mixture(PRIOR, self.nn.Sequential(self.nn.Linear(2, 1)), codes=PRIOR.sample(100))
+        assert (result.row, result.status) == (0, "fails")
+        assert "Remark 3.6" in result.verdict
+        assert all(t.basis == "premise fails" for t in result.theorems)
 
     def test_noise_and_data_are_reported(self):
         decoder = self.wide()

@@ -57,20 +57,20 @@ def test_the_distance_of_a_mixture_to_itself_is_0_in_any_order_even_if_degenerat
 def test_densities_on_a_common_subspace_are_those_on_it():
     p, q = mixtures("one_d")
     axis, shift = np.array([[0.6], [0.8]]), np.array([3.0, -1.0])
-    found = l2_distance(p.pushed(axis, shift), q.pushed(axis, shift))
-    assert found.dimension == 1
-    assert_allclose(found.distance, ORACLE["one_d"]["l2"], rtol=1e-9)
+    result = l2_distance(p.pushed(axis, shift), q.pushed(axis, shift))
+    assert result.dimension == 1
+    assert_allclose(result.distance, ORACLE["one_d"]["l2"], rtol=1e-9)
 
 
 def test_in_many_dimensions_logs_stay_finite_where_densities_do_not():
     m = 500
     p = GaussianMixture.from_arrays([1.0], np.zeros((1, m)), np.full(1, 1e-4))
     q = GaussianMixture.from_arrays([1.0], np.full((1, m), 1e-3), np.full(1, 1e-4))
-    found = l2_distance(p, q)
-    assert found.distance == math.inf
-    assert math.isfinite(found.log_distance)
+    result = l2_distance(p, q)
+    assert result.distance == math.inf
+    assert math.isfinite(result.log_distance)
     # the overlap of two such Gaussians is exp(-|a - b|^2 / (4 variance))
-    assert_allclose(found.relative, math.sqrt(1 - math.exp(-m * 1e-6 / 4e-4)), rtol=1e-9)
+    assert_allclose(result.relative, math.sqrt(1 - math.exp(-m * 1e-6 / 4e-4)), rtol=1e-9)
 
 
 def test_the_relative_distance_is_invariant_under_affine_maps_of_both():
@@ -86,10 +86,10 @@ def test_the_best_map_is_no_worse_than_the_reference():
     known = ORACLE["affine"]
     assert affine_distance(p, q).distance <= known["dist_aff_g1_to_g2"] + 1e-6
     assert affine_distance(q, p).distance <= known["dist_aff_g2_to_g1"] + 1e-6
-    found = affine_distance(p, p.pushed(known["A"], known["b"]))
-    assert found.distance < 1e-6
-    assert_allclose(found.matrix, known["A"], atol=1e-5)
-    assert_allclose(found.shift, known["b"], atol=1e-5)
+    result = affine_distance(p, p.pushed(known["A"], known["b"]))
+    assert result.distance < 1e-6
+    assert_allclose(result.matrix, known["A"], atol=1e-5)
+    assert_allclose(result.shift, known["b"], atol=1e-5)
 
 
 @pytest.mark.parametrize(("components", "m"), [(1, 3), (2, 4), (4, 2), (5, 3), (9, 3), (10, 1)])
@@ -100,18 +100,18 @@ def test_mixtures_equal_up_to_an_affine_map_are_recognised(components, m, round_
     order = rng.permutation(components)
     q = p.pushed(rng.normal(size=(m, m)), rng.normal(size=m))
     q = GaussianMixture(q.weights[order], q.means[order], q.covariances[order])
-    found = affine_distance(p, q)
-    assert found.relative < 1e-4
-    assert_allclose(l2_distance(p.pushed(found.matrix, found.shift), q).distance, found.distance)
+    result = affine_distance(p, q)
+    assert result.relative < 1e-4
+    assert_allclose(l2_distance(p.pushed(result.matrix, result.shift), q).distance, result.distance)
 
 
 def test_the_distance_never_increases_and_is_invariant_under_affine_maps_of_the_source():
     rng = np.random.default_rng(5)
     p, q = random_mixture(rng, 3, 2), random_mixture(rng, 4, 2)
-    found = affine_distance(p, q)
-    assert found.distance <= found.before.distance
+    result = affine_distance(p, q)
+    assert result.distance <= result.before.distance
     moved = affine_distance(p.pushed(rng.normal(size=(2, 2)), 1.0), q)
-    assert_allclose(moved.distance, found.distance, rtol=1e-4)
+    assert_allclose(moved.distance, result.distance, rtol=1e-4)
 
 
 def test_the_gradient_is_that_of_the_value():
@@ -132,18 +132,18 @@ def test_the_counterexample_of_remark_3_12_is_not_affinely_equivalent():
 
 def test_all_ordered_pairs_are_measured():
     p, q = mixtures("two_d")
-    found = affine_distances({"p": p, "q": q})
-    assert list(found.pairs) == [("p", "q"), ("q", "p")]
-    assert_allclose(found.matrix, [[0, found.pairs["p", "q"].distance], [found.pairs["q", "p"].distance, 0]])
-    assert json.loads(json.dumps(found.to_dict()))["pairs"][0]["bound"] == "upper"
+    result = affine_distances({"p": p, "q": q})
+    assert list(result.pairs) == [("p", "q"), ("q", "p")]
+    assert_allclose(result.matrix, [[0, result.pairs["p", "q"].distance], [result.pairs["q", "p"].distance, 0]])
+    assert json.loads(json.dumps(result.to_dict()))["pairs"][0]["bound"] == "upper"
 
 
 def test_mixtures_on_subspaces_are_mapped_onto_each_other():
     p, _ = mixtures("one_d")
     line = p.pushed([[1.0], [2.0]], [1.0, 0.0])
-    found = affine_distance(line, p.pushed([[-3.0], [1.0]], [0.0, 5.0]))
-    assert found.relative < 1e-5
-    assert abs(np.linalg.det(found.matrix)) > 1e-3
+    result = affine_distance(line, p.pushed([[-3.0], [1.0]], [0.0, 5.0]))
+    assert result.relative < 1e-5
+    assert abs(np.linalg.det(result.matrix)) > 1e-3
 
 
 def test_invalid_arguments_raise():
@@ -175,10 +175,10 @@ def test_a_component_that_is_nearly_a_point_does_not_make_the_distance_worse_tha
     q = GaussianMixture.from_arrays(
         [0.6, 0.2, 0.2], [[-0.75, 0.78], [1.6, -1.7], [0.8, -0.7]], [[0.08, 0.01], [0.01, 0.02], [0.17, 0.3]]
     )
-    found = affine_distance(p, q)
-    assert np.isfinite(found.distance)
-    assert found.distance <= found.before.distance
-    assert_allclose(l2_distance(p.pushed(found.matrix, found.shift), q).distance, found.distance)
+    result = affine_distance(p, q)
+    assert np.isfinite(result.distance)
+    assert result.distance <= result.before.distance
+    assert_allclose(l2_distance(p.pushed(result.matrix, result.shift), q).distance, result.distance)
 
 
 def test_fitted_mixtures_are_accepted_and_nothing_else_is():

@@ -32,12 +32,12 @@ def several():
 
 
 def test_one_prior_gives_findings_by_name():
-    found = examine_mixture(PRIOR)
-    assert (found["P1"].status, found["P2"].basis, found["F4"].status) == ("holds", "certified", "unknown")
-    assert [f.name for f in found.findings[:8]] == ["identified", "P1", "P2", "P3", "F1", "F2", "F3", "F4"]
-    assert found["Theorem 3.10 (a)"].premises == (found["P1"], found["F1"], found["F2"])
+    result = examine_mixture(PRIOR)
+    assert (result["P1"].status, result["P2"].basis, result["F4"].status) == ("holds", "certified", "unknown")
+    assert [f.name for f in result.findings[:8]] == ["identified", "P1", "P2", "P3", "F1", "F2", "F3", "F4"]
+    assert result["Theorem 3.10 (a)"].premises == (result["P1"], result["F1"], result["F2"])
     with pytest.raises(InputError, match="no 'P4' in this MixtureExamination; the keys are 'identified', 'P1'"):
-        found["P4"]
+        result["P4"]
 
 
 def test_several_runs_are_joined_by_id_and_compared(several):
@@ -58,27 +58,28 @@ def test_codes_may_be_frames_or_files_and_files_are_recorded(several, tmp_path):
     other = pandas.DataFrame({"id": np.array(ids)[order], "z0": second[order, 0], "z1": second[order, 1]})
     other.to_csv(tmp_path / "b.csv", index=False)
     models = {"a": MixtureModel(PRIOR, codes=frame), "b": MixtureModel(PRIOR.pushed(MATRIX), codes=tmp_path / "b.csv")}
-    found = examine_mixture(models, check=False)
-    assert found["a", "b"].weak == pytest.approx(several["a", "b"].weak)
-    assert [(file["path"], len(file["sha256"])) for file in found.settings["inputs"]] == [(str(tmp_path / "b.csv"), 64)]
+    result = examine_mixture(models, check=False)
+    assert result["a", "b"].weak == pytest.approx(several["a", "b"].weak)
+    files = [(file["path"], len(file["sha256"])) for file in result.settings["inputs"]]
+    assert files == [(str(tmp_path / "b.csv"), 64)]
 
 
 def test_without_codes_draws_from_the_prior_are_shown():
-    found = examine_mixture(PRIOR)
-    assert found.labels_from == "component of the prior (draws from the prior)"
+    result = examine_mixture(PRIOR)
+    assert result.labels_from == "component of the prior (draws from the prior)"
     drawn = PRIOR.draw(1000)
-    np.testing.assert_array_equal(found.spaces[0].codes, drawn.latents)
-    np.testing.assert_array_equal(found.labels, drawn.states)
-    assert {row["name"] for row in found.rows()} >= {"identified", "P1", "F4", "Theorem 3.10 (d)"}
+    np.testing.assert_array_equal(result.spaces[0].codes, drawn.latents)
+    np.testing.assert_array_equal(result.labels, drawn.states)
+    assert {row["name"] for row in result.rows()} >= {"identified", "P1", "F4", "Theorem 3.10 (d)"}
 
 
 def test_a_trained_model_brings_its_noise_and_decoder():
     torch = pytest.importorskip("torch")
     model = Model()
     model.decoder = torch.nn.Sequential(torch.nn.Linear(2, 3))
-    found = examine_mixture(model)
-    assert found["F4"].basis == "certified"
-    assert (found.runs[0].model, found.checked["model"].noise) == ("toy", "known")
+    result = examine_mixture(model)
+    assert result["F4"].basis == "certified"
+    assert (result.runs[0].model, result.checked["model"].noise) == ("toy", "known")
     assert examine_mixture(model, noise="unknown").checked["model"].noise == "unknown"
 
 
@@ -86,23 +87,23 @@ def test_logits_of_pixels_are_noted():
     torch = pytest.importorskip("torch")
     model = Model()
     model.likelihood, model.decoder = "bernoulli", torch.nn.Sequential(torch.nn.Linear(2, 3))
-    found = examine_mixture({"pixels": model})
-    assert any("up to the logits of the pixels" in note for note in found.notes)
-    assert found.checked["pixels"].noise == "unknown"
+    result = examine_mixture({"pixels": model})
+    assert any("up to the logits of the pixels" in note for note in result.notes)
+    assert result.checked["pixels"].noise == "unknown"
 
 
 def test_large_priors_are_not_checked_and_that_is_noted():
-    found = examine_mixture(PRIOR, max_components=1)
-    assert found.status == "unknown"
-    assert found.headlines == ("The assumptions were not checked.",)
-    assert "since the prior has 2 components (at most 1 are checked)" in found.notes[0]
+    result = examine_mixture(PRIOR, max_components=1)
+    assert result.status == "unknown"
+    assert result.headlines == ("The assumptions were not checked.",)
+    assert "since the prior has 2 components (at most 1 are checked)" in result.notes[0]
 
 
 def test_results_are_drawn_on_one_set_of_axes(several):
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    for found in (several, examine_mixture(PRIOR)):
+    for result in (several, examine_mixture(PRIOR)):
         _, axes = pyplot.subplots()
-        assert found.plot(axes) is axes
+        assert result.plot(axes) is axes
         pyplot.close("all")
 
 
@@ -110,7 +111,7 @@ def test_results_are_drawn_on_one_set_of_axes(several):
     ("arguments", "said"),
     [
         (({},), "got an empty mapping"),
-        (({"a": PRIOR}, None, np.zeros((3, 2))), "codes must be given in the MixtureModel of each"),
+        (({"a": PRIOR}, None, np.zeros((3, 2))), "codes must be set in the MixtureModel of each"),
         (({"a": PRIOR, "b": PRIOR},), "several runs are compared by their codes; a, b has none"),
         (({"a": 3},), "the prior of a cannot be used: prior must be a GaussianMixture"),
     ],

@@ -39,13 +39,13 @@ CASES = [
 
 def test_the_structure_of_the_reference_is_recovered():
     prior = GaussianMixture.from_arrays(ORACLE["weights"], ORACLE["means"], np.ones((12, 4)))
-    found = recover_hidden_states(prior)
-    assert (found.status, found.confidence) == ("holds", 1.0)
-    assert [list(n) for n in found.structure.neighbourhoods] == ORACLE["neighbourhoods"]
-    assert list(found.structure.dims) == ORACLE["dims"]
-    for ours, theirs in zip(found.structure.states.T, np.array(ORACLE["true_u"]).T, strict=True):
+    result = recover_hidden_states(prior)
+    assert (result.status, result.confidence) == ("holds", 1.0)
+    assert [list(n) for n in result.structure.neighbourhoods] == ORACLE["neighbourhoods"]
+    assert list(result.structure.dims) == ORACLE["dims"]
+    for ours, theirs in zip(result.structure.states.T, np.array(ORACLE["true_u"]).T, strict=True):
         assert len({*zip(ours, theirs, strict=True)}) == len({*theirs})  # names of states are arbitrary
-    assert_allclose(found.structure.probabilities[tuple(found.structure.states.T)], ORACLE["weights"])
+    assert_allclose(result.structure.probabilities[tuple(result.structure.states.T)], ORACLE["weights"])
 
 
 @pytest.mark.parametrize(("neighbourhoods", "dims", "m"), CASES)
@@ -53,9 +53,9 @@ def test_planted_structures_come_back_from_the_mixture_and_from_a_sample(neighbo
     prior, _ = planted(neighbourhoods, dims, m, np.random.default_rng(0))
     expected = tuple(sorted(zip(neighbourhoods, dims, strict=True)))
     assert recover_hidden_states(prior).structure.key == expected
-    found = recover_hidden_states(prior.sample(5000, seed=1))
-    assert (found.status, found.structure.key) == ("holds", expected)
-    sizes = np.sort(found.structure.probabilities.ravel())
+    result = recover_hidden_states(prior.sample(5000, seed=1))
+    assert (result.status, result.structure.key) == ("holds", expected)
+    sizes = np.sort(result.structure.probabilities.ravel())
     assert_allclose(sizes, np.sort(prior.weights), atol=0.02)
 
 
@@ -74,11 +74,11 @@ def test_an_estimated_mixture_is_read_with_tolerance():
         prior.means + 0.02 * rng.normal(size=prior.means.shape),
         prior.covariances * np.exp(0.02 * rng.normal(size=(prior.components, 1, 1))),
     )
-    found = recover_hidden_states(blurred)
-    assert (found.status, found.structure.key) == ("holds", recover_hidden_states(prior).structure.key)
-    assert recover_hidden_states(blurred, rows=50_000).structure.key == found.structure.key
-    assert recover_hidden_states(blurred, tolerance=0.3).structure.key == found.structure.key
-    assert recover_hidden_states(blurred, tolerance=1e-4).structure.key != found.structure.key
+    result = recover_hidden_states(blurred)
+    assert (result.status, result.structure.key) == ("holds", recover_hidden_states(prior).structure.key)
+    assert recover_hidden_states(blurred, rows=50_000).structure.key == result.structure.key
+    assert recover_hidden_states(blurred, tolerance=0.3).structure.key == result.structure.key
+    assert recover_hidden_states(blurred, tolerance=1e-4).structure.key != result.structure.key
 
 
 def test_states_that_differ_in_variance_alone_are_states():
@@ -113,8 +113,8 @@ def test_a_peak_that_moves_with_another_latent_is_more_than_one_component():
 
 def test_a_latent_that_does_not_vary_is_no_obstacle():
     prior = GaussianMixture.from_arrays([0.5, 0.5], [0.0, 8.0], [1.0, 1.0])
-    found = recover_hidden_states(np.column_stack([prior.sample(1000), np.full(1000, 3.0)]))
-    assert (found.status, found.structure.key) == ("holds", (((0,), 2),))
+    result = recover_hidden_states(np.column_stack([prior.sample(1000), np.full(1000, 3.0)]))
+    assert (result.status, result.structure.key) == ("holds", (((0,), 2),))
     flat = GaussianMixture.from_arrays([0.5, 0.5], [[0.0, 3.0], [8.0, 3.0]], [[1.0, 0.0], [1.0, 0.0]])
     tied = GaussianMixture(flat.weights, flat.means, flat.covariances + 1e-17)  # rounding next to a variance of 0
     assert recover_hidden_states(tied).structure.key == (((0,), 2),)
@@ -122,10 +122,10 @@ def test_a_latent_that_does_not_vary_is_no_obstacle():
 
 def test_one_component_has_no_hidden_variables():
     alone = GaussianMixture.from_arrays([1.0], [[0.0, 0.0]], [1.0])
-    found = recover_hidden_states(alone)
-    assert (found.status, found.k) == ("holds", 0)
+    result = recover_hidden_states(alone)
+    assert (result.status, result.k) == ("holds", 0)
     assert recover_hidden_states(alone.sample(500)).status == "unknown"  # close ones may be hidden
-    json.dumps(found.to_dict())
+    json.dumps(result.to_dict())
 
 
 def test_invalid_arguments_raise():

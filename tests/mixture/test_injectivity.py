@@ -36,13 +36,13 @@ def statuses(decoder, latents=LATENTS):
 @pytest.mark.parametrize("case", ORACLE["tests"], ids=lambda case: case["name"])
 def test_layers_are_judged_as_in_the_reference(case):
     weight, bias = np.array(case["W"]), np.array(case["b"])
-    found = relu_injective(weight, bias)
-    assert found.status == ("holds" if case["injective"] else "fails")
+    result = relu_injective(weight, bias)
+    assert result.status == ("holds" if case["injective"] else "fails")
     network = nn.Sequential(linear(weight, bias), nn.ReLU())
     assert linear_regions(network).count == case["n_cells"]
-    assert judge_pieces(linear_pieces(network))[-1].status == found.status
-    if found.pair is not None:
-        assert found.pair.gap < 1e-12 < found.pair.apart
+    assert judge_pieces(linear_pieces(network))[-1].status == result.status
+    if result.pair is not None:
+        assert result.pair.gap < 1e-12 < result.pair.apart
 
 
 @pytest.mark.parametrize("bias", [-9.0, 0.0, 1.0])
@@ -60,11 +60,11 @@ def test_planes_of_rows_decide_as_all_cells_do(m, n, mirrored, bias, seed):
     weight = rng.normal(size=(n, m))
     weight = np.vstack([weight, -weight]) if mirrored else weight
     shift = bias + 0.3 * rng.normal(size=len(weight))
-    found = relu_injective(weight, shift)
+    result = relu_injective(weight, shift)
     ranks = cell_ranks(weight, shift)
-    assert found.status == ("holds" if min(ranks) == m else "fails")
-    if found.pair is not None:
-        images = [np.maximum(weight @ x + shift, 0) for x in (found.pair.first, found.pair.second)]
+    assert result.status == ("holds" if min(ranks) == m else "fails")
+    if result.pair is not None:
+        images = [np.maximum(weight @ x + shift, 0) for x in (result.pair.first, result.pair.second)]
         np.testing.assert_allclose(*images, atol=1e-9)
 
 
@@ -85,8 +85,8 @@ def cell_ranks(weight, bias):
 
 def test_leaky_layers_need_only_full_rank():
     assert linear_injective(np.eye(3)[:, :2]).status == "holds"
-    found = linear_injective(np.array([[1.0, 1.0], [2.0, 2.0]]))
-    assert (found.status, found.pair.gap < 1e-12) == ("fails", True)
+    result = linear_injective(np.array([[1.0, 1.0], [2.0, 2.0]]))
+    assert (result.status, result.pair.gap < 1e-12) == ("fails", True)
 
 
 def test_large_layers_can_be_refuted_but_not_proved():
@@ -110,17 +110,17 @@ def test_a_fold_that_covers_only_a_part_is_weakly_injective():
     zigzag = nn.Sequential(
         linear([[1.0], [1.0], [1.0]], [0.0, -1.0, 9.0]), nn.ReLU(), linear([[-2.0, 2.0, 1.0]], [0.0])
     )
-    found = decoder_conditions(zigzag, np.linspace(-3, 3, 50)[:, None])
-    assert [c.status for c in found.conditions] == ["holds", "holds", "fails", "fails"]
-    assert found["F3"].pair.gap < 1e-9 < found["F3"].pair.apart
+    result = decoder_conditions(zigzag, np.linspace(-3, 3, 50)[:, None])
+    assert [c.status for c in result.conditions] == ["holds", "holds", "fails", "fails"]
+    assert result["F3"].pair.gap < 1e-9 < result["F3"].pair.apart
 
 
 def test_leaky_decoders_that_widen_are_injective():
     torch.manual_seed(0)
     wide = nn.Sequential(nn.Linear(2, 20), nn.LeakyReLU(0.2), nn.Linear(20, 30), nn.LeakyReLU(0.2), nn.Linear(30, 40))
-    found = decoder_conditions(wide, LATENTS)
-    assert {c.status for c in found.conditions} == {"holds"}
-    assert {c.finding.basis for c in found.conditions} == {"certified"}
+    result = decoder_conditions(wide, LATENTS)
+    assert {c.status for c in result.conditions} == {"holds"}
+    assert {c.finding.basis for c in result.conditions} == {"certified"}
     narrow = nn.Sequential(nn.Linear(2, 20), nn.LeakyReLU(0.2), nn.Linear(20, 1), nn.LeakyReLU(0.2), nn.Linear(1, 9))
     assert statuses(narrow) == "hfff"
 
@@ -128,22 +128,22 @@ def test_leaky_decoders_that_widen_are_injective():
 def test_large_networks_of_rectifiers_are_supported_at_points_and_refuted_by_a_pair():
     torch.manual_seed(0)
     wide = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 30), nn.Sigmoid())
-    found = decoder_conditions(wide, LATENTS)
-    assert "inverted first" in found["F1"].finding.evidence
-    assert (found["F3"].status, found["F3"].finding.basis, found["F4"].status) == ("holds", "supported", "unknown")
+    result = decoder_conditions(wide, LATENTS)
+    assert "inverted first" in result["F1"].finding.evidence
+    assert (result["F3"].status, result["F3"].finding.basis, result["F4"].status) == ("holds", "supported", "unknown")
     folded = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
-    found = decoder_conditions(folded, LATENTS)
-    assert [c.status for c in found.conditions] == ["holds", "unknown", "fails", "fails"]
-    pair = found["F4"].pair
+    result = decoder_conditions(folded, LATENTS)
+    assert [c.status for c in result.conditions] == ["holds", "unknown", "fails", "fails"]
+    pair = result["F4"].pair
     outputs = folded(torch.tensor(np.vstack([pair.first, pair.second]), dtype=torch.float32))
     assert float((outputs[0] - outputs[1]).norm().detach()) < 1e-5 < pair.apart
 
 
 def test_more_latents_than_outputs_fail_with_the_reason():
     torch.manual_seed(0)
-    found = decoder_conditions(nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 2)), np.ones((9, 3)))
-    assert "3 latents and 2 outputs" in found["F2"].finding.evidence
-    assert {found[name].status for name in ("F2", "F3", "F4")} == {"fails"}
+    result = decoder_conditions(nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 2)), np.ones((9, 3)))
+    assert "3 latents and 2 outputs" in result["F2"].finding.evidence
+    assert {result[name].status for name in ("F2", "F3", "F4")} == {"fails"}
 
 
 class Written(nn.Module):
@@ -162,7 +162,7 @@ def test_modules_of_unknown_layers_are_probed():
 
 
 def test_invalid_arguments_raise():
-    with pytest.raises(InputError, match="decoder must be a torch module made of layers; got int"):
+    with pytest.raises(InputError, match="decoder must be a torch module; got int"):
         decoder_conditions(3, LATENTS)
     with pytest.raises(InputError, match="does not accept the 2 latents"):
         decoder_conditions(nn.Sequential(nn.Linear(3, 9)), LATENTS)
@@ -188,11 +188,11 @@ def test_a_chain_that_does_more_than_its_layers_is_not_certified():
     hooked = nn.Sequential(*layers)
     assert {one.finding.basis for one in decoder_conditions(hooked, LATENTS).conditions} == {"certified"}
     hooked.register_forward_pre_hook(lambda module, given: (given[0] * torch.tensor([1.0, 0.0]),))
-    found = {one.name: (one.status, one.exact) for one in decoder_conditions(hooked, LATENTS).conditions}
-    assert found["F4"] == ("fails", False)
+    result = {one.name: (one.status, one.exact) for one in decoder_conditions(hooked, LATENTS).conditions}
+    assert result["F4"] == ("fails", False)
     for decoder in (Squared(*layers), nn.Sequential(layers[0], ReLU(), layers[2])):
-        found = {one.name: one for one in decoder_conditions(decoder, LATENTS).conditions}
-        assert (found["F1"].status, found["F2"].status) == ("fails", "unknown")
+        result = {one.name: one for one in decoder_conditions(decoder, LATENTS).conditions}
+        assert (result["F1"].status, result["F2"].status) == ("fails", "unknown")
 
 
 def test_a_decoder_that_cannot_be_copied_raises():
@@ -203,8 +203,8 @@ def test_a_decoder_that_cannot_be_copied_raises():
 
 
 def test_a_learned_slope_is_read_without_a_warning():
-    found = decoder_conditions(nn.Sequential(nn.Linear(2, 6), nn.PReLU(), nn.Linear(6, 5)), LATENTS)
-    assert found.conditions[0].status == "holds"
+    result = decoder_conditions(nn.Sequential(nn.Linear(2, 6), nn.PReLU(), nn.Linear(6, 5)), LATENTS)
+    assert result.conditions[0].status == "holds"
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0])

@@ -74,11 +74,11 @@ def test_rescaling_the_latent_changes_nothing():
 
 
 def test_the_truth_is_the_only_minimiser_along_every_parameter():
-    found = slice_all(INJECTIVE, values=21)
-    assert [one.name for one in found] == [
+    result = slice_all(INJECTIVE, values=21)
+    assert [one.name for one in result] == [
         "weight 1", "mean 1", "mean 2", "scale 1", "scale 2", "slope 1", "slope 2", "bias 1", "bias 2",
     ]  # fmt: skip
-    for one in found:
+    for one in result:
         assert one.verdict == "holds", one.name
         assert one.values[one.at_truth] == one.truth
         assert one.excess.argmin() == one.at_truth
@@ -87,15 +87,15 @@ def test_the_truth_is_the_only_minimiser_along_every_parameter():
 
 def test_a_component_that_is_never_seen_is_ambiguous():
     hidden = GaussianMixture.from_arrays([0.5, 0.5], [-9.0, 2.0], [0.25, 1.0])
-    found = slice_along(ReluModel(hidden, [1.0], [0.0], 0.3).surface(), "means", 0, values=31)
-    assert found.verdict == "ambiguous"
+    result = slice_along(ReluModel(hidden, [1.0], [0.0], 0.3).surface(), "means", 0, values=31)
+    assert result.verdict == "ambiguous"
 
 
 def test_about_a_model_that_is_not_the_truth_a_slice_fails():
     wrong = ReluModel(PRIOR, [1.3, -0.7], [1.0, 0.9], 0.3)
-    found = slice_along(INJECTIVE.surface(), "biases", 0, centre=wrong, values=31)
-    assert found.verdict == "fails"
-    assert abs(found.values[found.excess.argmin()] - 0.4) < 0.11
+    result = slice_along(INJECTIVE.surface(), "biases", 0, centre=wrong, values=31)
+    assert result.verdict == "fails"
+    assert abs(result.values[result.excess.argmin()] - 0.4) < 0.11
 
 
 def test_remark_3_12_two_priors_that_the_absolute_value_cannot_tell_apart():
@@ -112,24 +112,24 @@ def test_remark_3_12_two_priors_that_the_absolute_value_cannot_tell_apart():
 def test_along_the_second_mean_the_absolute_value_has_two_minimisers():
     weights, means = ORACLE["P"]
     truth = ReluModel(GaussianMixture.from_arrays(weights, np.array(means, float), np.full(3, 0.04)), **ABSOLUTE)
-    found = slice_along(truth.surface(), "means", 1, values=31)
-    assert found.verdict == "ambiguous"
-    assert_allclose(found.rival, 1)
-    assert found.valleys == 2
+    result = slice_along(truth.surface(), "means", 1, values=31)
+    assert result.verdict == "ambiguous"
+    assert_allclose(result.rival, 1)
+    assert result.valleys == 2
 
 
 def test_a_search_finds_the_truth_and_nothing_else():
-    found = search(INJECTIVE, starts=2)
-    assert found.verdict == "holds"
-    assert found.best.excess < 1e-9
-    assert found.apart < 1e-3
+    result = search(INJECTIVE, starts=2)
+    assert result.verdict == "holds"
+    assert result.best.excess < 1e-9
+    assert result.apart < 1e-3
 
 
 def test_a_search_with_too_few_components_stays_above_the_truth():
-    found = search(INJECTIVE, components=1, starts=1)
-    assert found.verdict == "fails"
-    assert found.best.excess > 1e-3
-    assert found.rival is found.best
+    result = search(INJECTIVE, components=1, starts=1)
+    assert result.verdict == "fails"
+    assert result.best.excess > 1e-3
+    assert result.rival is result.best
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_invalid_arguments_raise():
         slice_along(INJECTIVE.surface(), "means", 0, values=3)
     with pytest.raises(InputError, match="components must be an integer of at least 1; got 0"):
         search(INJECTIVE, components=0)
-    with pytest.raises(InputError, match="increase it"):
+    with pytest.raises(InputError, match="step must be larger"):
         INJECTIVE.surface(step=0.001)

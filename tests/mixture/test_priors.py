@@ -68,9 +68,9 @@ def test_priors_of_models_are_converted():
         def mixture_prior(self):
             return np.array([0.5, 0.5, 0.0]), np.zeros((3, 2), np.float32), np.ones((3, 2))
 
-    found = GaussianMixture.from_model(Model())
-    assert found.components == 2  # a component of weight 0 is dropped
-    assert_allclose(found.covariances, [np.eye(2)] * 2)
+    result = GaussianMixture.from_model(Model())
+    assert result.components == 2  # a component of weight 0 is dropped
+    assert_allclose(result.covariances, [np.eye(2)] * 2)
 
 
 @pytest.mark.parametrize(

@@ -34,16 +34,16 @@ from congruence.ica.results import Agreement, ComponentStability, Resolution, St
 from congruence.ica.stability import chance_agreement
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
+from congruence.mechanism._criteria import Tolerance
 from congruence.mechanism.block_check import BlockCheck
-from congruence.mechanism.criteria import Tolerance
 from congruence.mechanism.examination import MechanismExamination
 from congruence.mechanism.profile import BlockProfile, action_graph
 from congruence.mechanism.theorems import Theorem, make_criterion
 from congruence.metrics._structural import StructuralNearness
 from congruence.metrics.evaluation import CodeRow, Evaluation, FactorRow, Score
 from congruence.mixture import GaussianMixture
+from congruence.mixture._assumptions import Assumptions
 from congruence.mixture.agreement import LatentSpace, compare_spaces
-from congruence.mixture.assumptions import Assumptions
 from congruence.mixture.conditions import NAMES, CanonicalAxes, Counterexample, make_condition
 from congruence.mixture.examination import ExaminedRun, MixtureExamination
 from congruence.report.figures.svg import Drawing

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from congruence.mechanism.criteria import SWEEP
+from congruence.mechanism._criteria import SWEEP
 from congruence.mechanism.discovery import Discovery, FinestParts, PartTracking
 from congruence.mechanism.disentanglement import Disentanglement
 from congruence.mechanism.parts import split
@@ -55,7 +55,7 @@ def test_the_page_is_well_formed_and_says_the_answer_first(examination, outline)
     assert not read.misplaced
     assert "Theorem 3 identifies the blocks 0-1,2 for models whose Jacobian is as sparse" in read.text
     assert "Supports are uncertain." in read.text
-    assert "The blocks were given." in read.text
+    assert "The blocks were specified by the user." in read.text
     assert "congruence mechanism &lt;model&gt;" in text
     assert "Which parts does the decoder have?" not in text
     ids = [value for _, name, value in read.attributes if name == "id"]
@@ -74,7 +74,7 @@ def test_the_headline_gives_the_reason(examination, criterion, why):
 
 def test_no_theorem_identifies_the_blocks_where_none_applies(examination):
     result = examination(theorems=(theorem(2, "D", "unknown"),))
-    assert result.headlines[0] == "No theorem is shown to identify the blocks 0-1,2."
+    assert result.headlines[0] == "No theorem is known to identify the blocks 0-1,2."
     assert "Each block is identified" not in page(result)
 
 
@@ -152,13 +152,13 @@ def test_many_latents_have_the_overlap_of_blocks_as_their_figure(examination):
     )
     text = page(replace(result, profile=profile))
     assert 'aria-label="Overlap of 24 blocks"' in text
-    assert "26 more blocks are not shown." in text
+    assert "26 more blocks are omitted." in text
 
 
 def test_what_was_discovered_is_shown_with_its_tolerances(examination, outline):
     text = outline(page(examination(discovery=discovered()))).text
     assert "2 parts of dimensions 1, 2 at every point; along the coordinates 0-1,2" in text
-    assert "parts turn by at most 30.0°" in text
+    assert "parts rotate by at most 30.0°" in text
     assert "2 of 1, 2" in text
     assert "Mind the gap." in text
     assert "Type S: unknown. There are too many sets." in text

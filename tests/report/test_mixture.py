@@ -24,7 +24,7 @@ def test_runs_that_differ_are_counted(make_assumptions, make_mixture, render):
     result = make_mixture(make_assumptions(), make_assumptions(F2="unknown", F4="unknown"))
     page = render(result)
     assert "holds in 1 of 2" in page
-    assert "No theorem is shown to apply in every run." in page
+    assert "No theorem is known to apply in every run." in page
     assert marked(page) is None
     assert "Of the rows of Table 1, the 2 runs reach: none in 1, row 4 in 1." in page
     assert (result.status, result["run<0>", "identified"].status) == ("ambiguous", "holds")
@@ -49,9 +49,9 @@ def test_constant_codes_have_no_mcc(make_assumptions, make_mixture, render_figur
 
 def test_nothing_is_promised_where_nothing_is_known(make_assumptions, make_mixture, render):
     unknown = [make_assumptions(F2="unknown", F4="unknown") for _ in range(2)]
-    assert "No theorem is shown to apply." in render(make_mixture(*unknown))
+    assert "No theorem is known to apply." in render(make_mixture(*unknown))
     different = make_mixture(make_assumptions(P1="unknown"), make_assumptions(F2="fails", F4="fails"))
-    assert different.headlines[1] == "None of the 2 runs is shown to satisfy P1, F1 and F2 together."
+    assert different.headlines[1] == "None of the 2 runs is known to satisfy P1, F1 and F2 together."
     unchecked = make_mixture(None, None)
     assert unchecked.status == "unknown"
     assert unchecked.headlines[0] == "The assumptions were not checked."

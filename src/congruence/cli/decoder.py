@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli.load_decoder import DecoderName, LatentsFile, load_decoder
+from congruence.cli._load_decoder import DecoderName, LatentsFile, load_decoder
 from congruence.decoder._options import DecoderOptions
 
 
@@ -22,15 +22,15 @@ def decoder(name: DecoderName, latents: LatentsFile, options: DecoderOptions, ou
         congruence decoder model:decoder latents.parquet --features 'z_*' --report report.html
     """
     from congruence.decoder.examination import examine_decoder
-    from congruence.decoder.probed import import_torch
+    from congruence.decoder.prepared_decoder import import_torch
 
     cli.check_outputs(outputs, [latents, *([] if options.other_latents is None else [options.other_latents])])
     import_torch()
-    found = load_decoder(name)
+    loaded = load_decoder(name)
     named = {"decoder": name}
     if options.other is not None:
         named["other"] = options.other
         options = replace(options, other=load_decoder(options.other))
     with cli.working(outputs) as progress:
-        result = examine_decoder(found, latents, options=options, progress=progress)
+        result = examine_decoder(loaded, latents, options=options, progress=progress)
     cli.deliver(replace(result, settings=named | dict(result.settings)), outputs)

@@ -124,7 +124,7 @@ def _model(name: str) -> Any:
         return name
     import torch
 
-    from congruence.cli.load_decoder import load_named
+    from congruence.cli._load_decoder import load_named
 
     if ":" not in name:
         raise InputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from congruence.cli import _command as cli
-from congruence.cli.load_decoder import DecoderName, LatentsFile, load_decoder
+from congruence.cli._load_decoder import DecoderName, LatentsFile, load_decoder
 from congruence.mechanism._options import MechanismOptions
 
 
@@ -22,7 +22,7 @@ def mechanism(name: DecoderName, latents: LatentsFile, options: MechanismOptions
 
         congruence mechanism model:decoder latents.parquet --features 'z_*' --json -
     """
-    from congruence.decoder.probed import import_torch
+    from congruence.decoder.prepared_decoder import import_torch
     from congruence.mechanism.examination import examine_mechanism
 
     cli.check_outputs(outputs, [latents, *([] if options.codes is None else [options.codes])])

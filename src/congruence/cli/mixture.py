@@ -55,8 +55,8 @@ def mixture(
 
 
 def _expand_patterns(patterns: list[str]) -> list[str]:
-    """The folders that names and patterns stand for, each once."""
-    found: list[str] = []
+    """Expand names and patterns to folders, without duplicates."""
+    folders: list[str] = []
     for pattern in patterns:
         path = Path(pattern)
         if any(sign in pattern for sign in "*?[") and not path.exists():
@@ -64,16 +64,16 @@ def _expand_patterns(patterns: list[str]) -> list[str]:
             matches = sorted(str(one) for one in base.glob(str(path.relative_to(base))) if one.is_dir())
             if not matches:
                 raise InputError(f"no folder matches {pattern}")
-            found += matches
+            folders += matches
         else:
-            found.append(pattern)
-    return list(dict.fromkeys(found))
+            folders.append(pattern)
+    return list(dict.fromkeys(folders))
 
 
 def _check_same_data(runs: Sequence[Run]) -> None:
     for i, run in enumerate(runs):
         if run.folder.resolve() in {other.folder.resolve() for other in runs[:i]}:
-            raise InputError(f"the run folder {run.folder} is given twice")
+            raise InputError(f"the run folder {run.folder} is listed twice")
         if not run.finished:
             raise InputError(f"the training in {run.folder} is not finished")
         if run.config.get("data") != runs[0].config.get("data"):
@@ -81,7 +81,7 @@ def _check_same_data(runs: Sequence[Run]) -> None:
 
 
 def _load(run: Run) -> MixtureModel:
-    """The trained model of a run folder, with its codes and the last values of its log."""
+    """Load the trained model of a run folder, with its codes and the last values of its log."""
     from congruence.experiments.training._train_model import load_model
     from congruence.mixture._models import MixtureModel
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _KNOWN = {
     "certified": "The constant is certified.",
     "sampled": "The constant was sampled at points: it is a lower estimate, not a certificate.",
-    "given": "The constant was taken as given.",
+    "given": "The constant was supplied by the user.",
 }
 _REMARKS = {
     "fails": "a premise is refuted",
@@ -47,9 +47,9 @@ _GLOSSARY = (
         "that a direction is lost.",
     ),
     ("rescaled", "the constant after all latents are multiplied by the factor that minimises it."),
-    ("lower estimate", "only the given points were examined; elsewhere the decoder may stretch more."),
+    ("lower estimate", "only the points in the table were examined; elsewhere the decoder may stretch more."),
     ("unknown", "the sample does not refute a premise, and cannot prove it."),
-    ("vacuous", "no better than what holds for any two sets of this size (Jung’s theorem)."),
+    ("vacuous", "no better than the bound for any two sets of this size (Jung’s theorem)."),
 )
 
 
@@ -68,7 +68,7 @@ def describe(examination: DecoderExamination) -> Document:
         notes=examination.notes,
         sections=(
             Section("The bi-Lipschitz constant", tuple(_constants(b)), id="constant"),
-            Section("What does Theorem 1 say?", tuple(_theorem(examination)), id="theorem"),
+            Section("What does Theorem 1 guarantee?", tuple(_theorem(examination)), id="theorem"),
         ),
         glossary=_GLOSSARY,
         settings={**examination.settings, "latents per point": b.dimension, "outputs per point": b.outputs},
@@ -105,8 +105,8 @@ def _theorem(examination: DecoderExamination) -> Iterator[Block]:
         yield Text("All latents are the same point, so there is nothing to bound.")
     else:
         yield Text(
-            "If all premises hold, two trainings with such a decoder differ by a rigid motion and at most "
-            f"{number(bound.epsilon)} in the units of the latents. {_KNOWN[bound.basis]}"
+            "If all premises hold, two trainings with this bi-Lipschitz constant differ by a rigid motion and a "
+            f"distance of at most {number(bound.epsilon)}, in units of the latents. {_KNOWN[bound.basis]}"
         )
         if bound.vacuous:
             yield Text("", strong="The bound is vacuous: it holds for any two sets of this size.")
@@ -116,10 +116,10 @@ def _theorem(examination: DecoderExamination) -> Iterator[Block]:
 
 
 def _bounds(bound: Bound) -> Table:
-    whose = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
+    constant = f"c = {number(bound.isometric_constant, 4)}, {bound.isometric_constant_from}"
     rows = [
-        ("form of the paper", bound.paper, f"{whose}; {bound.reason}"),
-        ("general form", bound.general, "ours; holds for every constant"),
+        ("form of the paper", bound.paper, f"{constant}; {bound.reason}"),
+        ("general form", bound.general, "of this package; applies for every constant"),
         ("trivial", bound.trivial, "holds for any two sets of this size"),
     ]
     columns = (Column("bound", "text"), Column("distance"), Column("share of the diameter"), Column("reason", "text"))

@@ -1,4 +1,4 @@
-"""Read the latents that a decoder is examined at, and the rows of a second table that belong to them."""
+"""Read the latents at which a decoder is examined, and optionally a second table with the same rows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from congruence.tables.inputs import paths_of
 
 @dataclass(frozen=True)
 class Latents:
-    """Rows of latents and, where a second table was given, its rows in the same order."""
+    """Rows of latents and, optionally, the rows of a second table in the same order."""
 
     values: Any  # (n, d) or (n, ...)
     second: Any | None  # (n, k)
-    settings: Mapping[str, Any]  # where the rows come from
+    settings: Mapping[str, Any]  # the files and what was read from them
     notes: tuple[str, ...] = ()
 
 
 def read_latents(latents: Any, options: Any, second: Any = None, name: str = "second") -> Latents:
     """Read latents and, optionally, a second table of the same rows.
 
-    Arrays and tensors are used as they are. Files, tables and frames may have row ids; two that both have them are
-    joined by id, and every row must have its partner. Otherwise rows are paired by position.
+    Arrays and tensors are used as they are. Two files, tables or frames that both have row ids are joined
+    by id, and every row must have a partner. Otherwise rows are paired by position.
 
     Parameters
     ----------
@@ -52,22 +52,22 @@ def read_latents(latents: Any, options: Any, second: Any = None, name: str = "se
     tables = [table for table in (first, partner) if isinstance(table, Table)]
     settings |= recorded(map(describe_file, paths_of(tables)))
     if tables:
-        found = _from_tables(_table(first, "latents"), _table(partner, name), options.drop_missing, settings)
-        return replace(found, notes=(*(note for table in tables for note in table.notes), *found.notes))
+        rows = _from_tables(_table(first, "latents"), _table(partner, name), options.drop_missing, settings)
+        return replace(rows, notes=(*(note for table in tables for note in table.notes), *rows.notes))
     return _from_arrays(first, partner, name, options.drop_missing, settings)
 
 
 def _read(rows: Any, name: str, keywords: Mapping[str, Any]) -> Any:
-    """Arrays and tensors as they are, anything that may have ids or names as a table."""
+    """Return arrays and tensors unchanged, and anything that may have ids or names as a table."""
     if is_tensor(rows) or isinstance(rows, np.ndarray):
         return rows
     if not is_table(rows):
         return to_numpy(as_matrix(rows, name, finite=False))
-    asked = {key: value for key, value in keywords.items() if value is not None}
-    for one in asked if isinstance(rows, str | Path) else ():
+    selected = {key: value for key, value in keywords.items() if value is not None}
+    for one in selected if isinstance(rows, str | Path) else ():
         if one != "id" and not any(honours(path, one) for path in expanded([rows])):
             raise InputError(f"{one} does not apply to files like {rows}")
-    return replace(as_table(rows, name=name, **asked), name=name)
+    return replace(as_table(rows, name=name, **selected), name=name)
 
 
 def _has_columns(rows: Any) -> bool:
@@ -81,8 +81,8 @@ def _table(rows: Any, name: str) -> Table | None:
 def _from_tables(first: Table | None, partner: Table | None, drop_missing: bool, settings: Any) -> Latents:
     assert first is not None
     if partner is None:
-        kept = finite_table(first, drop_missing=drop_missing)
-        return Latents(_floats(kept.values), None, settings, _dropped(first.n - kept.n, first.n))
+        finite = finite_table(first, drop_missing=drop_missing)
+        return Latents(_floats(finite.values), None, settings, _dropped(first.n - finite.n, first.n))
     if first.n != partner.n and (first.ids is None or partner.ids is None):
         raise InputError(f"{partner.name} must have a row for each of {first.n} rows of latents; got {partner.n}")
     joined = join_tables([first, partner], drop_missing=drop_missing)
@@ -112,5 +112,5 @@ def _dropped(rows: int, n: int) -> tuple[str, ...]:
 
 
 def _floats(values: Any) -> Any:
-    """Integers of a table as floats: a file of integers may hold latents."""
+    """Convert integers and booleans to floats: a file of integers may hold latents."""
     return values.astype(float) if values.dtype.kind in "iub" else values

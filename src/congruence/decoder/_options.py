@@ -14,13 +14,15 @@ class DecoderOptions(ReadOptions):
 
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     other: Any = option(
-        None, "Decoder of another training: do the outputs agree?", panel=DATA, metavar="MODULE:FUNCTION"
+        None, "Decoder of another training, whose outputs are compared.", panel=DATA, metavar="MODULE:FUNCTION"
     )
-    other_latents: Any = option(None, "Its latents of the same inputs, paired by id.", panel=DATA, metavar="LATENTS")
-    method: str = option("auto", "auto, exact, lanczos or directions.")
-    directions: int = option(10, "Number of random directions, for that method.")
-    diameter: Any = option("auto", "Diameter of the latents' support; auto takes that of the rows.")
-    constant: float | None = option(None, "Your own c_D for Theorem 1.")
-    chunk: int | None = option(None, "Points at a time; chosen by memory unless given.")
+    other_latents: Any = option(
+        None, "Latents of `other` for the same inputs, paired by row id or by position.", panel=DATA, metavar="LATENTS"
+    )
+    method: str = option("auto", "exact (all singular values), lanczos (extreme ones), directions (random) or auto.")
+    directions: int = option(10, "Number of random directions, if method is directions.")
+    diameter: Any = option("auto", "Diameter of the support of the latents; auto uses the diameter of the rows.")
+    constant: float | None = option(None, "Constant c_D of Theorem 1; by default that of this package.")
+    chunk: int | None = option(None, "Number of points per batch; by default as many as fit into memory.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")

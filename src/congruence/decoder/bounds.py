@@ -31,9 +31,11 @@ def isometry_factor(n: int) -> float:
 
 
 def isometric_constant(n: int) -> float:
-    """Our c_n = sqrt(3/2) k_n of Lemma A.4: a near-isometry by epsilon <= 1 is within c_n sqrt(epsilon) of an isometry.
+    """The constant c_n = sqrt(3/2) k_n of Lemma A.4, as derived in this package.
 
-    It is not the constant of Alestalo, Trotsenko and Vaisala 2001, whose recursion the paper does not restate.
+    A map that changes distances by at most epsilon <= 1 is within c_n sqrt(epsilon) of an isometry.
+
+    It differs from the constant of Alestalo, Trotsenko and Vaisala 2001, whose recursion the paper does not restate.
     """
     return math.sqrt(1.5) * isometry_factor(n)
 
@@ -81,7 +83,7 @@ class Bound:
         return asdict(self) | {"epsilon": self.epsilon, "vacuous": self.vacuous, "certified": self.certified}
 
     def __str__(self) -> str:
-        whose = f"c_{self.dimension} = {self.isometric_constant:.4g}, {self.isometric_constant_from}"
+        constant = f"c_{self.dimension} = {self.isometric_constant:.4g}, {self.isometric_constant_from}"
         paper = f"{self.paper:.4g}" if self.paper is not None else "none"
         lines = [
             f"Theorem {self.theorem}: epsilon = {self.epsilon:.4g}"
@@ -89,14 +91,14 @@ class Bound:
             f"  Lambda = {self.constant:.6g} ({_BASIS[self.basis]})"
             + (f", of the generator {self.generator:.6g}" if self.generator is not None else "")
             + f"; {self.dimension} latents, diameter {self.diameter:.4g}",
-            f"  form of the paper: {paper} ({whose}); {self.reason}",
+            f"  form of the paper: {paper} ({constant}); {self.reason}",
             f"  general form: {self.general:.4g}; trivial: {self.trivial:.4g}",
         ]
         return "\n".join(lines)
 
 
 def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: float | None = None) -> Bound:
-    """Bound the distance of two trainings from a rigid motion of each other, given the stretch of their decoders.
+    """Bound the distance of two trainings from a rigid motion of each other, from the stretch of their decoders.
 
     It applies to models whose reconstructions agree, whose codes fill a convex set, and whose decoders are smooth and
     injective with a local bi-Lipschitz constant of at most Lambda. None of this is checked here.
@@ -104,13 +106,13 @@ def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: floa
     Parameters
     ----------
     b : result of `bilipschitz`, certificate, or float
-        Lambda, at least 1. A result records whether it is certified; a number is taken as given.
+        Lambda, at least 1. A result records whether it is certified; a number is used as it is.
     diameter : float or `Diameter`
         Diameter of the codes; the upper end of an inexact `Diameter`.
     dimension : int, optional
         Number of latents; by default that of the result.
     constant : float, optional
-        Your own c_D for the form of the paper; ours otherwise.
+        c_D in the form of the paper; by default `isometric_constant` of this package.
 
     Returns
     -------
@@ -120,10 +122,10 @@ def theorem1(b: Any, diameter: Any, dimension: int | None = None, constant: floa
 
     References
     ----------
-    Nelson et al. 2026, Theorem 1 and Lemma A.4; c_D, k_D and the general form are of this package.
+    Nelson et al. 2026, Theorem 1 and Lemma A.4; c_D, k_D and the general form were derived in this package.
     """
-    stretch, known, basis = _read_constant(b, "b")
-    return _bound(1, stretch, None, basis, known if dimension is None else dimension, diameter, constant)
+    stretch, latents, basis = _read_constant(b, "b")
+    return _bound(1, stretch, None, basis, latents if dimension is None else dimension, diameter, constant)
 
 
 def theorem3(
@@ -142,23 +144,23 @@ def theorem3(
     dimension : int, optional
         Number of latents; by default that of the results.
     constant : float, optional
-        Your own c_D for the form of the paper; ours otherwise.
+        c_D in the form of the paper; by default `isometric_constant` of this package.
 
     Returns
     -------
     Bound
-        `paper` takes the larger of both constants twice, as the paper does; `near_isometry` and `sharp` take the
-        product of both, which is never more.
+        `paper` uses the larger of both constants twice, as the paper does; `near_isometry` and `sharp` use the
+        product of both, which is at most as large.
 
     References
     ----------
-    Nelson et al. 2026, Theorem 3; the sharper form is of this package.
+    Nelson et al. 2026, Theorem 3; the sharper form was derived in this package.
     """
-    stretch, known, basis = _read_constant(b, "b")
-    other, also, source = _read_constant(generator, "generator")
-    known = next((one for one in (dimension, known, also) if one is not None), None)
-    worse = basis if basis == source else "sampled" if "sampled" in (basis, source) else "given"
-    return _bound(3, stretch, other, worse, known, diameter, constant)
+    stretch, latents, basis = _read_constant(b, "b")
+    other, factors, source = _read_constant(generator, "generator")
+    dimension = next((one for one in (dimension, latents, factors) if one is not None), None)
+    weaker = basis if basis == source else "sampled" if "sampled" in (basis, source) else "given"
+    return _bound(3, stretch, other, weaker, dimension, diameter, constant)
 
 
 def _bound(
@@ -172,17 +174,17 @@ def _bound(
 ) -> Bound:
     """All forms of the bound for the composition of a decoder with another one, or with the generator."""
     if dimension is None:
-        raise InputError("dimension, the number of latents, must be given where b is a number")
+        raise InputError("dimension, the number of latents, must be set if b is a number")
     dimension = check_integer("dimension", dimension)
     diameter = check_number("diameter", getattr(diameter, "high", diameter), 0, open_low=True)
     chain = stretch * (stretch if generator is None else generator)
     largest = stretch if generator is None else max(stretch, generator)
-    theirs = (largest - 1) * (largest + 1)  # 2 L + L^2
-    near = theirs if generator is None else chain - 1
-    own = isometric_constant(dimension) if constant is None else check_number("constant", constant, 0, open_low=True)
-    applies = theirs <= 1 + _ROUNDING
+    change = (largest - 1) * (largest + 1)  # 2 L + L^2
+    near = change if generator is None else chain - 1
+    c_d = isometric_constant(dimension) if constant is None else check_number("constant", constant, 0, open_low=True)
+    applies = change <= 1 + _ROUNDING
     if applies:
-        reason = f"it applies, since distances change by at most {theirs:.4g} of the diameter, and 1 is the limit"
+        reason = f"it applies, since distances change by at most {change:.4g} of the diameter, and 1 is the limit"
     else:
         reason = "it does not apply, since Lemma A.4 needs Lambda <= sqrt(2)"
     if math.isinf(chain):
@@ -194,11 +196,11 @@ def _bound(
         dimension=dimension,
         diameter=diameter,
         basis=basis,
-        isometric_constant=own,
+        isometric_constant=c_d,
         isometric_constant_from="ours" if constant is None else "yours",
         near_isometry=near,
-        paper=own * math.sqrt(theirs) * diameter if applies else None,
-        sharp=own * math.sqrt(near) * diameter if near <= 1 + _ROUNDING else None,
+        paper=c_d * math.sqrt(change) * diameter if applies else None,
+        sharp=c_d * math.sqrt(near) * diameter if near <= 1 + _ROUNDING else None,
         general=math.sqrt((chain - 1) * (chain + 1) / 2) * isometry_factor(dimension) * diameter,
         trivial=math.sqrt(dimension / (2 * (dimension + 1))) * (1 + chain) * diameter,
         applies=applies,
@@ -221,16 +223,21 @@ class DynamicalIsometry:
     def __str__(self) -> str:
         return (
             f"singular values in [{1 - self.deviation:.4g}, {1 + self.deviation:.4g}]: Lambda <= {self.tight:.6g} "
-            f"(the paper takes {self.paper:.6g})"
+            f"(in the paper: {self.paper:.6g})"
         )
 
 
 def dynamical_isometry(deviation: float) -> DynamicalIsometry:
-    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant, for 0 <= d < 1.
+    """Convert singular values in [1 - d, 1 + d] into a bi-Lipschitz constant.
+
+    Parameters
+    ----------
+    deviation : float
+        d, at least 0 and below 1.
 
     References
     ----------
-    Nelson et al. 2026, appendix A.4, which takes (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
+    Nelson et al. 2026, appendix A.4, which uses (1 + d) / (1 - d); max(1 + d, 1 / (1 - d)) = 1 / (1 - d) suffices.
     """
     if not 0 <= deviation < 1:
         raise InputError(f"deviation must be at least 0 and below 1; got {deviation!r}")

@@ -15,11 +15,11 @@ import numpy as np
 
 from congruence.arrays import Float, to_numpy
 from congruence.checks import check_integer, check_number
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
 
 _LARGEST_LAYER = 2**24  # entries of the matrix of one layer
-# Maps of the form A x + b in evaluation mode; their matrix is found by applying them to the axes.
+# Maps of the form A x + b in evaluation mode; their matrix is computed by applying them to the axes.
 LINEAR: tuple[str, ...] = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d")
 LINEAR += ("ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "AvgPool1d", "AvgPool2d", "Upsample")
 LINEAR += ("PixelShuffle", "Flatten", "Unflatten", "Identity", "ZeroPad2d")
@@ -136,45 +136,45 @@ def certify_layers(decoder: Any, latent_shape: tuple[int, ...] | int | None = No
 def layers_of(module: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The layers of a nested `Sequential`, each with its name in it.
 
-    One with a `forward` of its own, or with hooks, does more than its layers and is yielded as a whole.
+    A module with its own `forward`, or with hooks, may do more than its layers and is yielded as a whole.
     """
     torch = import_torch()
     if not isinstance(module, torch.nn.Module):
-        raise InputError(f"decoder must be a torch module made of layers; got {type(module).__name__}")
+        raise InputError(f"decoder must be a torch module; got {type(module).__name__}")
     plain = isinstance(module, torch.nn.Sequential) and type(module).forward is torch.nn.Sequential.forward
-    if not plain or is_hooked(module):
+    if not plain or _is_hooked(module):
         yield f"{prefix or 'decoder'} ({kind_of(module)})", module
         return
     for name, part in module.named_children():
         yield from layers_of(part, f"{prefix}.{name}" if prefix else name)
 
 
-def latent_shape_of(given: tuple[int, ...] | int | None, parts: list[tuple[str, Any]]) -> tuple[int, ...]:
-    """The shape of one row of latents: as given, or that of the input of the first linear layer."""
-    if given is not None:
-        return (given,) if isinstance(given, int) else tuple(given)
+def latent_shape_of(shape: tuple[int, ...] | int | None, parts: list[tuple[str, Any]]) -> tuple[int, ...]:
+    """Return the shape of one row of latents: `shape`, or by default the input of the first linear layer."""
+    if shape is not None:
+        return (shape,) if isinstance(shape, int) else tuple(shape)
     for _, part in parts:
         if hasattr(part, "in_features"):
             return (int(part.in_features),)
         if kind_of(part).startswith("Conv"):
             break
-    raise InputError("latent_shape must be given where the decoder does not start with a linear layer")
+    raise InputError("latent_shape must be set if the decoder does not start with a linear layer")
 
 
 def kind_of(part: Any) -> str:
     """The class name of a layer, without the prefix that torch adds for parametrizations (orthogonal weights).
 
-    Layers with hooks, and classes that only share their name with one of torch, get another name.
+    Layers with hooks, and classes outside torch that share a name with a torch layer, get another name.
     """
     name = type(part).__name__.removeprefix("Parametrized")
-    if is_hooked(part):
+    if _is_hooked(part):
         return f"{name} with hooks"
     foreign = not type(part).__module__.startswith("torch.") and hasattr(import_torch().nn, name)
     return f"{type(part).__module__}.{name}" if foreign else name
 
 
-def is_hooked(part: Any) -> bool:
-    """Whether functions that are not torch's own (such as weight norm) change what goes into a layer or comes out."""
+def _is_hooked(part: Any) -> bool:
+    """Whether hooks other than those of torch (such as weight norm) may change the input or output of a layer."""
     hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
     return any(not type(hook).__module__.startswith("torch.") for hook in hooks)
 
@@ -196,7 +196,7 @@ def _slopes(name: str, part: Any) -> tuple[float, float] | None:
     if slopes and min(slopes) > 0:
         return min(1.0, *slopes), max(1.0, *slopes)
     if slopes or kind in _FLAT:
-        raise InputError(f"{name} gives no lower bound, since its slope approaches 0; nothing can be certified")
+        raise InputError(f"{name} has no lower bound, since its slope approaches 0; nothing can be certified")
     raise InputError(f"{name} must be a layer whose stretch is known: {', '.join(LINEAR)}, LeakyReLU, PReLU")
 
 
@@ -215,12 +215,12 @@ def _linear_layer(name: str, part: Any, shape: tuple[int, ...]) -> LayerStretch:
     inputs, outputs = matrix.shape
     if outputs < inputs or values[-1] <= max(matrix.shape) * np.finfo(float).eps * values[0]:
         lost = f"it has {outputs} outputs for {inputs} inputs" if outputs < inputs else "its matrix loses a direction"
-        raise InputError(f"{name} gives no lower bound, since {lost}; nothing can be certified layer by layer")
+        raise InputError(f"{name} has no lower bound, since {lost}; nothing can be certified layer by layer")
     return LayerStretch(name, float(values[-1]), float(values[0]))
 
 
 def layer_matrix(name: str, part: Any, shape: tuple[int, ...]) -> tuple[Float, Float]:
-    """The matrix (inputs, outputs) and the shift (outputs,) of a linear layer, found by applying it to the axes."""
+    """The matrix (inputs, outputs) and the shift (outputs,) of a linear layer, computed by applying it to the axes."""
     torch = import_torch()
     inputs = math.prod(shape)
     try:

@@ -13,7 +13,7 @@ from congruence.checks import check_number
 from congruence.decoder._latents import read_latents
 from congruence.decoder._options import DecoderOptions
 from congruence.decoder.bounds import Bound, theorem1
-from congruence.decoder.probed import Probed, import_torch, probe
+from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch, prepare_decoder
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
 from congruence.maps._diameter import diameter
@@ -24,15 +24,13 @@ from congruence.result import Finding, Result, Status, conclude
 if TYPE_CHECKING:
     from congruence.document import Document
 
-_CLAIM = "Two trainings with such a decoder differ by a rigid motion, up to the bound."
+_CLAIM = "Two trainings with this bi-Lipschitz constant differ by a rigid motion, up to the bound."
 _SAMPLE = 1000  # rows whose pairwise distances are compared
 _PAIRS = 2000  # of rows whose midpoint is compared with the sample
-_FAR = 2.0  # times the 99 % quantile of the gaps between neighbours: a midpoint so far from every row lies in a hole
-_FEW = 0.05  # share of midpoints in holes that may be chance
-_AGREE, _DISAGREE = (
-    0.01,
-    0.05,
-)  # of the outputs' diameter: all rows below the first, 5 % above the second
+_FAR = 2.0  # times the 99 % quantile of the gaps between neighbours: midpoints farther from every row lie in a hole
+_FEW = 0.05  # share of midpoints that may lie in holes by chance
+_AGREE = 0.01  # of the outputs' diameter: outputs agree if no row differs by more
+_DISAGREE = 0.05  # of the outputs' diameter: outputs disagree if 5 % of the rows differ by more
 _TOUCHING = 1e-6  # relative to the typical stretch: two distinct rows have the same output
 
 
@@ -91,7 +89,7 @@ class DecoderExamination(Result):
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """The sentences of the verdict: what was measured, and what follows."""
+        """The sentences of the verdict: the measurement, and its consequence."""
         b = self.stretch
         if not np.isfinite(b.constant):
             lost = int(np.isinf(b.constants).sum())
@@ -107,13 +105,13 @@ class DecoderExamination(Result):
             return "The bound of Theorem 1 is vacuous: it holds for any two sets of this size."
         share = 100 * self.bound.epsilon / self.bound.diameter
         return (
-            "If its premises hold, Theorem 1 says that two such trainings differ by a rigid motion, up to "
+            "If its premises hold, Theorem 1 implies that two trainings differ by a rigid motion, up to "
             f"{share:.3g} % of the diameter."
         )
 
     @property
     def verdict(self) -> str:
-        """How much the decoder stretches, and whether Theorem 1 says anything."""
+        """How much the decoder stretches, and what Theorem 1 implies."""
         return " ".join(self.headlines)
 
     def parts(self) -> dict[str, Finding]:
@@ -144,7 +142,7 @@ class DecoderExamination(Result):
 def examine_decoder(
     decoder: Any, latents: Any, *, options: DecoderOptions, progress: Progress | None = None
 ) -> DecoderExamination:
-    """Measure how much a decoder stretches lengths at given latents, and apply Theorem 1.
+    """Measure how much a decoder stretches lengths at latents, and apply Theorem 1.
 
     Parameters
     ----------
@@ -160,7 +158,7 @@ def examine_decoder(
     -------
     DecoderExamination
         Its finding is the conclusion of Theorem 1, whose status is never better than that of its premises. A sample
-        can refute the premises on the support and the decoder, but never prove them.
+        can refute the premises about the support and the decoder, but cannot prove them.
 
     References
     ----------
@@ -169,7 +167,7 @@ def examine_decoder(
     progress = progress or (lambda what, done, total: None)
     size = None if options.diameter in (None, "auto") else _as_diameter(options.diameter)
     if (options.other is None) != (options.other_latents is None):
-        raise InputError("other and other_latents must be given together: a decoder and its latents of the same inputs")
+        raise InputError("other and other_latents must be set together: a decoder and its latents of the same inputs")
     z = read_latents(latents, options, options.other_latents, "other_latents")
     progress("differentiating", 0, 2)
     stretch = bilipschitz(
@@ -182,11 +180,11 @@ def examine_decoder(
         seed=options.seed,
     )
     progress("comparing distances", 1, 2)
-    probed = probe(decoder, z.values, options.device)
-    measured = diameter(probed.z).high if size is None else size
+    prepared = prepare_decoder(decoder, z.values, options.device)
+    measured = diameter(prepared.z).high if size is None else size
     bound = theorem1(stretch, measured, constant=options.constant) if measured != 0 else None
-    other = None if options.other is None else probe(options.other, z.second, options.device)
-    premises = _judge_premises(probed, stretch, other, options.seed)
+    other = None if options.other is None else prepare_decoder(options.other, z.second, options.device)
+    premises = _judge_premises(prepared, stretch, other, options.seed)
     return DecoderExamination(
         stretch=stretch,
         bound=bound,
@@ -201,17 +199,17 @@ def examine_decoder(
             "diameter": "of the rows" if size is None else size,
             "constant": options.constant,
             "seed": options.seed,
-            "device": str(probed.z.device),
+            "device": str(prepared.z.device),
         }
         | ({"directions": options.directions} if stretch.method == "directions" else {}),
     )
 
 
-def _as_diameter(given: Any) -> float:
+def _as_diameter(value: Any) -> float:
     try:
-        return check_number("diameter", float(given), 0, open_low=True)
+        return check_number("diameter", float(value), 0, open_low=True)
     except (TypeError, ValueError) as error:
-        raise InputError(f"diameter must be 'auto' or a number above 0; got {given!r}") from error
+        raise InputError(f"diameter must be 'auto' or a number above 0; got {value!r}") from error
 
 
 def _conclusion(bound: Bound | None, premises: tuple[Finding, ...]) -> Finding:
@@ -226,13 +224,15 @@ def _conclusion(bound: Bound | None, premises: tuple[Finding, ...]) -> Finding:
     return conclude("theorem1", _CLAIM, premises, evidence=evidence, number=share, null=trivial)
 
 
-def _judge_premises(probed: Probed, stretch: BiLipschitz, other: Probed | None, seed: int) -> tuple[Finding, ...]:
+def _judge_premises(
+    prepared: PreparedDecoder, stretch: BiLipschitz, other: PreparedDecoder | None, seed: int
+) -> tuple[Finding, ...]:
     """The premises of Theorem 1, as far as a sample of latents can support or refute them."""
     return (
         _judge_stretch(stretch),
-        _judge_convexity(to_numpy(probed.z).astype(np.float64), seed),
-        _judge_injectivity(probed, stretch, seed),
-        _judge_agreement(probed, other, seed),
+        _judge_convexity(to_numpy(prepared.z).astype(np.float64), seed),
+        _judge_injectivity(prepared, stretch, seed),
+        _judge_agreement(prepared, other, seed),
     )
 
 
@@ -248,7 +248,7 @@ def _judge_stretch(stretch: BiLipschitz) -> Finding:
 
 
 def _judge_convexity(z: Float, seed: int) -> Finding:
-    """Whether midpoints of two rows are close to other rows: holes in the sample refute a convex support."""
+    """Whether the midpoints of pairs of rows are close to other rows: holes in the sample refute a convex support."""
     from scipy.spatial import cKDTree
 
     name, claim = "convex", "The latents fill a convex set."
@@ -259,24 +259,24 @@ def _judge_convexity(z: Float, seed: int) -> Finding:
     some = z[rng.permutation(len(z))[:_SAMPLE]]
     gaps = tree.query(some, k=2)[0][:, 1]
     pairs = rng.integers(0, len(z), size=(_PAIRS, 2))
-    away = tree.query(z[pairs].mean(1))[0]
+    distances = tree.query(z[pairs].mean(1))[0]
     limit = _FAR * float(np.quantile(gaps, 0.99))
-    share = float((away > limit).mean())
+    share = float((distances > limit).mean())
     evidence = (
         f"{100 * share:.1f} % of the midpoints of two rows lie in holes. Their median distance to the nearest row is "
-        f"{np.median(away):.3g} (95 % within {np.quantile(away, 0.95):.3g}); that between neighbouring rows is "
-        f"{np.median(gaps):.3g}."
+        f"{np.median(distances):.3g} (95 % within {np.quantile(distances, 0.95):.3g}); that between neighbouring "
+        f"rows is {np.median(gaps):.3g}."
     )
     return Finding(name, claim, "fails" if share > _FEW else "unknown", evidence=evidence, number=share)
 
 
-def _judge_injectivity(probed: Probed, stretch: BiLipschitz, seed: int) -> Finding:
+def _judge_injectivity(prepared: PreparedDecoder, stretch: BiLipschitz, seed: int) -> Finding:
     """Whether distinct rows have distinct outputs: the least ratio of distances over pairs of rows."""
     name, claim = "injective", "The decoder is injective."
     if np.isinf(stretch.constants).any():
         return Finding(name, claim, "unknown", evidence="It loses a direction at some points.")
     torch = import_torch()
-    z, out = _decoded(probed, seed)
+    z, out = _decoded(prepared, seed)
     apart, decoded = (torch.pdist(values).numpy() for values in (z, out))
     if not (apart > 0).any():
         return Finding(name, claim, "unknown", evidence="All rows are the same point.")
@@ -286,17 +286,17 @@ def _judge_injectivity(probed: Probed, stretch: BiLipschitz, seed: int) -> Findi
     return Finding(name, claim, "fails" if least <= _TOUCHING * typical else "unknown", evidence=evidence, number=least)
 
 
-def _judge_agreement(probed: Probed, other: Probed | None, seed: int) -> Finding:
-    """Whether two trainings give the same outputs for the same inputs, relative to the diameter of the outputs."""
+def _judge_agreement(prepared: PreparedDecoder, other: PreparedDecoder | None, seed: int) -> Finding:
+    """Whether two trainings have the same outputs for the same inputs, relative to the diameter of the outputs."""
     name, claim = "agreement", "The reconstructions of both trainings agree."
     if other is None:
-        return Finding(name, claim, "unknown", evidence="Only one decoder was given.")
-    if len(other.z) != len(probed.z) or other.outputs != probed.outputs:
+        return Finding(name, claim, "unknown", evidence="There is no second decoder to compare with.")
+    if len(other.z) != len(prepared.z) or other.outputs != prepared.outputs:
         raise InputError(
-            f"other must have {len(probed.z)} rows and {probed.outputs} outputs, as decoder; got {len(other.z)} and "
-            f"{other.outputs}"
+            f"other must have {len(prepared.z)} rows and {prepared.outputs} outputs, like decoder; got {len(other.z)} "
+            f"and {other.outputs}"
         )
-    here, there = (_decoded(one, seed)[1] for one in (probed, other))
+    here, there = (_decoded(one, seed)[1] for one in (prepared, other))
     apart = (here - there).norm(dim=1).numpy()
     size = float(import_torch().pdist(here).max()) if len(here) > 1 else 0.0
     if size == 0:
@@ -310,11 +310,11 @@ def _judge_agreement(probed: Probed, other: Probed | None, seed: int) -> Finding
     return Finding(name, claim, status, evidence=evidence, number=worst)
 
 
-def _decoded(probed: Probed, seed: int) -> tuple[Any, Any]:
+def _decoded(prepared: PreparedDecoder, seed: int) -> tuple[Any, Any]:
     """A sample of latents and their outputs, flattened, in float64 on the CPU; the same rows for the same seed."""
     torch = import_torch()
-    order = np.random.default_rng(seed).permutation(len(probed.z))[:_SAMPLE]
-    z = probed.z[torch.as_tensor(np.sort(order), device=probed.z.device)]
+    order = np.random.default_rng(seed).permutation(len(prepared.z))[:_SAMPLE]
+    z = prepared.z[torch.as_tensor(np.sort(order), device=prepared.z.device)]
     with torch.no_grad():
-        out = torch.cat([probed.decode(part.reshape(len(part), *probed.latent_shape)) for part in z.split(256)])
+        out = torch.cat([prepared.decode(part.reshape(len(part), *prepared.latent_shape)) for part in z.split(256)])
     return z.double().cpu(), out.flatten(1).double().cpu()

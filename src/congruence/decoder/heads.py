@@ -1,6 +1,6 @@
 """The linear map between two representations that the last layers of two classifiers imply (appendix A.3.1).
 
-If two models with softmax(W f + b) give the same probabilities, their W f + b are equal up to a constant that all
+If two models softmax(W f + b) have the same probabilities, their W f + b are equal up to a constant that all
 classes share. If the rows of W differ in enough directions (sufficient diversity), this determines f: the two
 representations are linear maps of each other, and the map follows from both heads (Roeder et al. 2021).
 """
@@ -83,7 +83,7 @@ class RoederMap:
 class HeadsAgainstData:
     """Errors of the map from heads and of the map fitted to the data, relative to the diameter of the target."""
 
-    heads: float  # mean error of the map from heads, which is not fitted to these rows
+    heads: float  # mean error of the map from heads; it is not fitted to these rows
     fitted: float  # mean error of the least-squares map, in sample
     seen_by_heads: float  # mean error of the map from heads on the directions that the head of the target determines
     difference: float  # root mean square difference of both maps, relative to the spread of the target
@@ -127,7 +127,7 @@ def roeder_map(head_a: Any, head_b: Any, *, outputs: str = "softmax", use: str =
     Returns
     -------
     RoederMap
-        Exact where both models give the same outputs and the head of b is diverse; `disagreement` measures the
+        Exact if both models have the same outputs and the head of b is diverse; `disagreement` measures the
         deviation from that.
     """
     check_choice("use", use, ("all", "best"))

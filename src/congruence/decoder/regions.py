@@ -1,7 +1,7 @@
 """All linear pieces of a small piecewise linear network, and its exact stretch.
 
-Latents with the same active units form a convex polytope, on which the network is affine. The pieces are found unit by
-unit: each unit splits every piece that its border crosses, which a linear programme decides.
+Latents with the same active units form a convex polytope, on which the network is affine. Pieces are enumerated unit
+by unit: each unit splits every piece that its border crosses, as decided by a linear programme.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Regions:
 
 
 def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regions:
-    """Find every linear piece of a small network of linear layers and (leaky) rectifiers.
+    """Enumerate every linear piece of a small network of linear layers and (leaky) rectifiers.
 
     Parameters
     ----------
@@ -79,41 +79,43 @@ def linear_regions(decoder: Any, box: tuple[float, float] | None = None) -> Regi
 def linear_pieces(decoder: Any, box: tuple[float, float] | None = None, latents: int | None = None) -> list[Piece]:
     """The linear pieces that `linear_regions` counts; `latents` is needed where no linear layer has their number."""
     parts = list(layers_of(decoder))
-    pieces = [_start(latent_shape_of(latents, parts)[0], box)]
+    pieces = [_initial_piece(latent_shape_of(latents, parts)[0], box)]
     units = 0
     for name, part in parts:
         if kind_of(part) in LINEAR:
-            pieces = [_moved(piece, name, part) for piece in pieces]
+            pieces = [_apply_linear(piece, name, part) for piece in pieces]
             continue
         if kind_of(part) not in ("ReLU", "LeakyReLU"):
-            raise InputError(f"{name} must be a linear layer, ReLU or LeakyReLU, to be known as piecewise linear")
+            raise InputError(
+                f"{name} must be a linear layer, ReLU or LeakyReLU, since only these are known to be piecewise linear"
+            )
         slope = negative_slopes(part)[0]
         units += pieces[0].matrix.shape[1]
         if units > _MOST_UNITS:
             raise InputError(f"the decoder has more than {_MOST_UNITS} units, too many to find all linear pieces")
         if slope != 1:
-            pieces = [split for piece in pieces for split in _folded(piece, slope, len(pieces))]
+            pieces = [split for piece in pieces for split in _apply_rectifier(piece, slope, len(pieces))]
             _check_count(len(pieces))
     return pieces
 
 
-def _start(d: int, box: tuple[float, float] | None) -> Piece:
-    nothing = Piece(np.zeros((0, d)), np.zeros(0), np.eye(d), np.zeros(d))
+def _initial_piece(d: int, box: tuple[float, float] | None) -> Piece:
+    everywhere = Piece(np.zeros((0, d)), np.zeros(0), np.eye(d), np.zeros(d))
     if box is None:
-        return nothing
+        return everywhere
     low, high = box
     if not (np.isfinite([low, high]).all() and low < high):
         raise InputError(f"box must be two numbers, the smaller first; got {box!r}")
     normals = np.vstack([np.eye(d), -np.eye(d)])
-    return Piece(normals, np.repeat([high, -low], d).astype(float), nothing.matrix, nothing.shift)
+    return Piece(normals, np.repeat([high, -low], d).astype(float), everywhere.matrix, everywhere.shift)
 
 
-def _moved(piece: Piece, name: str, part: Any) -> Piece:
+def _apply_linear(piece: Piece, name: str, part: Any) -> Piece:
     matrix, shift = layer_matrix(name, part, (piece.matrix.shape[1],))
     return Piece(piece.normals, piece.limits, piece.matrix @ matrix, piece.shift @ matrix + shift)
 
 
-def _folded(piece: Piece, slope: float, already: int) -> list[Piece]:
+def _apply_rectifier(piece: Piece, slope: float, count: int) -> list[Piece]:
     """Split a piece along the border of every unit, and apply the rectifier to each part."""
     width = piece.matrix.shape[1]
     parts: list[tuple[Piece, Array]] = [(piece, np.ones(width))]
@@ -126,13 +128,13 @@ def _folded(piece: Piece, slope: float, already: int) -> list[Piece]:
         split = []
         for part, slopes in parts:
             for side, factor in ((-1.0, 1.0), (1.0, slope)):  # normal @ z >= limit, and <= limit
-                halved = _cut(part, side * normal, side * limit)
-                if halved is not None:
+                half = _cut(part, side * normal, side * limit)
+                if half is not None:
                     chosen = slopes.copy()
                     chosen[unit] = factor
-                    split.append((halved, chosen))
+                    split.append((half, chosen))
         parts = split
-        _check_count(already - 1 + len(parts))
+        _check_count(count - 1 + len(parts))
     return [Piece(p.normals, p.limits, p.matrix * slopes, p.shift * slopes) for p, slopes in parts]
 
 
@@ -153,14 +155,14 @@ def largest_ball(normals: Float, limits: Float) -> tuple[Float, float]:
     from scipy.optimize import linprog
 
     d = normals.shape[1]
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(d), -1.0),
         A_ub=np.column_stack([normals, np.linalg.norm(normals, axis=1)]),
         b_ub=limits,
         bounds=[(None, None)] * d + [(None, 1.0)],
         method="highs",
     )
-    return (found.x[:d], float(found.x[d])) if found.status == 0 else (np.zeros(d), -np.inf)
+    return (solution.x[:d], float(solution.x[d])) if solution.status == 0 else (np.zeros(d), -np.inf)
 
 
 def _check_count(count: int) -> None:

@@ -1,4 +1,4 @@
-"""The local bi-Lipschitz constant of a decoder at given points.
+"""The local bi-Lipschitz constant of a decoder at points.
 
 At a latent z the constant is max(s_max, 1 / s_min) of the singular values of the Jacobian: short lengths are
 multiplied by a factor between 1 / Lambda and Lambda. 1 is an isometry. Theorem 1 needs the supremum over the whole
@@ -16,8 +16,8 @@ import numpy as np
 
 from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_seed
-from congruence.decoder.probed import probe
-from congruence.decoder.spectra import exact_spectra, extreme_values, sampled_stretch
+from congruence.decoder._spectra import exact_spectra, extreme_values, sampled_stretch
+from congruence.decoder.prepared_decoder import prepare_decoder
 
 _EXACT_ENTRIES = 2**21  # of one Jacobian; beyond that only its extreme singular values are computed
 _LOST = 10.0  # times the effect of rounding a Jacobian on its singular values: smaller ones are 0
@@ -28,7 +28,7 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class BiLipschitz:
     """Local bi-Lipschitz constants of a decoder at n points; at least 1, lower is closer to an isometry.
 
-    Only the given points are examined, so `constant` is a lower estimate of the supremum that Theorem 1 needs, and
+    Only these points are examined, so `constant` is a lower estimate of the supremum that Theorem 1 needs, and
     never `certified`.
     """
 
@@ -152,7 +152,8 @@ def bilipschitz(
     directions : int
         Number of random directions, for that method.
     chunk : int, optional
-        Points at a time; chosen by memory by default. It does not change the result beyond rounding.
+        Number of points per batch; by default as many as fit into memory. The result does not depend on it, up to
+        rounding.
     device : str
         "auto" keeps the device of the weights (for a function, that of z).
     seed : int
@@ -162,7 +163,7 @@ def bilipschitz(
     -------
     BiLipschitz
         Constants of at least 1 (an isometry), infinite where the Jacobian loses a direction. They are invariant under
-        rotations and shifts of latents or outputs. Not certified: only the given points are examined.
+        rotations and shifts of latents or outputs. Not certified: only the points z are examined.
 
     References
     ----------
@@ -171,38 +172,38 @@ def bilipschitz(
     check_choice("method", method, ("auto", "exact", "lanczos", "directions"))
     check_integer("directions", directions)
     check_seed(seed)
-    probed = probe(decoder, z, device)
-    d, p = probed.dimension, probed.outputs
+    prepared = prepare_decoder(decoder, z, device)
+    d, p = prepared.dimension, prepared.outputs
     if method == "auto":
         method = "exact" if d * p <= _EXACT_ENTRIES else "lanczos"
     spectra, notes = None, []
     if method == "exact":
-        spectra = exact_spectra(probed, chunk)
+        spectra = exact_spectra(prepared, chunk)
         low, high = spectra[:, -1], spectra[:, 0]
     elif method == "lanczos":
-        low, high, converged = extreme_values(probed, chunk, seed)
+        low, high, converged = extreme_values(prepared, chunk, seed)
         if converged < len(low):
             missed = len(low) - converged
             notes.append(f"Lanczos did not converge at {missed} of {len(low)} points, whose constants may be larger.")
     else:
-        low, high = sampled_stretch(probed, directions, chunk, seed)
+        low, high = sampled_stretch(prepared, directions, chunk, seed)
         notes.append(f"Only {directions} random directions were sampled; others may be stretched more or less.")
-    low, lost = _lost_directions(low, high, probed)
+    low, lost = _lost_directions(low, high, prepared)
     if spectra is not None:
         spectra = np.pad(spectra, ((0, 0), (0, d - spectra.shape[1])))  # directions beyond the outputs are lost
     notes = [*lost, *notes, f"Only {len(low)} points were examined, so the largest constant is a lower estimate."]
     return BiLipschitz(low, high, spectra, method, d, p, tuple(notes))
 
 
-def _lost_directions(low: Float, high: Float, probed: Any) -> tuple[Float, list[str]]:
+def _lost_directions(low: Float, high: Float, prepared: Any) -> tuple[Float, list[str]]:
     """Set the smallest stretch to 0 where it is rounding, with a note."""
     import torch
 
-    d, p = probed.dimension, probed.outputs
+    d, p = prepared.dimension, prepared.outputs
     if p < d:
         reason = f"The decoder has fewer outputs ({p}) than latents ({d}), so it loses directions everywhere."
         return np.zeros_like(low), [reason]
-    lost = low <= _LOST * math.sqrt(d) * torch.finfo(probed.z.dtype).eps * high
+    lost = low <= _LOST * math.sqrt(d) * torch.finfo(prepared.z.dtype).eps * high
     if not lost.any():
         return low, []
     reason = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SHOWN_BLOCKS = 24  # with a picture each
 SHOWN_LATENTS = 40  # in the graph
 STILL = 1e-3  # degrees
-WIDEST = 1200  # columns of a strip; more outputs are pooled, the strongest shown
+WIDEST = 1200  # columns of a strip; more outputs are pooled by their maximum
 STRIP = 50  # ratio of width to height of a strip, about
 SHADE = (0xD9, 0x7A, 0x06)  # readable on a light and on a dark page
 LABELS = {"M_coord": "M, coordinates", "M_sparsest": "M, sparsest basis"}
@@ -38,14 +38,14 @@ REMARKS = {
 GLOSSARY = (
     ("block", "latents that together form one factor."),
     ("certified", "the structure of the decoder proves it for all latents."),
-    ("supported", "it holds at all points examined, which proves nothing about the points between."),
+    ("supported", "it holds at all points examined; other points were not examined."),
     ("refuted", "it fails at one point at least, up to the tolerance."),
     (
         "ambiguous",
         "the answer depends on what counts as zero: it changes within a decade of tolerance. Trained decoders have no "
         "exact zeros.",
     ),
-    ("unknown", "the points examined do not decide it. “Premise fails”: the theorem says nothing here."),
+    ("unknown", "the points examined do not decide it. “Premise fails”: the theorem does not apply."),
     (
         "irreducible",
         "a block that does not split into smaller ones of the same type. Otherwise another split may be identified.",
@@ -91,8 +91,8 @@ def _sections(examination: MechanismExamination) -> Iterator[Section]:
     if examination.discovery is not None:
         intro = Text(
             "The finest parts into which the latent directions split at every point, in any basis: a decoder whose "
-            "latents were mixed has the same parts. “Along the coordinates” means that the given latents need no "
-            "mixing.",
+            "latents were mixed has the same parts. “Along the coordinates” means that each part consists of "
+            "latents, without mixing.",
             muted=True,
         )
         parts = [block for one in examination.discovery.found for block in _parts(one)]
@@ -118,9 +118,9 @@ def _parts(parts: FinestParts) -> Iterator[Block]:
     seen = np.zeros(0) if parts.followed is None else parts.followed.overlap[np.isfinite(parts.followed.overlap)]
     if len(parts.dims) > 1 and seen.size and parts.followed is not None:
         angle = math.degrees(math.acos(min(1.0, max(-1.0, float(seen.min())))))
-        turned = f"turn by at most {number(angle)}°" if angle > STILL else "do not turn"
+        turned = f"rotate by at most {number(angle)}°" if angle > STILL else "do not rotate"
         other = f" {count(parts.followed.lost, 'point')} with other parts." if parts.followed.lost else ""
-        yield Text(f"From point to nearest point, the parts {turned}.{other}", muted=True)
+        yield Text(f"Between neighbouring points, the parts {turned}.{other}", muted=True)
     steps: list[tuple[str, str, str]] = []  # intervals of the tolerance with the same dimensions
     for rtol, dims in parts.sweep:
         text = f"{len(dims)} of {', '.join(map(str, dims))}" if len(dims) > 1 else "one"
@@ -168,7 +168,7 @@ def _theorems(theorems: Sequence[Theorem]) -> Iterator[Block]:
         )
         for one in theorems
     ]
-    columns = _texts("theorem", "type", "verdict", "basis", "premises that are not shown")
+    columns = _texts("theorem", "type", "verdict", "basis", "open premises")
     note = IDENTIFIED if any(one.strength in ("holds", "conditional") for one in theorems) else ""
     yield Table("Theorems", columns, rows, brief=True, note=note)
     for one in theorems:
@@ -182,9 +182,9 @@ def _blocks(profile: BlockProfile) -> Iterator[Block]:
     as_images = len(shape) in (2, 3) and min(shape[-2:]) > 1  # (channels, height, width), or without channels
     images = list(_images(profile, (-1, *shape[-2:]) if as_images else None))
     hidden = len(profile.blocks) - len(images)
-    more = f" {hidden} more blocks are not shown." if hidden else ""
+    more = f" {hidden} more blocks are omitted." if hidden else ""
     note = (
-        "How far each block moves every output, root mean square over the points. The largest effect has full shade; "
+        "Effect of each block on every output, root mean square over the points. The largest effect has full shade; "
         f"half the shade is a quarter of it.{more}"
     )
     if as_images:
@@ -254,24 +254,24 @@ def _heat_table(label: str, names: Sequence[str], rows: Sequence[Any], note: str
     return Table(label, columns, rows, style="heat", sortable=False, note=note)
 
 
-def _model(found: Disentanglement, names: Sequence[str]) -> Iterator[Block]:
+def _model(model: Disentanglement, names: Sequence[str]) -> Iterator[Block]:
     """Whether the codes of a model are disentangled: shares of each code's motion, and the premises of Theorem 1."""
-    yield Findings((found.local, found.everywhere), brief=True)
-    meaning = "of a code's motion, from factors that are not its own, at the worst point"
-    rows = [("largest leak", percent(found.worst), meaning)]
-    if found.sparse is not None:
-        meaning = "of points where the model's Jacobian has no more non-zeros than the generator's (Theorem 3)"
-        rows.append(("as sparse", percent(found.sparse), meaning))
-    if np.isfinite(found.misses).any():
+    yield Findings((model.local, model.everywhere), brief=True)
+    meaning = "largest share of a code's motion that comes from other factors, at the worst point"
+    rows = [("largest leak", percent(model.worst), meaning)]
+    if model.sparse is not None:
+        meaning = "of points where the model's Jacobian has at most as many non-zeros as the generator's (Theorem 3)"
+        rows.append(("as sparse", percent(model.sparse), meaning))
+    if np.isfinite(model.misses).any():
         meaning = "of the spread of the outputs: largest distance between the model's and the generator's"
-        rows.append(("outputs missed by", percent(float(np.nanmax(found.misses))), meaning))
+        rows.append(("outputs missed by", percent(float(np.nanmax(model.misses))), meaning))
     yield doc.facts(rows, "Disentanglement", brief=True)
     cells = [
         (f"c{j}", *(_tinted(float(value)) for value in row))
-        for j, row in enumerate(found.shares[:SHOWN_LATENTS])
+        for j, row in enumerate(model.shares[:SHOWN_LATENTS])
         if np.isfinite(row).all()
     ]
     note = "Shares of a code’s squared motion over all points."
     shares = _heat_table("Share of each code’s motion", names, cells, note)
-    premises = Group((Heading("Premises of Theorem 1"), Findings(found.premises)))
+    premises = Group((Heading("Premises of Theorem 1"), Findings(model.premises)))
     yield Grid((Group((Heading("Which factor moves which code?"), shares)), premises))

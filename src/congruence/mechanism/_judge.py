@@ -1,7 +1,6 @@
 """From Jacobians at points to the status of the criteria.
 
-Jacobians are computed a few at a time and not kept, except those of the few points at which the sparsity gap is
-computed.
+Jacobians are computed in batches and discarded, except those of the few points at which the sparsity gap is computed.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.probed import Probed
+from congruence.decoder.prepared_decoder import PreparedDecoder
 from congruence.formatting import count
-from congruence.mechanism import criteria
-from congruence.mechanism._matroid import count_sets, unit_rows
-from congruence.mechanism.blocks import Blocks
-from congruence.mechanism.criteria import SWEEP, SizeHistogram, Tolerance
-from congruence.mechanism.derivatives import jacobian_chunks
-from congruence.mechanism.interactions import (
+from congruence.mechanism import _criteria as criteria
+from congruence.mechanism._blocks import Blocks
+from congruence.mechanism._criteria import SWEEP, SizeHistogram, Tolerance
+from congruence.mechanism._interactions import (
     Separability,
     curved_parts,
     derivative_tensors,
     measure_interactions,
     measure_separability,
 )
-from congruence.mechanism.sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
+from congruence.mechanism._matroid import count_sets, unit_rows
+from congruence.mechanism._sparsity_gap import SparsityGap, sparse_decomposition, sparsity_gap
+from congruence.mechanism.derivatives import jacobian_chunks
 from congruence.mechanism.theorems import CLAIMS, Criterion, Irreducibility, make_criterion
 from congruence.result import Status, combine
 
-_KEPT_NUMBERS = 2**24  # of Jacobians that are kept for the sparsity gap
+_STORED_NUMBERS = 2**24  # entries of the Jacobians that are stored for the sparsity gap
 _BOUNDED_POINTS = 4  # examined if there are only bounds
 _FULL_POINTS = 10  # budgets spent on all points together
 _RANKED_POINTS = 8  # at most, at which separability is examined
@@ -46,12 +45,12 @@ class PointNumbers(NamedTuple):
 
     disjoint: Any  # margin of D
     disjoint_from: Any  # tolerance from which on D holds
-    contained: Any  # (g + 1,) margins of M in the given coordinates, at rtol and then at each tolerance of the sweep
+    contained: Any  # (g + 1,) margins of M in the coordinates, at rtol and then at each tolerance of the sweep
     contrast: Any  # of independent mechanism analysis
     cosine: Any  # largest between blocks
     lost: Any  # directions that are lost
     disjoint_parts: Any  # (K,) parts of each block by D
-    nested_parts: Any  # (K,) parts of each block by M, in the given coordinates
+    nested_parts: Any  # (K,) parts of each block by M, in the coordinates
     nonzeros: Any  # entries in the support
 
 
@@ -63,18 +62,25 @@ class Survey:
     overlap: Float  # (K, K) mean over points
     sizes: Float  # (m, d) mean size of the entries over points
     tolerance: Tolerance
-    kept: tuple[Float, ...]  # Jacobians of the first points
+    jacobians: tuple[Float, ...]  # Jacobians of the first points
 
 
 def survey_points(
-    probed: Probed, blocks: Blocks, *, rtol: float, atol: float, scale: str, chunk: int | None, tolerance: float
+    prepared: PreparedDecoder,
+    blocks: Blocks,
+    *,
+    rtol: float,
+    atol: float,
+    scale: str,
+    chunk: int | None,
+    tolerance: float,
 ) -> Survey:
     """Measure the Jacobian at every point; `tolerance` is that of ranks, the others those of supports."""
-    d, m, r = probed.dimension, probed.outputs, len(probed.z)
+    d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)
     points: list[PointNumbers] = []
-    kept: list[Float] = []
+    stored: list[Float] = []
     overlap, sizes, histogram = np.zeros((len(blocks),) * 2), np.zeros((m, d)), SizeHistogram()
-    for part in jacobian_chunks(probed, chunk=chunk):
+    for part in jacobian_chunks(prepared, chunk=chunk):
         for j in part:
             shares = np.where(np.abs(j) > atol, criteria.relative_sizes(j, scale), 0.0)
             support = shares > rtol
@@ -96,10 +102,10 @@ def survey_points(
             histogram.add(shares)
             overlap += criteria.block_overlap(support, blocks) / r
             sizes += np.abs(j) / r
-            if (len(kept) + 1) * m * d <= _KEPT_NUMBERS or not kept:
-                kept.append(j)
+            if (len(stored) + 1) * m * d <= _STORED_NUMBERS or not stored:
+                stored.append(j)
     arrays = PointNumbers(*map(np.array, zip(*points, strict=True)))
-    return Survey(arrays, overlap, sizes, Tolerance(rtol, atol, scale, *histogram.widest_gap()), tuple(kept))
+    return Survey(arrays, overlap, sizes, Tolerance(rtol, atol, scale, *histogram.widest_gap()), tuple(stored))
 
 
 def survey_sparsity(
@@ -107,7 +113,7 @@ def survey_sparsity(
 ) -> tuple[Gaps, Array]:
     """Compute sparsity gaps at as many of the points as the budget allows, (p, t) at t tolerances, rtol first.
 
-    Second come the parts of each block by S at rtol, (p, K); -1 if not known.
+    Also return the number of parts of each block by S at rtol, (p, K); -1 if unknown.
     """
     points: list[tuple[SparsityGap, ...]] = []
     parts: list[list[int]] = []
@@ -120,7 +126,7 @@ def survey_sparsity(
             break
         cuts = [at.truncate(j, t) for t in at.nearby]
         keys = [np.packbits(cut != 0).tobytes() for cut in cuts]
-        gaps = {  # most tolerances give the same support
+        gaps = {  # most tolerances have the same support
             key: sparsity_gap(cut, blocks, budget=budget, tolerance=tolerance, seed=seed)
             for key, cut in dict(zip(keys, cuts, strict=True)).items()
         }
@@ -133,24 +139,23 @@ def survey_sparsity(
 def judge_criteria(
     survey: Survey, sparsity: tuple[Gaps, Array], blocks: Blocks, reach: Array | None
 ) -> tuple[tuple[Criterion, ...], tuple[Irreducibility, ...]]:
-    """Judge D, M in the given coordinates and in a sparsest basis, S and IMA.
+    """Judge D, M in the coordinates and in a sparsest basis, S and IMA; and irreducibility by D, M and S.
 
-    D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) keeps the blocks apart. The
-    irreducibility of the blocks by D, M and S comes second.
+    D is certified if the structure of the decoder (`reach`, see `reachable_outputs`) separates the blocks.
     """
     at, points, (gaps, sparse_parts) = survey.tolerance, survey.at, sparsity
 
     def contained_at(t: float) -> Array:
-        """At the nearest tolerance of the sweep; rtol has a column of its own."""
+        """Whether M holds at the nearest tolerance of the sweep; column 0 is rtol."""
         column = 0 if t == at.rtol else 1 + int(np.abs(np.log10(SWEEP) - np.log10(max(t, 1e-300))).argmin())
         return np.asarray(points.contained[:, column] > 0)
 
     measures = "largest product of two blocks in an output"
-    disjoint = _judge_at("D", _from(points.disjoint_from), at.nearby, points.disjoint, measures, largest=True)
+    disjoint = _judge_at("D", _holds_from(points.disjoint_from), at.nearby, points.disjoint, measures, largest=True)
     apart = reach is not None and not criteria.block_overlap(reach, blocks)[~np.eye(len(blocks), dtype=bool)].any()
     if disjoint.status == "holds" and apart:
         finding = replace(disjoint.finding, basis="certified")
-        disjoint = replace(disjoint, finding=finding, remarks=("zero weights keep the blocks apart everywhere",))
+        disjoint = replace(disjoint, finding=finding, remarks=("zero weights separate the blocks everywhere",))
     measures = "smallest share of own outputs"
     contained = _judge_at("M_coord", contained_at, at.nearby, points.contained[:, 0], measures)
     nested = points.nested_parts
@@ -159,7 +164,7 @@ def judge_criteria(
     else:
         margins = np.array([[gap.contained for gap in row] for row in gaps])
         statuses = np.where(np.isnan(margins), "unknown", np.where(margins > 0, "holds", "fails"))
-        remarks = ["in a sparsest basis of each block, the first found if several tie"]
+        remarks = ["in a sparsest basis of each block, the first of several"]
         unknown = int(np.isnan(margins[:, 0]).sum())
         remarks += [f"past the budget at {unknown} points"] if unknown else []
         sparsest = _judge("M_sparsest", statuses, margins[:, 0], measures, remarks=tuple(remarks))
@@ -169,8 +174,8 @@ def judge_criteria(
     return judged, tuple(_irreducibility(name, values) for name, values in parts.items())
 
 
-def _from(thresholds: Array) -> Callable[[float], Array]:
-    """A criterion that holds at each point from its own tolerance on."""
+def _holds_from(thresholds: Array) -> Callable[[float], Array]:
+    """A criterion that holds at each point for all tolerances from a threshold on."""
     return lambda t: np.asarray(thresholds <= t)
 
 
@@ -222,11 +227,11 @@ def _judge_sparse(gaps: Gaps) -> Criterion:
 
 
 def judge_interactions(
-    probed: Probed, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
+    prepared: PreparedDecoder, blocks: Blocks, order: int, at: Tolerance, *, finite: bool, tolerance: float, seed: int
 ) -> Criterion:
     """Judge Type H_n, that derivatives (or finite differences) that mix blocks vanish."""
     cross, degenerate, complete = measure_interactions(
-        probed, blocks, order, differences=finite, tolerance=tolerance, seed=seed
+        prepared, blocks, order, differences=finite, tolerance=tolerance, seed=seed
     )
     empty = bool(degenerate.all())
     remarks = {
@@ -234,10 +239,10 @@ def judge_interactions(
         "along random directions": not complete,
         "by differences over finite steps, since the derivatives vanish": finite,
     }
-    shown = tuple(remark for remark, applies in remarks.items() if applies)
     measures = "mixed share of derivatives of this order"
-    more: dict[str, Any] = {"largest": True, "degenerate": empty, "remarks": shown}
-    return _judge_at(f"H{order}", _from(cross), at.decade, cross, measures, **more)
+    more: dict[str, Any] = {"largest": True, "degenerate": empty}
+    more["remarks"] = tuple(remark for remark, applies in remarks.items() if applies)
+    return _judge_at(f"H{order}", _holds_from(cross), at.decade, cross, measures, **more)
 
 
 def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
@@ -245,7 +250,7 @@ def _judge_orthogonal(points: PointNumbers, at: Tolerance) -> Criterion:
     measures = "largest cosine between blocks"
     known = np.isfinite(points.cosine)
     values = np.where(known, points.cosine, 0.0)
-    judged = _judge_at("IMA", _from(values), at.decade, values, measures, largest=True)
+    judged = _judge_at("IMA", _holds_from(values), at.decade, values, measures, largest=True)
     if known.all() or judged.status == "fails":
         return replace(judged, remarks=(f"mean contrast {points.contrast[known].mean():.3g}",))
     remark = f"a block loses a direction at {int((~known).sum())} points"
@@ -263,17 +268,17 @@ def _irreducibility(criterion: str, parts: Array) -> Irreducibility:
 
 
 def judge_separability(
-    probed: Probed, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
+    prepared: PreparedDecoder, blocks: Blocks, orders: Sequence[int], finite: bool, tolerance: float, seed: int
 ) -> tuple[tuple[Separability, ...], tuple[Irreducibility, ...]]:
     """Judge order-n separability, and irreducibility of the blocks by their n-th derivatives, at a few points."""
-    reasons = {n: _reason_not_ranked(probed, n, finite) for n in orders}
+    reasons = {n: _reason_not_ranked(prepared, n, finite) for n in orders}
     ranked = [n for n, why in reasons.items() if not why]
     ranks: dict[int, list[Separability]] = {n: [] for n in ranked}
     parts: dict[int, list[list[int]]] = {n: [] for n in ranked}
     flat = dict.fromkeys(ranked, 0)
     top = max(ranked, default=1)
-    rows = min(_RANKED_POINTS, len(probed.z), max(1, _RANKED_NUMBERS // (probed.outputs * probed.dimension**top)))
-    for derivatives in derivative_tensors(probed, rows, top) if ranked else ():
+    rows = min(_RANKED_POINTS, len(prepared.z), max(1, _RANKED_NUMBERS // (prepared.outputs * prepared.dimension**top)))
+    for derivatives in derivative_tensors(prepared, rows, top) if ranked else ():
         for n in ranked:
             ranks[n].append(measure_separability(derivatives, blocks, n, tolerance))
             split = [curved_parts(derivatives, block, n, tolerance=tolerance, seed=seed) for block in blocks]
@@ -289,17 +294,17 @@ def judge_separability(
     )
 
 
-def _reason_not_ranked(probed: Probed, order: int, finite: bool) -> str:
+def _reason_not_ranked(prepared: PreparedDecoder, order: int, finite: bool) -> str:
     """Why separability is not examined; empty if it is."""
     if finite:
         return "the higher derivatives of a piecewise linear decoder vanish"
-    if probed.outputs * max(probed.dimension**order, comb(probed.dimension + order - 1, order)) > _RANKED_NUMBERS:
+    if prepared.outputs * max(prepared.dimension**order, comb(prepared.dimension + order - 1, order)) > _RANKED_NUMBERS:
         return f"there are too many derivatives of order {order}"
     return ""
 
 
 def _worst_separability(ranks: list[Separability], flat: int) -> Separability:
-    """The point at which most dimensions are shared; flat directions count against separability."""
+    """The point at which most dimensions are shared; flat directions violate separability."""
     worst = max(ranks, key=lambda one: (one.expected - one.rank, -one.gap))
     return replace(
         worst,

@@ -1,12 +1,12 @@
 """The linear matroid of the rows of a Jacobian: its connected components and its elementary vectors.
 
-Two rows are connected where some smallest set of linearly dependent rows contains both. The components give into how
-many parts with disjoint outputs the tangent space can be split, in any basis. They are the components of the bipartite
+Two rows are connected if some minimal set of linearly dependent rows contains both. Each component is one part with
+disjoint outputs into which the tangent space splits, in any basis. The components are the components of the bipartite
 graph between d independent rows and the rows that are combinations of them, and of the graph of the hat matrix J J^+.
 
 A direction u is elementary if no other direction, its multiples apart, changes fewer of the outputs that u changes.
 Every direction is a sum of elementary ones inside the outputs it changes, so sparsest bases consist of them. They are
-found by setting d - 1 independent rows of the Jacobian to zero. Parallel rows count as one row and unconnected parts
+computed by setting d - 1 independent rows of the Jacobian to zero. Parallel rows count as one row and unconnected parts
 of the Jacobian are treated separately; both only change the cost.
 """
 
@@ -19,7 +19,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.mechanism.blocks import label_members, merge_groups
+from congruence.mechanism._blocks import label_members, merge_groups
 
 TOLERANCE = 1e-8  # for rows of length 1: smaller numbers are rounding error
 _SETS_CHUNK = 8192  # sets of rows at a time
@@ -101,25 +101,25 @@ def count_sets(rows: Float, tolerance: float = TOLERANCE) -> int:
 
 
 def elementary_vectors(rows: Float, budget: float, tolerance: float) -> ElementaryVectors | None:
-    """Return all elementary vectors of unit rows (m, d) of full column rank; None past the budget of sets."""
+    """Return all elementary vectors of unit rows (m, d) of full column rank; None beyond `budget` sets."""
     owner, count = row_components(rows, tolerance)
     parts, spent = [], 0
     for c in range(count):
         # Directions that change this part alone.
         inside = null_space(rows[(owner != c) & (owner >= 0)], rows.shape[1], tolerance)
-        kept, sizes = _merge_parallel(rows[owner == c], tolerance)
-        spent += math.comb(len(kept), inside.shape[1] - 1)
-        if spent > budget or spent * len(kept) > _MOST_BITS:
+        distinct, sizes = _merge_parallel(rows[owner == c], tolerance)
+        spent += math.comb(len(distinct), inside.shape[1] - 1)
+        if spent > budget or spent * len(distinct) > _MOST_BITS:
             return None
-        parts.append((inside, kept @ inside, sizes))
+        parts.append((inside, distinct @ inside, sizes))
     every = np.concatenate([sizes for _, _, sizes in parts])
     vectors, supports, first = [], [], 0
     for inside, within, sizes in parts:
-        own, changed = _connected_vectors(scale_to_unit(within, 1), tolerance)
-        wide = np.zeros((len(own), len(every)), dtype=bool)
+        inner, changed = _connected_vectors(scale_to_unit(within, 1), tolerance)
+        wide = np.zeros((len(inner), len(every)), dtype=bool)
         wide[:, first : first + len(sizes)] = changed
         first += len(sizes)
-        vectors.append(own @ inside.T)
+        vectors.append(inner @ inside.T)
         supports.append(wide)
     both = np.concatenate(supports)
     return ElementaryVectors(np.concatenate(vectors), both, every, both @ every)
@@ -130,7 +130,7 @@ def _connected_vectors(rows: Float, tolerance: float) -> tuple[Float, Array]:
     c, k = rows.shape
     if k == 1:
         return np.ones((1, 1)), np.ones((1, c), dtype=bool)
-    kept: dict[bytes, tuple[Float, Array]] = {}
+    unique: dict[bytes, tuple[Float, Array]] = {}
     every = combinations(range(c), k - 1)
     while sets := list(islice(every, _SETS_CHUNK)):
         vectors = _null_vectors(rows[np.array(sets)], tolerance)
@@ -140,25 +140,25 @@ def _connected_vectors(rows: Float, tolerance: float) -> tuple[Float, Array]:
         packed = np.packbits(changed, axis=1)
         _, first = np.unique(packed.view(f"V{packed.shape[1]}")[:, 0], return_index=True)
         for i in first:
-            kept.setdefault(packed[i].tobytes(), (vectors[i], changed[i]))
-    every_vector, every_changed = zip(*kept.values(), strict=True)
+            unique.setdefault(packed[i].tobytes(), (vectors[i], changed[i]))
+    every_vector, every_changed = zip(*unique.values(), strict=True)
     return np.array(every_vector), np.array(every_changed)
 
 
 def _null_vectors(rows: Float, tolerance: float) -> Float:
     """The direction of length 1 that k - 1 rows send to zero, for each set (s, k - 1, k) that is independent."""
     k = rows.shape[2]
-    found: Float
+    null: Float
     if k == 2:
-        found = rows[:, 0, ::-1] * np.array([1.0, -1.0])
+        null = rows[:, 0, ::-1] * np.array([1.0, -1.0])
     elif k == 3:
         crossed = np.cross(rows[:, 0], rows[:, 1])
         size = np.linalg.norm(crossed, axis=1, keepdims=True)
-        found = crossed[size[:, 0] > tolerance] / size[size[:, 0] > tolerance]
+        null = crossed[size[:, 0] > tolerance] / size[size[:, 0] > tolerance]
     else:
         _, sizes, right = np.linalg.svd(rows)
-        found = right[sizes[:, -1] > tolerance * sizes[:, 0], -1]
-    return found
+        null = right[sizes[:, -1] > tolerance * sizes[:, 0], -1]
+    return null
 
 
 def _merge_parallel(rows: Float, tolerance: float) -> tuple[Float, Array]:
@@ -168,14 +168,14 @@ def _merge_parallel(rows: Float, tolerance: float) -> tuple[Float, Array]:
     order = np.argsort(shadow, kind="stable")
     apart = np.diff(shadow[order]) > 10 * tolerance * math.sqrt(rows.shape[1])
     alone = np.concatenate([[True], apart]) & np.concatenate([apart, [True]])
-    kept, sizes = [rows[order[alone]]], [1] * int(alone.sum())
+    distinct, sizes = [rows[order[alone]]], [1] * int(alone.sum())
     crowd = order[~alone]
     cuts = np.flatnonzero(np.diff(shadow[crowd]) > 10 * tolerance * math.sqrt(rows.shape[1])) + 1
     for near in np.split(crowd, cuts):
         while near.size:
             first = rows[near[0]]
             same = np.abs(rows[near] - np.sign(rows[near] @ first)[:, None] * first).max(axis=1) <= tolerance
-            kept.append(first[None])
+            distinct.append(first[None])
             sizes.append(int(same.sum()))
             near = near[~same]
-    return np.concatenate(kept), np.array(sizes)
+    return np.concatenate(distinct), np.array(sizes)

@@ -1,4 +1,4 @@
-"""`check_blocks`: the criteria of mechanistic independence for given blocks of latents, and which theorem applies."""
+"""`check_blocks`: the criteria of mechanistic independence for blocks of latents, and which theorem applies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, TypedDict
 
 from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_number
-from congruence.decoder.probed import Probed
+from congruence.decoder.prepared_decoder import PreparedDecoder
 from congruence.errors import InputError, UnknownKeyError
+from congruence.mechanism._blocks import Blocks, read_blocks
+from congruence.mechanism._criteria import RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
+from congruence.mechanism._interactions import Separability
 from congruence.mechanism._judge import (
     Survey,
     judge_criteria,
@@ -19,11 +22,8 @@ from congruence.mechanism._judge import (
     survey_sparsity,
 )
 from congruence.mechanism._matroid import TOLERANCE
-from congruence.mechanism.blocks import Blocks, read_blocks
-from congruence.mechanism.criteria import RTOL, SCALES, SINGLE, Tolerance, reachable_outputs
+from congruence.mechanism._sparsity_gap import BUDGET
 from congruence.mechanism.derivatives import classify_curvature, is_double, open_decoder
-from congruence.mechanism.interactions import Separability
-from congruence.mechanism.sparsity_gap import BUDGET
 from congruence.mechanism.theorems import (
     Criterion,
     CriterionNumbers,
@@ -122,7 +122,7 @@ def check_blocks(
     device: str = "auto",
     seed: int = 0,
 ) -> BlockCheck:
-    """Check whether blocks of latents act on the outputs independently of each other, at given points.
+    """Check whether blocks of latents act on the outputs independently of each other, at points z.
 
     Parameters
     ----------
@@ -131,31 +131,31 @@ def check_blocks(
     z : (r, d)
         Points: latents sampled from the domain. Their distribution does not matter.
     blocks : list of lists of latents, or text like '0-1,2,3-4'
-        Which latents form a factor together; by default each latent is one.
+        Latents that form a factor; by default each latent is a block.
     rtol : float, optional
         Entries of a Jacobian up to rtol times its largest entry count as zero; mixed derivatives and cosines are
-        compared with rtol, too. By default 1e-6, or 1e-4 for a decoder that only works in float32.
+        compared with rtol as well. By default 1e-6, or 1e-4 for a decoder that only works in float32.
     atol : float
         Entries up to atol count as zero.
     scale : {"global", "column"}
         "column" compares entries after dividing each column by its length: for latents in different units.
     orders : sequence of int, each at least 2
-        Of the derivatives of Type H_n.
+        Orders of the derivatives of Type H_n.
     budget : float
-        Sets of rows that may be tried at a point for the exact sparsity gap; past it there are bounds.
+        Number of sets of rows tried at a point for the exact sparsity gap; beyond it only bounds are computed.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     seed : int
-        Of random directions and searches.
+        Seed of random directions and searches.
 
     Returns
     -------
     BlockCheck
-        The criteria D, M (in the given coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each
-        `holds`, `fails`, `ambiguous` or `unknown`; and which of Theorems 2 to 5 applies. Each is computed on its own,
-        and none is inferred from another.
+        The criteria D, M (in the coordinates and in the sparsest basis of the blocks), S, H_n and IMA, each `holds`,
+        `fails`, `ambiguous` or `unknown`; and which of Theorems 2 to 5 applies. Each criterion is computed
+        independently of the others.
 
     References
     ----------
@@ -166,21 +166,21 @@ def check_blocks(
     check_choice("scale", scale, SCALES)
     for order in orders:
         check_integer("orders", order, 2)
-    probed = open_decoder(decoder, z, device)
-    parts = read_blocks(blocks, probed.dimension)
-    wide = is_double(probed)
+    prepared = open_decoder(decoder, z, device)
+    parts = read_blocks(blocks, prepared.dimension)
+    wide = is_double(prepared)
     small = TOLERANCE if wide else SINGLE
     rtol = rtol if rtol is not None else RTOL if wide else SINGLE
-    survey = survey_points(probed, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)
-    sparsity = survey_sparsity(survey.kept, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
-    bending = classify_curvature(probed, seed)
+    survey = survey_points(prepared, parts, rtol=rtol, atol=atol, scale=scale, chunk=chunk, tolerance=small)
+    sparsity = survey_sparsity(survey.jacobians, parts, survey.tolerance, budget=budget, tolerance=small, seed=seed)
+    bending = classify_curvature(prepared, seed)
     finite = bending == "piecewise linear"
     (*criteria, orthogonal), irreducible = judge_criteria(survey, sparsity, parts, reachable_outputs(decoder))
     for n in dict.fromkeys(orders):
-        one = judge_interactions(probed, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
+        one = judge_interactions(prepared, parts, n, survey.tolerance, finite=finite, tolerance=small, seed=seed)
         criteria.append(one)
     criteria.append(orthogonal)
-    separable, curved = judge_separability(probed, parts, orders, finite, small, seed)
+    separable, curved = judge_separability(prepared, parts, orders, finite, small, seed)
     points = survey.at
     injective: Status = "fails" if points.lost.any() else "holds"
     nonzeros = int(points.nonzeros.min()), int(points.nonzeros.max())
@@ -189,10 +189,10 @@ def check_blocks(
     worst = sparsity[0][criteria[3].worst or 0][0]  # of Type S
     return BlockCheck(
         blocks=parts,
-        points=len(probed.z),
-        dimension=probed.dimension,
-        outputs=probed.outputs,
-        output_shape=probed.output_shape,
+        points=len(prepared.z),
+        dimension=prepared.dimension,
+        outputs=prepared.outputs,
+        output_shape=prepared.output_shape,
         bending=bending,
         criteria=tuple(criteria),
         irreducible=irreducible,
@@ -205,7 +205,7 @@ def check_blocks(
         rho=(worst.rho_plus, worst.rho_minus),
         overlap=survey.overlap,
         sizes=survey.sizes,
-        notes=tuple(_notes(probed, finite, survey, len(sparsity[0]), wide)),
+        notes=tuple(_notes(prepared, finite, survey, len(sparsity[0]), wide)),
     )
 
 
@@ -217,17 +217,17 @@ def check_budget(rtol: float | None, budget: float) -> None:
         raise InputError(f"budget must be a number of at least 0; got {budget!r}")
 
 
-def _notes(probed: Probed, finite: bool, survey: Survey, gaps: int, wide: bool) -> list[str]:
-    points, lost = len(probed.z), int((survey.at.lost > 0).sum())
+def _notes(prepared: PreparedDecoder, finite: bool, survey: Survey, gaps: int, wide: bool) -> list[str]:
+    points, lost = len(prepared.z), int((survey.at.lost > 0).sum())
     notes = {
-        "The decoder works in float32 only, so small numbers are less certain.": not wide,
+        "The decoder works in float32 only, so small derivatives are less accurate.": not wide,
         "The decoder is piecewise linear: differences over one standard deviation replace derivatives.": finite,
-        "No interval of a decade of tolerances leaves all supports the same: criteria on supports are uncertain.": (
+        "No decade of tolerances leaves all supports unchanged: criteria on supports are uncertain.": (
             survey.tolerance.stable is None
         ),
         f"The sparsity gap was computed at {gaps} of {points} points.": gaps < points,
-        "With no more outputs than latents, every Jacobian splits into single directions in some basis.": (
-            probed.outputs <= probed.dimension
+        "With at most as many outputs as latents, every Jacobian splits into single directions in some basis.": (
+            prepared.outputs <= prepared.dimension
         ),
         f"The Jacobian loses a direction at {lost} of {points} points.": lost > 0,
     }

@@ -9,39 +9,44 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array, Float, is_tensor, listing, to_numpy
-from congruence.checks import check_integer
-from congruence.decoder.probed import Probed, import_torch, probe
-from congruence.decoder.spectra import plain_attention
+from congruence.arrays import Array, Float, is_tensor, to_numpy
+from congruence.decoder.prepared_decoder import (
+    PreparedDecoder,
+    check_finite,
+    import_torch,
+    memory_limit,
+    plain_attention,
+    point_slices,
+    prepare_decoder,
+)
 from congruence.errors import InputError
 
-CPU_BYTES, _GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives at a time
 _FLAT, _FLAT_SINGLE = 1e-9, 1e-4  # relative to the first derivatives, in float64 and float32: rounding error
 _PAIRS = 4  # of directions along which second derivatives are tested for being zero ...
 _PAIRS_CHUNK = 8  # ... at this many points at a time: most decoders are curved at the first
 
 
-def open_decoder(decoder: Any, z: Any, device: str = "auto") -> Probed:
-    """Probe a decoder at latents z, (r, d), in float64 if it can: supports and ranks need every digit.
+def open_decoder(decoder: Any, z: Any, device: str = "auto") -> PreparedDecoder:
+    """Prepare a decoder and latents z, (r, d), in float64 if possible, since supports and ranks need the precision.
 
-    A module is copied and never changed. A decoder that works in one precision only is used in that precision.
+    A module is copied, not changed. A decoder that only works in float32 is used in float32.
     """
     torch = import_torch()
     try:
         module = isinstance(decoder, torch.nn.Module)
-        return probe(copy.deepcopy(decoder).double() if module else decoder, _as_floats(z, "float64"), device)
+        return prepare_decoder(copy.deepcopy(decoder).double() if module else decoder, _as_floats(z, "float64"), device)
     except (InputError, RuntimeError) as error:  # a function around float32 weights, or a module that casts inside
         wide = error
     try:
-        return probe(decoder, _as_floats(z, "float32"), device)
+        return prepare_decoder(decoder, _as_floats(z, "float32"), device)
     except InputError as narrow:
         if narrow.__cause__ is not None and isinstance(wide, InputError) and wide.__cause__ is None:
-            raise wide from None  # it ran in float64 with an invalid output; only float32 made it fail
+            raise wide from None  # it ran in float64, with an invalid output; it only raises in float32
         raise
 
 
 def _as_floats(z: Any, dtype: str) -> Any:
-    """Floating-point latents in another precision; anything else unchanged, for `probe` to reject."""
+    """Floating-point latents in another precision; anything else unchanged, for `prepare_decoder` to reject."""
     if is_tensor(z):
         return z.detach().to(getattr(import_torch(), dtype)) if z.is_floating_point() else z
     array = to_numpy(z)
@@ -62,22 +67,24 @@ def jacobians(
     outputs : (q,) integers, optional
         Which of the m flattened outputs to keep; all by default.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
 
     Returns
     -------
     (r, m, d) array, float64
         Entry (., n, a) is the derivative of output n with respect to latent a.
     """
-    probed = open_decoder(decoder, z, device)
-    return _gather(probed, jacobian_chunks(probed, outputs=outputs, chunk=chunk))
+    prepared = open_decoder(decoder, z, device)
+    return _gather(prepared, jacobian_chunks(prepared, outputs=outputs, chunk=chunk))
 
 
-def jacobian_chunks(probed: Probed, *, outputs: Array | None = None, chunk: int | None = None) -> Iterator[Float]:
+def jacobian_chunks(
+    prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None
+) -> Iterator[Float]:
     """Yield the Jacobians of a few points at a time, (some, m, d)."""
-    for values in directional_chunks(probed, np.eye(probed.dimension)[:, None, :], outputs=outputs, chunk=chunk):
+    for values in directional_chunks(prepared, np.eye(prepared.dimension)[:, None, :], outputs=outputs, chunk=chunk):
         yield np.ascontiguousarray(values.transpose(0, 2, 1))
 
 
@@ -97,50 +104,50 @@ def second_derivatives(
     outputs : (q,) integers, optional
         Which of the m flattened outputs to keep; all by default.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     """
-    probed = open_decoder(decoder, z, device)
-    return _gather(probed, second_derivative_chunks(probed, outputs=outputs, chunk=chunk))
+    prepared = open_decoder(decoder, z, device)
+    return _gather(prepared, second_derivative_chunks(prepared, outputs=outputs, chunk=chunk))
 
 
 def second_derivative_chunks(
-    probed: Probed, *, outputs: Array | None = None, chunk: int | None = None
+    prepared: PreparedDecoder, *, outputs: Array | None = None, chunk: int | None = None
 ) -> Iterator[Float]:
     """Yield the second derivatives of a few points at a time, (some, m, d, d)."""
-    d = probed.dimension
+    d = prepared.dimension
     pairs = np.array(list(combinations_with_replacement(range(d), 2)))  # (q, 2)
-    for values in directional_chunks(probed, np.eye(d)[pairs], outputs=outputs, chunk=chunk):
+    for values in directional_chunks(prepared, np.eye(d)[pairs], outputs=outputs, chunk=chunk):
         full = np.empty((values.shape[0], values.shape[2], d, d))
         full[:, :, pairs[:, 0], pairs[:, 1]] = full[:, :, pairs[:, 1], pairs[:, 0]] = values.transpose(0, 2, 1)
         yield full
 
 
 def directional_chunks(
-    probed: Probed, directions: Float, *, outputs: Array | None = None, chunk: int | None = None
+    prepared: PreparedDecoder, directions: Float, *, outputs: Array | None = None, chunk: int | None = None
 ) -> Iterator[Float]:
     """Yield the derivatives D^n g(v_1, ..., v_n) along directions (q, n, d) at a few points at a time, (some, q, m)."""
     torch = import_torch()
-    keep = _check_outputs(outputs, probed.outputs)
+    keep = _check_outputs(outputs, prepared.outputs)
     order = directions.shape[1]
-    together = max(1, _memory(probed) // (8 * probed.outputs * 2**order))  # directions of one point that fit
-    for rows in _slices(probed, chunk, min(len(directions), together) * 2**order):
-        z = probed.z[rows]
+    together = max(1, memory_limit(prepared) // (8 * prepared.outputs * 2**order))  # directions of one point that fit
+    for rows in point_slices(prepared, chunk, columns=min(len(directions), together) * 2**order):
+        z = prepared.z[rows]
         values = np.empty((len(z), len(directions), len(keep)))
         for first in range(0, len(directions), together):
             part = slice(first, first + together)
             along = torch.as_tensor(directions[part], dtype=z.dtype, device=z.device)
-            pushed = _push_forward(probed, z, along)
+            pushed = _push_forward(prepared, z, along)
             values[:, part] = to_numpy(pushed if outputs is None else pushed[:, :, torch.as_tensor(keep)])
-        _check_finite(values, rows, "derivatives")
+        check_finite(values, rows, "derivatives")
         yield values
 
 
-def difference_chunks(probed: Probed, steps: Float, *, chunk: int | None = None) -> Iterator[Float]:
+def difference_chunks(prepared: PreparedDecoder, steps: Float, *, chunk: int | None = None) -> Iterator[Float]:
     """Yield mixed differences over finite steps (q, n, d) at a few points at a time, (some, q, m).
 
-    They are not zero where derivatives of piecewise linear decoders are. Of order 2 it is
+    They need not vanish for piecewise linear decoders, unlike derivatives. Of order 2 it is
     g(s+u+v) - g(s+u) - g(s+v) + g(s), which vanishes for all steps u and v of two blocks, and for all s, exactly where
     g is a sum of functions of either block; of order n the same over all subsets of n steps.
     """
@@ -149,59 +156,59 @@ def difference_chunks(probed: Probed, steps: Float, *, chunk: int | None = None)
     subsets = (np.arange(2**order)[:, None] >> np.arange(order)) & 1  # (2^n, n)
     signs = (-1.0) ** (order - subsets.sum(1))
     moves = np.einsum("sn,qnd->sqd", subsets, steps)
-    for rows in _slices(probed, chunk, len(steps)):
-        z = probed.z[rows]
-        total = np.zeros((len(z), len(steps), probed.outputs))
+    for rows in point_slices(prepared, chunk, columns=len(steps)):
+        z = prepared.z[rows]
+        total = np.zeros((len(z), len(steps), prepared.outputs))
         for sign, move in zip(signs, moves, strict=True):
             for k, one in enumerate(move):
                 moved = z + torch.as_tensor(one, dtype=z.dtype, device=z.device)
-                total[:, k] += sign * decode_rows(probed, moved)
-        _check_finite(total, rows, "differences")
+                total[:, k] += sign * decode_rows(prepared, moved)
+        check_finite(total, rows, "differences")
         yield total
 
 
-def classify_curvature(probed: Probed, seed: int = 0) -> str:
+def classify_curvature(prepared: PreparedDecoder, seed: int = 0) -> str:
     """Classify a decoder by its second derivatives: "smooth", "piecewise linear" or "affine".
 
     "piecewise linear": second derivatives vanish at every point and along every direction tried, while differences
-    over finite steps do not. Networks of rectifiers are like that, and their derivatives of order 2 and more are zero.
+    over finite steps do not. ReLU networks are an example.
     """
-    steps = np.random.default_rng(seed).standard_normal((_PAIRS, 2, probed.dimension)) * step_lengths(probed)
-    small = _FLAT if is_double(probed) else _FLAT_SINGLE
+    steps = np.random.default_rng(seed).standard_normal((_PAIRS, 2, prepared.dimension)) * step_lengths(prepared)
+    small = _FLAT if is_double(prepared) else _FLAT_SINGLE
     slope = 0.0
-    first, second = (directional_chunks(probed, part, chunk=_PAIRS_CHUNK) for part in (steps[:, :1], steps))
+    first, second = (directional_chunks(prepared, part, chunk=_PAIRS_CHUNK) for part in (steps[:, :1], steps))
     for one, two in zip(first, second, strict=True):
         slope = max(slope, float(np.abs(one).max()))
         if float(np.abs(two).max()) > small * slope:
             return "smooth"
-    change = max(float(np.abs(part).max()) for part in difference_chunks(probed, steps, chunk=_PAIRS_CHUNK))
+    change = max(float(np.abs(part).max()) for part in difference_chunks(prepared, steps, chunk=_PAIRS_CHUNK))
     return "piecewise linear" if change > small * slope else "affine"
 
 
-def step_lengths(probed: Probed) -> Float:
+def step_lengths(prepared: PreparedDecoder) -> Float:
     """Return the standard deviation of each latent, (d,), or 1 where it is 0: the unit of steps and directions."""
-    spread = to_numpy(probed.z).astype(np.float64).std(0)
+    spread = to_numpy(prepared.z).astype(np.float64).std(0)
     return np.where(spread > 0, spread, 1.0)
 
 
-def is_double(probed: Probed) -> bool:
+def is_double(prepared: PreparedDecoder) -> bool:
     """Return whether a decoder works in float64, from the latents to the outputs."""
     torch = import_torch()
     with torch.no_grad():
-        output = probed.decode(probed.z[:1].reshape(1, *probed.latent_shape).clone())
-    return bool(probed.z.dtype == torch.float64 and output.dtype == torch.float64)
+        output = prepared.decode(prepared.z[:1].reshape(1, *prepared.latent_shape).clone())
+    return bool(prepared.z.dtype == torch.float64 and output.dtype == torch.float64)
 
 
-def decode_rows(probed: Probed, z: Any) -> Float:
+def decode_rows(prepared: PreparedDecoder, z: Any) -> Float:
     """Return the outputs (r, m) of latents (r, k), in float64."""
     torch = import_torch()
-    rows = torch.as_tensor(z, dtype=probed.z.dtype, device=probed.z.device)
+    rows = torch.as_tensor(z, dtype=prepared.z.dtype, device=prepared.z.device)
     with torch.no_grad():
-        out = probed.decode(rows.reshape(len(rows), *probed.latent_shape).clone())
+        out = prepared.decode(rows.reshape(len(rows), *prepared.latent_shape).clone())
     return to_numpy(out).reshape(len(rows), -1).astype(np.float64)
 
 
-def _push_forward(probed: Probed, z: Any, along: Any) -> Any:
+def _push_forward(prepared: PreparedDecoder, z: Any, along: Any) -> Any:
     """Derivatives at points z, (rows, d), along directions (q, n, d), shape (rows, q, m)."""
     torch = import_torch()
 
@@ -209,7 +216,7 @@ def _push_forward(probed: Probed, z: Any, along: Any) -> Any:
         return lambda s: torch.func.jvp(function, (s,), (v,))[1]
 
     def one(s: Any, vectors: Any) -> Any:
-        function: Callable[[Any], Any] = probed.one
+        function: Callable[[Any], Any] = prepared.decode_one
         for v in vectors.unbind(0):
             function = differentiate(function, v)
         return function(s)
@@ -234,31 +241,12 @@ def _check_outputs(outputs: Any, m: int) -> Array:
     return keep
 
 
-def _memory(probed: Probed) -> int:
-    return _GPU_BYTES if probed.z.is_cuda else CPU_BYTES
-
-
-def _slices(probed: Probed, chunk: int | None, columns: int) -> Iterator[slice]:
-    """Slices of points of which `columns` rows of outputs each fit into memory."""
-    step = max(1, _memory(probed) // (8 * columns * (probed.outputs + probed.dimension)))
-    step = step if chunk is None else check_integer("chunk", chunk)
-    n = len(probed.z)
-    for first in range(0, n, step):
-        yield slice(first, min(n, first + step))
-
-
-def _gather(probed: Probed, chunks: Iterator[Float]) -> Float:
+def _gather(prepared: PreparedDecoder, chunks: Iterator[Float]) -> Float:
     """All points in one array, filled chunk by chunk so that no chunk is held twice."""
     whole, first = np.empty(0), 0
     for part in chunks:
         if not first:
-            whole = np.empty((len(probed.z), *part.shape[1:]))
+            whole = np.empty((len(prepared.z), *part.shape[1:]))
         whole[first : first + len(part)] = part
         first += len(part)
     return whole
-
-
-def _check_finite(values: Float, rows: slice, what: str) -> None:
-    bad = rows.start + np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-    if bad.size:
-        raise InputError(f"the {what} of the decoder have NaN or infinite values (row {listing(bad)})")

@@ -1,9 +1,9 @@
-"""Which factors a decoder supports, without given blocks: the finest parts at every point, and over the sample.
+"""Discover the factors that a decoder supports: the finest parts at every point, and over the sample.
 
-At a point parts are found in any basis of the latents, so a decoder whose latents were mixed has the same parts. Parts
-at a point are exact up to the tolerance; over the sample, the result is the finest partition of the given coordinates
-whose blocks are sums of parts at every point. Points do not decide whether there is a partition in other coordinates of
-the whole domain: parts are only matched from neighbour to neighbour.
+Parts at a point do not depend on the basis of the latents, so a decoder whose latents were mixed has the same parts.
+They are exact up to the tolerance. Over the sample, the result is the finest partition of the coordinates whose blocks
+are sums of parts at every point. Whether a partition exists in other coordinates of the whole domain is not decided:
+parts are only matched between neighbouring points.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
-from congruence.decoder.probed import Probed, import_torch
+from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
 from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, merge_groups, write_blocks
+from congruence.mechanism._criteria import RTOL, SINGLE, SWEEP
+from congruence.mechanism._sparsity_gap import BUDGET, sparse_decomposition
 from congruence.mechanism.block_check import check_budget
-from congruence.mechanism.blocks import Blocks, merge_groups, write_blocks
-from congruence.mechanism.criteria import RTOL, SINGLE, SWEEP
 from congruence.mechanism.derivatives import (
     classify_curvature,
     jacobian_chunks,
@@ -33,7 +34,6 @@ from congruence.mechanism.derivatives import (
 from congruence.mechanism.domains import standardise
 from congruence.mechanism.parts import MOST_LATENTS, Splitting, finest_additive, global_components, hat_tree, split
 from congruence.mechanism.profile import action_graph
-from congruence.mechanism.sparsity_gap import BUDGET, sparse_decomposition
 from congruence.stats.matching import match
 
 TYPES = {"D": "act on disjoint outputs", "S": "are the sparsest way to write the Jacobian", "H2": "add up"}
@@ -57,8 +57,8 @@ class FinestParts:
     """The finest parts of one type."""
 
     type: str  # "D", "S" or "H2"
-    splittings: tuple[Splitting, ...] = field(repr=False)  # one for each point; empty if nothing could be found
-    partition: Blocks | None  # finest blocks of the given coordinates that are sums of parts at every point
+    splittings: tuple[Splitting, ...] = field(repr=False)  # one for each point; empty if the parts are unknown
+    partition: Blocks | None  # finest blocks of the coordinates that are sums of parts at every point
     followed: PartTracking | None = field(repr=False)
     sweep: tuple[tuple[float, tuple[int, ...]], ...] = ()  # tolerance and the most common dimensions at it; Type D
     outputs: tuple[Array, ...] = field(default=(), repr=False)  # Type D: outputs that are connected at any point
@@ -66,7 +66,7 @@ class FinestParts:
 
     @property
     def dims(self) -> tuple[int, ...] | None:
-        """Dimensions of the parts at most points, from the smallest; None if nothing could be found."""
+        """Dimensions of the parts at most points, from the smallest; None if unknown."""
         return _most_common(one.dims for one in self.splittings) if self.splittings else None
 
     @property
@@ -76,7 +76,7 @@ class FinestParts:
 
     @property
     def aligned(self) -> bool | None:
-        """Whether the parts lie along the given coordinates: then the partition is as fine as the parts."""
+        """Whether the parts lie along the coordinates: then the partition is as fine as the parts."""
         if self.partition is None or not self.dims:
             return None
         largest = np.max([one.shares.max(axis=0, initial=0.0) for one in self.splittings], axis=0)  # (d,)
@@ -157,7 +157,7 @@ class Discovery:
         raise UnknownKeyError(f"there is no type {type!r}; there are {', '.join(one.type for one in self.found)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """All but single points, as in the JSON contract."""
+        """All numbers except those of single points, as in the JSON contract."""
         return {
             "points": self.points,
             "dimension": self.dimension,
@@ -189,52 +189,52 @@ def discover(
     decoder : torch module or function
         As in `jacobians`.
     z : (r, d)
-        Points; some dozens are as informative as thousands.
+        Points; a few dozen suffice.
     types : sequence of "D", "S" and "H2"
         D: parts act on disjoint outputs. S: parts make the Jacobian sparsest. H2: parts add up, in some smooth
         coordinates; second derivatives of up to 20 latents.
     rtol : float, optional
-        What counts as zero relative to the largest; by default 1e-6, or 1e-4 for a decoder that only works in float32.
-        Trained decoders have no exact zeros: see `sweep` of the result.
+        Derivatives up to this share of the largest count as zero; by default 1e-6, or 1e-4 for a decoder that only
+        works in float32. Trained decoders have no exact zeros: see `sweep` of the result.
     budget : float
-        Of Type S at a point, see `sparsity_gap`; past it the parts are unknown.
+        Number of sets of outputs tried for Type S at a point; beyond it the parts are unknown.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     seed : int
-        Of the elements drawn for H2.
+        Seed of the random elements drawn for H2.
 
     Warns
     -----
     FewOutputsWarning
-        If there are no more outputs than latents: any invertible square Jacobian splits into single directions.
+        If there are at most as many outputs as latents: any invertible square Jacobian splits into single directions.
     """
     wanted = tuple(dict.fromkeys(types.split(",") if isinstance(types, str) else types))
     unknown = [one for one in wanted if one not in TYPES]
     if unknown or not wanted:
         raise InputError(f"types must be some of {', '.join(TYPES)}; got {', '.join(map(str, unknown)) or 'nothing'}")
     check_budget(rtol, budget)
-    probed = open_decoder(decoder, z, device)
-    rows = to_numpy(probed.z).astype(np.float64)
-    small = rtol if rtol is not None else RTOL if probed.z.dtype == import_torch().float64 else SINGLE
+    prepared = open_decoder(decoder, z, device)
+    rows = to_numpy(prepared.z).astype(np.float64)
+    small = rtol if rtol is not None else RTOL if prepared.z.dtype == import_torch().float64 else SINGLE
     notes = []
-    if probed.outputs <= probed.dimension:
+    if prepared.outputs <= prepared.dimension:
         notes.append(
-            f"The decoder has {probed.outputs} outputs for {probed.dimension} latents; parts of type D and S at a "
+            f"The decoder has {prepared.outputs} outputs for {prepared.dimension} latents; parts of type D and S at a "
             "point are uninformative then, since any invertible square Jacobian splits into single directions."
         )
         warnings.warn(notes[0], FewOutputsWarning, stacklevel=2)
     finders: dict[str, Callable[[], FinestParts]] = {
-        "D": lambda: _find_disjoint(probed, rows, small, chunk),
-        "S": lambda: _find_sparse(probed, rows, small, budget, chunk),
-        "H2": lambda: _find_additive(probed, rows, small, chunk, seed),
+        "D": lambda: _find_disjoint(prepared, rows, small, chunk),
+        "S": lambda: _find_sparse(prepared, rows, small, budget, chunk),
+        "H2": lambda: _find_additive(prepared, rows, small, chunk, seed),
     }
-    graph = np.eye(probed.dimension, dtype=bool)
-    for part in jacobian_chunks(probed, chunk=chunk):
+    graph = np.eye(prepared.dimension, dtype=bool)
+    for part in jacobian_chunks(prepared, chunk=chunk):
         graph |= action_graph(part, rtol=small)
-    found = tuple(finders[type]() for type in wanted)
-    return Discovery(found, len(rows), probed.dimension, probed.outputs, graph, tuple(notes))
+    parts = tuple(finders[type]() for type in wanted)
+    return Discovery(parts, len(rows), prepared.dimension, prepared.outputs, graph, tuple(notes))
 
 
 def _most_common(dims: Any) -> tuple[int, ...]:
@@ -242,37 +242,37 @@ def _most_common(dims: Any) -> tuple[int, ...]:
     return counts.most_common(1)[0][0]
 
 
-def _find_disjoint(probed: Probed, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
-    trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk))]
+def _find_disjoint(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None) -> FinestParts:
+    trees = [hat_tree(jacobian) for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk))]
     sweep = tuple((at, _most_common(tree.dims(at) for tree in trees)) for at in SWEEP.tolist())
     splittings = [tree.splitting(rtol) for tree in trees]
     return _combine("D", splittings, rows, rtol, sweep=sweep, outputs=global_components(trees, rtol))
 
 
-def _find_sparse(probed: Probed, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
+def _find_sparse(prepared: PreparedDecoder, rows: Float, rtol: float, budget: float, chunk: int | None) -> FinestParts:
     splittings = []
-    for jacobian in chain.from_iterable(jacobian_chunks(probed, chunk=chunk)):
+    for jacobian in chain.from_iterable(jacobian_chunks(prepared, chunk=chunk)):
         size = np.abs(jacobian).max(axis=1, keepdims=True)
-        moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that hardly move
+        moving = np.where(size > rtol * size.max(), jacobian, 0.0)  # without outputs that are nearly constant
         parts = sparse_decomposition(moving, budget=budget)
         if parts is None:
             note = f"A point needs more than {budget:g} sets of outputs; raise the budget or use fewer outputs."
             return FinestParts("S", (), None, None, notes=(note,))
-        splittings.append(split(jacobian, parts, np.zeros((probed.dimension, 0))))
+        splittings.append(split(jacobian, parts, np.zeros((prepared.dimension, 0))))
     return _combine("S", splittings, rows, rtol)
 
 
-def _find_additive(probed: Probed, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
+def _find_additive(prepared: PreparedDecoder, rows: Float, rtol: float, chunk: int | None, seed: int) -> FinestParts:
     note = ""
-    if probed.dimension > MOST_LATENTS:
-        note = f"It can be found for up to {MOST_LATENTS} latents, and there are {probed.dimension}."
-    elif (kind := classify_curvature(probed, seed)) != "smooth":
+    if prepared.dimension > MOST_LATENTS:
+        note = f"It is computed for at most {MOST_LATENTS} latents; the decoder has {prepared.dimension}."
+    elif (kind := classify_curvature(prepared, seed)) != "smooth":
         note = f"The decoder is {kind}, so its second derivatives vanish."
     if note:
         return FinestParts("H2", (), None, None, notes=(note,))
     both = zip(
-        chain.from_iterable(jacobian_chunks(probed, chunk=1)),
-        chain.from_iterable(second_derivative_chunks(probed, chunk=chunk)),
+        chain.from_iterable(jacobian_chunks(prepared, chunk=1)),
+        chain.from_iterable(second_derivative_chunks(prepared, chunk=chunk)),
         strict=True,
     )
     return _combine("H2", [finest_additive(j, h, rtol=rtol, seed=seed) for j, h in both], rows, rtol)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float, listing, to_numpy
-from congruence.decoder.probed import Probed, import_torch
+from congruence.decoder.prepared_decoder import PreparedDecoder, import_torch
 from congruence.errors import InputError
-from congruence.mechanism.blocks import Blocks, label_members, read_blocks, write_blocks
-from congruence.mechanism.criteria import support_of
+from congruence.mechanism._blocks import Blocks, label_members, read_blocks, write_blocks
+from congruence.mechanism._criteria import support_of
 from congruence.mechanism.derivatives import decode_rows, jacobian_chunks, jacobians, open_decoder
 from congruence.mechanism.domains import LatentDomain
 from congruence.result import Finding, Status, conclude
@@ -26,7 +26,7 @@ RTOL = 1e-3  # of the motion of a code: less than this from other factors counts
 _ENTANGLED = 0.1  # of it: more than this is entangled
 _MISSED = 0.05  # of the spread of the outputs: a point that the model misses by more is left out
 _RANK = 1e-6  # of the largest singular value
-_STARTS = 3  # random ones, if no codes are given to start from
+_STARTS = 3  # random ones, if neither codes nor an encoder are available
 _STEPS = 60  # of the search for codes
 _CONVERGED = 1e-10  # of the spread of the outputs
 _FIRST_DAMPING, _MOST_DAMPING = 1e-2, 1e8
@@ -41,15 +41,15 @@ class Disentanglement:
 
     local: Finding
     everywhere: Finding  # the conclusion of Theorem 1, with its premises
-    leaks: Float  # (r,) the share of a code's motion that comes from factors other than its own, of the worst code
+    leaks: Float  # (r,) largest share of a code's motion that comes from other factors than the code's, over codes
     factor_of: tuple[int, ...]  # the factor each code belongs to, at most points
     shares: Float  # (codes, K) the share of each code's motion that comes from each factor, over all points
     changes: int  # points at which codes belong to other factors than at most points
     lost: tuple[int, ...]  # factors that the codes do not encode
     misses: Float  # (r,) how far the model's outputs are from the generator's, over their spread; NaN if not known
     blocks: Blocks
-    assumed: tuple[str, ...] = ()  # premises that points cannot show
-    sparse: float | None = None  # share of points where the model's Jacobian has no more non-zeros than the generator's
+    assumed: tuple[str, ...] = ()  # premises that a sample cannot prove
+    sparse: float | None = None  # share of points where the model's Jacobian is at least as sparse as the generator's
     notes: tuple[str, ...] = ()
 
     @property
@@ -69,7 +69,7 @@ class Disentanglement:
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """What holds at the points, and what follows over the domain."""
+        """The result at the points, and its extension to the domain."""
         n = len(self.leaks)
         if self.local.status == "unknown":
             return ("Whether the codes are disentangled is unknown: the model misses all points.",)
@@ -86,10 +86,10 @@ class Disentanglement:
             return "By Theorem 1 they are disentangled over the domain."
         if self.changes:
             return f"They belong to other factors at {self.changes} of them, so they are not over the domain."
-        shown = next((one for one in self.premises if one.status != "holds" and one.name not in self.assumed), None)
-        if shown is None:
-            return "By Theorem 1 this extends to the domain if the decoder is a covering map, which points cannot show."
-        return f"Theorem 1 does not extend this to the domain. {shown.evidence}"
+        unproved = next((one for one in self.premises if one.status != "holds" and one.name not in self.assumed), None)
+        if unproved is None:
+            return "By Theorem 1 this extends to the domain if the decoder is a covering map, which is assumed."
+        return f"Theorem 1 does not extend this to the domain. {unproved.evidence}"
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers but those of single points."""
@@ -122,20 +122,19 @@ def measure_disentanglement(
     device: str = "auto",
     seed: int = 0,
 ) -> Disentanglement:
-    """Test whether a model's codes are functions of one true factor each, given the generator.
+    """Test whether each code of a model is a function of one true factor; the generator must be known.
 
     Parameters
     ----------
     generator : torch module or function
         Maps true factors (rows, d) to observations.
     decoder : torch module or function, or None
-        The model's own, from codes to observations. It need not be invertible: h is found point by point. None if
-        `inverse` is given: then the codes are its outputs.
+        The model's decoder, from codes to observations. It need not be invertible: it is inverted point by point.
+        None if `inverse` is set, whose outputs are then the codes.
     z : (r, d)
         True factors at which to test.
     blocks : list of lists of latents, or text
-        Which of the d latents together are a factor, as in `congruence.mechanism.blocks.read_blocks`; each by itself by
-        default.
+        Latents that form a factor, such as [[0, 1], [2]] or "0-1,2"; by default each latent is a factor.
     inverse : torch module or function, optional
         The model's encoder, from observations to codes. With a decoder, the search for codes starts from its outputs.
     codes : (r, k), optional
@@ -149,20 +148,20 @@ def measure_disentanglement(
     rtol : float
         The share of a code's motion that may come from other factors.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     seed : int
-        Of the starts of the search for codes.
+        Seed of the starts of the search for codes.
     """
-    probed = open_decoder(generator, z, device)
-    d = probed.dimension
+    prepared = open_decoder(generator, z, device)
+    d = prepared.dimension
     partition = read_blocks(blocks, d)
     place = domain or LatentDomain.sample(z)
     if place.dimension != d:
         raise InputError(f"domain must have the {d} latents of z; got {place.dimension}")
-    rows = to_numpy(probed.z).astype(np.float64)
+    rows = to_numpy(prepared.z).astype(np.float64)
     slopes = jacobians(generator, z, device=device)  # (r, m, d)
     if decoder is not None:
-        inner, misses, sparse = _differentiate_codes(probed, decoder, rows, slopes, inverse, codes, device, seed)
+        inner, misses, sparse = _differentiate_codes(prepared, decoder, rows, slopes, inverse, codes, device, seed)
     elif inverse is not None:
         inner = jacobians(lambda s: inverse(generator(s)), z, device=device)  # (r, k, d)
         misses, sparse = np.full(len(rows), np.nan), None
@@ -171,23 +170,30 @@ def measure_disentanglement(
     missed = bool((misses > _MISSED).any())
     covers = _judge_covering(covering, missed)
     premises = (place.simply_connected(), place.connected_slices(partition), _judge_injective(slopes), covers)
-    found = _judge(inner, misses, rows, partition, code_blocks, premises, rtol)
-    return replace(found, sparse=sparse, assumed=() if covers.status == "holds" or missed else (covers.name,))
+    result = _judge(inner, misses, rows, partition, code_blocks, premises, rtol)
+    return replace(result, sparse=sparse, assumed=() if covers.status == "holds" or missed else (covers.name,))
 
 
 def _differentiate_codes(
-    generator: Probed, decoder: Any, rows: Float, slopes: Float, inverse: Any, codes: Any, device: str, seed: int
+    generator: PreparedDecoder,
+    decoder: Any,
+    rows: Float,
+    slopes: Float,
+    inverse: Any,
+    codes: Any,
+    device: str,
+    seed: int,
 ) -> tuple[Float, Float, float]:
     """The Jacobian of h at each point, (r, k, d), distances of the outputs, and how often the decoder is as sparse."""
     targets = decode_rows(generator, rows)
     starts = _starts(rows, targets, generator.output_shape, inverse, codes, device, seed)
-    probed = open_decoder(decoder, starts[0], device)
-    if probed.outputs != targets.shape[1]:
-        raise InputError(f"the decoder must have the generator's {targets.shape[1]} outputs; got {probed.outputs}")
+    prepared = open_decoder(decoder, starts[0], device)
+    if prepared.outputs != targets.shape[1]:
+        raise InputError(f"the decoder must have the generator's {targets.shape[1]} outputs; got {prepared.outputs}")
     if codes is None:
-        reached, misses = _invert_decoder(probed, targets, starts)
+        reached, misses = _invert_decoder(prepared, targets, starts)
     else:
-        reached, misses = starts[0], _distances(decode_rows(probed, starts[0]) - targets, targets)
+        reached, misses = starts[0], _distances(decode_rows(prepared, starts[0]) - targets, targets)
     theirs = jacobians(decoder, reached, device=device)  # (r, m, k)
     fewer = support_of(theirs).sum(axis=(1, 2)) <= support_of(slopes).sum(axis=(1, 2))
     return np.linalg.pinv(theirs, rcond=_RANK) @ slopes, misses, float(fewer.mean())
@@ -196,28 +202,28 @@ def _differentiate_codes(
 def _starts(
     rows: Float, targets: Float, shape: tuple[int, ...], inverse: Any, codes: Any, device: str, seed: int
 ) -> list[Float]:
-    """Codes to start from: those given, the encoder's, or the factors themselves and permutations of their rows."""
+    """Initial codes: `codes`, the encoder's, or the factors themselves and permutations of their rows."""
     if codes is not None:
-        given = to_numpy(codes).astype(np.float64)
-        if given.ndim != 2 or len(given) != len(rows):
-            raise InputError(f"codes must have a row for each of {len(rows)} rows of z; got shape {given.shape}")
-        bad = np.flatnonzero(~np.isfinite(given).all(1))
+        array = to_numpy(codes).astype(np.float64)
+        if array.ndim != 2 or len(array) != len(rows):
+            raise InputError(f"codes must have a row for each of {len(rows)} rows of z; got shape {array.shape}")
+        bad = np.flatnonzero(~np.isfinite(array).all(1))
         if bad.size:
             raise InputError(f"codes have NaN or infinite values (row {listing(bad)})")
-        return [given]
+        return [array]
     if inverse is not None:
         return [decode_rows(open_decoder(inverse, targets.reshape(len(rows), *shape), device), targets)]
     rng = np.random.default_rng(seed)
     return [rows, *(rows[rng.permutation(len(rows))] for _ in range(_STARTS))]
 
 
-def _invert_decoder(probed: Probed, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
+def _invert_decoder(prepared: PreparedDecoder, targets: Float, starts: list[Float]) -> tuple[Float, Float]:
     """Find codes (r, k) whose outputs are nearest to `targets`, (r, m), and how far they miss them, (r,).
 
     Damped Gauss-Newton steps lead from each start (r, k) to a local minimum; the best of them counts. Distances are
     over the spread of the targets.
     """
-    codes, misses = map(np.array, zip(*(_descend(probed, targets, start) for start in starts), strict=True))
+    codes, misses = map(np.array, zip(*(_descend(prepared, targets, start) for start in starts), strict=True))
     best, rows = np.argmin(misses, axis=0), np.arange(len(targets))
     return codes[best, rows], misses[best, rows]
 
@@ -228,16 +234,16 @@ def _distances(left: Float, targets: Float) -> Float:
     return np.asarray(np.linalg.norm(left, axis=1) / (float(np.sqrt(np.square(away).sum(1).mean())) or 1.0))
 
 
-def _descend(probed: Probed, targets: Float, start: Float) -> tuple[Float, Float]:
+def _descend(prepared: PreparedDecoder, targets: Float, start: Float) -> tuple[Float, Float]:
     codes, damping = start.astype(np.float64), np.full(len(start), _FIRST_DAMPING)
-    left = targets - decode_rows(probed, codes)  # (r, m)
+    left = targets - decode_rows(prepared, codes)  # (r, m)
     error = _distances(left, targets)
     for _ in range(_STEPS):
         live = np.flatnonzero((error > _CONVERGED) & (damping < _MOST_DAMPING))
         if not live.size:
             break
-        tried = codes[live] + _steps(probed, codes[live], left[live], damping[live])
-        left_there = targets[live] - decode_rows(probed, tried)
+        tried = codes[live] + _steps(prepared, codes[live], left[live], damping[live])
+        left_there = targets[live] - decode_rows(prepared, tried)
         there = _distances(left_there, targets)
         better = there < error[live]  # false for NaN
         codes[live[better]], left[live[better]], error[live[better]] = tried[better], left_there[better], there[better]
@@ -245,9 +251,9 @@ def _descend(probed: Probed, targets: Float, start: Float) -> tuple[Float, Float
     return codes, error
 
 
-def _steps(probed: Probed, codes: Float, left: Float, damping: Array) -> Float:
+def _steps(prepared: PreparedDecoder, codes: Float, left: Float, damping: Array) -> Float:
     """Damped Gauss-Newton steps (r, k)."""
-    here = replace(probed, z=import_torch().as_tensor(codes, dtype=probed.z.dtype, device=probed.z.device))
+    here = replace(prepared, z=import_torch().as_tensor(codes, dtype=prepared.z.dtype, device=prepared.z.device))
     steps, first = [], 0
     for jacobian in jacobian_chunks(here):
         rows = slice(first, first + len(jacobian))
@@ -274,8 +280,8 @@ def _judge_injective(slopes: Float) -> Finding:
 def _judge_covering(known: bool, missed: bool) -> Finding:
     about = "covering", "The decoder is a covering map onto its image."
     if known:
-        return Finding(*about, "holds", "certified", "It was given as a covering map (covering=True).")
-    evidence = "It is assumed: points cannot show it. Invertible networks are covering maps (covering=True)."
+        return Finding(*about, "holds", "certified", "It is declared as a covering map (covering=True).")
+    evidence = "It is assumed: a sample cannot prove it. Invertible networks are covering maps (covering=True)."
     return Finding(*about, "unknown", evidence="It misses some outputs of the generator." if missed else evidence)
 
 
@@ -288,7 +294,7 @@ def _judge(
     premises: tuple[Finding, ...],
     rtol: float,
 ) -> Disentanglement:
-    """Read the block structure off the Jacobians of h, (r, k, d)."""
+    """Judge the block structure of the Jacobians of h, (r, k, d)."""
     seen = ~(misses > _MISSED)  # NaN is not known to be missed
     missed, k = int((~seen).sum()), inner.shape[1]
     codes = read_blocks(code_blocks, k)
@@ -305,7 +311,7 @@ def _judge(
         lost = _lost_factors(inner[seen], owners[:, place], partition)
         worst = float(leaks.max())
         status: Status = "fails" if lost or worst > _ENTANGLED else "holds" if worst <= rtol else "ambiguous"
-        evidence = f"At most {100 * worst:.3g} % of a code's motion comes from factors that are not its own."
+        evidence = f"At most {100 * worst:.3g} % of a code's motion comes from other factors."
         local = Finding(*_LOCAL, status, evidence=evidence, number=worst)
         factor_of = tuple(owner[place].tolist())
         total = moved.sum(0)
@@ -338,9 +344,9 @@ def _lost_factors(inner: Float, owners: Array, partition: Blocks) -> tuple[int, 
     lost = []
     largest = np.maximum(np.linalg.norm(inner, axis=(1, 2)), _TINY)
     for k, block in enumerate(partition):
-        own = inner[:, :, list(block)] * (owners == k)[:, :, None]  # (r, codes, latents of the factor)
-        enough = own.shape[1] >= len(block)
-        if not enough or (np.linalg.svd(own, compute_uv=False)[:, -1] <= _RANK * largest).mean() > 0.5:
+        part = inner[:, :, list(block)] * (owners == k)[:, :, None]  # (r, codes, latents of the factor)
+        enough = part.shape[1] >= len(block)
+        if not enough or (np.linalg.svd(part, compute_uv=False)[:, -1] <= _RANK * largest).mean() > 0.5:
             lost.append(k)
     return tuple(lost)
 
@@ -352,5 +358,5 @@ def _conclude_everywhere(local: Finding, changes: int, premises: tuple[Finding, 
         evidence = f"Codes belong to other factors at {changes} points." if changes else "They are not at every point."
         return Finding(*_EVERYWHERE, "fails", evidence=evidence, premises=needed)
     open_premises = ", ".join(one.name for one in needed if one.status != "holds")
-    evidence = f"Premises of Theorem 1 that are not shown: {open_premises or 'none'}."
+    evidence = f"Open premises of Theorem 1: {open_premises or 'none'}."
     return conclude(*_EVERYWHERE, needed, evidence=evidence)

@@ -1,8 +1,7 @@
 """The domain of the latents (a box, a union of boxes, or a sample), and the premises of Theorem 1 about it.
 
-What is computed from the shape is `certified`, what holds for a sample is `supported`, and what cannot be decided is
-`unknown`. A sample never certifies; whether it is connected, without holes and with connected slices is judged by
-heuristics.
+Results for boxes are `certified`, results for a sample are `supported`, and undecided ones are `unknown`. Heuristics
+judge whether a sample is connected, has no holes and has connected slices; they certify nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, to_numpy
 from congruence.errors import InputError
 from congruence.formatting import count
-from congruence.mechanism.blocks import Blocks, connected_blocks, read_blocks
+from congruence.mechanism._blocks import Blocks, connected_blocks, read_blocks
 from congruence.result import Basis, Finding, Status
 
 _CELLS = 100_000  # values of a factor at which slices are examined
@@ -33,7 +32,7 @@ _CONNECTED_SLICES = "connected_slices", "The set that remains when one factor is
 
 @dataclass(frozen=True, eq=False)
 class LatentDomain:
-    """The set that the latents come from; made by `box`, `boxes` or `sample`."""
+    """The set of possible latents; create it with `box`, `boxes` or `sample`."""
 
     kind: str  # "box", "boxes" or "sample"
     low: Float  # (b, d) corners of closed boxes; of a sample, those of the box around it
@@ -42,12 +41,12 @@ class LatentDomain:
 
     @classmethod
     def box(cls, low: Any, high: Any) -> LatentDomain:
-        """Make the box from corner `low` to corner `high`, (d,) each; infinite ends are allowed."""
+        """Create the box from corner `low` to corner `high`, (d,) each; infinite ends are allowed."""
         return cls.boxes([(low, high)])
 
     @classmethod
     def boxes(cls, corners: Any) -> LatentDomain:
-        """Make the union of closed boxes, given as pairs (low, high) of corners, (d,) each; touching boxes join."""
+        """Create the union of closed boxes from pairs of corners (low, high), (d,) each; touching boxes connect."""
         try:
             pairs = [(np.atleast_1d(to_numpy(a)), np.atleast_1d(to_numpy(b))) for a, b in corners]
             low, high = (np.stack(side).astype(np.float64) for side in zip(*pairs, strict=True))
@@ -66,7 +65,7 @@ class LatentDomain:
 
     @classmethod
     def sample(cls, z: Any) -> LatentDomain:
-        """Make a domain from rows of latents (n, d), a sample of a set that is not known."""
+        """Create a domain from rows of latents (n, d), a sample of an unknown set."""
         rows = to_numpy(as_matrix(z, "z")).astype(np.float64)
         return cls("sample", rows.min(0)[None], rows.max(0)[None], rows)
 
@@ -82,7 +81,7 @@ class LatentDomain:
         return np.asarray(np.any(inside, axis=1))
 
     def simply_connected(self) -> Finding:
-        """Judge whether it is connected and every loop in it can be contracted."""
+        """Judge whether the domain is connected and every loop in it can be contracted."""
         if self.kind == "box":
             return _finding(_SIMPLE, "holds", "A box is convex.")
         if self.rows is not None:
@@ -149,7 +148,7 @@ def _places(low: Float, high: Float) -> list[float]:
 
 
 def count_loops(touching: Array) -> int | None:
-    """Count independent loops that cannot be contracted in a connected union of boxes, given which touch, (b, b).
+    """Count independent loops that cannot be contracted in a connected union of boxes; `touching` is (b, b).
 
     Boxes that meet pairwise meet all together, so the union can be contracted to the complex of all cliques of the
     graph of touching boxes (nerve theorem). Its loops are words in the edges outside a spanning tree, with a relation
@@ -159,7 +158,7 @@ def count_loops(touching: Array) -> int | None:
     -------
     int or None
         0 is certainly simply connected: triangles removed all edges. More than 0 counts loops modulo 2 (first
-        homology), so the set is certainly not simply connected. None: neither was found.
+        homology), so the set is certainly not simply connected. None: undecided.
     """
     edges = _number_edges(touching)
     upper = np.triu(touching, 1)
@@ -236,7 +235,7 @@ def _rank_modulo_2(relations: list[tuple[int, int, int]]) -> int:
 
 
 def _judge_sample(z: Float) -> Finding:
-    """Whether thinned rows (n, d) are connected and midpoints of two rows lie among rows.
+    """Whether thinned rows (n, d) are connected and midpoints of two rows are close to rows.
 
     A set that contains the midpoints of its points is convex, and so without loops.
     """
@@ -256,7 +255,7 @@ def _judge_sample(z: Float) -> Finding:
     text = f"{100 * holes:.1f} % of the midpoints of two rows lie in holes"
     if holes > _SHARE:
         return _finding(_SIMPLE, "unknown", f"{text}; rows do not decide whether a loop surrounds a hole.")
-    return _finding(_SIMPLE, "holds", f"{text}, so the rows look convex.", "supported")
+    return _finding(_SIMPLE, "holds", f"{text}, as in a convex set.", "supported")
 
 
 def _judge_sample_slices(rows: Float, partition: Blocks) -> Finding:

@@ -13,9 +13,9 @@ from congruence.checks import check_integer
 from congruence.decoder._latents import read_latents
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism._options import MechanismOptions
 from congruence.mechanism.block_check import BlockCheck, BlockCheckNumbers, check_blocks
-from congruence.mechanism.blocks import Blocks, read_blocks, write_blocks
 from congruence.mechanism.discovery import Discovery, discover
 from congruence.mechanism.disentanglement import Disentanglement, measure_disentanglement
 from congruence.mechanism.domains import LatentDomain
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 BlocksFrom = Literal["given", "D", "S", "H2", "none"]
 _ORIGINS: Mapping[BlocksFrom, str] = {
-    "given": "The blocks were given.",
-    "D": "The blocks were found: the finest along the coordinates that act on disjoint outputs (Type D).",
-    "S": "The blocks were found: the finest along the coordinates that make the Jacobian sparsest (Type S).",
-    "H2": "The blocks were found: the finest along the coordinates whose curvatures do not mix (Type H2).",
-    "none": "No blocks were given and none lie along the coordinates, so each latent is a block.",
+    "given": "The blocks were specified by the user.",
+    "D": "The blocks were discovered: the finest along the coordinates that act on disjoint outputs (Type D).",
+    "S": "The blocks were discovered: the finest along the coordinates that make the Jacobian sparsest (Type S).",
+    "H2": "The blocks were discovered: the finest along the coordinates whose curvatures do not mix (Type H2).",
+    "none": "No blocks were specified or discovered along the coordinates, so each latent is a block.",
 }
 _REASONS = {  # why a theorem identifies the blocks
     "D": "they act on disjoint outputs",
@@ -61,21 +61,21 @@ class MechanismExamination(Result):
     """The answer to "do factors act on separate parts of the observation?".
 
     The first finding is that a theorem identifies the blocks: the conclusion of the strongest theorem, with its
-    premises. If a model was given, two more say whether its codes are disentangled. ``examination["D"]`` is one
+    premises. With a model, two more findings state whether its codes are disentangled. ``examination["D"]`` is one
     criterion, ``examination["theorem2_D"]`` one theorem.
     """
 
     check: BlockCheck
     profile: BlockProfile
-    discovery: Discovery | None  # None if blocks were given
+    discovery: Discovery | None  # None if blocks were set
     blocks_from: BlocksFrom
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
-    disentanglement: Disentanglement | None = None  # of a model, if one was given
+    disentanglement: Disentanglement | None = None  # of the model, if there is one
 
     @property
     def strongest(self) -> Theorem:
-        """The theorem that says most about the blocks."""
+        """The strongest theorem that applies to the blocks."""
         return strongest(self.check.theorems)
 
     @property
@@ -84,18 +84,18 @@ class MechanismExamination(Result):
         best = self.strongest
         claim = f"Theorem {best.number} (Type {best.criterion}) identifies the blocks {self.blocks_text}."
         open_premises = ", ".join(premise.name for premise in best.open_premises)
-        evidence = f"Premises that are not shown: {open_premises or 'none'}."
+        evidence = f"Open premises: {open_premises or 'none'}."
         return conclude("identified", claim, best.conclusion.premises, evidence=evidence)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Whether the blocks are identified and, if a model was given, whether its codes are disentangled."""
+        """Whether the blocks are identified and, with a model, whether its codes are disentangled."""
         model = self.disentanglement
         return (self.identified,) if model is None else (self.identified, model.local, model.everywhere)
 
     @property
     def blocks_text(self) -> str:
-        """The blocks as `read_blocks` takes them."""
+        """The blocks as text, such as "0-1,2"."""
         return write_blocks(self.check.blocks)
 
     @property
@@ -119,7 +119,7 @@ class MechanismExamination(Result):
             for parts in self.discovery.found:
                 if parts.dims is not None and len(parts.dims) > 1:
                     return f"The decoder has {len(parts.dims)} parts of type {parts.type}, but its latents mix them."
-        return f"No theorem is shown to identify the blocks {self.blocks_text}."
+        return f"No theorem is known to identify the blocks {self.blocks_text}."
 
     @property
     def verdict(self) -> str:
@@ -149,7 +149,7 @@ class MechanismExamination(Result):
             yield values | {"remarks": "; ".join(one.remarks)}
 
     def document(self) -> Document:
-        """Criteria and theorems, where each block acts, and what the decoder supports without given blocks."""
+        """Criteria and theorems, where each block acts, and which parts the decoder supports."""
         from congruence.mechanism._document import describe
 
         return describe(self)
@@ -159,7 +159,7 @@ class MechanismExamination(Result):
 def examine_mechanism(
     decoder: Any, latents: Any, *, options: MechanismOptions, progress: Progress | None = None
 ) -> MechanismExamination:
-    """Check blocks of latents against the criteria of mechanistic independence; find blocks if none are given.
+    """Check blocks of latents against the criteria of mechanistic independence; find blocks if none are set.
 
     Parameters
     ----------
@@ -169,50 +169,40 @@ def examine_mechanism(
         The points, (n, d). Their distribution does not matter.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    blocks : as in `read_blocks`, optional
-        Found by `discover` by default: the first type of `types` with more than one block along the coordinates.
-    model : torch module or function, optional
-        The decoder of a model, if `decoder` is the generator of its data: are its codes disentangled? The rows of
-        latents are taken as a sample of the domain.
-    codes : as `latents`, optional
-        The model's codes of the same rows; searched for by default. Tables are paired by row id if both have ids,
-        otherwise row by row.
-    points : int or None, default 64
-        How many rows to examine, drawn with `seed`; None for all.
 
     Returns
     -------
     MechanismExamination
-        Its first finding is that a theorem identifies the blocks; its status is never better than the premises'.
+        Its first finding is that a theorem identifies the blocks; its status is never better than that of its premises.
 
     References
     ----------
     Matthes et al. 2026, "Mechanistic Independence".
     """
-    tell = progress or (lambda what, done, total: None)
+    report = progress or (lambda what, done, total: None)
     if options.points is not None:
         check_integer("points", options.points)
     if options.codes is not None and options.model is None:
-        raise InputError("codes are those of a model: give its decoder as model")
+        raise InputError("codes require model, the decoder of the model that they belong to")
     orders = _read_orders(options.orders)
-    given = read_latents(latents, options, options.codes, "codes")
-    every = to_numpy(given.values)
+    inputs = read_latents(latents, options, options.codes, "codes")
+    every = to_numpy(inputs.values)
     chosen = _draw_rows(len(every), options.points, options.seed)
     rows = every[chosen]
     shared: dict[str, Any] = {"chunk": options.chunk, "device": options.device}
     searching: dict[str, Any] = {**shared, "rtol": options.rtol, "budget": options.budget, "seed": options.seed}
     steps = 3 + (options.blocks is None)
-    tell("finding blocks" if options.blocks is None else "checking blocks", 0, steps)
+    report("finding blocks" if options.blocks is None else "checking blocks", 0, steps)
     discovery, blocks = None, options.blocks
     origin: BlocksFrom = "given"
     if blocks is None:
         discovery = discover(decoder, rows, types=options.types, **searching)
         blocks, origin = _choose_blocks(discovery)
-        tell("checking blocks", 1, steps)
+        report("checking blocks", 1, steps)
     check = check_blocks(decoder, rows, blocks, atol=options.atol, scale=options.scale, orders=orders, **searching)
-    tell("measuring effects", steps - 2, steps)
+    report("measuring effects", steps - 2, steps)
     profile = profile_blocks(decoder, rows, check.blocks, rtol=check.tolerance.rtol, **shared)
-    tell("finished" if options.model is None else "examining the model", steps - 1, steps)
+    report("finished" if options.model is None else "examining the model", steps - 1, steps)
     model = None
     if options.model is not None:
         model = measure_disentanglement(
@@ -220,12 +210,12 @@ def examine_mechanism(
             options.model,
             rows,
             check.blocks,
-            codes=None if given.second is None else to_numpy(given.second)[chosen],
+            codes=None if inputs.second is None else to_numpy(inputs.second)[chosen],
             domain=LatentDomain.sample(every.reshape(len(every), -1)),
             device=options.device,
             seed=options.seed,
         )
-    notes = [*given.notes, *(discovery.notes if discovery else ()), *check.notes, *(model.notes if model else ())]
+    notes = [*inputs.notes, *(discovery.notes if discovery else ()), *check.notes, *(model.notes if model else ())]
     return MechanismExamination(
         check=check,
         profile=profile,
@@ -233,10 +223,10 @@ def examine_mechanism(
         blocks_from=origin,
         notes=tuple(dict.fromkeys(notes)),
         settings={
-            **given.settings,
-            "blocks": "found" if options.blocks is None else write_blocks(check.blocks),
+            **inputs.settings,
+            "blocks": "discovered" if options.blocks is None else write_blocks(check.blocks),
             **({"types": [one.type for one in discovery.found]} if discovery else {}),
-            **({"codes": "searched for"} if options.model is not None and options.codes is None else {}),
+            **({"codes": "by inverting the model"} if options.model is not None and options.codes is None else {}),
             "points": len(rows),
             "rtol": check.tolerance.rtol,
             "atol": options.atol,

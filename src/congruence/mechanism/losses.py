@@ -1,9 +1,9 @@
 """Losses that make the blocks of latents of a decoder act on separate parts of the output; torch, differentiable.
 
 Most are functions of the Jacobian J, shape (..., m, d), with any number of leading axes (points, members of an
-ensemble): one value for each point, or their mean. `decoder_jacobian` gives J of a decoder, in closed form if it is a
-stack of linear layers and pointwise functions; a loss given points z takes the decoder itself. No loss changes with the
-order of the blocks; sums of |J| change with a rotation inside a block, lengths do not.
+ensemble): one value for each point, or their mean. `decoder_jacobian` computes J of a decoder, in closed form if it is
+a stack of linear layers and pointwise functions; with points z, a loss accepts the decoder itself. No loss depends on
+the order of the blocks; sums of |J| change with a rotation inside a block, lengths do not.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from congruence.arrays import is_tensor
 from congruence.checks import check_choice
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
-from congruence.mechanism.blocks import read_blocks
+from congruence.mechanism._blocks import read_blocks
 
 KINDS = ("raw", "weighted", "scale_safe")
-_LEAST = 1e-12  # the length of a block that does nothing, to avoid a division by 0; the reference adds the same
+_LEAST = 1e-12  # added to lengths to avoid a division by 0, as in the reference implementation
 
 
 def compositional_contrast(
@@ -39,11 +39,11 @@ def compositional_contrast(
     Parameters
     ----------
     jacobian : (..., m, d) tensor, or a decoder
-        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`.
+        Such as [[0, 1], [2]] or "0-1,2".
     z : (n, d) tensor, optional
-        The points, if a decoder is given.
+        The points at which a decoder is differentiated.
     kind : {"raw", "weighted", "scale_safe"}
         Which of the contrasts above.
     scales : (d,) tensor, optional
@@ -57,7 +57,7 @@ def compositional_contrast(
     """
     check_choice("kind", kind, KINDS)
     jacobian = _as_jacobian(jacobian, z)
-    norms = block_norms(jacobian if scales is None else jacobian * scales, blocks)
+    norms = _block_norms(jacobian if scales is None else jacobian * scales, blocks)
     if kind == "weighted":
         mean = norms.mean(-1, keepdim=True)  # (..., m, 1)
         most = mean[..., 0].amax(-1, keepdim=True)
@@ -79,11 +79,11 @@ def ima_contrast(jacobian: Any, blocks: Any = None, *, z: Any = None, reduction:
     Parameters
     ----------
     jacobian : (..., m, d) tensor, or a decoder
-        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`; by default each latent is a block.
+        Such as [[0, 1], [2]] or "0-1,2"; by default each latent is a block.
     z : (n, d) tensor, optional
-        The points, if a decoder is given.
+        The points at which a decoder is differentiated.
     reduction : {"mean", "none"}
         The mean over all points, or one value for each, shape (...).
 
@@ -107,9 +107,9 @@ def jacobian_l1(jacobian: Any, *, z: Any = None, reduction: str = "mean") -> Any
     Parameters
     ----------
     jacobian : (..., m, d) tensor, or a decoder
-        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
     z : (n, d) tensor, optional
-        The points, if a decoder is given.
+        The points at which a decoder is differentiated.
     reduction : {"mean", "none"}
         The mean over all points, or one value for each, shape (...).
 
@@ -123,7 +123,7 @@ def jacobian_l1(jacobian: Any, *, z: Any = None, reduction: str = "mean") -> Any
 def cross_hessian_penalty(
     decoder: Any, z: Any, blocks: Any, *, directions: int | None = None, seed: int = 0, reduction: str = "mean"
 ) -> Any:
-    """Sum the squares of second derivatives that mix two blocks, each pair of latents once; 0 if blocks add up.
+    """Sum the squares of second derivatives that mix two blocks, each pair of latents once; 0 for additive decoders.
 
     Exact by default, which takes d^2 derivatives. With `directions`, that many pairs of random signs u, v in each pair
     of blocks are drawn: the mean of |D2 g(u, v)|^2 is the same sum, unbiased. Second derivatives of piecewise linear
@@ -136,17 +136,17 @@ def cross_hessian_penalty(
     z : (n, d) tensor
         Points.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`.
+        Such as [[0, 1], [2]] or "0-1,2".
     directions : int, optional
         Random pairs for each pair of blocks.
     seed : int
-        Of the random pairs.
+        Seed of the random pairs.
     reduction : {"mean", "none"}
         The mean over all points, or one value for each, shape (n,).
 
     References
     ----------
-    Lachapelle et al. 2023, for what it means that it vanishes: an additive decoder.
+    Lachapelle et al. 2023, on additive decoders, for which it vanishes.
     """
     torch = import_torch()
     one = _decode_one(decoder)
@@ -179,11 +179,11 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
     Parameters
     ----------
     jacobian : (..., m, d) tensor, or a decoder
-        Of a decoder, the Jacobian at z is taken, by `decoder_jacobian`.
+        For a decoder, its Jacobian at z is computed by `decoder_jacobian`.
     blocks : list of lists of columns, or text
-        See `congruence.mechanism.blocks.read_blocks`; at least two.
+        At least two, such as [[0, 1], [2]] or "0-1,2".
     z : (n, d) tensor, optional
-        The points, if a decoder is given.
+        The points at which a decoder is differentiated.
     reduction : {"mean", "none"}
         The mean over all points, or one value for each, shape (...).
 
@@ -205,7 +205,7 @@ def interaction_asymmetry(jacobian: Any, blocks: Any, *, z: Any = None, reductio
     return _reduce((mean - lowest) / (1 - lowest), reduction)
 
 
-def block_norms(jacobian: Any, blocks: Any) -> Any:
+def _block_norms(jacobian: Any, blocks: Any) -> Any:
     """Return the length of each row of J (..., m, d) in the columns of each block, (..., m, K)."""
     parts = read_blocks(blocks, jacobian.shape[-1])
     return import_torch().stack([lengths(jacobian[..., list(part)], -1) for part in parts], -1)
@@ -214,7 +214,7 @@ def block_norms(jacobian: Any, blocks: Any) -> Any:
 def lengths(values: Any, axis: int) -> Any:
     """Return Euclidean lengths along an axis of few entries, with slope 0 where all entries are 0.
 
-    Over so few entries torch's own norm takes ten times as long on a CPU, forwards and backwards.
+    For few entries torch's norm is ten times slower on a CPU, forwards and backwards.
     """
     return (values.square().sum(axis) + _LEAST**2).sqrt()
 
@@ -231,8 +231,8 @@ def pair_products(values: Any) -> Any:
 def decoder_jacobian(decoder: Any, z: Any) -> Any:
     """Return the Jacobian of a decoder at points z, (n, m, d), differentiable with respect to weights and z.
 
-    For a `torch.nn.Sequential` of linear layers and pointwise functions the columns of J go through the layers
-    together with the values, which takes one product for each layer; anything else goes through `torch.func.jacfwd`.
+    For a `torch.nn.Sequential` of linear layers and pointwise functions the columns of J are propagated through the
+    layers together with the values, with one product per layer; other decoders use `torch.func.jacfwd`.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def decoder_jacobian(decoder: Any, z: Any) -> Any:
 
 
 def _read_stack(decoder: Any) -> list[Any] | None:
-    """The layers of a stack of linear layers and pointwise functions, None if it is something else."""
+    """The layers of a stack of linear layers and pointwise functions, None for other decoders."""
     from torch import nn
 
     known = (nn.LeakyReLU, nn.ReLU, nn.ELU, nn.SiLU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Identity, nn.Linear)
@@ -294,14 +294,14 @@ def _decode_one(decoder: Any) -> Any:
     return lambda point: decoder(point[None]).reshape(-1)
 
 
-def _as_jacobian(given: Any, z: Any) -> Any:
-    """The Jacobian that was given, or that of the decoder that was given, at z."""
+def _as_jacobian(jacobian: Any, z: Any) -> Any:
+    """Return a Jacobian unchanged, or compute that of a decoder at z."""
     if z is not None:
-        return decoder_jacobian(given, z)
-    if not is_tensor(given) or given.ndim < 2:
-        kind = type(given).__name__
+        return decoder_jacobian(jacobian, z)
+    if not is_tensor(jacobian) or jacobian.ndim < 2:
+        kind = type(jacobian).__name__
         raise InputError(f"jacobian must be a tensor (..., m, d), or a decoder with its points z; got {kind}")
-    return given
+    return jacobian
 
 
 def _reduce(values: Any, reduction: str) -> Any:

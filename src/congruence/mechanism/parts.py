@@ -3,7 +3,7 @@
 Type D comes from the hat matrix J J^+ of the Jacobian, whose rows are the outputs. Type H_2 comes from the second
 fundamental form: second derivatives change with the coordinates of the latents by what lies in the image of the
 Jacobian. What is normal to that image does not, and vanishes across the parts of any sum of functions, however the
-latents are transformed. Type S is in `sparsity_gap`.
+latents are transformed. Type S is in `_sparsity_gap`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, group_labels, merge_groups
+from congruence.mechanism._criteria import RTOL
 from congruence.mechanism._matroid import scale_to_unit
-from congruence.mechanism.blocks import Blocks, group_labels, merge_groups
-from congruence.mechanism.criteria import RTOL
 
 MOST_LATENTS = 20  # for H_2: the algebra has d^2 unknowns and d^4 / 4 equations
 _RANK = 1e-8  # of the largest singular value, after columns were scaled to length 1
@@ -36,7 +36,7 @@ class Splitting:
 
     parts: tuple[Float, ...]  # each (d, k), orthonormal columns; determined up to `idle`
     idle: Float  # (d, k), may be empty
-    shares: Float  # (parts, d): the effect of each coordinate that goes through each part, of its whole effect
+    shares: Float  # (parts, d): the share of each coordinate's effect that acts through each part
     rows: tuple[Array, ...] = ()  # the outputs of each part, if the parts act on separate ones
     notes: tuple[str, ...] = ()
 
@@ -60,10 +60,10 @@ def split(
     rows: Sequence[Array] = (),
     notes: Sequence[str] = (),
 ) -> Splitting:
-    """Make a splitting of parts that span all directions together with `idle`; parts are ordered by their coordinates.
+    """Create a splitting from parts that span all directions together with `idle`; order them by their coordinates.
 
     The share of coordinate a in part c is |J P_c e_a| / |J e_a|, with P_c the projection onto the part along the
-    others: it does not change with the units of the latents.
+    others: it does not depend on the units of the latents.
     """
     unit = [np.linalg.qr(part)[0] for part in parts]
     inverse = np.linalg.inv(np.concatenate([*unit, idle], axis=1))  # (d, d)
@@ -96,7 +96,7 @@ def as_jacobians(jacobian: Any) -> Float:
 
 
 def _whiten(jacobian: Float) -> tuple[Float, Float, Float]:
-    """Orthonormal outputs (m, k), the directions (d, k) that give them, and those (d, d - k) that are lost."""
+    """Orthonormal outputs (m, k), the directions (d, k) that map to them, and those (d, d - k) that are lost."""
     lengths = np.linalg.norm(jacobian, axis=0)
     lengths[lengths == 0] = 1.0
     u, s, vt = np.linalg.svd(jacobian / lengths, full_matrices=len(jacobian) < len(lengths))  # all of vt, either way
@@ -225,7 +225,7 @@ def finest_additive(jacobian: Any, hessian: Any, *, rtol: float = RTOL, seed: in
     rtol : float
         Curvatures up to rtol times the largest count as zero.
     seed : int
-        Of the elements drawn from the algebra that splits the forms.
+        Seed of the elements drawn from the algebra that splits the forms.
     """
     matrix = as_jacobians(jacobian)[0]
     second = to_numpy(hessian).astype(np.float64)
@@ -258,9 +258,9 @@ def _normal_forms(tangent: Float, second: Float, rtol: float) -> Float:
     _, s, vt = np.linalg.svd(normal, full_matrices=False)
     if not len(s) or s[0] <= rtol * max(size, np.finfo(float).tiny):
         return np.zeros((0, k, k))
-    kept = s > rtol * s[0]
-    forms = np.zeros((int(kept.sum()), k, k))
-    forms[:, upper[0], upper[1]] = forms[:, upper[1], upper[0]] = (s[kept] / s[0])[:, None] * vt[kept]
+    large = s > rtol * s[0]
+    forms = np.zeros((int(large.sum()), k, k))
+    forms[:, upper[0], upper[1]] = forms[:, upper[1], upper[0]] = (s[large] / s[0])[:, None] * vt[large]
     return forms
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float, to_numpy
 from congruence.errors import InputError
+from congruence.mechanism._blocks import Blocks, connected_blocks, read_blocks, write_blocks
+from congruence.mechanism._criteria import RTOL
 from congruence.mechanism._matroid import scale_to_unit
-from congruence.mechanism.blocks import Blocks, connected_blocks, read_blocks, write_blocks
-from congruence.mechanism.criteria import RTOL
 from congruence.mechanism.derivatives import jacobian_chunks, open_decoder
 from congruence.mechanism.parts import as_jacobians, finest_disjoint
 
@@ -42,36 +42,36 @@ def action_graph(jacobian: Any, basis: Any = None, *, rtol: float = RTOL) -> Arr
 
 @dataclass(frozen=True)
 class ComponentGap:
-    """How many components G_D has at most, over bases that keep to the blocks and over all others.
+    """How many components G_D has at most, over aligned bases (each vector in one block) and over all others.
 
-    `gap` is positive exactly if the blocks act on disjoint outputs (Type D) and every latent acts: bases that keep to
-    the blocks then have one component more than any other can reach.
+    `gap` is positive exactly if the blocks act on disjoint outputs (Type D) and every latent acts: aligned bases then
+    have one component more than any other basis.
     """
 
     aligned: int
-    misaligned: int | None  # None if there is only one block: every basis keeps to it
+    misaligned: int | None  # None if there is only one block: every basis is aligned
 
     @property
     def gap(self) -> int | None:
-        """`aligned` minus `misaligned`; None if there is nothing to compare with."""
+        """`aligned` minus `misaligned`; None if there is only one block."""
         return None if self.misaligned is None else self.aligned - self.misaligned
 
 
 def component_gap(jacobian: Any, blocks: Any, *, rtol: float = RTOL) -> ComponentGap:
     """Find the largest number of components of G_D over aligned and over misaligned bases, at one point; exact.
 
-    The finest Type-D parts of each block by itself are joined if their outputs meet: that is what the best aligned
-    basis has. The best of all bases has one component for each finest Type-D part of all latents. If these are the same
-    and each part lies in one block, a misaligned vector joins two parts, and one is lost.
+    The finest Type-D parts of each block by itself are joined if their outputs intersect: these are the components of
+    the best aligned basis. The best of all bases has one component for each finest Type-D part of all latents. If both
+    numbers are equal and each part lies in one block, a misaligned vector joins two parts, and one is lost.
 
     Parameters
     ----------
     jacobian : (m, d)
         Of full column rank.
     blocks : list of lists of latents, or text
-        As in `congruence.mechanism.blocks.read_blocks`.
+        Such as [[0, 1], [2]] or "0-1,2".
     rtol : float
-        What counts as zero, relative to the largest.
+        Entries up to this share of the largest count as zero.
     """
     matrix = as_jacobians(jacobian)[0]
     d = matrix.shape[1]
@@ -128,11 +128,11 @@ class BlockProfile:
 def profile_blocks(
     decoder: Any, z: Any, blocks: Any = None, *, rtol: float = RTOL, chunk: int | None = None, device: str = "auto"
 ) -> BlockProfile:
-    """Measure what every block of latents moves.
+    """Measure the effect of every block of latents on every output.
 
     The overlap of blocks i and j at a point is the sum over outputs of |J_i| |J_j|, the lengths of the output's
     derivatives by either block, over the root of the sums of their squares: a compositional contrast of the pair that
-    does not change with the units of the latents. It is averaged over points.
+    does not depend on the units of the latents. It is averaged over points.
 
     Parameters
     ----------
@@ -141,20 +141,20 @@ def profile_blocks(
     z : (r, d)
         Points.
     blocks : list of lists of latents, or text
-        As in `congruence.mechanism.blocks.read_blocks`; each latent by itself by default.
+        Such as [[0, 1], [2]] or "0-1,2"; by default each latent is a block.
     rtol : float
         Effects up to this share of the largest effect of a latent count as zero.
     chunk : int, optional
-        Points at a time; chosen by memory by default.
+        Number of points per batch; by default as many as fit into memory.
     device : str
-        "auto" stays on the device of the weights.
+        "auto" uses the device of the weights.
     """
-    probed = open_decoder(decoder, z, device)
-    d, m, r = probed.dimension, probed.outputs, len(probed.z)
+    prepared = open_decoder(decoder, z, device)
+    d, m, r = prepared.dimension, prepared.outputs, len(prepared.z)
     partition = read_blocks(blocks, d)
     effects, moves = np.zeros((len(partition), m)), np.zeros((len(partition), m), dtype=bool)
     overlap, near, graph = np.zeros((len(partition),) * 2), np.zeros((d, d)), np.eye(d, dtype=bool)
-    for jacobian in jacobian_chunks(probed, chunk=chunk):
+    for jacobian in jacobian_chunks(prepared, chunk=chunk):
         squares = np.square(jacobian)
         lengths = np.sqrt(np.stack([squares[:, :, list(block)].sum(2) for block in partition], axis=1))  # (., K, m)
         effects += np.square(lengths).sum(0)
@@ -170,7 +170,7 @@ def profile_blocks(
         shared=np.rint(number @ number.T).astype(int),
         near=near / r,
         graph=graph,
-        output_shape=probed.output_shape,
+        output_shape=prepared.output_shape,
         points=r,
     )
 

@@ -16,7 +16,7 @@ from congruence.formatting import number, percent
 from congruence.result import Basis, Finding, Status, conclude
 
 IDENTIFIED = (
-    "Each block is identified near every point, up to an invertible map of its own and the order of the blocks, for "
+    "Each block is identified near every point, up to an invertible map of the block and the order of the blocks, for "
     "every density of the latents that is positive there. On a whole domain this needs Theorem 1 as well."
 )
 CLAIMS = {
@@ -61,7 +61,7 @@ class Criterion:
     worst: int | None  # row of the worst point
     fraction: float  # of the points at which it holds
     points: int
-    degenerate: bool = False  # it holds because there is nothing that could violate it
+    degenerate: bool = False  # it holds trivially: all derivatives of its order vanish
     sweep: tuple[float, ...] = ()  # fraction of points at each tolerance of the sweep
     remarks: tuple[str, ...] = ()
 
@@ -88,9 +88,9 @@ class Criterion:
     def to_dict(self) -> CriterionNumbers:
         """The fields, as in the JSON contract."""
         about = {"criterion": self.name, "claim": self.finding.claim, "status": self.status, "basis": self.basis}
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "finding"}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "finding"}
         lists = {"sweep": list(self.sweep), "remarks": list(self.remarks)}
-        return cast(CriterionNumbers, about | {"margin": self.finding.number} | own | lists)
+        return cast(CriterionNumbers, about | {"margin": self.finding.number} | values | lists)
 
 
 def make_criterion(
@@ -105,11 +105,11 @@ def make_criterion(
     basis: Basis | None = None,
     **more: Any,
 ) -> Criterion:
-    """Make a `Criterion` with its finding."""
+    """Create a `Criterion` with its finding."""
     claim = CLAIMS.get(name, f"No derivative of order {name[1:]} mixes blocks.")
     evidence = f"It holds at {percent(fraction)} of {points} points; {measures}: {number(margin)}."
     if math.isnan(margin):
-        finding = Finding(name, claim, status, basis, evidence="It is not known at all points.")
+        finding = Finding(name, claim, status, basis, evidence="The margin is unknown.")
     else:
         finding = Finding(name, claim, status, basis, evidence=evidence, number=margin)
     return Criterion(finding, measures, worst, fraction, points, **more)
@@ -146,7 +146,7 @@ class Theorem:
     number: int
     criterion: str
     conclusion: Finding
-    assumed: tuple[str, ...] = ()  # premises about a model that was not given
+    assumed: tuple[str, ...] = ()  # premises about a model, which is not available
 
     @property
     def status(self) -> Status:
@@ -155,7 +155,7 @@ class Theorem:
 
     @property
     def open_premises(self) -> tuple[Finding, ...]:
-        """The premises that are not shown to hold."""
+        """The premises that are not known to hold."""
         return tuple(premise for premise in self.conclusion.premises if premise.status != "holds")
 
     @property
@@ -165,7 +165,7 @@ class Theorem:
 
     @property
     def strength(self) -> str:
-        """How much it says: "holds", "conditional", "ambiguous", "unknown" or "premise fails"."""
+        """From strong to weak: "holds", "conditional", "ambiguous", "unknown" or "premise fails"."""
         if self.status == "unknown" and self.conditional:
             return "conditional"
         return "premise fails" if self.conclusion.basis == "premise fails" else self.status
@@ -182,7 +182,7 @@ class Theorem:
 
 
 def strongest(theorems: Sequence[Theorem]) -> Theorem:
-    """Return the theorem that says most, the first if several do."""
+    """Return the strongest theorem, the first of several."""
     return min(theorems, key=lambda one: _STRENGTH.index(one.strength))
 
 
@@ -201,7 +201,7 @@ def apply_theorems(
     irreducible : sequence of Irreducibility
         One for each criterion but IMA.
     separable : order -> status
-        Of n-order separability; flat directions count against it.
+        Of order-n separability; flat directions violate it.
     injective : status
         Whether the Jacobian loses no direction.
     nonzeros : int
@@ -222,7 +222,7 @@ def apply_theorems(
             Finding("injective", "No direction is lost.", injective, evidence="Rank of the Jacobian at the points."),
         ]
         if numbered == 3:
-            claim = "The model's Jacobian has no more non-zero entries than the generator's."
+            claim = "The model's Jacobian has at most as many non-zero entries as the generator's."
             evidence = f"It is assumed, not measured. The sparsest Jacobian of the generator has {nonzeros}."
             premises.append(Finding("sparse_model", claim, "unknown", evidence=evidence))
         if numbered == 5:

@@ -1,8 +1,8 @@
-"""Search for the affine map that brings one whitened mixture closest to another.
+"""Search for the affine map that minimises the distance between two whitened mixtures.
 
-Random rotations are poor starts: between distant components the distance is flat. Where two mixtures are equal up to an
+Random rotations are poor starts: between distant components the distance is flat. If two mixtures are equal up to an
 affine map, their whitened forms are equal up to a rotation that maps components onto components, so every matching of
-components suggests a start. A map z -> A z + b is one vector theta: the rows of A, then b.
+components yields a start. A map z -> A z + b is one vector theta: the rows of A, then b.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from congruence.stats.matching import match
 
 _MOST_MATCHINGS = 720  # all permutations of six components
 _DRAWN = 60  # matchings drawn where all would be too many
-_ROUNDS = 5  # of matching again the components that a map has moved close together
+_ROUNDS = 5  # of matching the components again after a map
 _SIGNS = 4  # axes whose sign the means do not determine, for which all signs are tried
-_RIDGE = 1e-3  # of the least-squares fit of means, so that few means do not determine the whole map
-_CONVERGED = 1e-9  # relative: a squared distance below this is rounding, and no more starts are minimised
+_RIDGE = 1e-3  # of the least-squares fit of means, which keeps the map determined with few means
+_CONVERGED = 1e-9  # relative: a squared distance below this is rounding, and the search stops
 
 
 def minimise_distance(
     p: GaussianMixture, q: GaussianMixture, noise: Float, refined: int, seed: int
 ) -> tuple[Float, list[Float], int]:
-    """The best map found from p to q, the starts, and how many of them were minimised; `noise`, (m, m), is smoothing.
+    """Return the best map from p to q, the starts, and how many of them were minimised; `noise`, (m, m), is smoothing.
 
     The starts with the smallest distances are minimised first, `refined` of them at most.
     """
@@ -37,15 +37,15 @@ def minimise_distance(
     objective = Objective(p, q, noise)
     starts = _starts(p, q, seed)
     order = np.argsort([objective.value(theta) for theta in starts], kind="stable")[:refined]
-    best, least, followed = starts[order[0]], math.inf, 0
+    best, least, minimised = starts[order[0]], math.inf, 0
     for index in order:
-        found = minimize(objective, starts[index], jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
-        followed += 1
-        if found.fun < least:
-            best, least = found.x, float(found.fun)
+        result = minimize(objective, starts[index], jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 500})
+        minimised += 1
+        if result.fun < least:
+            best, least = result.x, float(result.fun)
         if least < _CONVERGED:
             break
-    return best, starts, followed
+    return best, starts, minimised
 
 
 class Objective:
@@ -147,7 +147,7 @@ def _invariants(g: GaussianMixture) -> Float:
 def _fit_means(
     p: GaussianMixture, q: GaussianMixture, rows: Array, columns: Array
 ) -> tuple[tuple[Float, Float], Float]:
-    """The affine map of matched means by least squares, with a slight pull to the best rotation; and that rotation."""
+    """The affine map of matched means by least squares, regularised towards the best rotation; and that rotation."""
     m = p.dimension
     weights = np.sqrt(p.weights[rows] * q.weights[columns])[:, None]
     source, target = p.means[rows], q.means[columns]

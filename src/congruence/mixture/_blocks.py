@@ -11,7 +11,7 @@ import numpy as np
 
 from congruence.arrays import Float, to_numpy
 from congruence.decoder.certificates import LINEAR, kind_of, latent_shape_of, layer_matrix, layers_of, negative_slopes
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
 from congruence.errors import InputError
 from congruence.formatting import percent
 from congruence.mixture.conditions import HierarchyCondition, make_condition
@@ -22,7 +22,7 @@ _LEAKY = ("LeakyReLU", "PReLU")
 _PIECEWISE = ("ReLU", *_LEAKY, "ReLU6", "Hardtanh", "Hardsigmoid", "MaxPool1d", "MaxPool2d", "MaxPool3d")
 _BIJECTIONS = ("Sigmoid", "Tanh", "Softplus", "ELU")  # smooth, elementwise and one to one
 _SMOOTH = (*_BIJECTIONS, "SELU", "GELU", "SiLU", "Mish", "Softmax", "LogSoftmax", "LayerNorm", "InstanceNorm")
-_TRIED, _STEP, _BENT = 200, 1e-4, 1e-6  # points, step size, and curvature relative to the slope that counts as none
+_POINTS, _STEP, _BENT = 200, 1e-4, 1e-6  # points, step size, and curvature relative to the slope that counts as none
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +70,14 @@ class PiecewiseDecoder:
 
 
 def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> PiecewiseDecoder:
-    """Read a torch module layer by layer, and test F1: is it piecewise affine?
+    """Read a torch module layer by layer, and test F1, whether it is piecewise affine.
 
     A final sigmoid, tanh, softplus or ELU is a known bijection of the observations. Inverting it does not change what
     the data determine, so the conditions are about the decoder before it.
     """
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
-        raise InputError(f"decoder must be a torch module made of layers; got {type(decoder).__name__}")
+        raise InputError(f"decoder must be a torch module; got {type(decoder).__name__}")
     try:
         module = copy.deepcopy(decoder).double().cpu().eval()
     except RuntimeError as error:  # old weight norm keeps weights that are no leaves
@@ -104,24 +104,24 @@ def read_decoder(decoder: Any, latents: int, *, seed: int = 0) -> PiecewiseDecod
             evidence += f" The final {head} is a known bijection of the observations and is inverted first."
         f1 = make_condition("F1", "holds", evidence, exact=True)
     else:
-        f1 = _probe_f1(module, latents, seed)
+        f1 = _test_f1(module, latents, seed)
     return PiecewiseDecoder(module, latents, outputs, _blocks(parts, latents) if known else None, f1)
 
 
-def _probe_f1(module: Any, latents: int, seed: int) -> HierarchyCondition:
-    """F1 of a module whose layers are not known: is it affine near random latents?"""
+def _test_f1(module: Any, latents: int, seed: int) -> HierarchyCondition:
+    """Test F1 for a module of unknown layers: whether it is affine near random latents."""
     torch = import_torch()
     rng = np.random.default_rng(seed)
-    z, step = rng.normal(size=(_TRIED, latents)), _STEP * rng.normal(size=(_TRIED, latents))
+    z, step = rng.normal(size=(_POINTS, latents)), _STEP * rng.normal(size=(_POINTS, latents))
     with torch.no_grad():
         low, here, high = (to_numpy(module(torch.as_tensor(x)).flatten(1)) for x in (z - step, z, z + step))
     bend = np.linalg.norm(high + low - 2 * here, axis=1)
     slope = np.linalg.norm(high - low, axis=1) + np.finfo(float).eps * (1 + np.linalg.norm(here, axis=1)) / _BENT
     straight = float((bend <= _BENT * slope).mean())
     evidence = (
-        f"The layers are of unknown kinds; the decoder is affine near {percent(straight)} of {_TRIED} random latents."
+        f"The layers are of unknown kinds; the decoder is affine near {percent(straight)} of {_POINTS} random latents."
     )
-    # A kink is near few points by chance, while a smooth function is affine near almost none.
+    # Few random points are near a kink, while a smooth function is affine near almost none.
     status: Status = "holds" if straight > 0.9 else "fails" if straight < 0.1 else "unknown"
     return make_condition("F1", status, evidence)
 

@@ -22,7 +22,7 @@ _DEPTH = 5.5  # standard deviations by which a valley is below the lower of its 
 _FIT_ROUNDS = 60  # of expectation maximisation
 _EXPECTED = 8.0  # rows that a bin of the goodness-of-fit test must expect; thinner bins are merged
 _LEAST = 1e-3  # share of rows: lighter cells come from rows that were assigned to a neighbour
-_DROP = 3.0  # ratio of the weights of the lightest cell kept and the heaviest left out
+_DROP = 3.0  # ratio of the weights of the lightest included cell and the heaviest excluded one
 _WEIGHT_ROUNDS = 50
 _CORRELATION = 0.05  # within cells, beyond chance, that is too much
 _WINDOW = 2.0  # standard deviations about a peak, where neighbours contribute little
@@ -68,9 +68,9 @@ def _find_borders(counts: Float) -> list[int]:
     for width in _WIDTHS:
         smooth = gaussian_filter1d(counts, width, mode="constant")
         # a smoothed count is a mean over about 2 sqrt(pi) width bins; roots of counts have a deviation of 1/2
-        found = _find_valleys(np.sqrt(np.maximum(smooth, 0) * 2 * math.sqrt(math.pi) * width))
-        if len(found) >= len(best):
-            best = found
+        valleys = _find_valleys(np.sqrt(np.maximum(smooth, 0) * 2 * math.sqrt(math.pi) * width))
+        if len(valleys) >= len(best):
+            best = valleys
     return best
 
 
@@ -92,7 +92,7 @@ def _find_valleys(roots: Float) -> list[int]:
         lower = least if roots[tops[least]] < roots[tops[least + 1]] else least + 1
         tops.pop(lower)
         adjacent = [i for i in (lower - 1, lower) if 0 <= i < len(bottoms)]
-        bottoms.pop(max(adjacent, key=lambda i: roots[bottoms[i]]))  # the deeper valley stays
+        bottoms.pop(max(adjacent, key=lambda i: roots[bottoms[i]]))  # the deeper valley remains
     return bottoms
 
 
@@ -135,9 +135,9 @@ def _misfit(counts: Float, edges: Float, weights: Float, means: Float, deviation
     expected = counts.sum() * np.diff(below)
     group = np.floor(np.cumsum(expected) / _EXPECTED).astype(int)
     seen, due = np.bincount(group, counts), np.bincount(group, expected)
-    kept = due > _EXPECTED / 2
-    freedom = max(int(kept.sum()) - 3 * len(weights), 1)
-    square = float((((seen - due)[kept] ** 2) / due[kept]).sum())
+    full = due > _EXPECTED / 2
+    freedom = max(int(full.sum()) - 3 * len(weights), 1)
+    square = float((((seen - due)[full] ** 2) / due[full]).sum())
     return (square - freedom) / math.sqrt(2 * freedom)
 
 
@@ -148,8 +148,8 @@ def weigh_cells(z: Float, peaks: list[Peaks]) -> tuple[Array, Float]:
     sizes = [len(peak.means) for peak in peaks]
     names, counts = np.unique(np.ravel_multi_index(tuple(nearest.T), sizes), return_counts=True)
     labels = np.column_stack(np.unravel_index(names, sizes))
-    kept = counts >= max(2.0, _LEAST * len(z) / 2)
-    labels, counts = labels[kept], counts[kept]
+    frequent = counts >= max(2.0, _LEAST * len(z) / 2)
+    labels, counts = labels[frequent], counts[frequent]
     joint = np.sum([log[:, labels[:, t]] for t, log in enumerate(logs)], axis=0)  # (n, cells)
     joint = np.exp(joint - joint.max(1, keepdims=True))
     weights = counts / counts.sum()
@@ -160,7 +160,7 @@ def weigh_cells(z: Float, peaks: list[Peaks]) -> tuple[Array, Float]:
 
 
 def cell_counts(weights: Float) -> list[int]:
-    """Numbers of cells to keep, of falling weights: at the largest drops first, never a light cell nor a single one."""
+    """Candidate numbers of cells, at least 2, for decreasing weights: the largest drops first, without light cells."""
     padded = np.append(weights, _LEAST / _DROP)
     drops = padded[:-1] / np.maximum(padded[1:], _LEAST / _DROP)
     order = np.argsort(-drops, kind="stable")
@@ -168,10 +168,10 @@ def cell_counts(weights: Float) -> list[int]:
 
 
 def explain_dependence(z: Float, peaks: list[Peaks]) -> str | None:
-    """Why latents are not independent given the cell: they correlate within cells, or a peak moves between cells.
+    """Explain why latents are not independent within cells: they correlate, or a peak moves between cells.
 
-    A peak of one latent that shifts or spreads differently from peak to peak of another is more than one component, too
-    close to be distinguished on that latent alone.
+    A peak of one latent whose position or width depends on another latent consists of several components that cannot be
+    distinguished on that latent alone.
     """
     nearest = np.column_stack([peak.log_likelihoods(column).argmax(1) for peak, column in zip(peaks, z.T, strict=True)])
     means = np.column_stack([peak.means[nearest[:, t]] for t, peak in enumerate(peaks)])

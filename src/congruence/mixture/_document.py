@@ -24,7 +24,7 @@ from congruence.document import (
     facts,
 )
 from congruence.formatting import UNDEFINED, elided, number
-from congruence.mixture.assumptions import combine_runs, missing, needed
+from congruence.mixture._assumptions import combine_runs, missing, needed
 from congruence.mixture.conditions import NAMES
 from congruence.result import STATUSES, Finding
 
@@ -39,7 +39,7 @@ _REMARKS = {
     "holds": "the theorems apply",
     "fails": "nothing is identified",
     "ambiguous": "a premise is ambiguous, or holds in some runs only",
-    "unknown": "no theorem is shown to apply",
+    "unknown": "no theorem is known to apply",
 }
 _SPREADS = (
     ("distance", "affine distance", "of the priors, after the best map found; an upper bound; lower is closer"),
@@ -49,21 +49,21 @@ _SPREADS = (
     ("weak_held_out", "weak MCC, held out", "the linear map is fitted on other rows; the number to report"),
 )
 _TABLE = (
-    "The rows of Table 1 of Kivva et al., from weak to strong. Where the table lists F4 and the theorems need F2, the "
-    "theorems are followed: F4 is then needed only to identify the decoder as well."
+    "The rows of Table 1 of Kivva et al., from weak to strong. If the table lists F4 and the theorems need F2, the "
+    "theorems are used: F4 is then needed only to identify the decoder as well."
 )
 _GLOSSARY = (
     (
         "identified",
-        "every model of this kind that gives the same distribution of the data has this prior, or decoder, up to the "
-        "maps named. This is about the distribution, not about finitely many rows or what an optimiser finds.",
+        "every model of this kind with the same distribution of the data has this prior, or decoder, up to the stated "
+        "maps. The statement is about the distribution, not about finite samples or optimisation.",
     ),
-    ("certified", "decided exactly, up to rounding. “Supported” means by a sample or a test."),
-    ("unknown", "the evidence does not decide, so it supports no theorem."),
+    ("certified", "decided exactly, up to rounding. “Supported” means supported by a sample or a test."),
+    ("unknown", "the evidence does not decide."),
     (
         "affine distance",
-        "the L2 distance left between two prior densities after the best affine map found. It depends on the scale of "
-        "the target’s latents; the relative one does not.",
+        "the L2 distance between two prior densities after the best affine map found. It depends on the scale of the "
+        "target’s latents; the relative one does not.",
     ),
     (
         "MCC",
@@ -169,7 +169,7 @@ def _theorems(result: MixtureExamination) -> Table:
     for i, theorem in enumerate(result.theorems):
         each = [one.theorems[i] for one in result.checked.values()]
         lacking = dict.fromkeys(name for one in each for name in missing(one))
-        below = f"not shown: {', '.join(lacking)}" if lacking else ""
+        below = f"not known to hold: {', '.join(lacking)}" if lacking else ""
         rows.append((theorem.name, " + ".join(needed(theorem)), _here(theorem, each, below), theorem.claim))
     columns = (Column("statement", "text"), Column("needs", "text"), Column("here", "text"), Column("claim", "text"))
     return Table("Theorems", columns, rows)
@@ -177,38 +177,38 @@ def _theorems(result: MixtureExamination) -> Table:
 
 def _spaces(result: MixtureExamination) -> Iterator[Block]:
     """Codes of the runs, as learned and mapped onto the first run."""
-    spaces, found = result.spaces[:_SHOWN], result.agreement
+    spaces, agreement = result.spaces[:_SHOWN], result.agreement
     n = len(result.labels)
     rows = np.linspace(0, n - 1, min(_POINTS, n)).astype(int)
     names = elided([one.name for one in spaces], 16)
     labels, learned = result.labels[rows], [one.codes[rows, :2] for one in spaces]
-    if found is None:
+    if agreement is None:
         yield Figure("latent_space", (names, learned, labels), brief=True)
         yield Text(f"The first two latents of each row, marked by {result.labels_from}.", muted=True)
         return
     first = spaces[0].name
-    aligned = [found.aligned(one.name, first)[rows, :2] for one in spaces]
+    aligned = [agreement.aligned(one.name, first)[rows, :2] for one in spaces]
     yield Figure("latent_spaces", (names, [learned, aligned], labels, ("as learned", "aligned")), wide=True)
     yield Figure("latent_space", (names, aligned, labels), caption=f"All runs, aligned onto {names[0]}", brief=True)
     hidden = len(result.spaces) - len(spaces)
     yield Text(
         f"Codes of the same rows, marked by {result.labels_from}; the first two latents of each. Aligned: after the "
-        f"affine map from the prior of a run to that of {first}, which does not use the pairing of the rows; where "
-        "there is no such map, after the linear map that fits the codes best."
-        + (f" {hidden} more runs are not shown." if hidden else ""),
+        f"affine map from the prior of a run to that of {first}, which does not use the pairing of the rows; without "
+        "this map, after the linear map that fits the codes best."
+        + (f" {hidden} more runs are omitted." if hidden else ""),
         muted=True,
     )
 
 
-def _agreement(found: SpaceAgreement) -> Iterator[Block]:
-    spreads = [(title, found.spread(name), about) for name, title, about in _SPREADS]
+def _agreement(agreement: SpaceAgreement) -> Iterator[Block]:
+    spreads = [(title, agreement.spread(name), about) for name, title, about in _SPREADS]
     lines = [
         (title, f"{number(one.mean)} ± {number(one.deviation, 2)}", f"{about}; {one.pairs} ordered pairs")
         for title, one, about in spreads
         if one.pairs
     ]
     yield facts(lines, "Mean ± standard deviation over ordered pairs")
-    yield Grid(tuple(_matrices(found)), "halves")
+    yield Grid(tuple(_matrices(agreement)), "halves")
     yield Heading("Ordered pairs")
     columns = (
         Column("source", "name"),
@@ -216,30 +216,30 @@ def _agreement(found: SpaceAgreement) -> Iterator[Block]:
         *map(Column, ("affine distance ≤", "without a map", "strong MCC", "weak MCC", "held out")),
     )
     rows: list[tuple[Any, ...]] = []
-    for pair in found.pairs:
+    for pair in agreement.pairs:
         affine = pair.affine
         distances = (None, None) if affine is None else (affine.distance, affine.before.distance)
         rows.append((pair.source, pair.target, *distances, pair.strong, pair.weak, pair.weak_held_out))
     yield Table("Ordered pairs", columns, rows, brief=True)
 
 
-def _matrices(found: SpaceAgreement) -> Iterator[Group]:
+def _matrices(agreement: SpaceAgreement) -> Iterator[Group]:
     """Matrices over runs: rows are sources, columns targets; stronger is farther, or closer for MCC."""
-    pairs = {(pair.source, pair.target): pair for pair in found.pairs}
+    pairs = {(pair.source, pair.target): pair for pair in agreement.pairs}
     distances = {names: pair.affine.distance for names, pair in pairs.items() if pair.affine is not None}
     if distances:
         about = "L2, after the best affine map found from row to column: an upper bound; 0 is best."
-        yield _matrix(found, "Affine distance of the priors", about, distances, max(distances.values()))
+        yield _matrix(agreement, "Affine distance of the priors", about, distances, max(distances.values()))
     about = "Codes as learned, matched one to one, in sample; 1 is best."
-    yield _matrix(found, "Strong MCC", about, {names: pair.strong for names, pair in pairs.items()})
+    yield _matrix(agreement, "Strong MCC", about, {names: pair.strong for names, pair in pairs.items()})
     about = "After a linear map fitted on other rows; 1 is best."
-    yield _matrix(found, "Weak MCC, held out", about, {names: pair.weak_held_out for names, pair in pairs.items()})
+    yield _matrix(agreement, "Weak MCC, held out", about, {names: pair.weak_held_out for names, pair in pairs.items()})
 
 
 def _matrix(
-    found: SpaceAgreement, title: str, about: str, values: Mapping[tuple[str, str], float], top: float = 1.0
+    agreement: SpaceAgreement, title: str, about: str, values: Mapping[tuple[str, str], float], top: float = 1.0
 ) -> Group:
-    names = [one.name for one in found.spaces]
+    names = [one.name for one in agreement.spaces]
     rows: list[tuple[Any, ...]] = []
     for source in names:
         cells: list[Cell] = []

@@ -23,7 +23,7 @@ class MixtureModel:
     decoder : torch module, optional
         From latents to outputs.
     codes : array, frame, table or path, (rows, m), optional
-        Latents of the data. Rows of several models are paired by id where they have ids, else by position.
+        Latents of the data. Rows of several models are paired by row id if they have ids, otherwise by position.
     data : (rows, n), optional
         Observations, to compare with draws of the whole model.
     noise : float or "unknown"
@@ -31,9 +31,9 @@ class MixtureModel:
     kind : str
         The kind of model ("vade"), for tables.
     logits : bool
-        Whether the decoder gives logits of pixels, whose noise is not added to the outputs.
+        Whether the outputs are logits of pixels, whose noise is not additive.
     active_latents : float, optional
-        Number of latents that carry information about the data, where it was logged.
+        Number of latents that carry information about the data, if it was logged.
     notes : tuple of str
         Limits of the results of this model.
     """
@@ -50,7 +50,7 @@ class MixtureModel:
 
     @classmethod
     def from_model(cls, model: Any, codes: Any = None, **more: Any) -> MixtureModel:
-        """Take the parts of a trained model with `mixture_prior()`; keywords set or replace the other fields."""
+        """Create from a trained model with `mixture_prior()`; keywords set or replace the other fields."""
         if not hasattr(model, "mixture_prior"):
             raise InputError(f"model must have a method mixture_prior(); {type(model).__name__} has none")
         decoder: Any = getattr(model, "decoder", None)
@@ -67,7 +67,7 @@ class MixtureModel:
 
     @property
     def components(self) -> int:
-        """The number of components of the prior; the arrays of a product of facets are not built for it."""
+        """The number of components of the prior, computed without the arrays of a product of facets."""
         if hasattr(self.prior, "facet_priors"):
             return math.prod(len(weights) for weights, _, _ in self.prior.facet_priors())
         if hasattr(self.prior, "mixture_prior"):
@@ -83,15 +83,15 @@ def as_models(
     prior: Any, decoder: Any = None, codes: Any = None, data: Any = None, noise: float | str | None = None
 ) -> dict[str, MixtureModel]:
     """Return one prior with its parts, or a mapping of name to model, as models by name."""
-    given = {"decoder": decoder, "codes": codes, "data": data, "noise": noise}
-    given = {name: value for name, value in given.items() if value is not None}
+    parts = {"decoder": decoder, "codes": codes, "data": data, "noise": noise}
+    parts = {name: value for name, value in parts.items() if value is not None}
     if isinstance(prior, Mapping):
-        if given:
-            raise InputError(f"with a mapping of models, {', '.join(given)} must be given in the MixtureModel of each")
+        if parts:
+            raise InputError(f"with a mapping of models, {', '.join(parts)} must be set in the MixtureModel of each")
         if not prior:
             raise InputError("prior must hold at least one model; got an empty mapping")
         return {str(name): _as_model(one) for name, one in prior.items()}
-    return {str(getattr(codes, "name", None) or "model"): replace(_as_model(prior), **given)}
+    return {str(getattr(codes, "name", None) or "model"): replace(_as_model(prior), **parts)}
 
 
 def _as_model(prior: Any) -> MixtureModel:

@@ -53,13 +53,13 @@ def judge_pieces(pieces: Sequence[Piece], seed: int = 0) -> tuple[HierarchyCondi
     f4: Status = "holds" if pair is None else "fails"
     about = f"The decoder has {len(pieces)} linear pieces, {len(full)} of full rank."
     return tuple(
-        make_condition(name, status, f"{about} {_EVIDENCE[status][k]}", exact=status != "unknown", pair=shown)
-        for k, (name, status, shown) in enumerate((("F2", f2, None), ("F3", f3, overlap), ("F4", f4, pair)))
+        make_condition(name, status, f"{about} {_EVIDENCE[status][k]}", exact=status != "unknown", pair=example)
+        for k, (name, status, example) in enumerate((("F2", f2, None), ("F3", f3, overlap), ("F4", f4, pair)))
     )
 
 
 def _has_full_rank(matrix: Float) -> bool:
-    """Whether a piece z -> z @ matrix, (m, n), keeps all directions."""
+    """Whether a piece z -> z @ matrix, (m, n), is injective."""
     if matrix.shape[1] < matrix.shape[0]:
         return False
     values = np.linalg.svd(matrix, compute_uv=False)
@@ -115,10 +115,10 @@ def _overlaps(full: Sequence[Piece], covers: _Covers) -> Iterator[Counterexample
 
 
 def _find_collision(full: Sequence[Piece], rng: np.random.Generator) -> Counterexample | None:
-    """Two latents of different pieces with one output, found by linear programmes over both.
+    """Find two latents of different pieces with one output, by linear programmes over both.
 
-    The difference of the two latents is maximised along one random direction and its opposite. If both give 0, the
-    difference is 0 for all latents, except for a set of directions of measure 0.
+    The difference of the two latents is maximised along one random direction and its opposite. If both maxima are 0,
+    the difference is 0 for all latents, except for a set of directions of measure 0.
     """
     from scipy.optimize import linprog
 
@@ -136,7 +136,7 @@ def _find_collision(full: Sequence[Piece], rng: np.random.Generator) -> Countere
             least = min(np.linalg.svd(one.matrix, compute_uv=False)[-1] for one in (a, b))
             push = rng.normal(size=m)
             for sign in (1.0, -1.0):
-                found = linprog(
+                solution = linprog(
                     np.concatenate([sign * push, -sign * push]),
                     A_ub=limits,
                     b_ub=np.append(ends, others),
@@ -145,9 +145,9 @@ def _find_collision(full: Sequence[Piece], rng: np.random.Generator) -> Countere
                     bounds=(-1e3, 1e3),
                     method="highs",
                 )
-                if found.status != 0:
+                if solution.status != 0:
                     continue
-                pair = _pair(a, found.x[:m], b, found.x[m:])
+                pair = _pair(a, solution.x[:m], b, solution.x[m:])
                 if pair.apart > _APART and pair.gap <= _MEET * least * pair.apart:
                     return pair
     return None

@@ -61,10 +61,10 @@ class PairAgreement:
     affine: AffineDistance | None  # of the priors; None if one is unknown, degenerate or has too many components
     strong: float  # MCC of the codes as learned, in sample: from 0 to 1, higher is closer
     weak: float  # MCC of canonical variates, in sample
-    weak_held_out: float  # fitted on one half of the rows and scored on the other; NaN with few rows
+    weak_held_out: float  # fitted on one half of the rows and scored on the other; NaN with too few rows
     correlation: Float  # (m, m), |correlation| of every latent of the source with every one of the target
 
-    def to_dict(self) -> PairNumbers:
+    def to_dict(self) -> SpacePairNumbers:
         """The numbers as plain data."""
         affine = self.affine
         return {
@@ -80,7 +80,7 @@ class PairAgreement:
         }
 
 
-class PairNumbers(TypedDict):
+class SpacePairNumbers(TypedDict):
     """An ordered pair in JSON: affine distance after and before the map, the map, and the MCC of the codes."""
 
     source: str
@@ -98,7 +98,7 @@ class AgreementNumbers(TypedDict):
     """The agreement of several runs in JSON."""
 
     runs: list[dict[str, Any]]
-    pairs: list[PairNumbers]
+    pairs: list[SpacePairNumbers]
     over_pairs: dict[str, dict[str, float]]
 
 
@@ -131,15 +131,15 @@ class SpaceAgreement:
             values = [getattr(pair.affine, what) for pair in self.pairs if pair.affine is not None]
         else:
             values = [getattr(pair, what) for pair in self.pairs]
-        kept = [value for value in values if math.isfinite(value)]
-        if not kept:
+        finite = [value for value in values if math.isfinite(value)]
+        if not finite:
             return PairSpread(math.nan, math.nan, 0)
-        return PairSpread(float(np.mean(kept)), float(np.std(kept)), len(kept))
+        return PairSpread(float(np.mean(finite)), float(np.std(finite)), len(finite))
 
     def aligned(self, name: str, onto: str) -> Float:
         """Codes of one run, (n, m), mapped onto another by the affine map of their priors.
 
-        Without such a map, by the linear map fitted to the paired codes.
+        Without an affine map, use the linear map fitted to the paired codes.
         """
         codes = {one.name: one.codes for one in self.spaces}
         if name == onto:
@@ -174,7 +174,7 @@ class SpaceAgreement:
             if constant:
                 notes.append(f"{space.name}: {constant} of {m} latents are constant, and the MCC leaves them out.")
         if not _can_hold_out(n, m):
-            notes.append(f"With {n} rows the MCC is high by chance, and there are too few to hold some out.")
+            notes.append(f"With {n} rows the MCC is high by chance, and there are too few rows for a held-out MCC.")
         return notes
 
     def to_dict(self) -> AgreementNumbers:
@@ -220,22 +220,22 @@ def compare_spaces(
     ----------
     Kivva et al. 2022, section 4; Khemakhem et al. 2020 (MCC).
     """
-    given = tuple(spaces.values()) if isinstance(spaces, Mapping) else tuple(spaces)
-    if len(given) < 2:
-        raise InputError(f"spaces must hold at least 2 runs; got {len(given)}")
-    names = [one.name for one in given]
+    runs = tuple(spaces.values()) if isinstance(spaces, Mapping) else tuple(spaces)
+    if len(runs) < 2:
+        raise InputError(f"spaces must hold at least 2 runs; got {len(runs)}")
+    names = [one.name for one in runs]
     if len(set(names)) < len(names):
         raise InputError(f"runs must have different names; got {', '.join(names)}")
-    shapes = {one.codes.shape for one in given}
+    shapes = {one.codes.shape for one in runs}
     if len(shapes) > 1:
         raise InputError(f"codes of all runs must have the same shape; got {sorted(shapes)}")
-    both = list(permutations(given, 2))
+    both = list(permutations(runs, 2))
     pairs = []
     for i, (source, target) in enumerate(both):
         if progress is not None:
             progress("comparing pairs", i, len(both))
         pairs.append(_compare_pair(source, target, seed))
-    return SpaceAgreement(given, tuple(pairs))
+    return SpaceAgreement(runs, tuple(pairs))
 
 
 def _compare_pair(source: LatentSpace, target: LatentSpace, seed: int) -> PairAgreement:

@@ -129,7 +129,7 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
     """P1: the prior is a Gaussian mixture by construction; test whether the codes, (n, m), follow it.
 
     The log densities of the codes are compared with those of draws from the prior, and the mean responsibilities with
-    the weights. The number of components selected by held-out likelihood is reported, too. Fewer than 100 codes can
+    the weights. The number of components selected by held-out likelihood is also reported. Fewer than 100 codes can
     refute the prior but not support it. In a model that fits, draws from the posterior follow the prior; posterior
     means, which `encode` returns, vary less where posteriors are wide, and can then refute a correct prior.
     """
@@ -137,7 +137,7 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
     if prior.degenerate:
         kind += f", {len(prior.degenerate)} of them degenerate, which P1 allows"
     if codes is None:
-        return make_condition("P1", "holds", f"{kind}. No codes were given to compare with it.", exact=True)
+        return make_condition("P1", "holds", f"{kind}. There are no codes to compare with it.", exact=True)
     z = to_numpy(as_matrix(codes, "codes")).astype(np.float64, copy=False)
     if z.shape[1] != prior.dimension:
         raise InputError(f"codes must have {prior.dimension} columns, one for each latent; got {z.shape[1]}")
@@ -166,8 +166,8 @@ def judge_prior(prior: GaussianMixture, codes: Any = None, *, seed: int = 0) -> 
 def select_components(z: Float, about: int, *, seed: int = 0) -> int:
     """The fewest components whose held-out log likelihood is within one standard error of the best.
 
-    Candidates are small numbers and numbers near `about`. Covariances are full, or diagonal above 20 latents. Latents
-    are standardised first; constant ones are left out.
+    Candidates are small numbers and numbers near `about`. Covariances are full, or diagonal for more than 20 latents.
+    Latents are standardised first; constant ones are left out.
     """
     import warnings
 
@@ -201,7 +201,7 @@ def select_components(z: Float, about: int, *, seed: int = 0) -> int:
 def judge_data(outputs: Float, data: Any, *, seed: int = 0) -> HierarchyCondition:
     """Test whether draws of the whole model, (n, p), differ from the data: energy distance with a permutation null.
 
-    The test can only refute the model. The theorems are about the distribution of the data, so they say nothing about a
+    The test can only refute the model. The theorems are about the distribution of the data, so they do not apply to a
     model that does not fit it.
     """
     from scipy.spatial.distance import cdist
@@ -265,7 +265,7 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
     """
     check_number("tolerance", tolerance, 0, open_low=True)
     m = prior.dimension
-    as_given = largest_correlation(prior.covariances)
+    in_latents = largest_correlation(prior.covariances)
     best = _most_distinct_pair(prior, seed)
     if best is None:
         if prior.components == 1:
@@ -274,20 +274,20 @@ def canonical_axes(prior: GaussianMixture, *, tolerance: float = TOLERANCE, seed
         else:
             evidence = "Fewer than two components have a density, so variance ratios are undefined."
             condition = make_condition("P2", "unknown", evidence)
-        return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, as_given, "given", condition)
+        return CanonicalAxes(np.eye(m), None, np.full(m, math.nan), math.nan, in_latents, "given", condition)
     pair, ratios, axes, gap = best
     frame = "found"
-    if as_given <= tolerance:  # keep the latents themselves as axes
+    if in_latents <= tolerance:  # the latents themselves are the axes
         variances = prior.covariances[:, range(m), range(m)]
         frame, axes, ratios = "given", np.eye(m), variances[pair[0]] / variances[pair[1]]
         gap = float(np.diff(np.sort(np.log(ratios))).min()) if m > 1 else math.inf
     correlation = largest_correlation(axes.T @ prior.covariances @ axes)
     status = _judge_axes(gap, correlation, frame, tolerance)
     where = "the latents" if frame == "given" else "the generalised eigenvectors"
-    shown = ", ".join(f"{ratio:.3g}" for ratio in ratios[:_SHOWN]) + (", ..." if m > _SHOWN else "")
+    listed = ", ".join(f"{ratio:.3g}" for ratio in ratios[:_SHOWN]) + (", ..." if m > _SHOWN else "")
     evidence = (
         f"Along {where}, the largest correlation within a component is {correlation:.2g}. The variances of components "
-        f"{pair[0]} and {pair[1]} have ratios {shown}; the smallest gap between their logarithms is {gap:.2g}."
+        f"{pair[0]} and {pair[1]} have ratios {listed}; the smallest gap between their logarithms is {gap:.2g}."
     )
     numbers = {"pair": list(pair), "ratios": ratios.tolist(), "gap": gap, "correlation": correlation, "frame": frame}
     condition = make_condition("P2", status, evidence, exact=status != "ambiguous", numbers=numbers)

@@ -55,8 +55,8 @@ class AffineDistance:
     matrix: Float  # (m, m), invertible
     shift: Float  # (m,)
     before: L2  # without a map
-    starts: int  # maps suggested by matchings of components
-    refined: int  # of which were minimised
+    starts: int  # initial maps from matchings of components
+    refined: int  # starts that were minimised
 
     @property
     def distance(self) -> float:
@@ -123,7 +123,7 @@ class AffineDistances:
 def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
     """Compute the L2 distance of two mixtures of the same latents.
 
-    Where both lie on one affine subspace, densities are those on it. A component on a smaller subspace has no density:
+    If both lie on one affine subspace, densities are those on it. A component on a smaller subspace has no density:
     its distance is infinite unless it is in both mixtures with the same weight, or `smoothing` is above 0.
 
     Parameters
@@ -135,7 +135,7 @@ def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
 
     References
     ----------
-    Kivva et al. 2022, section 4, without the formula; the product of two Gaussians integrates in closed form.
+    Kivva et al. 2022, section 4, without the formula; products of Gaussians have closed-form integrals.
     """
     p, q = as_mixture(p, "p"), as_mixture(q, "q")
     if p.dimension != q.dimension:
@@ -162,7 +162,17 @@ def l2_distance(p: Any, q: Any, *, smoothing: float = 0.0) -> L2:
 def affine_distances(
     priors: Mapping[str, GaussianMixture] | Sequence[GaussianMixture], *, smoothing: float = 0.0, seed: int = 0
 ) -> AffineDistances:
-    """`affine_distance` for all ordered pairs of mixtures, given by name or as a list (named "0", "1", ...)."""
+    """Compute `affine_distance` for all ordered pairs of mixtures.
+
+    Parameters
+    ----------
+    priors : mapping of name to GaussianMixture, or sequence
+        At least two; those of a sequence are named "0", "1", ...
+    smoothing : float, default 0.0
+        As in `affine_distance`.
+    seed : int, default 0
+        As in `affine_distance`.
+    """
     named = dict(priors) if isinstance(priors, Mapping) else {str(i): prior for i, prior in enumerate(priors)}
     if len(named) < 2:
         raise InputError(f"priors must hold at least two mixtures; got {len(named)}")
@@ -182,11 +192,11 @@ def affine_distance(
         Or a fitted scikit-learn mixture, or a model with `mixture_prior()`; with the same number of latents.
     smoothing : float
         Standard deviation of Gaussian noise added to the image and to prior_b, in the coordinates of prior_b. Needed
-        where single components lie on subspaces; where a whole mixture does, the map is between the two subspaces.
+        if single components lie on subspaces; if a whole mixture does, the map is between the two subspaces.
     refined : int
         Number of starts, the most promising first, that are minimised by BFGS.
     seed : int
-        Seed of the matchings, which are sampled where there are too many components to try all.
+        Seed of the matchings, which are sampled if there are too many components to try all.
 
     Returns
     -------
@@ -195,7 +205,7 @@ def affine_distance(
 
     References
     ----------
-    Kivva et al. 2022, section 4, which does not give the definition: this one is ours.
+    Kivva et al. 2022, section 4, which does not define the distance; this definition is of this package.
     """
     prior_a, prior_b = as_mixture(prior_a, "prior_a"), as_mixture(prior_b, "prior_b")
     if prior_a.dimension != prior_b.dimension:
@@ -213,7 +223,7 @@ def affine_distance(
     p, q = prior_a.pushed(a.white, -a.white @ a.mean), prior_b.pushed(b.white, -b.white @ b.mean)
     if smoothing == 0 and (p.degenerate or q.degenerate):
         raise InputError("a component lies on a subspace, so it has no density; smoothing must be above 0")
-    best, starts, followed = minimise_distance(p, q, smoothing**2 * b.white @ b.white.T, refined, seed)
+    best, starts, minimised = minimise_distance(p, q, smoothing**2 * b.white @ b.white.T, refined, seed)
 
     def distance_after(affine: tuple[Float, Float]) -> L2:
         return l2_distance(prior_a.pushed(*affine), prior_b, smoothing=smoothing)
@@ -225,7 +235,7 @@ def affine_distance(
         identity = (np.eye(prior_a.dimension), np.zeros(prior_a.dimension))
         tried = [identity, *(_joined(start, a, b) for start in starts)]
         chosen = min(tried, key=lambda affine: distance_after(affine).log_distance)
-    return AffineDistance(distance_after(chosen), *chosen, before, len(starts), followed)
+    return AffineDistance(distance_after(chosen), *chosen, before, len(starts), minimised)
 
 
 class _Whitening:
@@ -233,17 +243,17 @@ class _Whitening:
 
     def __init__(self, prior: GaussianMixture) -> None:
         values, axes = np.linalg.eigh(prior.covariance)
-        kept = values > FLAT * max(values[-1], np.finfo(float).tiny)
-        if not kept.any():
-            raise InputError("a mixture that is a single point has no density; give one that varies")
-        self.white = (axes[:, kept] / np.sqrt(values[kept])).T  # (r, m)
-        self.back = axes[:, kept] * np.sqrt(values[kept])  # (m, r): back @ white projects onto these directions
-        self.idle = axes[:, ~kept].T  # (m - r, m), orthonormal, the other directions
+        varying = values > FLAT * max(values[-1], np.finfo(float).tiny)
+        if not varying.any():
+            raise InputError("a mixture that is a single point has no density; at least one variance must be above 0")
+        self.white = (axes[:, varying] / np.sqrt(values[varying])).T  # (r, m)
+        self.back = axes[:, varying] * np.sqrt(values[varying])  # (m, r): back @ white projects onto these directions
+        self.idle = axes[:, ~varying].T  # (m - r, m), orthonormal, the other directions
         self.mean = prior.mean
 
 
 def _joined(theta: Float, a: _Whitening, b: _Whitening) -> tuple[Float, Float]:
-    """A map between whitened mixtures as matrix and shift between the mixtures; idle directions are mapped too."""
+    """A map between whitened mixtures as matrix and shift between the mixtures, including idle directions."""
     r = len(a.white)
     matrix = b.back @ theta[: r**2].reshape(r, r) @ a.white + b.idle.T @ a.idle
     return matrix, b.back @ theta[r**2 :] + b.mean - matrix @ a.mean
@@ -253,11 +263,11 @@ def _on_common_subspace(p: GaussianMixture, q: GaussianMixture) -> tuple[Gaussia
     """Both mixtures in coordinates of the smallest affine subspace that contains them, and its dimension."""
     away = p.mean - q.mean
     values, axes = np.linalg.eigh((p.covariance + q.covariance) / 2 + np.outer(away, away) / 4)
-    kept = values > FLAT * max(values[-1], np.finfo(float).tiny)
-    if kept.all() or not kept.any():  # not any: one point
-        return p, q, int(kept.sum())
-    turn = axes[:, kept].T
-    return p.pushed(turn, -turn @ q.mean), q.pushed(turn, -turn @ q.mean), int(kept.sum())
+    varying = values > FLAT * max(values[-1], np.finfo(float).tiny)
+    if varying.all() or not varying.any():  # not any: one point
+        return p, q, int(varying.sum())
+    turn = axes[:, varying].T
+    return p.pushed(turn, -turn @ q.mean), q.pushed(turn, -turn @ q.mean), int(varying.sum())
 
 
 def _parts(p: GaussianMixture) -> _Components:
@@ -267,7 +277,7 @@ def _parts(p: GaussianMixture) -> _Components:
 def _subtract(p: GaussianMixture, q: GaussianMixture, size: float) -> _Components:
     """The components of p - q with signed weights; equal components are merged, and dropped where they cancel.
 
-    _Components that cancel need no density, and the distance of a mixture to itself is 0 without rounding.
+    Components that cancel need no density, and the distance of a mixture to itself is exactly 0.
     """
     weights = np.concatenate([p.weights, -q.weights])
     means, covariances = np.vstack([p.means, q.means]), np.vstack([p.covariances, q.covariances])
@@ -278,8 +288,8 @@ def _subtract(p: GaussianMixture, q: GaussianMixture, size: float) -> _Component
         if near.size:
             first[k] = first[near[0]]
     merged: Float = np.bincount(first, weights, minlength=len(flat)).astype(np.float64)
-    kept = np.flatnonzero(np.abs(merged) > _SAME)
-    return merged[kept], means[kept], covariances[kept]
+    varying = np.flatnonzero(np.abs(merged) > _SAME)
+    return merged[varying], means[varying], covariances[varying]
 
 
 def _log_inner(p: _Components, q: _Components) -> float:

@@ -13,10 +13,7 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_integer
 from congruence.errors import InputError
-from congruence.mixture._models import MixtureModel, as_models
-from congruence.mixture._options import MixtureOptions
-from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
-from congruence.mixture.assumptions import (
+from congruence.mixture._assumptions import (
     AFFINE,
     DRAWS,
     ESSENTIAL,
@@ -28,6 +25,9 @@ from congruence.mixture.assumptions import (
     check_assumptions,
     combine_runs,
 )
+from congruence.mixture._models import MixtureModel, as_models
+from congruence.mixture._options import MixtureOptions
+from congruence.mixture.agreement import AgreementNumbers, LatentSpace, PairAgreement, SpaceAgreement, compare_spaces
 from congruence.mixture.conditions import NAMES
 from congruence.mixture.priors import GaussianMixture
 from congruence.options import takes
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PAIR_COLUMNS = ("source", "target", "distance", "relative", "before", "strong", "weak", "weak_held_out")
 _STRENGTH = (None, ESSENTIAL, AFFINE, SCALED, ORDER)  # of what is identified, from weak to strong
 _HEADLINES = (  # by the row of Table 1
-    "No theorem is shown to apply",
+    "No theorem is known to apply",
     "The prior is identified up to an affine map",
     "The prior and the decoder are identified up to an affine map",
     "The prior is identified up to permutation, scaling and translation",
@@ -53,7 +53,7 @@ _LOGITS = "the decoder is examined up to the logits of the pixels, without their
 
 
 class RunNumbers(TypedDict):
-    """One run in JSON; `assumptions` is null where they were not checked."""
+    """One run in JSON; `assumptions` is null if they were not checked."""
 
     name: str
     model: str
@@ -64,7 +64,7 @@ class RunNumbers(TypedDict):
 
 
 class MixtureNumbers(TypedDict):
-    """The numbers of an examination in JSON; `row` and `identified` are what is reached in every run."""
+    """The numbers of an examination in JSON; `row` and `identified` hold in every run."""
 
     row: int
     identified: dict[str, str | None]
@@ -81,8 +81,8 @@ class ExaminedRun:
     name: str
     model: str  # "vade", ...
     components: int
-    active_latents: float | None  # latents that carry information about the data, where it was logged
-    assumptions: Assumptions | None  # None where they were not checked
+    active_latents: float | None  # latents that carry information about the data, if it was logged
+    assumptions: Assumptions | None  # None if they were not checked
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> RunNumbers:
@@ -127,7 +127,7 @@ class MixtureExamination(Result):
 
     @property
     def identified(self) -> dict[str, str | None]:
-        """Up to what "P(Z)", "f" and "P(U)" are identified in every run that was checked; None: not shown."""
+        """Up to what "P(Z)", "f" and "P(U)" are identified in every run that was checked; None: unknown."""
         each = [one.identified for one in self.checked.values()] or [dict.fromkeys(("P(Z)", "f", "P(U)"))]
         return {name: min((one[name] for one in each), key=_STRENGTH.index) for name in each[0]}
 
@@ -174,21 +174,21 @@ class MixtureExamination(Result):
             return verdicts.pop()
         reached = Counter(one.row for one in self.checked.values())
         if not any(reached):
-            return f"None of the {len(self.checked)} runs is shown to satisfy P1, F1 and F2 together."
+            return f"None of the {len(self.checked)} runs is known to satisfy P1, F1 and F2 together."
         counts = (f"row {row} in {reached[row]}" if row else f"none in {reached[0]}" for row in sorted(reached))
         return f"Of the rows of Table 1, the {len(self.checked)} runs reach: {', '.join(counts)}."
 
     @property
     def verdict(self) -> str:
-        """What the theorems identify, and how well the runs agree."""
+        """The identified parts, and the agreement of the runs."""
         return " ".join(self.headlines)
 
     def parts(self) -> dict[Any, Finding | PairAgreement]:
         """The findings by name and by (run, name), and the ordered pairs by (source, target)."""
-        found: dict[Any, Finding | PairAgreement] = {finding.name: finding for finding in self.findings}
+        parts: dict[Any, Finding | PairAgreement] = {finding.name: finding for finding in self.findings}
         for run, one in self.checked.items():
-            found |= {(run, f.name): f for f in (one.finding, *one.premises.values(), *one.theorems)}
-        return found | {(p.source, p.target): p for p in (self.agreement.pairs if self.agreement else ())}
+            parts |= {(run, f.name): f for f in (one.finding, *one.premises.values(), *one.theorems)}
+        return parts | {(p.source, p.target): p for p in (self.agreement.pairs if self.agreement else ())}
 
     def numbers(self) -> MixtureNumbers:
         """Every run with its assumptions, and the agreement of all pairs."""
@@ -235,26 +235,22 @@ def examine_mixture(
     Parameters
     ----------
     prior : GaussianMixture, fitted scikit-learn mixture, or model with `mixture_prior()`; or a mapping of these
-        A trained model provides its own decoder and noise. Several runs are given as a mapping of name to model, or of
-        name to `MixtureModel`, which holds prior, decoder and codes; they are examined one by one, and compared.
+        A trained model provides its decoder and noise. For several runs, pass a mapping of name to model, or of name to
+        `MixtureModel`, which holds prior, decoder and codes; they are examined one by one and compared.
     decoder : torch module, optional
         From m latents to n outputs; without it the conditions on the decoder are unknown.
     codes : array, frame or table, (rows, m), optional
-        Latents of the data, which are compared with the prior and at which the decoder is examined; draws from the
-        prior otherwise.
+        Latents of the data. They are compared with the prior, and the decoder is examined at them; by default it is
+        examined at draws from the prior.
     data : (rows, n), optional
-        Observations, which are compared with draws of the whole model.
+        Observations, compared with draws of the whole model.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    labels : array of shape (rows,), or name of a metadata column of the codes, optional
-        Marks rows in the figures; by default the most likely component of the prior.
-    noise : float or "unknown", optional
-        Standard deviation of the known Gaussian noise on the outputs; by default that of the model, or 0.
 
     Returns
     -------
     MixtureExamination
-        A finding for every condition and theorem. A theorem holds only where all its premises do.
+        A finding for every condition and theorem. A theorem holds only if all its premises do.
 
     References
     ----------
@@ -316,14 +312,14 @@ def _mixture(name: str, model: MixtureModel, *, named: bool) -> GaussianMixture 
 def _read_codes(
     models: Mapping[str, MixtureModel], options: MixtureOptions
 ) -> tuple[dict[str, Float], Array | None, list[str], dict[str, Any]]:
-    """The codes of every run on the same rows, the labels of these rows, notes, and the files read."""
-    given = {name: model.codes for name, model in models.items() if model.codes is not None}
-    if len(models) > 1 and len(given) < len(models):
-        without = [name for name in models if name not in given]
+    """Read the codes of every run on the same rows, the labels of these rows, notes, and the files read."""
+    codes = {name: model.codes for name, model in models.items() if model.codes is not None}
+    if len(models) > 1 and len(codes) < len(models):
+        without = [name for name in models if name not in codes]
         raise InputError(f"several runs are compared by their codes; {', '.join(without)} has none")
-    if not given:
+    if not codes:
         return {}, None, [], {}
-    inputs = pair_tables([as_table(codes, name=name) for name, codes in given.items()], labels=options.labels)
+    inputs = pair_tables([as_table(rows, name=name) for name, rows in codes.items()], labels=options.labels)
     n, labels = len(inputs.values[0]), inputs.labels
     rows = np.arange(n) if n <= options.rows else np.linspace(0, n - 1, options.rows).astype(int)
     if labels is not None:
@@ -331,8 +327,8 @@ def _read_codes(
             raise InputError(f"labels must be one column; got shape {labels.shape}")
         labels = np.unique(as_labels(labels), return_inverse=True)[1][rows]
     values = zip(inputs.names, inputs.values, strict=True)
-    codes = {name: np.asarray(to_numpy(x), dtype=np.float64)[rows] for name, x in values}
-    return codes, labels, inputs.notes, recorded(inputs.files)
+    chosen = {name: np.asarray(to_numpy(x), dtype=np.float64)[rows] for name, x in values}
+    return chosen, labels, inputs.notes, recorded(inputs.files)
 
 
 def _examine_run(

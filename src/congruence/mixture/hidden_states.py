@@ -1,7 +1,7 @@
 """Recover the hidden discrete variables of a mixture: their number, states, P(U), and the latents they affect.
 
 Components are labelled on each latent. On a set S of latents there are k(S) different rows of labels, which under P3 is
-the product of the numbers of states of the hidden variables that affect S. Moebius inversion over subsets gives, for
+the product of the numbers of states of the hidden variables that affect S. Moebius inversion over subsets yields, for
 each set T of latents, the number of states of the one hidden variable that affects exactly T, its neighbourhood.
 """
 
@@ -143,17 +143,17 @@ def recover_hidden_states(
 
 
 def _from_sample(z: Float, seed: int) -> HiddenStates:
-    found = _split_sample(z)
-    if found.structure is None:
-        return found
+    whole = _split_sample(z)
+    if whole.structure is None:
+        return whole
     rng = np.random.default_rng(seed)
     halves = [_split_sample(z[rng.permutation(len(z))[: len(z) // 2]]).structure for _ in range(_HALVES)]
-    agreeing = Counter(None if half is None else half.key for half in halves)[found.structure.key]
+    agreeing = Counter(None if half is None else half.key for half in halves)[whole.structure.key]
     return replace(
-        found,
+        whole,
         status="holds" if agreeing / _HALVES >= _AGREEMENT else "unknown",
         confidence=agreeing / _HALVES,
-        reason=f"{agreeing} of {_HALVES} random halves of the sample give the same structure",
+        reason=f"{agreeing} of {_HALVES} random halves of the sample have the same structure",
     )
 
 
@@ -176,14 +176,14 @@ def _split_sample(z: Float) -> HiddenStates:
         return unknown(reason, counts)
     labels, weights = weigh_cells(z, peaks)
     reason = "the weights of the cells decrease evenly, so chance cells cannot be separated from others"
-    for kept in cell_counts(weights):
-        found = find_structure(labels[:kept], weights[:kept])
-        if isinstance(found, Structure):
+    for count in cell_counts(weights):
+        structure = find_structure(labels[:count], weights[:count])
+        if isinstance(structure, Structure):
             dependence = explain_dependence(z, peaks)
             if dependence is not None:
-                return unknown(dependence, kept)
-            return HiddenStates("unknown", found, 0.0, kept, separation, "")
-        reason = found
+                return unknown(dependence, count)
+            return HiddenStates("unknown", structure, 0.0, count, separation, "")
+        reason = structure
     return unknown(reason, len(weights))
 
 
@@ -198,12 +198,12 @@ def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int |
     differences = _differences(mixture)  # (m, J, J)
     if tolerance is not None:
         check_number("tolerance", tolerance, 0)
-        found = find_structure(_labels(differences, tolerance), mixture.weights)
+        structure = find_structure(_labels(differences, tolerance), mixture.weights)
         apart = differences[differences > tolerance]
         separation = float(apart.min()) if apart.size else 0.0
-        if isinstance(found, str):
-            return HiddenStates("unknown", None, 0.0, count, separation, found)
-        return HiddenStates("holds", found, 1.0, count, separation, f"at a tolerance of {tolerance:g}")
+        if isinstance(structure, str):
+            return HiddenStates("unknown", None, 0.0, count, separation, structure)
+        return HiddenStates("holds", structure, 1.0, count, separation, f"at a tolerance of {tolerance:g}")
     floor = _FLOOR
     if rows is not None:
         floor = max(_FLOOR, 4 * math.sqrt(2 / (check_integer("rows", rows) * float(mixture.weights.min()))))
@@ -213,21 +213,21 @@ def _from_mixture(mixture: GaussianMixture, tolerance: float | None, rows: int |
 def _over_tolerances(mixture: GaussianMixture, differences: Float, floor: float) -> HiddenStates:
     """The structure with most variables that is stable over a decade of tolerances, else the most stable one.
 
-    In an estimated mixture no two components are exactly equal, so the smallest tolerances always give one variable
+    In an estimated mixture no two components are exactly equal, so the smallest tolerances always yield one variable
     with J states; P3 requires the structure with most variables.
     """
     limits = np.unique(np.concatenate([[floor], np.clip(differences[differences > 0], floor, _CEILING), [_CEILING]]))
     widths = np.log10(limits[1:] / limits[:-1])
-    reason = "components differ by all degrees, so no tolerance separates them"
+    reason = "the differences of components vary continuously, so no tolerance separates them"
     candidates: list[tuple[Structure, float, int]] = []
     for index in np.argsort(-widths, kind="stable")[:20]:
         if widths[index] < _DECADES / 2 or limits[index] > max(_NOISE, floor):
             continue
-        found = find_structure(_labels(differences, math.sqrt(limits[index] * limits[index + 1])), mixture.weights)
-        if isinstance(found, Structure):
-            candidates.append((found, float(widths[index]), int(index)))
+        outcome = find_structure(_labels(differences, math.sqrt(limits[index] * limits[index + 1])), mixture.weights)
+        if isinstance(outcome, Structure):
+            candidates.append((outcome, float(widths[index]), int(index)))
         else:
-            reason = found
+            reason = outcome
     if not candidates:
         return HiddenStates("unknown", None, 0.0, mixture.components, math.nan, reason)
     structure, width, index = max(candidates, key=lambda c: (c[1] >= _CLEAR, len(c[0].dims), c[1]))
@@ -235,7 +235,7 @@ def _over_tolerances(mixture: GaussianMixture, differences: Float, floor: float)
     status: Status = "holds" if width >= _DECADES and not richer else "unknown"
     separation = float(differences[differences >= limits[index + 1]].min(initial=math.inf))
     reason = f"stable for tolerances from {limits[index]:.2g} to {limits[index + 1]:.2g} standard deviations"
-    reason += "; other tolerances give more variables, over a narrower range" if richer else ""
+    reason += "; other tolerances yield more variables, over a narrower range" if richer else ""
     return HiddenStates(status, structure, min(1.0, width), mixture.components, separation, reason)
 
 
@@ -261,7 +261,7 @@ def find_structure(labels: Array, weights: Float) -> Structure | str:
 
     References
     ----------
-    Kivva et al. 2021 and 2022 (P3, Theorem 3.10 c). The inversion over subsets is ours:
+    Kivva et al. 2021 and 2022 (P3, Theorem 3.10 c). The inversion over subsets was derived in this package:
     w(T) = sum over S <= T of (-1)^(|T| - |S|) (log k(all) - log k(all but S)) = log d of the variable with
     neighbourhood T.
     """
@@ -279,7 +279,7 @@ def find_structure(labels: Array, weights: Float) -> Structure | str:
         return f"the neighbourhood {nested[0][0]} lies within {nested[0][1]}, which P3 (c) excludes"
     dims = tuple(sizes[n] for n in neighbourhoods)
     if math.prod(dims) != count:
-        return f"there are {count} components, but {len(dims)} variables give {math.prod(dims)}"
+        return f"there are {count} components, but {len(dims)} variables have {math.prod(dims)} joint states"
     return _assign_states(labels, weights, neighbourhoods, dims)
 
 
@@ -299,7 +299,7 @@ def _count_states(labels: Array) -> dict[tuple[int, ...], int] | str:
     for chosen in subsets:
         states = math.exp(gains[_place(chosen, m)])
         if abs(states - round(states)) > _INTEGER * states or round(states) < 1:
-            return f"counting gives {states:.3g} states for the variable on latents {chosen}"
+            return f"counting yields {states:.3g} states for the variable on latents {chosen}"
         if round(states) > 1:
             sizes[chosen] = round(states)
     for chosen, count in counted.items():
@@ -330,9 +330,9 @@ def _assign_states(
     states = np.zeros((len(labels), len(dims)), dtype=int)
     for i, d in enumerate(dims):
         linked = np.any([line for j, line in enumerate(lines) if j != i], axis=0)
-        found, states[:, i] = connected_components(linked & np.ones_like(lines[0]), directed=False)
-        if found != d:
-            return f"variable {i} has {found} states, but counting gives {d}"
+        number, states[:, i] = connected_components(linked & np.ones_like(lines[0]), directed=False)
+        if number != d:
+            return f"variable {i} has {number} states, but counting yields {d}"
     if len(np.unique(states, axis=0)) < len(labels):
         return "two components have the same states of all variables"
     probabilities = np.zeros(dims)

@@ -25,7 +25,7 @@ _MOST_PIECES = 60  # all pairs are compared
 _POINTS = 100  # at which the Jacobian is computed
 _ROWS = 600  # whose pairs are candidates for the search
 _PAIRS, _ROUNDS = 12, 25  # pairs of the search, and its steps
-_FOUND = "A search found two latents with the same output"
+_COLLISION = "A search found two latents with the same output"
 _SAME, _APART = 1e-9, 1e-3  # relative to the scale of outputs and latents: equal outputs, distinct latents
 _GENERIC = (
     "Remark 3.5 states that such networks are generically observably injective under conditions on the architecture; "
@@ -42,7 +42,7 @@ class DecoderConditions:
     conditions: _Conditions  # F1, F2, F3, F4
     latents: int
     outputs: int
-    layers: tuple[tuple[str, str, str], ...]  # name, status and reason for every block on its own
+    layers: tuple[tuple[str, str, str], ...]  # name, status and reason for every block by itself
 
     def __getitem__(self, name: str) -> HierarchyCondition:
         return next(condition for condition in self.conditions if condition.name == name)
@@ -54,9 +54,9 @@ def decoder_conditions(decoder: Any, latents: Any, *, seed: int = 0) -> DecoderC
     Parameters
     ----------
     decoder : torch module
-        The layers of a `Sequential` of known kinds are used; of others only outputs and Jacobians.
+        A `Sequential` of known layers is analysed layer by layer, other modules by their outputs and Jacobians.
     latents : (n, m)
-        Where counterexamples are searched: codes, or draws from the prior.
+        Latents at which counterexamples are searched: codes, or draws from the prior.
     seed : int
         Seed of the search.
     """
@@ -85,7 +85,7 @@ def _judge_smooth(network: PiecewiseDecoder, z: Float, seed: int) -> _Conditions
     if network.f1.status != "fails":
         return None
     evidence = "The decoder is not piecewise affine, so the hierarchy does not apply to it."
-    f4 = _judge_f4([], _refute(network, z, seed=seed), "The decoder is not piecewise affine", _FOUND)
+    f4 = _judge_f4([], _refute(network, z, seed=seed), "The decoder is not piecewise affine", _COLLISION)
     return make_condition("F2", "unknown", evidence), make_condition("F3", "unknown", evidence), f4
 
 
@@ -133,7 +133,7 @@ def _judge_by_search(network: PiecewiseDecoder, verdicts: _Verdicts, z: Float, s
         pair = _pair(network, pair.first, pair.second)
         how = "The first layer maps two latents to the same output"
     else:
-        pair, how = _refute(network, z, pieces, seed=seed), _FOUND
+        pair, how = _refute(network, z, pieces, seed=seed), _COLLISION
     if len(flat) == len(pieces):
         return _same("fails", f"The Jacobian loses rank at all {len(pieces)} latents examined.", exact=False, pair=pair)
     seen = f"The Jacobian loses rank at {len(flat)} of {len(pieces)} latents"
@@ -145,11 +145,11 @@ def _judge_by_search(network: PiecewiseDecoder, verdicts: _Verdicts, z: Float, s
     distinct, shared = _count_shared_spaces(pieces)
     if network.outputs > network.latents and not shared:
         status: Status = "holds"
-        evidence = f"{seen}, and no two of the {distinct} linear pieces found lie in one affine space, so none overlap."
+        evidence = f"{seen}, and no two of the {distinct} sampled pieces lie in one affine space, so none overlap."
     else:
         status = "unknown"
         evidence = (
-            f"{seen}. {shared} pairs of the {distinct} linear pieces found lie in one affine space and may overlap. "
+            f"{seen}. {shared} pairs of the {distinct} sampled linear pieces lie in one affine space and may overlap. "
             f"{_GENERIC}"
         )
     return make_condition("F2", status, evidence), make_condition("F3", status, evidence), f4
@@ -161,8 +161,8 @@ def _judge_f4(verdicts: _Verdicts, pair: Counterexample | None, seen: str, how: 
         evidence = f"{how}; the latents are {pair.apart:.3g} apart."
         return make_condition("F4", "fails", evidence, exact=True, pair=pair)
     undecided = [f"{name}: {verdict.how}" for name, verdict in verdicts if verdict.status != "holds"]
-    why = f" Not every layer is injective on its own ({'; '.join(undecided)})." if undecided else ""
-    evidence = f"{seen}, and a search from {_PAIRS} pairs found no two with equal outputs.{why}"
+    why = f" Not every layer is injective by itself ({'; '.join(undecided)})." if undecided else ""
+    evidence = f"{seen}, and a search from {_PAIRS} pairs of latents found no equal outputs.{why}"
     return make_condition("F4", "unknown", evidence)
 
 
@@ -196,19 +196,19 @@ def _pieces_at_points(network: PiecewiseDecoder, z: Float, seed: int) -> list[_L
 
 def _count_shared_spaces(pieces: list[_LocalPiece]) -> tuple[int, int]:
     """The number of distinct pieces of full rank, and of pairs of them that lie in one affine space."""
-    kept: list[_LocalPiece] = []
+    distinct: list[_LocalPiece] = []
     for piece in pieces:
-        known = any(np.allclose(piece.matrix, other.matrix, rtol=1e-9, atol=1e-12) for other in kept)
+        known = any(np.allclose(piece.matrix, other.matrix, rtol=1e-9, atol=1e-12) for other in distinct)
         if piece.lost is None and not known:
-            kept.append(piece)
+            distinct.append(piece)
     shared = 0
-    for i, a in enumerate(kept):
-        for b in kept[i + 1 :]:
+    for i, a in enumerate(distinct):
+        for b in distinct[i + 1 :]:
             both = np.column_stack([a.matrix, b.matrix, a.shift - b.shift])
             values = np.linalg.svd(both, compute_uv=False)
             beyond = values[len(a.point) :]
             shared += not beyond.size or bool(beyond[0] <= _SAME * values[0])
-    return len(kept), shared
+    return len(distinct), shared
 
 
 def _refute(

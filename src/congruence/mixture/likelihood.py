@@ -51,7 +51,7 @@ class ReluModel:
         if slopes.ndim != 1 or slopes.shape != biases.shape or not slopes.size:
             raise InputError(f"slopes and biases must have the same shape (h,); got {slopes.shape} and {biases.shape}")
         if not slopes.all():
-            raise InputError("slopes must not be 0: such a unit does not depend on the latent")
+            raise InputError("slopes must not be 0: a unit of slope 0 does not depend on the latent")
         check_number("noise", self.noise, 0, open_low=True)
         object.__setattr__(self, "slopes", slopes)
         object.__setattr__(self, "biases", biases)
@@ -119,9 +119,9 @@ class ReluModel:
         """
         points = self._grid(step * self.noise)
         density = np.exp(self.log_density(points))
-        kept = density > _RARE * density.max()
-        weights = density[kept] * (step * self.noise) ** len(self.observed)
-        return Surface(self, points[kept], weights)
+        likely = density > _RARE * density.max()
+        weights = density[likely] * (step * self.noise) ** len(self.observed)
+        return Surface(self, points[likely], weights)
 
     def _grid(self, step: float) -> Array:
         scales = np.sqrt(self.prior.covariances[:, 0, 0])
@@ -134,7 +134,7 @@ class ReluModel:
         ]
         count = math.prod(len(line) for line in lines)
         if count > _CELLS:
-            raise InputError(f"step gives a grid of {count} points, of which at most {_CELLS} fit; increase it")
+            raise InputError(f"step must be larger: its grid has {count} points, and at most {_CELLS} are allowed")
         return np.stack([axis.ravel() for axis in np.meshgrid(*lines, indexing="ij")], axis=1)
 
 
@@ -150,8 +150,8 @@ class Surface:
         """E[-log p(x; parameters)] with derivatives; parameters may be a batch, (..., J) and (..., h), of any J."""
         import torch
 
-        found = log_density(torch.as_tensor(self.points), parameters, self.truth.observed, self.truth.noise)
-        return -(found * torch.as_tensor(self.weights)).sum(-1)
+        logs = log_density(torch.as_tensor(self.points), parameters, self.truth.observed, self.truth.noise)
+        return -(logs * torch.as_tensor(self.weights)).sum(-1)
 
     @property
     def least(self) -> float:
@@ -159,7 +159,7 @@ class Surface:
         return float(self(self.truth.parameters()))
 
     def excess(self, model: ReluModel) -> float:
-        """KL(truth, model), which is 0 only if both give x the same distribution."""
+        """KL(truth, model), which is 0 only if x has the same distribution in both."""
         return float(self(model.parameters())) - self.least
 
 

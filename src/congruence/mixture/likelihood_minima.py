@@ -26,8 +26,8 @@ from congruence.result import Status
 RESOLUTION = 1e-9  # expected log-likelihoods that differ by less are equal
 REACHED = 1e-6  # minima that differ by less are equally low: a million rows would hardly distinguish them
 ALIKE = 0.02  # relative L2 distance of standardised priors that count as equal
-_SPAN = 3.0  # range of a mean, slope or bias to either side; a scale goes from a fifth to five times the centre
-_SHARE = 0.01  # weights stay between this and 1 minus this
+_SPAN = 3.0  # range of a mean, slope or bias to either side; a scale varies from a fifth to five times the centre
+_SHARE = 0.01  # weights lie between this and 1 minus this
 _VALLEY = 2  # values next to the centre that belong to its valley
 _STEPS = 500  # of L-BFGS from each start
 _NARROW = 1e-5  # relative to the extent of the prior: the least standard deviation
@@ -153,7 +153,7 @@ class Minimum:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The minima found from several starts, the lowest first, with a fitted number of components."""
+    """Minima from several starts, the lowest first, for one number of components."""
 
     truth: ReluModel
     components: int
@@ -171,7 +171,7 @@ class Search:
 
     @property
     def rival(self) -> Minimum | None:
-        """The lowest minimum whose prior is not the true one up to an affine map, if one was found."""
+        """The lowest minimum whose prior is not the true one up to an affine map; None if there is none."""
         return next((one for one in self.minima if one.apart > ALIKE), None)
 
     @property
@@ -223,9 +223,9 @@ def search(
     check_integers(1, components=components, starts=starts)
     surface = truth.surface() if surface is None else surface
     rng = np.random.default_rng(seed)
-    begun = [_start_near(truth, components, rng)]
-    begun += [_start_anywhere(truth, components, rng) for _ in range(starts - 1)]
-    minima = sorted((_minimise(surface, start) for start in begun), key=lambda one: one.excess)
+    initial = [_start_near(truth, components, rng)]
+    initial += [_start_anywhere(truth, components, rng) for _ in range(starts - 1)]
+    minima = sorted((_minimise(surface, start) for start in initial), key=lambda one: one.excess)
     return Search(truth, components, tuple(minima))
 
 
@@ -240,15 +240,16 @@ def _spread(prior: GaussianMixture) -> float:
 
 
 def _start_near(truth: ReluModel, components: int, rng: np.random.Generator) -> Float:
-    """The truth with noise of standard deviation 0.1, with the given number of components."""
+    """The truth with noise of standard deviation 0.1, with the requested number of components."""
     weights, means = truth.prior.weights.copy(), truth.prior.means[:, 0].copy()
     scales = np.sqrt(truth.prior.covariances[:, 0, 0])
     while len(weights) < components:
         heavy = int(weights.argmax())
         weights[heavy] /= 2
         weights, means, scales = (np.append(some, some[heavy]) for some in (weights, means, scales))
-    kept = np.sort(np.argsort(-weights)[:components])
-    flat = np.concatenate([np.log(weights[kept]), means[kept], np.log(scales[kept]), truth.slopes, truth.biases])
+    heaviest = np.sort(np.argsort(-weights)[:components])
+    weights, means, scales = (some[heaviest] for some in (weights, means, scales))
+    flat = np.concatenate([np.log(weights), means, np.log(scales), truth.slopes, truth.biases])
     return np.asarray(flat + 0.1 * rng.normal(size=len(flat)))
 
 
@@ -278,12 +279,12 @@ def _minimise(surface: Surface, start: Float) -> Minimum:
 
     options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30}
     done = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    found = {name: some.numpy() for name, some in _unpack(torch.tensor(done.x), units).items()}
-    kept = found["weights"] > _GONE
-    weights = found["weights"][kept] / found["weights"][kept].sum()
-    prior = GaussianMixture.from_arrays(weights, found["means"][kept], found["scales"][kept] ** 2)
-    slopes = np.where(found["slopes"] == 0, 1e-12, found["slopes"])
-    model = ReluModel(prior, slopes, found["biases"], truth.noise, truth.readout)
+    fitted = {name: some.numpy() for name, some in _unpack(torch.tensor(done.x), units).items()}
+    used = fitted["weights"] > _GONE
+    weights = fitted["weights"][used] / fitted["weights"][used].sum()
+    prior = GaussianMixture.from_arrays(weights, fitted["means"][used], fitted["scales"][used] ** 2)
+    slopes = np.where(fitted["slopes"] == 0, 1e-12, fitted["slopes"])
+    model = ReluModel(prior, slopes, fitted["biases"], truth.noise, truth.readout)
     return Minimum(model, float(done.fun) - surface.least, standardised_distance(prior, truth.prior))
 
 

@@ -60,19 +60,19 @@ class GaussianMixture:
 
     @classmethod
     def from_arrays(cls, weights: Any, means: Any, covariances: Any) -> GaussianMixture:
-        """Make a mixture from arrays or tensors; components of weight 0 are left out.
+        """Create a mixture from arrays or tensors; components of weight 0 are left out.
 
         Parameters
         ----------
         weights : (J,)
             At least 0, summing to 1.
         means : (J, m)
-            Or (J,) where m = 1.
+            Or (J,) if m = 1.
         covariances : (J, m, m), (J, m) or (J,)
             Matrices, variances along each axis, or one variance for all axes.
         """
-        given = zip(_FIELDS, (weights, means, covariances), strict=True)
-        weights, means, covariances = (_as_numbers(x, name, scalar=False) for name, x in given)
+        arrays = zip(_FIELDS, (weights, means, covariances), strict=True)
+        weights, means, covariances = (_as_numbers(x, name, scalar=False) for name, x in arrays)
         means = means[:, None] if means.ndim == 1 else means
         if covariances.ndim == 1:
             covariances = np.repeat(covariances[:, None], means.shape[-1], axis=1)
@@ -83,8 +83,8 @@ class GaussianMixture:
                 "weights, means and covariances must have the same number of components; got "
                 f"{len(weights)}, {len(means)} and {len(covariances)}"
             )
-        kept = weights != 0
-        return cls(weights[kept], means[kept], covariances[kept])
+        positive = weights != 0
+        return cls(weights[positive], means[positive], covariances[positive])
 
     @classmethod
     def from_sklearn(cls, fitted: Any) -> GaussianMixture:

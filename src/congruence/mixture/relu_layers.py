@@ -53,7 +53,7 @@ def relu_injective(weight: Any, bias: Any, *, most: int = 3000, seed: int = 0) -
     Returns
     -------
     LayerVerdict
-        With two latents of the same output if the layer is not injective.
+        If the layer is not injective, it contains two latents with the same output.
 
     References
     ----------
@@ -69,11 +69,11 @@ def relu_injective(weight: Any, bias: Any, *, most: int = 3000, seed: int = 0) -
     lost = _null_direction(weight)
     if lost is not None:
         return _refute(weight, bias, np.zeros(m), lost, "not of full column rank")
-    found = _search(weight, bias, seed)
-    if found is not None:
-        return _refute(weight, bias, *found, "too few rows are active at a point")
+    witness = _search(weight, bias, seed)
+    if witness is not None:
+        return _refute(weight, bias, *witness, "too few rows are active at a point")
     if math.comb(n, m - 1) > most:
-        how = f"{n} rows in {m} dimensions are too many to decide; no counterexample was found"
+        how = f"{n} rows in {m} dimensions are too many for an exact test; the search found no counterexample"
         return LayerVerdict("unknown", how)
     lengths = np.linalg.norm(weight, axis=1)
     largest = -math.inf

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from congruence.experiments.data.overlap import dependent_covariance, overlap_generator
 from congruence.experiments.recipes import reproduce
 from congruence.experiments.recipes.mechanistic_overlap import run as method
 from congruence.experiments.recipes.mechanistic_overlap.claims import (
@@ -27,7 +28,6 @@ from congruence.experiments.recipes.mechanistic_overlap.trainings import (
     symmetric_root,
     true_contrast,
 )
-from congruence.mechanism.overlap import dependent_covariance, overlap_generator
 
 OVERLAPS = (0.0, 0.4, 0.8)
 

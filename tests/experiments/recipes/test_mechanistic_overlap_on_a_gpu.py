@@ -5,13 +5,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 torch = pytest.importorskip("torch")
+from congruence.experiments.data.overlap import overlap_generator  # noqa: E402
 from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: E402
     RotationSearch,
     SlotMember,
     SlotPlan,
     train_slots,
 )
-from congruence.mechanism.overlap import overlap_generator  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import ortho_group
 
 torch = pytest.importorskip("torch")
+from congruence.experiments.data.overlap import overlap_generator  # noqa: E402
 from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: E402
     RotationSearch,
     SlotMember,
@@ -16,7 +17,6 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (  # noqa: 
     train_slots,
 )
 from congruence.mechanism.losses import compositional_contrast, decoder_jacobian  # noqa: E402
-from congruence.mechanism.overlap import overlap_generator  # noqa: E402
 from congruence.rows.devices import one_thread  # noqa: E402
 
 BLOCKS = [[0, 1, 2], [3, 4, 5]]

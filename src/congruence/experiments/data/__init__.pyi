@@ -1,5 +1,6 @@
 from congruence.experiments.data.factor_data import FactorImages as FactorImages
 from congruence.experiments.data.factor_data import FactorRows as FactorRows
+from congruence.experiments.data.overlap import overlap_generator as overlap_generator
 from congruence.experiments.data.registry import check_data_paths as check_data_paths
 from congruence.experiments.data.registry import list_data as list_data
 from congruence.experiments.data.registry import load_data as load_data

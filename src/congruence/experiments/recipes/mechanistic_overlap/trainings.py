@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from congruence.arrays import Array, Float
 from congruence.errors import NotConvergedWarning
+from congruence.experiments.data.overlap import OverlapGenerator, dependent_covariance, overlap_generator
 from congruence.experiments.processes import available_cores
 from congruence.experiments.recipes.mechanistic_overlap.slots import (
     Progress,
@@ -30,7 +31,6 @@ from congruence.experiments.recipes.mechanistic_overlap.slots import (
     train_slots,
 )
 from congruence.experiments.recipes.result import as_numbers
-from congruence.mechanism.overlap import OverlapGenerator, dependent_covariance, overlap_generator
 from congruence.metrics import sis
 from congruence.parts import Arrays
 from congruence.stats.matching import signed_permutation

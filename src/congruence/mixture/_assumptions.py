@@ -1,7 +1,7 @@
 """The hierarchy of Kivva et al. (2022): which conditions a prior and a decoder satisfy, and which theorems follow.
 
 Table 1 of the paper lists F4 in the rows for permutation and scale. Theorems 3.9 and 3.10 need only F2 there, and F4
-only to identify the decoder as well. The theorems are what was proved, so they are followed here.
+only to identify the decoder as well. The theorems are proved, so they are used here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,9 @@ from congruence.mixture.hidden_states import MOST_LATENTS, HiddenStates, recover
 from congruence.mixture.priors import GaussianMixture
 from congruence.result import Basis, Finding, Status, combine, conclude
 
-DRAWS = 1000  # latents drawn from the prior where no codes are given
+DRAWS = 1000  # latents drawn from the prior if there are no codes
 AFFINE, SCALED = "up to an affine map", "up to permutation, scaling and translation"
-ESSENTIAL = (
-    "on each connected component of the latents with a unique output, up to an affine map of its own (Remark 3.11)"
-)
+ESSENTIAL = "on each connected component of the latents with a unique output, up to one affine map each (Remark 3.11)"
 ORDER = "up to the order of variables and the names of states"
 IDENTIFIED = "The prior is identified, at least up to an affine map."
 _WEAK = ("P1", "F1", "F2")
@@ -57,7 +55,7 @@ _STATEMENTS = (
 )
 _TABLE_NOTE = (
     "Table 1 of the paper lists F4 for this row; Theorems 3.9 (b) and 3.10 (b, c) need only F2 to identify P(Z), and "
-    "F4 to identify f as well. The theorems are followed here."
+    "F4 to identify f as well. The theorems are used here."
 )
 _ROWS = (
     (_WEAK, f"P(Z) {AFFINE}", ""),
@@ -67,11 +65,11 @@ _ROWS = (
 )
 _UNKNOWN_NOISE = (
     "The distribution of the noise is unknown, or was learned with the model. Deconvolution needs a known one, so the "
-    "theorems cover the model only if its noise is taken as given."
+    "theorems cover the model only if its noise is considered known."
 )
 _WITHOUT_F2 = (
-    "Remark 3.12: without F2, two priors that are not affinely equivalent can give the same data, as |x| "
-    "does for components at −2, −1, 3 and at −2, 1, 3."
+    "Remark 3.12: without F2, two priors that are not affinely equivalent can have the same distribution of "
+    "the data, for example |x| with components at −2, −1, 3 and at −2, 1, 3."
 )
 
 
@@ -124,8 +122,8 @@ def missing(conclusion: Finding) -> list[str]:
 def combine_runs(findings: Mapping[str, Finding]) -> Finding:
     """Combine findings of one name, by run, into the claim that it holds in all runs.
 
-    One that holds in some runs only is ambiguous; otherwise the status is the worst. The evidence is that of the worst
-    run, which it names.
+    A finding that holds in some runs only is ambiguous; otherwise the status is the worst. The evidence is that of the
+    worst run, with its name.
     """
     each = list(findings.values())
     if len(each) == 1:
@@ -148,7 +146,7 @@ def combine_runs(findings: Mapping[str, Finding]) -> Finding:
 
 
 class AssumptionsNumbers(TypedDict):
-    """What one prior and decoder satisfy, in JSON. `identified` is null where nothing is shown."""
+    """The assumptions of one prior and decoder, in JSON. `identified` is null if nothing is known to be identified."""
 
     row: int
     identified: dict[str, str | None]
@@ -168,7 +166,7 @@ class Assumptions:
 
     conditions: Mapping[str, HierarchyCondition]  # P1, P2, P3, F1, F2, F3, F4
     axes: CanonicalAxes
-    hidden: HiddenStates | None  # None where P2 gives no axes
+    hidden: HiddenStates | None  # None if P2 provides no axes
     data: HierarchyCondition | None = None  # whether the whole model fits the data
     noise: str = "none"  # "none", "known" or "unknown"
     refused: str = ""  # why nothing can be identified at all, or ""
@@ -198,7 +196,7 @@ class Assumptions:
 
     @property
     def identified(self) -> dict[str, str | None]:
-        """Up to what the prior "P(Z)", the decoder "f" and the hidden states "P(U)" are identified; None: not shown."""
+        """Up to what the prior "P(Z)", the decoder "f" and the hidden states "P(U)" are identified; None: unknown."""
         holds = {theorem.name: theorem.status == "holds" for theorem in self.theorems}
         prior = SCALED if holds["Theorem 3.10 (b)"] else AFFINE if holds["Theorem 3.10 (a)"] else None
         decoder = AFFINE if holds["Theorem 3.10 (d)"] else None
@@ -222,7 +220,7 @@ class Assumptions:
         if self.refused:
             return self.refused
         if self.identified["P(Z)"] is None:
-            return f"Nothing is shown to be identified. Not shown to hold: {', '.join(missing(self.finding))}."
+            return f"Nothing is known to be identified. Not known to hold: {', '.join(missing(self.finding))}."
         text = "; ".join(f"{name} is identified {how}" for name, how in self.identified.items() if how is not None)
         if any(t.status == "holds" and t.basis == "supported" for t in self.theorems):
             text += ", as far as the sample shows"
@@ -285,16 +283,16 @@ def check_assumptions(
     conditions = {"P1": judge_prior(prior, codes, seed=seed), "P2": axes.condition, "P3": p3}
     refused, fit = "", None
     if decoder is None:
-        conditions |= {name: make_condition(name, "unknown", "No decoder was given.") for name in NAMES[3:]}
+        conditions |= {name: make_condition(name, "unknown", "There is no decoder.") for name in NAMES[3:]}
     else:
         from congruence.mixture.injectivity import decoder_conditions
 
         points = prior.sample(DRAWS, seed=seed) if codes is None else to_numpy(as_matrix(codes, "codes"))
-        found = decoder_conditions(decoder, points, seed=seed)
-        conditions |= {condition.name: condition for condition in found.conditions}
-        if found.latents > found.outputs:
+        tested = decoder_conditions(decoder, points, seed=seed)
+        conditions |= {condition.name: condition for condition in tested.conditions}
+        if tested.latents > tested.outputs:
             refused = (
-                f"There are {found.latents} latents and only {found.outputs} outputs: latents can change without "
+                f"There are {tested.latents} latents and only {tested.outputs} outputs: latents can change without "
                 "changing any output, so nothing is identified (Remark 3.6)."
             )
         if data is not None:
@@ -311,26 +309,26 @@ def _noise_deviation(noise: float | str) -> float:
 
 
 def _judge_hidden(prior: GaussianMixture, axes: CanonicalAxes) -> tuple[HiddenStates | None, HierarchyCondition]:
-    """The hidden variables along the canonical axes, None where there are no such axes; and P3."""
+    """Recover the hidden variables along the canonical axes (None if these do not exist), and judge P3."""
     if prior.dimension > MOST_LATENTS:
         why = f"{prior.dimension} latents are too many to count components over all subsets (at most {MOST_LATENTS})."
         return None, make_condition("P3", "unknown", why)
     if axes.condition.status != "holds" and prior.components > 1:
-        why = "P2 gives no axes along which components could be counted."
+        why = "P2 provides no axes along which components could be counted."
         return None, make_condition("P3", "unknown", why)
     hidden = recover_hidden_states(prior.pushed(axes.axes.T))
     if hidden.status != "holds":
         why = f"No reliable structure of hidden variables was found: {hidden.reason}."
         return hidden, make_condition("P3", "unknown", why)
     variables = f"{count(hidden.k or 0, 'hidden variable')} ({hidden.structure})"
-    evidence = f"Counting components over all sets of latents gives {variables}; {hidden.reason}."
+    evidence = f"Counting components over all sets of latents yields {variables}; {hidden.reason}."
     exact = hidden.confidence == 1
     return hidden, make_condition("P3", "holds", evidence, exact=exact, numbers=hidden.to_dict())
 
 
 def _draw_outputs(prior: GaussianMixture, decoder: Any, noise: float, seed: int) -> Float:
     """Draws of the whole model: latents from the prior, decoded, with noise."""
-    from congruence.decoder.probed import import_torch
+    from congruence.decoder.prepared_decoder import import_torch
 
     torch = import_torch()
     module = copy.deepcopy(decoder).double().cpu().eval()

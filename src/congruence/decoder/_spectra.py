@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Float, listing, to_numpy
-from congruence.checks import check_integer
-from congruence.decoder.probed import Probed, import_torch
+from congruence.arrays import Float, to_numpy
+from congruence.decoder.prepared_decoder import (
+    PreparedDecoder,
+    check_finite,
+    import_torch,
+    plain_attention,
+    point_slices,
+)
 from congruence.errors import InputError
 
-_CPU_BYTES, _GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of Jacobians in memory at a time
 _FIRST_TEST = 16  # steps of Lanczos before the first test of convergence; later tests are less frequent
 _STEPS = 600  # of Lanczos at most
 _RESIDUAL = 1e-4  # relative residual at which a singular value has converged; its error is mostly the square
 
 
-def exact_spectra(probed: Probed, chunk: int | None) -> Float:
+def exact_spectra(prepared: PreparedDecoder, chunk: int | None) -> Float:
     """All singular values of the Jacobian at every point, from the largest down, shape (n, min(d, p))."""
-    found = []
-    for rows in _chunks(probed, chunk, columns=probed.dimension):
-        jacobians = _jacobians(probed, probed.z[rows])  # (rows, p, d)
-        _check_finite(jacobians, rows)
-        found.append(to_numpy(_singular_values(jacobians)))
-    return np.concatenate(found)
+    spectra = []
+    for rows in point_slices(prepared, chunk, columns=prepared.dimension):
+        jacobians = _jacobians(prepared, prepared.z[rows])  # (rows, p, d)
+        check_finite(jacobians, rows, "Jacobian")
+        spectra.append(to_numpy(_singular_values(jacobians)))
+    return np.concatenate(spectra)
 
 
 def _singular_values(jacobians: Any) -> Any:
@@ -45,73 +47,57 @@ def _singular_values(jacobians: Any) -> Any:
     return torch.linalg.eigvalsh(tall.mT @ tall).clamp_min(0).sqrt().flip(-1)
 
 
-def _jacobians(probed: Probed, z: Any) -> Any:
+def _jacobians(prepared: PreparedDecoder, z: Any) -> Any:
     """The Jacobians at the rows of z, (rows, p, d): in forward or reverse mode, whichever takes fewer passes."""
     torch = import_torch()
-    forward = probed.dimension <= probed.outputs
+    forward = prepared.dimension <= prepared.outputs
     modes = (torch.func.jacfwd, torch.func.jacrev) if forward else (torch.func.jacrev, torch.func.jacfwd)
     for mode in modes:
         try:
             with plain_attention():
-                return torch.func.vmap(mode(probed.one))(z)
+                return torch.func.vmap(mode(prepared.decode_one))(z)
         except (RuntimeError, NotImplementedError, ValueError):  # not every operation has every derivative in a batch
             continue
     try:
-        return torch.stack([torch.autograd.functional.jacobian(probed.one, row) for row in z])
+        return torch.stack([torch.autograd.functional.jacobian(prepared.decode_one, row) for row in z])
     except RuntimeError as error:
         raise InputError(f"the decoder cannot be differentiated: {error}") from error
 
 
-@contextlib.contextmanager
-def plain_attention() -> Iterator[None]:
-    """Use the plain form of attention, which has all derivatives, and suppress warnings about slow batches."""
-    from torch.backends import mha
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    fused = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)
-    try:
-        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
-            warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
-            yield
-    finally:
-        mha.set_fastpath_enabled(fused)
-
-
-def extreme_values(probed: Probed, chunk: int | None, seed: int) -> tuple[Float, Float, int]:
+def extreme_values(prepared: PreparedDecoder, chunk: int | None, seed: int) -> tuple[Float, Float, int]:
     """The smallest and the largest singular value at every point, (n,) each, and at how many points they converged.
 
-    Golub-Kahan-Lanczos bidiagonalisation by products with the Jacobian and its transpose, which is never formed. Only
-    vectors of latents are kept and made orthogonal again (Simon and Zha 2000). Both values are those of the Jacobian
-    on a subspace: the smallest is approached from above, the largest from below.
+    Golub-Kahan-Lanczos bidiagonalisation by products with the Jacobian and its transpose; the Jacobian is never formed.
+    Only right singular vectors are stored and reorthogonalised (Simon and Zha 2000). Both values are those of the
+    Jacobian on a subspace: the smallest converges from above, the largest from below.
     """
     starts = np.random.default_rng(seed)
-    steps = min(probed.dimension, probed.outputs, _STEPS)
+    steps = min(prepared.dimension, prepared.outputs, _STEPS)
     low, high, converged = [], [], 0
-    for rows in _chunks(probed, chunk, columns=8, kept=steps):
-        start = starts.standard_normal((rows.stop - rows.start, probed.dimension))
-        one, two, done = _bidiagonalise(probed, rows, start, steps)
+    for rows in point_slices(prepared, chunk, columns=8, vectors=steps):
+        start = starts.standard_normal((rows.stop - rows.start, prepared.dimension))
+        one, two, done = _bidiagonalise(prepared, rows, start, steps)
         low.append(one)
         high.append(two)
         converged += done
     return np.concatenate(low), np.concatenate(high), converged
 
 
-def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tuple[Float, Float, int]:
+def _bidiagonalise(prepared: PreparedDecoder, rows: slice, start: Float, steps: int) -> tuple[Float, Float, int]:
     torch = import_torch()
-    z = probed.z[rows]
-    push, pull = _products(probed)
+    z = prepared.z[rows]
+    push, pull = _products(prepared)
     n = len(z)
     v = torch.as_tensor(start, dtype=z.dtype, device=z.device)
     v = v / v.norm(dim=1, keepdim=True)
-    basis = torch.zeros(n, steps + 1, probed.dimension, dtype=z.dtype, device=z.device)
+    basis = torch.zeros(n, steps + 1, prepared.dimension, dtype=z.dtype, device=z.device)
     diagonal, above = np.zeros((n, steps)), np.zeros((n, steps))
     low, high, done = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, dtype=bool)
     u, beta, next_test = None, None, _FIRST_TEST
     for k in range(steps):
         basis[:, k] = v
         new = push(z, v)
-        _check_finite(new, rows)
+        check_finite(new, rows, "Jacobian")
         if u is not None:
             new = new - beta * u
         alpha = new.norm(dim=1, keepdim=True)
@@ -123,7 +109,7 @@ def _bidiagonalise(probed: Probed, rows: slice, start: Float, steps: int) -> tup
         beta = new.norm(dim=1, keepdim=True)
         v = new / _safe(beta)
         diagonal[:, k], above[:, k] = to_numpy(alpha)[:, 0], to_numpy(beta)[:, 0]
-        whole = k + 1 == min(probed.dimension, probed.outputs)
+        whole = k + 1 == min(prepared.dimension, prepared.outputs)
         if k + 1 < min(next_test, steps):
             continue
         next_test = (9 * next_test) // 8
@@ -165,34 +151,34 @@ def _safe(length: Any) -> Any:
     return length.clamp_min(import_torch().finfo(length.dtype).tiny)
 
 
-def sampled_stretch(probed: Probed, directions: int, chunk: int | None, seed: int) -> tuple[Float, Float]:
+def sampled_stretch(prepared: PreparedDecoder, directions: int, chunk: int | None, seed: int) -> tuple[Float, Float]:
     """The smallest and largest stretch of random unit directions at every point, (n,) each."""
     torch = import_torch()
     rng = np.random.default_rng(seed)
-    push, _ = _products(probed)
+    push, _ = _products(prepared)
     low, high = [], []
-    for rows in _chunks(probed, chunk, columns=directions):
-        z = probed.z[rows]
-        drawn = rng.standard_normal((len(z), directions, probed.dimension))
+    for rows in point_slices(prepared, chunk, columns=directions):
+        z = prepared.z[rows]
+        drawn = rng.standard_normal((len(z), directions, prepared.dimension))
         drawn /= np.linalg.norm(drawn, axis=2, keepdims=True)
         unit = torch.as_tensor(drawn, dtype=z.dtype, device=z.device).flatten(0, 1)
         moved = push(z.repeat_interleave(directions, dim=0), unit)
         lengths = to_numpy(moved.double().norm(dim=1)).reshape(len(z), directions)
-        _check_finite(lengths, rows)
+        check_finite(lengths, rows, "Jacobian")
         low.append(lengths.min(axis=1))
         high.append(lengths.max(axis=1))
     return np.concatenate(low), np.concatenate(high)
 
 
-def _products(probed: Probed) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+def _products(prepared: PreparedDecoder) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
     """Products J v and J^T u for many points at once: (n, d), (n, d) -> (n, p) and (n, d), (n, p) -> (n, d)."""
     func = import_torch().func
 
     def push(z: Any, v: Any) -> Any:
-        return func.jvp(probed.one, (z,), (v,))[1]
+        return func.jvp(prepared.decode_one, (z,), (v,))[1]
 
     def pull(z: Any, u: Any) -> Any:
-        return func.vjp(probed.one, z)[1](u)[0]
+        return func.vjp(prepared.decode_one, z)[1](u)[0]
 
     return _vectorise(push), _vectorise(pull)
 
@@ -214,22 +200,3 @@ def _vectorise(product: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             ) from error
 
     return products
-
-
-def _chunks(probed: Probed, chunk: int | None, *, columns: int, kept: int = 0) -> Iterator[slice]:
-    """Slices of points of which `columns` of the Jacobian and `kept` vectors of latents fit into memory."""
-    if chunk is not None:
-        check_integer("chunk", chunk)
-    n = len(probed.z)
-    numbers = columns * (probed.outputs + probed.dimension) + kept * probed.dimension
-    room = _GPU_BYTES if probed.z.is_cuda else _CPU_BYTES
-    step = chunk or max(1, room // (8 * numbers))
-    for first in range(0, n, step):
-        yield slice(first, min(n, first + step))
-
-
-def _check_finite(values: Any, rows: slice) -> None:
-    finite = np.isfinite(to_numpy(values).reshape(rows.stop - rows.start, -1)).all(axis=1)
-    if not finite.all():
-        bad = rows.start + np.flatnonzero(~finite)
-        raise InputError(f"the Jacobian of the decoder must be finite; got NaN or infinity in row {listing(bad)}")

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from congruence.errors import InputError
-from congruence.mechanism.overlap import dependent_covariance, overlap_generator
+from congruence.experiments.data.overlap import dependent_covariance, overlap_generator
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 A trained decoder has no exact zeros, so a support depends on the tolerance; it is reliable where it stays the same over
 a wide interval of tolerances. Criteria take one Jacobian j, (m, d), or its support, and blocks of its columns. Type S
-is in `sparsity_gap`, Type H_n in `interactions`.
+is in `_sparsity_gap`, Type H_n in `_interactions`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice
 from congruence.decoder.certificates import kind_of, layers_of
-from congruence.decoder.probed import import_torch
+from congruence.decoder.prepared_decoder import import_torch
+from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._matroid import TOLERANCE, row_components, scale_to_unit, unit_rows
-from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 
 RTOL = 1e-6
 SINGLE = 1e-4  # tolerance of supports and of ranks for a decoder that does not work in float64
@@ -78,7 +78,7 @@ class SizeHistogram:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What counts as zero in a Jacobian, and how far that could be moved without changing any support."""
+    """The tolerance for zeros in a Jacobian, and the interval of tolerances in which no support changes."""
 
     rtol: float
     atol: float
@@ -140,7 +140,7 @@ def disjoint_margin(j: Float, blocks: Blocks) -> float:
 
 
 def disjoint_tolerance(shares: Float, blocks: Blocks) -> float:
-    """Return the smallest relative tolerance at which Type D holds, for relative sizes (m, d); 0 if at any."""
+    """Return the smallest relative tolerance at which Type D holds, for relative sizes (m, d); 0 if it always holds."""
     if len(blocks) < 2:
         return 0.0
     reach = np.stack([shares[:, list(block)].max(axis=1) for block in blocks], axis=1)
@@ -168,8 +168,8 @@ def containment_margin(support: Array, blocks: Blocks) -> float:
         return 1.0
     inside = support.astype(np.float64)
     sizes = inside.sum(axis=0)[:, None]
-    own = sizes - inside.T @ inside  # (a, b): outputs of a that b does not reach
-    share = np.divide(own, sizes, out=np.zeros_like(own), where=sizes > 0)
+    exclusive = sizes - inside.T @ inside  # (a, b): outputs of a that b does not reach
+    share = np.divide(exclusive, sizes, out=np.zeros_like(exclusive), where=sizes > 0)
     return float(share[across].min())
 
 

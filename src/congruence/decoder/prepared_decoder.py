@@ -10,7 +10,7 @@ import contextlib
 import copy
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -18,16 +18,17 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import is_tensor, listing, resolve_device, to_numpy
-from congruence.checks import require
+from congruence.checks import check_integer, require
 from congruence.errors import CongruenceError, InputError
 
-_TRIED = 3  # rows that are decoded twice, together and alone
-_ALIKE = 1e-3  # relative to the largest output: smaller differences between the two are rounding
+CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives in memory at a time
+_TEST_ROWS = 3  # rows that are decoded twice, together and alone
+_ROUNDING = 1e-3  # relative to the largest output: smaller differences between the two are rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Probed:
-    """A checked decoder with its latents, which can be differentiated."""
+class PreparedDecoder:
+    """A decoder and its latents, checked, on one device and in one dtype; it can be differentiated."""
 
     decode: Callable[[Any], Any]  # (rows, *latent shape) -> (rows, *output shape)
     z: Any  # (n, d) tensor, flattened
@@ -44,13 +45,13 @@ class Probed:
         """The number of outputs p."""
         return int(np.prod(self.output_shape))
 
-    def one(self, z: Any) -> Any:
+    def decode_one(self, z: Any) -> Any:
         """Decode one row of latents, (d,), to one row of outputs, (p,)."""
         return self.decode(z.reshape(1, *self.latent_shape).clone()).reshape(-1)  # layers may work in place
 
 
-def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
-    """Check a decoder and its latents, move both to one device and dtype, and try the decoder on a few rows.
+def prepare_decoder(decoder: Any, z: Any, device: str = "auto") -> PreparedDecoder:
+    """Check a decoder and its latents, move both to one device and dtype, and decode a few rows as a test.
 
     A module is not changed: if it has to move to another device, a copy is moved.
     """
@@ -67,13 +68,13 @@ def probe(decoder: Any, z: Any, device: str = "auto") -> Probed:
     if module is not None and any(str(p.device) != str(latents.device) for p in weights):
         decoder = copy.deepcopy(module).to(latents.device)
     shape = tuple(latents.shape[1:])
-    output = _try(decoder, latents)
+    output = _decode_test_rows(decoder, latents)
     flat = latents.reshape(len(latents), -1)
-    return Probed(_without_parameters(decoder), flat, shape, tuple(output.shape[1:]))
+    return PreparedDecoder(_without_parameters(decoder), flat, shape, tuple(output.shape[1:]))
 
 
 def import_torch() -> Any:
-    """Return torch, ready for forward-mode differentiation, or raise with how to install it."""
+    """Import torch for forward-mode differentiation; if it is missing, the error explains how to install it."""
     torch = require("torch", "examining a decoder", "torch")
     if "torch._decomp.decompositions_for_jvp" not in sys.modules:
         # torch warns about its own deprecated parts in the first forward-mode differentiation
@@ -81,6 +82,47 @@ def import_torch() -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)
             import_module("torch._decomp.decompositions_for_jvp")
     return torch
+
+
+@contextlib.contextmanager
+def plain_attention() -> Iterator[None]:
+    """Use the plain form of attention, which has all derivatives, and suppress warnings about slow batches."""
+    from torch.backends import mha
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    fused = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+            warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+            yield
+    finally:
+        mha.set_fastpath_enabled(fused)
+
+
+def memory_limit(prepared: PreparedDecoder) -> int:
+    """Return how many bytes of derivatives may be in memory at a time."""
+    return GPU_BYTES if prepared.z.is_cuda else CPU_BYTES
+
+
+def point_slices(prepared: PreparedDecoder, chunk: int | None, *, columns: int, vectors: int = 0) -> Iterator[slice]:
+    """Yield slices of `chunk` points; by default as many as fit into memory.
+
+    A point needs `columns` rows of outputs and of latents, and `vectors` further rows of latents.
+    """
+    numbers = columns * (prepared.outputs + prepared.dimension) + vectors * prepared.dimension
+    step = max(1, memory_limit(prepared) // (8 * numbers)) if chunk is None else check_integer("chunk", chunk)
+    n = len(prepared.z)
+    for first in range(0, n, step):
+        yield slice(first, min(n, first + step))
+
+
+def check_finite(values: Any, rows: slice, what: str) -> None:
+    """Raise an error if the derivatives at some of these points are not finite."""
+    finite = np.isfinite(to_numpy(values).reshape(rows.stop - rows.start, -1)).all(axis=1)
+    if not finite.all():
+        bad = rows.start + np.flatnonzero(~finite)
+        raise InputError(f"the {what} of the decoder must be finite; got NaN or infinity in row {listing(bad)}")
 
 
 def _check_mode(module: Any) -> None:
@@ -122,14 +164,14 @@ def _latents(z: Any) -> Any:
     return z.detach() if z.dtype in (torch.float32, torch.float64) else z.detach().float()
 
 
-def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
-    """Decode a few rows twice, together and alone; raise an error where a Jacobian would be meaningless."""
+def _decode_test_rows(decoder: Callable[[Any], Any], z: Any) -> Any:
+    """Decode a few rows twice, together and alone; raise an error if a Jacobian would be meaningless."""
     torch = import_torch()
-    rows = z[:_TRIED].clone().requires_grad_()
+    rows = z[:_TEST_ROWS].clone().requires_grad_()
     with torch.enable_grad():
         output = _call(decoder, rows.clone())  # a copy, so that layers may work in place
     _check_output(output, len(rows))
-    if not _leads_to(output.grad_fn, rows):
+    if not _depends_on(output.grad_fn, rows):
         raise InputError(
             "the output of the decoder has no gradient with respect to the latents; it must not detach, round, take an "
             "argmax, use no_grad or leave torch"
@@ -137,9 +179,9 @@ def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
     output, again, alone = (
         one.detach() for one in (output, _call(decoder, rows.clone()), _call(decoder, rows[:1].clone()))
     )
-    limit = _ALIKE * (float(output.abs().max()) or 1.0)
+    limit = _ROUNDING * (float(output.abs().max()) or 1.0)
     if float((output - again).abs().max()) > limit:
-        raise InputError("the decoder is random: it gave two outputs for the same latents; call decoder.eval() first")
+        raise InputError("the decoder is random: the same latents have two outputs; call decoder.eval() first")
     if alone.shape != output[:1].shape or float((output[:1] - alone).abs().max()) > limit:
         raise InputError(
             "the output for a row depends on the other rows; disable batch statistics in the decoder (decoder.eval())"
@@ -147,8 +189,8 @@ def _try(decoder: Callable[[Any], Any], z: Any) -> Any:
     return output
 
 
-def _leads_to(node: Any, leaf: Any) -> bool:
-    """Whether the graph of an output reaches the latents: weights alone give an output a gradient, too."""
+def _depends_on(node: Any, leaf: Any) -> bool:
+    """Whether the graph of an output contains the latents; an output may have a gradient from weights alone."""
     seen, ahead = set(), [node]
     while ahead:
         node = ahead.pop()
@@ -194,7 +236,7 @@ def _check_output(output: Any, rows: int) -> None:
 
 
 def _without_parameters(decoder: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The decoder with detached parameters: derivatives are taken with respect to latents only."""
+    """The decoder with detached parameters, so that only derivatives with respect to latents are computed."""
     torch = import_torch()
     if not isinstance(decoder, torch.nn.Module):
         return decoder

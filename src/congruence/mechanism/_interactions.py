@@ -1,13 +1,12 @@
 """Type H_n: do n-th derivatives that mix two blocks vanish, and does that identify the blocks?
 
 All derivatives are along steps as long as the standard deviation of each latent, so units do not matter. If there are
-few of them, all are computed; otherwise random directions find a non-zero mixed derivative almost surely, and finding
-none only supports that there is none. Derivatives of a piecewise linear decoder vanish, and differences over finite
-steps replace them.
+few of them, all are computed; otherwise derivatives along random directions are: a non-zero mixed derivative is
+then detected almost surely, but its absence is not proved. Derivatives of a piecewise linear decoder vanish, so finite
+differences replace them.
 
-Separability and irreducibility are about the derivatives inside the blocks: whether those of different blocks point
-along different outputs, also from all derivatives of lower order, and whether those of one block split into several
-parts.
+Separability: the derivatives inside different blocks are linearly independent of each other and of all derivatives of
+lower order. Irreducibility: those inside one block do not split into several parts.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from math import comb
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.decoder.probed import Probed
+from congruence.decoder.prepared_decoder import PreparedDecoder
+from congruence.mechanism._blocks import Blocks, label_members, merge_groups
 from congruence.mechanism._matroid import TOLERANCE
-from congruence.mechanism.blocks import Blocks, label_members, merge_groups
 from congruence.mechanism.derivatives import difference_chunks, directional_chunks, step_lengths
 from congruence.mechanism.parts import symmetric_algebra
 from congruence.result import Status
@@ -36,7 +35,7 @@ _SMALL = 1e-7  # relative: forms and eigenvalues this close to each other are th
 
 
 def measure_interactions(
-    probed: Probed,
+    prepared: PreparedDecoder,
     blocks: Blocks,
     order: int,
     *,
@@ -49,33 +48,33 @@ def measure_interactions(
     Returns
     -------
     cross : (r,) array
-        The largest mixed derivative over the largest of that order; 0 if there is nothing of this order.
+        The largest mixed derivative over the largest of that order; 0 if all derivatives of this order vanish.
     degenerate : (r,) array of bool
         Whether all derivatives of this order, relative to the first, are below `tolerance`: then H_n holds trivially.
     complete : bool
-        Whether all derivatives were computed, and not those along random directions.
+        Whether all derivatives were computed, rather than those along random directions.
     """
-    directions, mixed, complete = _directions(probed, blocks, order, seed)
-    lengths = step_lengths(probed)
-    parts = (difference_chunks if differences else directional_chunks)(probed, directions * lengths)
+    directions, mixed, complete = _directions(prepared, blocks, order, seed)
+    lengths = step_lengths(prepared)
+    parts = (difference_chunks if differences else directional_chunks)(prepared, directions * lengths)
     largest, crossing = [], []
     for part in parts:  # (some, q, m)
         size = np.abs(part).max(axis=2)
         largest.append(size.max(axis=1))
         crossing.append(size[:, mixed].max(axis=1, initial=0.0))
     every, cross = np.concatenate(largest), np.concatenate(crossing)
-    few = replace(probed, z=probed.z[:_SLOPE_POINTS])
+    few = replace(prepared, z=prepared.z[:_SLOPE_POINTS])
     slope = max(float(np.abs(part).max()) for part in directional_chunks(few, np.diag(lengths)[:, None, :])) or 1e-300
     empty = every <= tolerance * slope
     return np.where(empty, 0.0, cross / np.where(empty, 1.0, every)), empty, complete
 
 
-def _directions(probed: Probed, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
+def _directions(prepared: PreparedDecoder, blocks: Blocks, order: int, seed: int) -> tuple[Float, Array, bool]:
     """Directions (q, order, d) to differentiate along, which of them mix blocks, and whether they are all there are."""
-    d = probed.dimension
+    d = prepared.dimension
     owner = label_members(blocks)
     tuples = comb(d + order - 1, order)
-    if tuples <= MOST_TUPLES and tuples * probed.outputs * len(probed.z) <= _MOST_NUMBERS:
+    if tuples <= MOST_TUPLES and tuples * prepared.outputs * len(prepared.z) <= _MOST_NUMBERS:
         every = np.array(list(combinations_with_replacement(range(d), order)))
         return np.eye(d)[every], owner[every].min(axis=1) != owner[every].max(axis=1), True
     rng = np.random.default_rng(seed)
@@ -93,11 +92,11 @@ def _directions(probed: Probed, blocks: Blocks, order: int, seed: int) -> tuple[
     return directions / np.abs(directions).max(axis=2, keepdims=True), np.array(mixed), False
 
 
-def derivative_tensors(probed: Probed, rows: int, order: int) -> Iterator[dict[int, Float]]:
+def derivative_tensors(prepared: PreparedDecoder, rows: int, order: int) -> Iterator[dict[int, Float]]:
     """Yield all derivatives of order 1 to n at each of the first points, by order, (m, d, ..., d) each."""
-    d = probed.dimension
-    here, steps = replace(probed, z=probed.z[:rows]), step_lengths(probed)
-    chunk = max(1, _CHUNK // (probed.outputs * d**order))
+    d = prepared.dimension
+    here, steps = replace(prepared, z=prepared.z[:rows]), step_lengths(prepared)
+    chunk = max(1, _CHUNK // (prepared.outputs * d**order))
     places = {n: np.array(list(combinations_with_replacement(range(d), n))) for n in range(1, order + 1)}
     walks = [directional_chunks(here, np.eye(d)[every] * steps, chunk=chunk) for every in places.values()]
     for parts in zip(*walks, strict=True):  # (some, q, m) of each order
@@ -122,14 +121,14 @@ class Separability:
     rank: int  # of everything together
     expected: int  # the sum of the ranks of all parts, which the rank must reach
     gap: float  # smallest singular value that counts over the largest that does not; infinite if none is left
-    degenerate: bool  # there is nothing of this order at all
+    degenerate: bool  # all derivatives of this order vanish
     remark: str = ""
 
 
 def measure_separability(
     derivatives: dict[int, Float], blocks: Blocks, order: int, tolerance: float = TOLERANCE
 ) -> Separability:
-    """Test whether the n-th derivatives inside the blocks share no direction with each other or with lower ones.
+    """Test whether the n-th derivatives inside the blocks are independent of each other and of lower derivatives.
 
     Parameters
     ----------
@@ -172,10 +171,10 @@ def curved_parts(
 ) -> tuple[int, int]:
     """Return into how many parts a block splits whose n-th derivatives do not mix, and how many directions are flat.
 
-    Derivatives are taken modulo those of lower order, so no smooth change of coordinates matters. A splitting is a
-    projector X with T(Xu, v, ...) = T(u, Xv, ...); such X form an algebra, and the eigenvalues of a generic element
-    give the parts. Flat directions, on which nothing of this order is left, belong to no part. H_n-irreducible is
-    (1, 0).
+    Derivatives are taken modulo those of lower order, so the result is invariant under smooth changes of coordinates.
+    A splitting is a projector X with T(Xu, v, ...) = T(u, Xv, ...); such X form an algebra, and the eigenspaces of a
+    generic element are the parts. Flat directions, whose derivatives of this order vanish, belong to no
+    part. H_n-irreducible is (1, 0).
     """
     k, lower = len(block), _lower(derivatives, order)
     inner = derivatives[order][np.ix_(range(len(lower)), *([list(block)] * order))].reshape(len(lower), -1)

@@ -1,7 +1,7 @@
 """Generators whose slots write to overlapping rows of the observation, with a chosen overlap.
 
-Every slot has a small network of its own (or they share one) that writes `width` rows of x. Neighbours share some of
-these rows, and the values written to a shared row are added. Without overlap the slots act on disjoint rows (Type D);
+Every slot has a small network (or all share one) that writes `width` rows of x. Neighbours share some of these rows,
+and the values written to a shared row are added. Without overlap the slots act on disjoint rows (Type D);
 with overlap they still add (Type H2), unless the sums are transformed by `combine="sum_then_elementwise"`.
 """
 
@@ -17,7 +17,7 @@ from congruence.checks import check_choice, check_integer
 from congruence.errors import InputError
 
 _LEAK = 0.01  # of the LeakyReLU between the two layers of a slot
-_DRAWS, _KEPT = 400, 0.25  # matrices drawn for each layer, and the share of them, the best conditioned, to choose from
+_DRAWS, _BEST = 400, 0.25  # matrices drawn for each layer, and the best conditioned share of them to choose from
 _CURVE = 0.5  # of a sum t, which becomes t + _CURVE sin(t)
 
 
@@ -122,16 +122,16 @@ def overlap_generator(
     width : int
         Rows that each slot writes.
     shared_net : bool
-        Whether all slots have the same network, as in Brady et al., or each its own.
+        Whether all slots have the same network, as in Brady et al., or different ones.
     combine : {"sum", "sum_then_elementwise"}
         Whether rows are sums t of what slots write there, or t + sin(t) / 2, which is no longer additive.
     seed : int
-        Of the weights: uniform, columns of length 1, from the best conditioned quarter of 400 draws.
+        Seed of the weights: uniform, columns of length 1, from the best conditioned quarter of 400 draws.
 
     References
     ----------
-    Brady et al. 2023 (without overlap); Matthes et al. 2026, whose construction of overlapping supports is not known to
-    us.
+    Brady et al. 2023 (without overlap); Matthes et al. 2026, whose construction of overlapping supports is unknown
+    to us.
     """
     check_integer("slots", slots, 2)
     if not (0 <= overlap < 1 if slots == 2 else 0 <= overlap <= 0.5):
@@ -143,7 +143,7 @@ def overlap_generator(
     if outputs < slots * slot_dim:
         raise InputError(
             f"{slots} slots with an overlap of {overlap} write {outputs} rows, fewer than their {slots * slot_dim} "
-            "latents; a smaller overlap or a larger width would do"
+            "latents; decrease overlap or increase width"
         )
     rng = np.random.default_rng([seed, slots])
     nets = [(_layer(rng, width, slot_dim), _layer(rng, width, width)) for _ in range(1 if shared_net else slots)]
@@ -157,14 +157,14 @@ def _layer(rng: np.random.Generator, rows: int, columns: int) -> Float:
     drawn = rng.uniform(-10, 10, size=(_DRAWS, rows, columns))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     order = np.argsort(np.linalg.cond(drawn))
-    return np.asarray(drawn[order[rng.integers(round(_KEPT * _DRAWS))]])
+    return np.asarray(drawn[order[rng.integers(round(_BEST * _DRAWS))]])
 
 
 def dependent_covariance(dimension: int, degrees: float, seed: int = 0) -> Float:
     """Draw a covariance with unit variances from a Wishart distribution, shape (d, d).
 
-    The fewer `degrees` of freedom (at least d), the more the latents depend on each other; infinitely many give the
-    identity. Brady et al. use as many as there are latents.
+    The fewer `degrees` of freedom (at least d), the more the latents depend on each other; with infinitely many, the
+    covariance is the identity. Brady et al. use as many as there are latents.
     """
     if degrees < dimension:
         raise InputError(f"degrees must be at least the {dimension} latents; got {degrees}")

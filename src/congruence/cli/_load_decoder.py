@@ -1,4 +1,4 @@
-"""Find a decoder or a model by its name, `mypackage.model:load`, in the current folder or an installed package."""
+"""Import a decoder or a model by its name, `mypackage.model:load`, in the current folder or an installed package."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ LatentsFile = Annotated[
 
 
 def load_decoder(name: str) -> Any:
-    """Return the decoder of a name, which is anything that can be called."""
+    """Import a decoder, which may be anything callable."""
     decoder = load_named(name, "decoder")
     if not callable(decoder):
-        raise InputError(f"{name} must return a decoder that can be called; got {type(decoder).__name__}")
+        raise InputError(f"{name} must return a callable decoder; got {type(decoder).__name__}")
     return decoder
 
 
 def load_named(name: str, what: str) -> Any:
-    """Import the module, take the attribute of the name, and call it unless it is a torch module already."""
+    """Import the module, look up the attribute, and call it unless it is a torch module."""
     form = FORM.format(what)
     module_name, colon, attribute = name.partition(":")
-    odd = module_name.startswith(".") or module_name.endswith((".py", "/")) or "/" in module_name
-    if odd or not (module_name and colon and attribute):
+    invalid = module_name.startswith(".") or module_name.endswith((".py", "/")) or "/" in module_name
+    if invalid or not (module_name and colon and attribute):
         raise InputError(f"cannot find a {what} called {name!r}; {form}")
-    found = _imported(module_name)
+    target = _import_module(module_name)
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise InputError(f"{module_name} has no {attribute!r}; {form}")
-        found = getattr(found, part)
+        target = getattr(target, part)
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(found, torch.nn.Module):
-        return found
-    if not callable(found):
-        raise InputError(f"{name} must be a function; got {type(found).__name__}; {form}")
-    result = _called(name, found, form)
+    if torch is not None and isinstance(target, torch.nn.Module):
+        return target
+    if not callable(target):
+        raise InputError(f"{name} must be a function; got {type(target).__name__}; {form}")
+    result = _call(name, target, form)
     if result is None:
         raise InputError(f"{name} returned nothing; it must return the {what}")
     return result
 
 
-def _imported(name: str) -> Any:
+def _import_module(name: str) -> Any:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -72,7 +72,7 @@ def _imported(name: str) -> Any:
         raise InputError(f"the module {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _called(name: str, function: Any, form: str) -> Any:
+def _call(name: str, function: Any, form: str) -> Any:
     try:
         return function()
     except CongruenceError:

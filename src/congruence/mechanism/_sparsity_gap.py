@@ -1,10 +1,10 @@
 """Type S: is the sparsest way to write the Jacobian the one that respects the blocks?
 
 The weight of a basis of the latents is the number of non-zero entries of the Jacobian in it. rho+ is the smallest
-weight of bases whose vectors each lie in one block, rho- that of all other bases, and Type S asks for rho+ < rho-.
+weight of bases whose vectors each lie in one block, rho- that of all other bases, and Type S requires rho+ < rho-.
 Weights add up, so bases are those of a linear matroid and the greedy one is the lightest: both numbers are exact, at a
-cost that is exponential in the number of latents only. Past a budget there are bounds, and `unknown` if they do not
-decide.
+cost that is exponential in the number of latents only. Beyond a budget only bounds are computed, and the status is
+`unknown` if they do not decide.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.formatting import count
+from congruence.mechanism._blocks import Blocks, label_members, merge_groups
+from congruence.mechanism._criteria import containment_margin, nested_parts
 from congruence.mechanism._matroid import (
     TOLERANCE,
     ElementaryVectors,
@@ -26,14 +28,12 @@ from congruence.mechanism._matroid import (
     scale_to_unit,
     unit_rows,
 )
-from congruence.mechanism.blocks import Blocks, label_members, merge_groups
-from congruence.mechanism.criteria import containment_margin, nested_parts
 from congruence.result import Status
 
 BUDGET = 200_000  # sets of rows tried at a point
 _CHUNK = 2**24  # entries of a product of supports
 _GENERIC = (math.sqrt(5) - 1) / 2  # a factor with which nothing cancels by chance
-_STARTS = 16  # random searches past the budget
+_STARTS = 16  # random searches beyond the budget
 _SEARCH_ROWS = 2000  # that a search uses; its result is weighed on all of them
 _SEARCH_STEPS = 30  # of reweighting in each
 _MOST_COLUMNS = 15  # whose subsets are all enumerated
@@ -67,7 +67,7 @@ class SparsityGap:
 
     @property
     def gap(self) -> float | None:
-        """rho- minus rho+, if both are known; Type S asks for more than 0."""
+        """rho- minus rho+, if both are known; Type S requires more than 0."""
         return self.rho_minus_low - self.rho_plus if self.exact else None
 
 
@@ -83,11 +83,11 @@ def sparsity_gap(
     blocks : tuple of tuples of latents
         A partition of the d latents.
     budget : float
-        Sets of d - 1 rows that may be tried; past it there are rigorous bounds, and `unknown` if they do not decide.
+        Number of sets of d - 1 rows tried; beyond it only rigorous bounds are computed.
     tolerance : float
         Relative size below which a number that should cancel counts as zero.
     seed : int
-        Of the search for light misaligned vectors past the budget.
+        Seed of the search for light misaligned vectors beyond the budget.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def sparsity_gap(
 
     References
     ----------
-    Matthes et al. 2026 (the criterion); the algorithm is of this package.
+    Matthes et al. 2026 (the criterion); the algorithm was derived in this package.
     """
     rows, lengths = unit_rows(j)
     owner = label_members(blocks)
@@ -131,7 +131,7 @@ def sparsity_gap(
 
 
 def sparse_decomposition(j: Float, *, budget: float = BUDGET, tolerance: float = TOLERANCE) -> tuple[Float, ...] | None:
-    """Find the finest decomposition of the latents that has a sparsity gap, in any basis; None past the budget.
+    """Find the finest decomposition of the latents that has a sparsity gap, in any basis; None beyond the budget.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def sparse_decomposition(j: Float, *, budget: float = BUDGET, tolerance: float =
 def _aligned_basis(rows: Float, blocks: Blocks, budget: float, tolerance: float) -> tuple[Float, Array, bool]:
     """The lightest basis of each block, in its columns, the weights, and whether it is certainly the lightest.
 
-    A block that is past the budget keeps its coordinates.
+    A block beyond the budget keeps its coordinates.
     """
     d, exact = rows.shape[1], True
     vectors, weights = np.zeros((d, d)), np.zeros(d, dtype=int)
@@ -209,7 +209,7 @@ def _replaceable(every: ElementaryVectors, light: Array, tolerance: float) -> tu
 
 
 def _least_excess(every: ElementaryVectors, light: Array, owner: Array, tolerance: float) -> tuple[int, Float]:
-    """By how much a basis with a misaligned vector is heavier than the lightest, and such a vector.
+    """The least excess weight of a basis with a misaligned vector over the lightest basis, and this vector.
 
     It is the smallest of w(e) - tau(e) over misaligned elementary vectors and of |supp e + supp e'| - max(tau, tau')
     over pairs that lie in no common block. A pair is never better than w(e) - tau(e) of the one with the larger tau.
@@ -365,14 +365,14 @@ def _search(rows: Float, start: Float, tolerance: float) -> Float | None:
             return None
         u = u / np.linalg.norm(u)
         weights = 1 / (np.abs(rows @ u) + 1e-4)
-    kept: list[int] = []
+    chosen: list[int] = []
     basis = np.zeros((0, d))
     for n in np.argsort(np.abs(rows @ u), kind="stable")[: 20 * d]:
         left = rows[n] - basis.T @ (basis @ rows[n])
         if np.linalg.norm(left) > 1e-6:  # the d - 1 independent rows nearest to zero are set to zero
-            kept.append(int(n))
+            chosen.append(int(n))
             basis = np.vstack([basis, left / np.linalg.norm(left)])
-        if len(kept) == d - 1:
+        if len(chosen) == d - 1:
             break
-    null = null_space(rows[kept], d, tolerance)
+    null = null_space(rows[chosen], d, tolerance)
     return null[:, 0] if null.shape[1] == 1 else None
