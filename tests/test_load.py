@@ -79,7 +79,7 @@ def test_a_map_says_its_group_width_and_scale_on_one_line(pair):
         ({"kind": "map", "schema_version": "one"}, "has schema version 'one'"),
         ({"kind": "map", "group": "affine"}, "does not hold a map: its group is 'affine'"),
         ({"kind": "map", "about": 5, "group": None}, "does not hold a map: its group is None"),
-        ({"kind": "translator", "group": "rigid"}, "holds a map, but not one made by translate"),
+        ({"kind": "translator", "group": "rigid"}, "holds a map that was not written by translate"),
     ],
 )
 def test_other_files_are_refused_by_name(header, message, tmp_path):

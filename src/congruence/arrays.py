@@ -144,8 +144,8 @@ def finite_rows(x: Any) -> npt.NDArray[np.bool_]:
 
 def listing(values: Any, most: int = 5) -> str:
     """Write the first few of `values` for a message: ``3, 17, 52, ...``."""
-    shown = ", ".join(str(v) for v in list(values[:most]))
-    return shown + (", ..." if len(values) > most else "")
+    first = ", ".join(str(v) for v in list(values[:most]))
+    return first + (", ..." if len(values) > most else "")
 
 
 def row_chunks(n: int, d: int, size: int | None = None) -> Iterator[slice]:

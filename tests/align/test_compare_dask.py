@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence import compare, consensus
+from congruence import compare, consensus, memory
 from congruence.errors import InputError
-from congruence.tables import Table, blocks, gather, memory
+from congruence.rows import blocks
+from congruence.tables import Table, gather
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence import compare
 from congruence.errors import InputError
 from congruence.maps import nearness
-from congruence.rows import engine, sums
-from congruence.tables import Table, blocks, gather
-from congruence.tables.blocks import DaskRows
+from congruence.rows import blocks, engine, sums
+from congruence.rows.blocks import DaskRows
+from congruence.tables import Table, gather
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

@@ -14,8 +14,8 @@ HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndat
 HEAVY |= {"distributed", "lightgbm", "triton"}
 
 # room -> the rooms it may import; the order is that of the design, and nothing imports `experiments` or `cli`.
-BASE = {"errors", "checks", "files", "result", "document", "formatting", "options", "arrays", "progress", "_lazy"}
-BASE |= {"_saved", "stats", "rows"}
+BASE = {"errors", "checks", "files", "result", "document", "formatting", "options", "arrays", "memory", "progress"}
+BASE |= {"_lazy", "_saved", "stats", "rows"}
 BELOW = {*BASE, "tables", "maps"}
 MAY_IMPORT = {
     "errors": set(),
@@ -34,12 +34,13 @@ MAY_IMPORT = {
     "progress": set(),
     "parts": {"arrays", "files"},  # finished parts of long computations
     "arrays": {"errors", "checks"},
+    "memory": {"errors", "files", "arrays"},
     "checks": {"errors"},
     "stats": {"errors", "checks", "arrays"},
-    "rows": {"errors", "checks", "arrays", "tables", "maps"},  # blocks of dask arrays; decompositions of d x d sums
+    "rows": {"errors", "checks", "arrays", "memory"},
     "_saved": {"errors", "files", "arrays", "result"},
     "tables": BASE,
-    "maps": BASE | {"tables"},  # where blocks of rows go that do not fit in memory
+    "maps": BASE | {"tables"},  # which reads and pairs their rows
     "align": BELOW | {"ica"},
     "translation": BELOW | {"ica", "align"},
     "ica": BELOW,

@@ -16,12 +16,13 @@ from congruence.ica import _passes as passes
 from congruence.ica import components
 from congruence.ica._passes import CONTRASTS, DaskPasses, Passes
 from congruence.ica._solver import random_rotation
+from congruence.ica._whitening import METHODS
 from congruence.ica.profiles import profile_components
-from congruence.ica.whitening import METHODS
-from congruence.tables import blocks
-from congruence.tables.blocks import DaskRows
+from congruence.rows import blocks
+from congruence.rows.blocks import DaskRows
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
+dask = pytest.importorskip("dask")
 
 
 @pytest.fixture(autouse=True)
@@ -259,9 +260,11 @@ def test_contrasts_can_be_sent(name):
 def cluster():
     """Two workers in processes of their own."""
     distributed_ = pytest.importorskip("distributed", reason="distributed is not installed")
-    with distributed_.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", memory_limit="1GiB"
-    ) as cluster:
+    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "memory_limit": "1GiB"}
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "5s"}),  # to a worker that was killed; by default 30 s
+        distributed_.LocalCluster(**workers, dashboard_address="127.0.0.1:0") as cluster,
+    ):
         yield cluster
 
 
@@ -323,7 +326,7 @@ def test_a_worker_that_dies_costs_time_and_not_the_answer(x, client, monkeypatch
         ("CancelledError", "the dask scheduler was lost"),
     ],
 )
-def test_what_the_cluster_gave_up_is_told_of(name, message, monkeypatch):
+def test_failures_of_the_cluster_are_explained(name, message, monkeypatch):
     def fail(*tasks):
         raise type(name, (Exception,), {})
 

@@ -159,7 +159,7 @@ def test_it_is_no_worse_than_scikit_learn_and_picard(mixtures):
 
 def test_wide_float32_rows_separate(mixtures):
     """Where scikit-learn often returns a random rotation: benchmarks/ica.py counts how often."""
-    x, mixing = mixtures.mixed(mixtures.sources(16_000, 192))
+    x, mixing = mixtures.mixed(mixtures.sources(12_000, 128))
     ours = ICA(starts=1, random_state=0).fit(x.astype(np.float32))
     assert ours.converged_
     assert mixtures.amari(ours.components_ @ mixing) < 0.01
@@ -450,9 +450,9 @@ print(most - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="private memory is read from /proc")
 def test_a_map_larger_than_the_memory_used_is_resolved(tmp_path):
-    """77 MB of rows need a fraction of that: a copy of them would be seen."""
+    """58 MB of rows need a fraction of that: a copy of them would be seen."""
     rng = np.random.default_rng(0)
-    x = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(600_000, 32))
+    x = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(450_000, 32))
     mixing = rng.normal(size=(32, 32)).astype(np.float32)
     for start in range(0, len(x), 50_000):
         x[start : start + 50_000] = rng.laplace(size=(50_000, 32)).astype(np.float32) @ mixing

@@ -7,7 +7,7 @@ from sklearn.covariance import OAS
 
 from congruence import Whitener
 from congruence.errors import InputError
-from congruence.ica.whitening import METHODS
+from congruence.ica._whitening import METHODS
 
 N, D = 3000, 12
 

@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
 
 from congruence.errors import InputError, NotInvertibleError
-from congruence.maps.algebra import complete_rotation
 from congruence.maps.groups import GROUPS, Map, fit_map, load_map
+from congruence.rows.algebra import complete_rotation
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["alignment"]
 X, Y = np.array(ORACLE["X"]), np.array(ORACLE["Y"])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from congruence.align._consensus import Consensus
-from congruence.align.comparison import MCC, Comparison, Pair, PairVerdict, Plane, Run
+from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
 from congruence.align.layer_comparison import LayerComparison
 from congruence.batches.deconfounding import Deconfounding, Levels, Target, compare_folds
 from congruence.batches.deconfounding import Score as TargetScore
@@ -26,13 +26,12 @@ from congruence.decoder.stretch import BiLipschitz
 from congruence.document import share
 from congruence.experiments.recipes.recipe import Recipe
 from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, number_table
+from congruence.ica._whitening import Whitening
 from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
 from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, Loading
-from congruence.ica.results import Agreement, ComponentStability, Resolution
-from congruence.ica.results import CurvePoint as StabilityPoint
+from congruence.ica.results import Agreement, ComponentStability, Resolution, StabilityPoint
 from congruence.ica.stability import chance_agreement
-from congruence.ica.whitening import Whitening
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness
 from congruence.mechanism._criteria import Tolerance
@@ -130,7 +129,7 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
         "diameter": 12.345678,
         "diameter_exact": True,
         "groups": groups,
-        "mcc": MCC(0.41, 0.97),
+        "mcc": PairMCC(0.41, 0.97),
         "cka": 0.98,
         "neighbour_overlap": 0.76,
         "verdict": PairVerdict(
@@ -735,5 +734,5 @@ def undefined():
     """A comparison without null, interval or errors of rows."""
     nan = math.nan
     bare = Nearness("similarity", 0.1, 0.1, 0.1, 0.1, HeldOut(0.1, nan, nan), nan, np.full(4, nan))
-    changes = {"groups": {"similarity": bare}, "mcc": MCC(0.1, nan), "components": None}
+    changes = {"groups": {"similarity": bare}, "mcc": PairMCC(0.1, nan), "components": None}
     return comparison_by_hand(pairs=[pair_by_hand(status="unknown", **changes)])

@@ -14,8 +14,9 @@ import pyarrow.feather
 import pytest
 import torch
 
+from congruence import memory
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, memory, read_table, write_table
+from congruence.tables import Table, read_table, write_table
 
 X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 ABSURD = 10**12  # rows

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
+from congruence import memory
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, memory, read_parts, read_table, stream_parts, write_stream, write_table
+from congruence.tables import Table, read_parts, read_table, stream_parts, write_stream, write_table
 from congruence.tables.parts import expanded, lazy_parts
 
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_array_equal
 
-from congruence import compare
+from congruence import compare, memory
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, join_tables, memory, read_table, write_table
-from congruence.tables.memory import load_matrix, room_for, spill_chunks, take_rows
+from congruence.memory import load_matrix, room_for, spill_chunks, take_rows
+from congruence.tables import Table, join_tables, read_table, write_table
 
 X = np.arange(30_000, dtype=np.float32).reshape(10_000, 3)
 
@@ -70,7 +70,7 @@ def test_a_large_matrix_is_a_file_without_a_name(spilling):
 
 def test_a_process_that_is_killed_leaves_nothing_behind(tmp_path):
     code = (
-        "import os; from congruence.tables import memory; memory.SPILL_BYTES = 0\n"
+        "import os; from congruence import memory; memory.SPILL_BYTES = 0\n"
         "x = memory.room_for((1000, 10), 'f4', 'x'); x[:] = 1\n"
         "print(type(x).__name__, flush=True); os.kill(os.getpid(), 9)"
     )
@@ -175,7 +175,7 @@ SMALL_DISK = """
 import resource
 import numpy as np
 from congruence.errors import TableError
-from congruence.tables import memory
+from congruence import memory
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))
 memory.SPILL_BYTES = 0
@@ -318,7 +318,8 @@ MEASURED = """
 import sys
 import numpy as np
 import pyarrow.parquet
-from congruence.tables import _arrow, join_tables, memory, read_table
+from congruence import memory
+from congruence.tables import _arrow, join_tables, read_table
 
 def private():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon")) * 1024

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from congruence import memory
 from congruence.errors import InputError, TableError
-from congruence.tables import Table, _hdf5, memory, read_table, write, write_table
+from congruence.tables import Table, _hdf5, read_table, write, write_table
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)

@@ -132,7 +132,7 @@ def test_a_saved_translator_comes_back_the_same(rng, tmp_path):
     assert again(tensor).dtype == torch.float32
     assert_allclose(again(tensor).numpy(), again(new), atol=1e-5)
     fit_map(new, old).save(tmp_path / "plain.safetensors")
-    with pytest.raises(InputError, match="holds a map, but not one made by translate"):
+    with pytest.raises(InputError, match="holds a map that was not written by translate"):
         load_translator(tmp_path / "plain.safetensors")
 
 
@@ -305,7 +305,7 @@ def test_values_beyond_float16_are_refused(rng):
 def test_a_damaged_translator_is_refused(damage, rng, tmp_path):
     about = {"normalize": None, "d_new": 3, "d_old": 3} | damage
     fit_map(*rng.normal(size=(2, 20, 3))).save(tmp_path / "up.safetensors", **about)
-    with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header says"):
+    with pytest.raises(InputError, match="up.safetensors does not hold a translator: its header is"):
         load_translator(tmp_path / "up.safetensors")
 
 

@@ -19,9 +19,9 @@ from congruence.activations._options import ExtractOptions
 from congruence.arrays import Array, listing, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import CongruenceError, InputError
+from congruence.memory import check_fits
 from congruence.tables import as_table, is_table, read_row_columns, read_table
 from congruence.tables.access import check_readable, first_sentence, npy_header, reading, suffix_of
-from congruence.tables.memory import check_fits
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")  # the only ones that Pillow may try

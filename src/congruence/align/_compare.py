@@ -12,20 +12,20 @@ import numpy as np
 
 from congruence.align._options import ROUTES, CompareOptions
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
-from congruence.align.comparison import MCC, Comparison, Pair, Plane, Run
+from congruence.align.comparison import Comparison, Pair, PairMCC, Plane, Run
 from congruence.align.similarities import MEASURES
 from congruence.align.verdict import diameter_notes, judge, sampling_notes, summarise
 from congruence.arrays import to_numpy
 from congruence.checks import check_choice, check_names
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.maps.algebra import eigh
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, measure
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
-from congruence.rows.sums import Paired, PairSums, pair_sums
+from congruence.rows.algebra import eigh
+from congruence.rows.sums import PairScatter, PairSums, pair_sums
 from congruence.stats.matching import signed_permutation
 
 ROWS_FOR_CCA = 10  # in every fold; a held-out correlation over fewer rows has no meaning
@@ -47,11 +47,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    similarities : sequence of str, or "all"
+    similarities : sequence of str, or "all", default ()
         Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample.
-    steps : sequence of float, optional
-        For checkpoints of one training: the step of each run, increasing. Then each run is mapped onto the next and
-        onto the last, instead of all pairs.
 
     Returns
     -------
@@ -133,7 +130,7 @@ def _compare_pair(
         diameter=target.diameter.value,
         diameter_exact=target.diameter.exact,
         groups=near,
-        mcc=MCC(matched_correlation(pair.sums), _held_out_weak_mcc(sums)),
+        mcc=PairMCC(matched_correlation(pair.sums), _held_out_weak_mcc(sums)),
         cka=MEASURES["cka"].of(pair),
         neighbour_overlap=MEASURES["neighbour_overlap"].of(pair),
         verdict=judge(near, source.rows.n, max(source.rows.d, target.rows.d), plan.unit, name=name),
@@ -148,7 +145,7 @@ def _fit(group: str) -> Fit:
     return lambda paired, fold: fit_group(paired, group)
 
 
-def _fit_ica(source: RunStatistics, target: RunStatistics, paired: Paired, fold: int | None) -> Map:
+def _fit_ica(source: RunStatistics, target: RunStatistics, paired: PairScatter, fold: int | None) -> Map:
     """The unsupervised route h = W_y^-1 P W_x: each run unmixed on its own, components matched by P."""
     x, y = source.unmixing(fold), target.unmixing(fold)
     cross = np.zeros((max(x.k, y.k),) * 2)

@@ -15,9 +15,9 @@ from congruence.arrays import Array, Float, resolve_device, row_chunks, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps._diameter import rows_diameter
-from congruence.maps.algebra import eigh, one_thread, svd
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol, repairing
+from congruence.rows.algebra import eigh, one_thread, svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, RunSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
@@ -43,7 +43,7 @@ class Consensus:
     values: Float = field(repr=False)  # (n, d)
     maps: dict[str, Map] = field(repr=False)
     diameter: float
-    diameter_exact: bool  # otherwise the longest distance that was found
+    diameter_exact: bool  # otherwise `diameter` is a lower bound
     held_out: dict[str, HeldOut]
     null: float
     errors: dict[str, Float] = field(repr=False)  # each (n,)
@@ -140,21 +140,21 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
     for part in row_chunks(*values.shape):
         for h, s in zip(maps, sums, strict=True):
             values[part] += _mapped(h, s.rows, part) / len(maps)
-    found = rows_diameter(Rows(values))
-    if found.value == 0:
+    diameter = rows_diameter(Rows(values))
+    if diameter.value == 0:
         raise InputError("all rows of the consensus are equal, so errors cannot be divided by its diameter")
-    errors = _held_out_errors(sums, pairs, plan, group, fit.rotations) / found.value
+    errors = _held_out_errors(sums, pairs, plan, group, fit.rotations) / diameter.value
     null = []
     for draw in range(nulls):
         shuffled = _shuffle_runs(sums, plan, draw)
-        null.append(float(_held_out_errors(shuffled, _all_pairs(shuffled), plan, group).mean()) / found.value)
+        null.append(float(_held_out_errors(shuffled, _all_pairs(shuffled), plan, group).mean()) / diameter.value)
     held = [HeldOut(float(e.mean()), *bootstrap_mean(e, plan.unit, plan.bootstrap, plan.seed)) for e in errors]
     return Consensus(
         group=group,
         values=values,
         maps=dict(zip(names, maps, strict=True)),
-        diameter=found.value,
-        diameter_exact=found.exact,
+        diameter=diameter.value,
+        diameter_exact=diameter.exact,
         held_out=dict(zip(names, held, strict=True)),
         null=float(np.mean(null)) if null else float("nan"),
         errors=dict(zip(names, errors, strict=True)),
@@ -164,7 +164,7 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class _ConsensusFit:
     rotations: list[Float]  # each (d_k, d), with orthonormal rows
     scales: Float  # (runs,)
     iterations: int
@@ -177,7 +177,7 @@ def _all_pairs(sums: list[RunSums]) -> Pairs:
 
 
 def _shuffle_runs(sums: list[RunSums], plan: Protocol, seed: int) -> list[RunSums]:
-    """Every run but the first in a random order of its own, so that no two runs are paired."""
+    """Every run but the first, each in another random order, so that no two runs are paired."""
     rng = np.random.default_rng([plan.seed, seed])
     orders = [repairing(plan.folds, plan.unit, plan.clustered, rng) for _ in sums[1:]]
     inside = not plan.clustered
@@ -193,7 +193,7 @@ def _products(sums: list[RunSums], pairs: Pairs, fold: int | None) -> Products:
     return products
 
 
-def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None = None) -> _Fit:
+def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None = None) -> _ConsensusFit:
     """Rotate each run onto the mean of all, in turn, until the loss stops decreasing."""
     runs = 1 + max(j for _, j in products)
     width = max(products[k, k].shape[0] for k in range(runs))
@@ -218,7 +218,7 @@ def _rotate_onto_mean(products: Products, group: str, start: list[Float] | None 
             converged = bool(loss - now <= TOLERANCE * (scales**2 * size**2).sum())
             loss = now
         axes = _principal_axes(products, rotations, scales)
-    return _Fit([rotation @ axes for rotation in rotations], scales, iterations, converged)
+    return _ConsensusFit([rotation @ axes for rotation in rotations], scales, iterations, converged)
 
 
 def _rotate_onto_first(products: Products, runs: int, width: int) -> list[Float]:
@@ -240,7 +240,7 @@ def _principal_axes(products: Products, rotations: list[Float], scales: Float) -
     return np.asarray(axes * np.where((rotations[0] @ axes).sum(0) < 0, -1.0, 1.0))
 
 
-def _maps(sums: list[RunSums], fold: int | None, fit: _Fit, group: str) -> list[Map]:
+def _maps(sums: list[RunSums], fold: int | None, fit: _ConsensusFit, group: str) -> list[Map]:
     """The maps onto the consensus, whose mean is the origin; narrower runs are zero-padded."""
     maps = []
     for s, rotation, scale in zip(sums, fit.rotations, fit.scales, strict=True):

@@ -18,12 +18,12 @@ from congruence.align.verdict import diameter_notes, sampling_notes
 from congruence.arrays import Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.maps.algebra import decomposing_on, one_thread
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, row_errors
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
+from congruence.rows.algebra import decomposing_on, one_thread
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, pair_sums
 from congruence.tables import expanded, unique_names
@@ -53,15 +53,11 @@ def compare_layers(
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (document, patient) stay together in folds.
-    names : (str, str), optional
-        Names of the two runs; otherwise those of the patterns, or "a" and "b".
-    measure : str
-        One of the groups identity, permutation, rigid, similarity (rigid and one scale, the default) and linear: then
+    measure : str, default "similarity"
+        One of the groups identity, permutation, rigid, similarity (rigid and one scale) and linear: then
         nearness is the held-out error of the best map of the group from the layer of a to that of b, over the diameter
         of the layer of b. Or a measure of `congruence.align.similarities.MEASURES` such as cka: then nearness is its
         value in sample. Either has the invariances of the group or the measure.
-    nulls : int
-        Number of random re-pairings for the null, each scored on one fold, in turn; with 0 there is no null.
 
     Returns
     -------
@@ -101,16 +97,16 @@ def compare_layers(
     _check_any(b, skipped[sum(source is None for source in sources) :])
     if measure in MEASURES:
         error[:] = _pool(error)
-    found = MEASURES.get(measure)
+    similarity = MEASURES.get(measure)
     return LayerComparison(
         source=names[0],
         target=names[1],
         source_layers=list(a),
         target_layers=list(b),
         measure=measure,
-        direction=LOWER if found is None else found.direction,
-        perfect=0.0 if found is None else found.itself,
-        held_out=found is None,
+        direction=LOWER if similarity is None else similarity.direction,
+        perfect=0.0 if similarity is None else similarity.itself,
+        held_out=similarity is None,
         nearness=nearness,
         null=null,
         standard_error=error,
@@ -120,13 +116,13 @@ def compare_layers(
     )
 
 
-def _name_runs(given: Sequence[str], a: str, b: str) -> tuple[str, str]:
-    """The names of the runs: those given, or their own, the second with a number where both are the same."""
-    if not given:
+def _name_runs(names: Sequence[str], a: str, b: str) -> tuple[str, str]:
+    """The names of the runs: those chosen by the user, or those of the patterns, made distinct."""
+    if not names:
         return a, b if a != b else f"{b}#2"
-    if isinstance(given, str) or len(given) != 2 or given[0] == given[1]:
-        raise InputError(f"names must be two different names for the runs; got {given!r}")
-    return given[0], given[1]
+    if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
+        raise InputError(f"names must be two different names for the runs; got {names!r}")
+    return names[0], names[1]
 
 
 def named_layers(layers: Any, name: str) -> tuple[str, dict[str, Any]]:

@@ -28,7 +28,12 @@ class CompareOptions(ReadOptions):
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")
     similarities: str | Sequence[str] = option((), "Further measures (cka,svcca,rsa,procrustes,...), or 'all'.")
     consensus: bool = option(False, "Also compute the consensus of all runs.")
-    steps: Sequence[float] | None = option(None, "Training step of each run, for checkpoints.", in_shell=False)
+    steps: Sequence[float] | None = option(
+        None,
+        "Training step of each run, increasing, for checkpoints of one training. Each run is then mapped onto the next "
+        "and onto the last, instead of all pairs.",
+        in_shell=False,
+    )
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,12 @@ class CompareLayersOptions(ReadOptions):
 
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
-    names: Sequence[str] = option((), "Names of the two runs, separated by a comma.", panel=DATA)
+    names: Sequence[str] = option(
+        (), "Names of the two runs, separated by a comma; by default from the patterns.", panel=DATA
+    )
     measure: str = option("similarity", "A group of maps (rigid, linear, ...) or a similarity (cka, svcca, rsa, ...).")
     normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
     folds: int = option(5, "Number of folds held out in turn.")
-    nulls: int = option(3, "Number of random re-pairings for the null; 0 for none.")
+    nulls: int = option(3, "Number of random re-pairings for the null, each scored on one fold; 0 for none.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")

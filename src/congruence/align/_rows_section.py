@@ -26,7 +26,7 @@ CONCENTRATION = {  # by the part of the total that the top 5 % of rows hold
 
 
 def rows_section(comparison: Comparison) -> Section | None:
-    """The rows that differ most; None where no group was compared that gives errors of rows."""
+    """The rows that differ most; None where no compared group has errors of single rows."""
     try:
         moved = comparison.moved()
     except InputError:

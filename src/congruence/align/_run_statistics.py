@@ -13,12 +13,12 @@ from congruence.arrays import Array, Float, listing, resolve_device, row_chunks,
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol, check_method, protocol
+from congruence.memory import room_for
 from congruence.options import reading
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, RunSums, Spread, pair_sums, run_sums
+from congruence.rows.sums import PairScatter, RowScatter, RunSums, pair_sums, run_sums
 from congruence.tables import as_paired, gather
 from congruence.tables.inputs import PairedRuns
-from congruence.tables.memory import room_for
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
@@ -42,7 +42,7 @@ class RunStatistics:
         return self.sums.rows
 
     @property
-    def spread(self) -> Spread:
+    def spread(self) -> RowScatter:
         """The mean and the scatter of all rows."""
         return self.sums.outside(None)
 
@@ -53,17 +53,17 @@ class RunStatistics:
 
     @cached_property
     def dead(self) -> int:
-        """The number of dimensions that vary by no more than the rounding of their stored numbers."""
+        """The number of dimensions that do not vary by more than the rounding of their stored numbers."""
         deviation = np.sqrt(np.maximum(np.diag(self.spread.scatter), 0))
         return int((deviation <= np.sqrt(self.rows.n) * self.rows.rounding).sum())
 
     @cached_property
     def diameter(self) -> Diameter:
         """The largest distance between two rows; a run whose rows are all equal is refused."""
-        found = rows_diameter(self.rows)
-        if found.value == 0 or self.dead == self.rows.d:
+        diameter = rows_diameter(self.rows)
+        if diameter.value == 0 or self.dead == self.rows.d:
             raise InputError(f"all rows of {self.name} are equal, so errors cannot be divided by its diameter")
-        return found
+        return diameter
 
     def cached(self, compute: Callable[[RunStatistics], T]) -> T:
         """Return `compute(self)`, computed once."""
@@ -97,7 +97,7 @@ class PairStatistics:
 
     source: RunStatistics
     target: RunStatistics
-    sums: Paired
+    sums: PairScatter
 
     @property
     def vary(self) -> bool:

@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class MCC:
+class PairMCC:
     """Mean correlation coefficients, from 0 to 1; higher is closer (Khemakhem et al. 2020). Neither bounds the other.
 
     `strong` matches the raw dimensions one to one (up to permutation, sign and scale of each) over all rows; `weak`
@@ -106,7 +106,7 @@ class Pair:
     diameter: float
     diameter_exact: bool
     groups: dict[str, Nearness]
-    mcc: MCC
+    mcc: PairMCC
     cka: float
     neighbour_overlap: float
     verdict: PairVerdict
@@ -129,8 +129,8 @@ class Pair:
         return self._efficiency(lambda near: near.held_out.mean)
 
     def _efficiency(self, error: Callable[[Nearness], float]) -> float:
-        found = (self.groups.get(group) for group in ("permutation", "similarity", "ica"))
-        return efficiency(*(error(near) if near else math.nan for near in found))
+        nears = (self.groups.get(group) for group in ("permutation", "similarity", "ica"))
+        return efficiency(*(error(near) if near else math.nan for near in nears))
 
     def to_dict(self) -> PairNumbers:
         """The pair as plain numbers, as in the JSON schema."""
@@ -173,7 +173,7 @@ class MovedRows:
     """The held-out error of each row after the map of `group`, averaged over the pairs: which rows differ between runs.
 
     `disagreement`, shape (n,), is a share of the target's diameter: 0 means that all runs agree on the row. `by_run`
-    averages over the pairs of one run, so a run that differs from the others stands out. `null` is the mean for
+    averages over the pairs of one run, so a run that differs from the others is visible. `null` is the mean for
     unrelated runs.
     """
 
@@ -196,7 +196,7 @@ class MovedRows:
     def to_table(self) -> Table:
         """A table by decreasing disagreement: columns `moved` and `moved_RUN`; ids, metadata and the row number."""
         order, number = self.order, "Metadata_row"
-        while {number, number.removeprefix("Metadata_")} & set(self.metadata):  # plates have rows of their own
+        while {number, number.removeprefix("Metadata_")} & set(self.metadata):  # the rows of a plate, for example
             number += "_number"
         columns = {"moved": self.disagreement} | {f"moved_{name}": values for name, values in self.by_run.items()}
         return Table(

@@ -174,8 +174,8 @@ class LayerComparison(Result):
         """The number of these layers whose closest layer has the same position, where both runs have as many layers."""
         if len(self.source_layers) != len(self.target_layers) or len(judged) < 2:
             return ()
-        found = int((judged & (self.nearest == np.arange(len(judged)))).sum())
-        return (f"{found} of {judged.sum()} are closest to the layer in the same position.",)
+        in_place = int((judged & (self.nearest == np.arange(len(judged)))).sum())
+        return (f"{in_place} of {judged.sum()} are closest to the layer in the same position.",)
 
     @property
     def verdict(self) -> str:

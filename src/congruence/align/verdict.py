@@ -72,15 +72,15 @@ def judge(
     ladder = [groups[g] for g in GROUPS if g in groups]
     smallest = _smallest_sufficient(ladder, unit)
     status, headline = _decide(ladder, smallest, n, d, unit)
-    shown = next((groups[g] for g in ("similarity", "rigid", *reversed(GROUPS)) if g in groups), None)
+    reported = next((groups[g] for g in ("similarity", "rigid", *reversed(GROUPS)) if g in groups), None)
     finding = Finding(
         name,
         "The difference is only a rotation and a scale.",
         status,
-        evidence=_evidence(shown, groups) if shown else "",
-        number=shown.held_out.mean if shown else None,
-        interval=(shown.held_out.low, shown.held_out.high) if shown else None,
-        null=shown.null if shown else None,
+        evidence=_evidence(reported, groups) if reported else "",
+        number=reported.held_out.mean if reported else None,
+        interval=(reported.held_out.low, reported.held_out.high) if reported else None,
+        null=reported.null if reported else None,
     )
     return PairVerdict(finding, smallest.group if smallest else "none", HEADLINES[headline])
 
@@ -184,7 +184,7 @@ def _ranges(pairs: Sequence[Pair], group: str) -> str:
 
 
 def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
-    """Notes on too few rows for d dimensions, and on too few or too unequal clusters; as warnings too where asked."""
+    """Notes on too few rows for d dimensions and on too few or too unequal clusters; with `warn` also as warnings."""
     n, notes = len(plan.unit), []
     if n < ROWS_PER_DIMENSION * d:
         notes.append(
@@ -196,7 +196,7 @@ def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
     if plan.clustered and len(sizes) < FEW_CLUSTERS:
         notes.append(
             f"There are only {len(sizes)} clusters. Rows of a cluster are not independent, so held-out numbers and "
-            "intervals rest on that few cases."
+            "intervals are based on that few independent cases."
         )
     elif plan.clustered and sizes.max() > n / 2:
         notes.append(f"One cluster holds {sizes.max()} of {n} rows: without it, maps are fitted on few rows.")
@@ -209,8 +209,8 @@ def diameter_notes(runs: Sequence[RunStatistics]) -> list[str]:
     """A note for each run whose diameter was needed, and is only known between bounds."""
     used = [(run.name, run.diameter) for run in runs if "diameter" in vars(run)]
     return [
-        f"The search for the diameter of {name} stopped at its limit: it lies between {found.low:.4g} and "
-        f"{found.high:.4g}. Errors are divided by the lower bound, so they are upper bounds."
-        for name, found in used
-        if not found.exact
+        f"The search for the diameter of {name} stopped at its limit: it lies between {diameter.low:.4g} and "
+        f"{diameter.high:.4g}. Errors are divided by the lower bound, so they are upper bounds."
+        for name, diameter in used
+        if not diameter.exact
     ]

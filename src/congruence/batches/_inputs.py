@@ -18,11 +18,10 @@ from congruence.files import describe_file
 from congruence.options import reading
 from congruence.tables import Table, as_table, expanded, finite_table, read_parts
 from congruence.tables.columns import ID_NAMES, PREFIX, patterns
-from congruence.tables.frames import is_frame
 from congruence.tables.inputs import check_options
 from congruence.tables.parts import part_files
 from congruence.tables.read import column_names
-from congruence.tables.table import as_labels, missing_labels, same_label
+from congruence.tables.table import as_labels, is_frame, missing_labels, same_label
 
 FEWEST = 10  # controls, and other rows; with fewer, a column may separate them by chance
 CONTROL, TREATED = "control", "treated"  # values of target if no column names them

@@ -226,7 +226,6 @@ def check_outputs(
     `tables` are outputs that are embedding tables or models, by the name of their flag.
     """
     from congruence.files import check_writable
-    from congruence.tables import check_table_path
 
     files = outputs.files()
     stdout = [name for name, path in files.items() if str(path) == "-"]
@@ -240,7 +239,12 @@ def check_outputs(
             continue
         if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:
             raise InputError(f"--{name} {path} must end in {' or '.join(SUFFIXES[name])}")
-        (check_writable if name in SUFFIXES or path.suffix == ".safetensors" else check_table_path)(path)
+        if name in SUFFIXES or path.suffix == ".safetensors":
+            check_writable(path)
+        else:
+            from congruence.tables import check_table_path
+
+            check_table_path(path)
         if path.resolve() in taken:
             raise InputError(f"--{name} {path} would overwrite {taken[path.resolve()]}")
         taken[path.resolve()] = f"--{name}"

@@ -78,7 +78,7 @@ def compare(
         congruence compare old.npy new.npy --fail-above similarity=0.02
     """
     from congruence.align._compare import compare as compare_runs
-    from congruence.tables import expanded, unique_names, write_table
+    from congruence.tables import expanded, unique_names
 
     paths = expanded(files)  # patterns that the shell left alone (quoted, or on Windows)
     if len(paths) < 2:
@@ -97,6 +97,8 @@ def compare(
             runs, options = cli.read_lazily(runs, options)
         result = compare_runs(runs, options=options, progress=progress)
     if outputs.rows_out is not None:
+        from congruence.tables import write_table
+
         write_table(result.moved().to_table(), outputs.rows_out)
     result = cli.deliver(result, outputs)
     if _exceeded(result, limits):
@@ -116,9 +118,9 @@ def _steps(paths: list[str]) -> dict[str, float]:
     return steps
 
 
-def _limits(given: list[str], groups: list[str]) -> dict[str, float]:
+def _limits(texts: list[str], groups: list[str]) -> dict[str, float]:
     limits: dict[str, float] = {}
-    for text in given:
+    for text in texts:
         group, _, value = text.partition("=")
         try:
             limit = float(value)

@@ -129,10 +129,10 @@ def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:
     from congruence.tables.inputs import check_options
     from congruence.tables.parts import lazy_parts, part_files, read_parts
 
-    asked = {name: value for name, value in reading(options).items() if value is not None}
-    check_options(paths, [name for name in asked if name != "id"])
+    wishes = {name: value for name, value in reading(options).items() if value is not None}
+    check_options(paths, [name for name in wishes if name != "id"])
     files = [file for path in paths for file in part_files(path)]
-    return (lazy_parts if lazily else read_parts)(files, **asked)
+    return (lazy_parts if lazily else read_parts)(files, **wishes)
 
 
 def _resolved(table: Table, options: ResolveOptions, outputs: ResolveOutputs, progress: Progress) -> Any:
@@ -175,8 +175,8 @@ def _apply(
     if lazily or options.drop_missing:  # the number of remaining rows must be known before writing
         rows = _read(paths, options, lazily)
     else:
-        asked = {name: value for name, value in reading(options).items() if value is not None}
-        check_options(paths, [name for name in asked if name != "id"])
-        rows = stream_parts(paths, **asked)
+        wishes = {name: value for name, value in reading(options).items() if value is not None}
+        check_options(paths, [name for name in wishes if name != "id"])
+        rows = stream_parts(paths, **wishes)
     chosen: dict[str, Any] = {"inverse": inverse, "id": options.id, "drop_missing": options.drop_missing}
     return write_components(rows, ica, outputs.out, **chosen, progress=progress)

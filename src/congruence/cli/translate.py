@@ -75,7 +75,7 @@ def fit(
 def apply(
     map: Annotated[Path, typer.Argument(help="The translator that 'fit' wrote.", show_default=False)],
     table: Annotated[Path, typer.Argument(help="Rows to translate, any size.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Where the translated rows go.", rich_help_panel=OUTPUT)],
+    out: Annotated[Path, typer.Option(help="Write the translated rows as a table.", rich_help_panel=OUTPUT)],
     options: ReadOptions,
     inverse: Annotated[
         bool, typer.Option("--inverse", help="Map from the old space to the new.", rich_help_panel=METHOD)

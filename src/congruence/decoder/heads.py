@@ -17,8 +17,8 @@ from congruence.arrays import Array, Float, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.maps._diameter import diameter
-from congruence.maps.algebra import svd
 from congruence.maps.groups import Map, fit_map
+from congruence.rows.algebra import svd
 from congruence.tables import as_paired
 
 

@@ -13,9 +13,9 @@ from congruence.arrays import finite_rows, is_dask, listing
 from congruence.errors import InputError
 from congruence.ica.estimator import ICA
 from congruence.progress import Progress
+from congruence.rows.blocks import computed_blocks
 from congruence.rows.engine import map_rows
 from congruence.tables import Stream, Table, check_table_path, finite_table, slices, write_stream
-from congruence.tables.blocks import computed_blocks
 
 
 def write_components(

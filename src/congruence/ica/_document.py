@@ -31,7 +31,7 @@ from congruence.ica.profiles import EDGES, PROFILED
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
     from congruence.ica.profiles import Loading
-    from congruence.ica.results import ComponentStability, CurvePoint, Problem, Resolution
+    from congruence.ica.results import ComponentStability, Problem, Resolution, StabilityPoint
     from congruence.result import Status
 
 LISTED_COLUMNS = 4  # of metadata of extreme rows
@@ -98,15 +98,15 @@ def describe(resolution: Resolution) -> Document:
 def describe_stability(stability: ComponentStability) -> Document:
     """The document of a component stability."""
     headline, *details = stability.headlines
-    made = stability.settings
-    fits = f"{count(made['restarts'], 'restart')} and {count(made['bootstrap'], 'bootstrap resample')}"
+    settings = stability.settings
+    fits = f"{count(settings['restarts'], 'restart')} and {count(settings['bootstrap'], 'bootstrap resample')}"
     return Document(
         question="Which independent components are stable?",
         headline=headline,
         details=details,
         claim="Are all components stable?",
         status=stability.status,
-        remark=f"{made['n']} rows; {count(stability.k, 'component')}; {fits}",
+        remark=f"{settings['n']} rows; {count(stability.k, 'component')}; {fits}",
         notes=stability.notes,
         sections=tuple(_stability_sections(stability)),
         reading=(
@@ -129,19 +129,19 @@ def describe_stability(stability: ComponentStability) -> Document:
 
 def _remark(resolution: Resolution) -> str:
     """Rows, directions and convergence, in brief."""
-    found = resolution.components.unmixing
+    unmixing = resolution.components.unmixing
     rows = f"{resolution.n} rows"
-    if found.n != resolution.n:
-        rows = f"{found.n} of {resolution.n} rows used for the rotation"
+    if unmixing.n != resolution.n:
+        rows = f"{unmixing.n} of {resolution.n} rows used for the rotation"
     kept = "" if resolution.k == resolution.rank else f", {resolution.k} kept"
     width = f"{resolution.rank} of {resolution.d} directions vary{kept}"
     if resolution.settings.get("whiten") is False:
         width = f"{resolution.d} columns, not whitened{kept}"
-    return f"{rows}; {width}; {'converged' if found.converged else 'not converged'} after {_passes(found)}"
+    return f"{rows}; {width}; {'converged' if unmixing.converged else 'not converged'} after {_passes(unmixing)}"
 
 
-def _passes(found: Unmixing) -> str:
-    return f"{found.iterations} {'pass' if found.iterations == 1 else 'passes'}"
+def _passes(unmixing: Unmixing) -> str:
+    return f"{unmixing.iterations} {'pass' if unmixing.iterations == 1 else 'passes'}"
 
 
 def _sections(resolution: Resolution) -> Iterator[Section]:
@@ -150,7 +150,7 @@ def _sections(resolution: Resolution) -> Iterator[Section]:
         yield Section("Are they stable on other rows?", tuple(_resampled(resolution.stability)), id="stability")
     if resolution.profiles:
         yield Section("What do the first components look like?", tuple(_profiles(resolution)), id="profiles")
-    yield Section("How were they found?", tuple(_found(resolution)), id="convergence")
+    yield Section("How were they found?", tuple(_convergence(resolution)), id="convergence")
 
 
 def _overview(resolution: Resolution) -> Iterator[Block]:
@@ -186,12 +186,12 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
 
 
 def _resampled(stability: ComponentStability) -> Iterator[Block]:
-    made = stability.settings
-    rows = "the rows" if made["clusters"] is None else f"the {made['clusters']} clusters of rows"
+    settings = stability.settings
+    rows = "the rows" if settings["clusters"] is None else f"the {settings['clusters']} clusters of rows"
     yield Text(
-        f"Whitening and rotation were fitted again on {count(made['bootstrap'], 'bootstrap resample')} of {rows}. A "
-        "point is the median correlation of a component with its partner in a resample, the line its 90 % interval; 1 "
-        "is the same axis."
+        f"Whitening and rotation were fitted again on {count(settings['bootstrap'], 'bootstrap resample')} of {rows}. "
+        "A point is the median correlation of a component with its partner in a resample, and the line is its 90 % "
+        "interval; 1 is the same axis."
     )
     yield _agreement(stability)
     yield from _curve(stability.curve)
@@ -207,7 +207,7 @@ def _agreement(stability: ComponentStability) -> Figure:
     return Figure("component_agreement", data, wide=True, brief=True)
 
 
-def _curve(points: Sequence[CurvePoint]) -> Iterator[Block]:
+def _curve(points: Sequence[StabilityPoint]) -> Iterator[Block]:
     if not points:
         return
     rising = sorted(points, key=lambda point: point.n_components)
@@ -254,15 +254,15 @@ def _extremes(loadings: Sequence[Loading], label: str) -> Table:
     return Table(label, columns, rows, sortable=False)
 
 
-def _found(resolution: Resolution) -> Iterator[Block]:
-    found, white = resolution.components.unmixing, resolution.components.whitening
+def _convergence(resolution: Resolution) -> Iterator[Block]:
+    unmixing, white = resolution.components.unmixing, resolution.components.whitening
     yield Text(f"{directions_sentence(resolution)} {convergence_sentence(resolution)}")
     figures = []
     if resolution.rank:
         spectrum = (white.variances, white.retained)
         figures.append(Figure("variance_spectrum", spectrum, caption="Variance along the principal axes"))
-    if found.iterations:
-        passes = (found, resolution.settings.get("tol"))
+    if unmixing.iterations:
+        passes = (unmixing, resolution.settings.get("tol"))
         figures.append(Figure("solver_convergence", passes, caption="Convergence"))
     yield Grid(figures, "halves")
 
@@ -284,11 +284,11 @@ def directions_sentence(resolution: Resolution) -> str:
 
 def convergence_sentence(resolution: Resolution) -> str:
     """Say whether the solver converged, after how many passes over which rows."""
-    found = resolution.components.unmixing
-    if not found.iterations:
+    unmixing = resolution.components.unmixing
+    if not unmixing.iterations:
         return "There was nothing to rotate."
-    used = f"all {found.n} rows" if found.n == resolution.n else f"{found.n} of {resolution.n} rows"
-    passes = f"{_passes(found)} over {used}"
+    used = f"all {unmixing.n} rows" if unmixing.n == resolution.n else f"{unmixing.n} of {resolution.n} rows"
+    passes = f"{_passes(unmixing)} over {used}"
     ends = {
         "converged": f"The solver converged after {passes}.",
         "gaussian": f"After {passes} no component was distinguishable from Gaussian noise.",
@@ -296,9 +296,9 @@ def convergence_sentence(resolution: Resolution) -> str:
     }
     left = resolution.components.error_left
     if left is None or not math.isfinite(left):
-        return ends[found.reason]
+        return ends[unmixing.reason]
     angle = f"{math.degrees(left):.1f}°"
-    return f"{ends[found.reason]} More rows would turn nine in ten components by at most {angle}."
+    return f"{ends[unmixing.reason]} More rows would turn nine in ten components by at most {angle}."
 
 
 def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
@@ -328,18 +328,18 @@ def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
 
 
 def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
-    found = resolution.components.unmixing
+    unmixing = resolution.components.unmixing
     criteria = []
-    if not math.isnan(found.sampling_error.sum()):
+    if not math.isnan(unmixing.sampling_error.sum()):
         criteria.append(f"distinguishable from Gaussian noise (error below {math.degrees(NOISE_ERROR):.1f}°)")
-    if found.agreement is not None:
+    if unmixing.agreement is not None:
         criteria.append(f"found from every random start (correlation of at least {AGREES})")
     judged = " and ".join(criteria) or "converged; neither noise nor random starts were judged"
     yield COMPONENT
     yield "identified", f"{judged}. The other components are listed and written too, but their axes may be arbitrary."
     if resolution.stability is not None:
         yield from (RESAMPLES, CHANCE)
-    if found.agreement is not None:
+    if unmixing.agreement is not None:
         yield STARTS
     yield ERROR
     yield from SHAPE

@@ -8,7 +8,7 @@ from typing import Any
 
 from congruence.options import DATA, ReadOptions, option
 
-RESAMPLES = 20  # of a report or a curve, unless the user says how many
+RESAMPLES = 20  # default number for a report or a curve
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ import numpy as np
 from congruence.arrays import Array, Float, is_tensor, library, single_threaded, to_numpy, to_tensor
 from congruence.checks import check_choice
 from congruence.errors import TableError
-from congruence.maps.algebra import blas_threads, one_thread
-from congruence.tables.blocks import DaskRows, Partition, merged, persist
-from congruence.tables.memory import room_for
+from congruence.memory import room_for
+from congruence.rows.algebra import blas_threads, one_thread
+from congruence.rows.blocks import DaskRows, Partition, merged, persist
 
 CHUNK = 2**18  # numbers in a chunk of rows: a megabyte of float32, which stays in the processor's cache
 DEVICE_CHUNK = 2**24  # the same on a device: enough to keep a GPU busy, few enough for float32 sums
@@ -163,7 +163,7 @@ class Passes:
         self.mean, self.whitening, self.contrast, self.device = mean, whitening, contrast, device
         self.n = len(data) if index is None else len(index)
         self.k, self.d = whitening.shape
-        self.count = 0  # passes made
+        self.count = 0  # passes so far
         self._where = {} if device == "cpu" else {"device": device}
         if precision == "auto":
             precision = precision_for(self.n, self.k) if device == "cpu" else "float32"
@@ -221,7 +221,7 @@ class Passes:
         return Shape(contrast, third, fourth - 3)
 
     def _average(self, work: Callable[..., Any], matrix: Any) -> list[Any]:
-        _ = self._kept  # made before the workers need it
+        _ = self._kept  # computed before the workers need it
         there = self.xp.asarray(matrix.T, dtype=self.dtype)
         totals = self._over_rows(lambda parts: work(parts, there))
         return [sum(parts) / self.n for parts in zip(*totals, strict=True)]

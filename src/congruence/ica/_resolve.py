@@ -13,11 +13,11 @@ from congruence.checks import check_integer, check_seed
 from congruence.errors import InputError
 from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
+from congruence.ica._whitening import check_share
 from congruence.ica.estimator import ICA
 from congruence.ica.profiles import first_profiles
 from congruence.ica.results import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
-from congruence.ica.whitening import check_share
 from congruence.options import reading, takes
 from congruence.progress import Progress
 from congruence.result import recorded
@@ -41,45 +41,17 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         ``export/*.parquet`` or a folder; the files of these, and those of a list, are read as one table.
     progress : callable, optional
         Called as progress(what, done, total) while working.
-    id : str, optional
-        Column of the row ids.
-    features : str or sequence of str, optional
-        Columns of the embedding.
-    metadata : str or sequence of str, optional
-        Columns of metadata.
-    key : str, optional
-        Which array of a file or AnnData.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) are resampled together.
-    drop_missing : bool
-        Leave out rows with NaN or infinity instead of refusing them.
-    components : int, float or None
+    components : int, float or None, default None
         Number of components, or the share (below 1) of the variance to keep; by default all directions that vary.
-    contrast : {"logcosh", "exp", "cube"}
-        Measure of the distance from Gaussian.
-    whiten : bool
-        Whiten the rows first; otherwise only rotate them.
-    starts : int
-        Number of random starts, 3 by default.
-    rows : int, "all" or "auto"
+    rows : int, "all" or "auto", default "all"
         Number of rows used to fit the rotation, as of `ICA`.
-    tol : float
-        Converged when components turn by less, in radians.
-    max_iter : int
-        Maximum number of passes over the rows.
-    stability : int, optional
-        Number of bootstrap resamples to refit on, or 0 for none. By default 20 if there is a `curve`, else none.
-    curve : sequence of int
-        Also measure stability for these numbers of components.
-    seed : int
-        The same seed gives the same result.
-    device : str
-        "auto" computes where the data is; "cpu", "cuda" or "cuda:1" choose.
 
     Returns
     -------
     Resolution
-        ``result.ica`` is the fitted estimator: ``result.ica.transform(x)`` gives the components.
+        ``result.ica`` is the fitted estimator: ``result.ica.transform(x)`` returns the components.
 
     References
     ----------
@@ -172,18 +144,18 @@ def _read(x: Any, options: ResolveOptions) -> tuple[Table, Array | None, tuple[s
 
 
 def _as_table(x: Any, options: ResolveOptions) -> Table:
-    asked = {name: value for name, value in reading(options).items() if value is not None}
+    wishes = {name: value for name, value in reading(options).items() if value is not None}
     if isinstance(x, list | tuple) and x and all(isinstance(path, str | os.PathLike) for path in x):
-        return read_parts([file for path in x for file in part_files(os.fspath(path))], **asked)
-    return as_table(x, **asked)
+        return read_parts([file for path in x for file in part_files(os.fspath(path))], **wishes)
+    return as_table(x, **wishes)
 
 
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
-    """The options as the page and the JSON show them, with the input files; column names where they were given."""
+    """The options as shown on the page and in JSON, with the input files; reading options only where they are set."""
     names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
-    given = reading(options) | {"drop_missing": options.drop_missing}
+    reads = reading(options) | {"drop_missing": options.drop_missing}
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
     chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
-    chosen |= {name: value for name, value in given.items() if value}
+    chosen |= {name: value for name, value in reads.items() if value}
     return chosen | recorded(map(describe_file, paths_of([table])))

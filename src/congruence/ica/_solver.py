@@ -19,7 +19,7 @@ from scipy import linalg
 
 from congruence.arrays import Float, as_float64_like, is_tensor, library, to_numpy
 from congruence.ica._passes import AnyPasses, Averages
-from congruence.maps.algebra import eigh, one_thread, svd
+from congruence.rows.algebra import eigh, one_thread, svd
 
 # Radians of sampling error from which a component may be noise: in all, and in the plane with any other component.
 # Components fitted to Gaussian noise have 0.24 to 0.5 in all, whatever the number of rows and dimensions, since the
@@ -234,7 +234,7 @@ class Solution:
         still = self.changes[-1] < self.tol and self.gradients[-1] < GRADIENT_TOLERANCE * self.tol
         if still and not self.rough:
             self.converged, self.reason = True, "converged"
-            # The last step is so small that the averages hold after it, too; it needs no pass of its own.
+            # The last step is so small that the averages still hold after it; no further pass is needed.
             self.point = replace(self.point, rotation=step @ self.point.rotation)
         return self.converged or self.capped
 

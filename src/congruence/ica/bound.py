@@ -18,9 +18,9 @@ from congruence.formatting import number
 from congruence.ica._passes import Passes, contrast_named
 from congruence.ica._solver import random_rotation, solve
 from congruence.maps._diameter import diameter
-from congruence.maps.algebra import svd
 from congruence.maps.groups import fit_map
 from congruence.result import Finding, Status, conclude
+from congruence.rows.algebra import svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import run_sums
 from congruence.tables import as_paired
@@ -138,12 +138,12 @@ def theorem2_for(x: Any, y: Any, *, group: str = "rigid", contrast: str = "logco
     x, y = as_paired(x, y)
     if x.shape[1] != y.shape[1]:
         raise InputError(f"x and y must have the same width for Theorem 2; got {x.shape[1]} and {y.shape[1]} columns")
-    found = fit_map(x, y, group)
-    distances = np.linalg.norm(to_numpy(found(x)) - to_numpy(y), axis=1)
+    best_map = fit_map(x, y, group)
+    distances = np.linalg.norm(to_numpy(best_map(x)) - to_numpy(y), axis=1)
     spreads = [run_sums(Rows(run), [np.arange(len(x))]).outside(None) for run in (x, y)]
     if not all(spread.full for spread in spreads):
         raise InputError("Theorem 2 needs rows that vary in every direction; whiten them first")
-    values = svd(found.matrix)[1]
+    values = svd(best_map.matrix)[1]
     return theorem2(
         float(distances.max()),
         diameter=max(diameter(run).value for run in (x, y)),

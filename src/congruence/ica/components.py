@@ -19,12 +19,12 @@ from congruence.checks import check_integers, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
-from congruence.ica.whitening import Reread, Whitening, fit_whitening, largest_positive
-from congruence.maps.algebra import decomposing_on, eigh, one_thread
+from congruence.ica._whitening import Reread, Whitening, fit_whitening, largest_positive
+from congruence.rows.algebra import decomposing_on, eigh, one_thread
+from congruence.rows.blocks import DaskRows
 from congruence.rows.engine import Moments, row_moments
-from congruence.rows.sums import Spread
+from congruence.rows.sums import RowScatter
 from congruence.stats.matching import matched_correlations
-from congruence.tables.blocks import DaskRows
 
 MAX_ITER = 500
 MAX_ITER_FREE = 200  # passes until all components converge, including noise: the default of FastICA
@@ -36,7 +36,7 @@ ROUNDING_TURN = 1e-5  # radians: rounding of float32 products may turn component
 COARSE_TOLERANCE = 0.01  # radians that a rough solution may still turn
 SAME = 0.99  # correlation from which two rough solutions count as one
 GATHERED = 2**28  # bytes of chosen rows of a dask array up to which they are copied to this process
-WHITE = 0.01  # deviation of the covariance from the identity, up to which given rows count as white
+WHITE = 0.01  # largest deviation of the covariance from the identity at which rows count as white
 FIRST = 100  # rows per component in the first half that is tried
 TARGET = 0.05  # radians of error that may be left when rows are chosen automatically
 
@@ -75,7 +75,7 @@ class Unmixing:
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Independent components with the whitening they were found in."""
+    """Independent components, and the whitening of the rows."""
 
     whitening: Whitening
     unmixing: Unmixing
@@ -105,7 +105,7 @@ def independent_components(
         numpy array, memory map, tensor on any device, or `DaskRows`.
     n_components : int, float or None
         Directions to keep in the whitening: so many, the fewest with this share (below 1) of the variance, or all that
-        vary; with ``whiten=False``, the number of components to keep of all that the rotation gives.
+        vary; with ``whiten=False``, the number of components to keep after the rotation.
     contrast : {"logcosh", "exp", "cube"}
         Measure of the distance from Gaussian.
     whiten : bool
@@ -153,26 +153,26 @@ def components_of(
     start, options["seed"] = _as_rotation(start, prepared.whitening.retained), rng
     left = None
     if rows == "auto":
-        found, index, left = _enough_rows(prepared, rng, start, options)
+        unmixing, index, left = _enough_rows(prepared, rng, start, options)
     else:
         index = None if rows == "all" or int(rows) >= n else np.sort(rng.permutation(n)[: int(rows)])
-        found = prepared.subset(index).unmix(start=start, **options)
-    found = found if prepared.whiten else first_components(found, n_components)
-    return Components(prepared.whitening, found, left, index)
+        unmixing = prepared.subset(index).unmix(start=start, **options)
+    unmixing = unmixing if prepared.whiten else first_components(unmixing, n_components)
+    return Components(prepared.whitening, unmixing, left, index)
 
 
-def first_components(found: Unmixing, n_components: int | float | None) -> Unmixing:
-    """Return the first components of a rotation of given rows."""
+def first_components(unmixing: Unmixing, n_components: int | float | None) -> Unmixing:
+    """Keep only the first `n_components` components."""
     if n_components is None:
-        return found
+        return unmixing
     if isinstance(n_components, (bool, str)) or not float(n_components).is_integer() or n_components < 1:
         raise InputError(f"with whiten=False n_components must be a positive integer or None; got {n_components!r}")
-    if n_components >= found.k:
-        return found
+    if n_components >= unmixing.k:
+        return unmixing
     k = int(n_components)
     of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "noise", "identified")
-    parts: dict[str, Any] = {name: None if (part := getattr(found, name)) is None else part[:k] for name in of_each}
-    return replace(found, unmixing=found.unmixing[:k], mixing=found.mixing[:, :k], **parts)
+    parts: dict[str, Any] = {name: None if (part := getattr(unmixing, name)) is None else part[:k] for name in of_each}
+    return replace(unmixing, unmixing=unmixing.unmixing[:k], mixing=unmixing.mixing[:, :k], **parts)
 
 
 def _enough_rows(
@@ -185,17 +185,17 @@ def _enough_rows(
     while 2 * half < n:
         first, second = (prepared.subset(np.sort(order[i * half : (i + 1) * half])) for i in range(2))
         halves = first.unmix(start=start, **options), second.unmix(**options)  # from one start they agree too easily
-        rotations = [found.unmixing @ inverse for found in halves]
+        rotations = [fit.unmixing @ inverse for fit in halves]
         match = np.abs(rotations[0] @ rotations[1].T)
         angles = [np.arccos(np.minimum(match.max(axis), 1)) for axis in (1, 0)]
-        sure = np.concatenate([angle[found.identified] for angle, found in zip(angles, halves, strict=True)])
+        sure = np.concatenate([angle[fit.identified] for angle, fit in zip(angles, halves, strict=True)])
         left = _nine_in_ten(sure) / 2  # both halves together err half as much as they differ
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
             return prepared.subset(index).unmix(start=rotations[0], near=True, **options), index, left
         half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
-    found = prepared.subset(None).unmix(start=start, **options)
-    return found, None, _nine_in_ten(found.sampling_error[found.identified])
+    fit = prepared.subset(None).unmix(start=start, **options)
+    return fit, None, _nine_in_ten(fit.sampling_error[fit.identified])
 
 
 def _nine_in_ten(angles: Float) -> float:
@@ -203,7 +203,7 @@ def _nine_in_ten(angles: Float) -> float:
 
 
 def _as_rotation(start: Any, k: int) -> Float | None:
-    """The orthogonal matrix nearest to a given start, which must be k x k."""
+    """The orthogonal matrix nearest to a start, which must be k x k."""
     if start is None:
         return None
     start = as_matrix(start, "the start")
@@ -236,7 +236,7 @@ class PreparedRows:
         return Sample(here, here.rewhiten(self.whitening, at), None, at, self.whitening)
 
     def resample(self, index: Array) -> Sample:
-        """Resampled rows with a fit of their own: the directions retained, the whitening and the components.
+        """Resampled rows, to be fitted independently: directions, whitening and components.
 
         Fewer components than those of all rows where the rows drawn do not vary in as many directions.
         """
@@ -309,7 +309,7 @@ class Sample:
     whitening: Whitening  # in which they are unmixed
     covariance: Float | None = None  # (k, k) of the rows as they are, where they were not whitened
     index: Array | None = None  # which rows
-    reported: Whitening | None = None  # in which the components are given, where that is another
+    reported: Whitening | None = None  # in which the components are reported, where that is another
 
     @cached_property
     def source(self) -> AnyPasses:
@@ -341,12 +341,12 @@ class Sample:
         elif start is not None:
             reference = random_gradient(source, rng, source.n)
         options |= {"reference": reference, "covariance": self.covariance}
-        found = unmix_rows(source, self.whitening.inverse, begins, agreed, **options)
+        unmixing = unmix_rows(source, self.whitening.inverse, begins, agreed, **options)
         if self.reported is None:
-            return found
+            return unmixing
         white = self.reported
-        rotation = polar(found.unmixing @ white.inverse)  # white on all rows again
-        return replace(found, mean=white.mean, unmixing=rotation @ white.matrix, mixing=white.inverse @ rotation.T)
+        rotation = polar(unmixing.unmixing @ white.inverse)  # white on all rows again
+        return replace(unmixing, mean=white.mean, unmixing=rotation @ white.matrix, mixing=white.inverse @ rotation.T)
 
     def _improve(
         self, begins: list[Float], few: int, rng: np.random.Generator, max_iter: int
@@ -441,7 +441,7 @@ def _signs(skewness: Float, mixing: Float) -> Float:
     return np.where(decisive < 0, -1.0, 1.0)
 
 
-def unmix(spread: Spread, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Unmixing:
+def unmix(spread: RowScatter, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Unmixing:
     """Return the independent components of the rows of `spread`, on their numerical rank, in centred coordinates.
 
     All of them are rotated until they converge, as in the paper: components that are noise in one run may be the same
@@ -455,30 +455,30 @@ def unmix(spread: Spread, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Un
     return unmix_rows(source, axes * deviation, [begin], noise="free", max_iter=max_iter)
 
 
-def advice(found: Unmixing) -> str:
+def advice(unmixing: Unmixing) -> str:
     """Return why the solver did not converge, and what to do about it; empty where it did."""
-    if found.converged:
+    if unmixing.converged:
         return ""
-    few = f"{found.n} rows are few for {found.k} components (aim for 100 per component). "
-    few = few if found.n < 50 * found.k else ""
-    if found.reason == "gaussian":
+    few = f"{unmixing.n} rows are few for {unmixing.k} components (aim for 100 per component). "
+    few = few if unmixing.n < 50 * unmixing.k else ""
+    if unmixing.reason == "gaussian":
         return (
             f"No component is distinguishable from Gaussian noise, so all axes may be arbitrary. {few}Use more rows or "
             "fewer components, or keep the whitened rows."
         )
-    noise = int(found.noise.sum())
-    near = f"{noise} of {found.k} components are nearly Gaussian. " if noise else ""
+    noise = int(unmixing.noise.sum())
+    near = f"{noise} of {unmixing.k} components are nearly Gaussian. " if noise else ""
     remedy = "Raise max_iter (--max-iter), or use fewer components."
-    if found.changes[-1] < ROUNDING_TURN:
+    if unmixing.changes[-1] < ROUNDING_TURN:
         remedy = "Rounding may prevent convergence; raise tol (--tol)."
     return (
-        f"ICA did not converge: after {found.iterations} passes the components still turned by "
-        f"{found.changes[-1]:.1e} radians (gradient {found.gradients[-1]:.1e} of that of a random rotation). "
+        f"ICA did not converge: after {unmixing.iterations} passes the components still turned by "
+        f"{unmixing.changes[-1]:.1e} radians (gradient {unmixing.gradients[-1]:.1e} of that of a random rotation). "
         f"{near}{few}{remedy}"
     )
 
 
-def warn_unless_converged(found: Unmixing) -> None:
+def warn_unless_converged(unmixing: Unmixing) -> None:
     """Warn, with the reason and what to do, where the solver did not converge."""
-    if not found.converged:
-        warnings.warn(advice(found), NotConvergedWarning, stacklevel=3)
+    if not unmixing.converged:
+        warnings.warn(advice(unmixing), NotConvergedWarning, stacklevel=3)

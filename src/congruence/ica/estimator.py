@@ -16,13 +16,13 @@ from congruence.arrays import as_matrix, is_dask, is_tensor, listing, row_chunks
 from congruence.errors import InputError
 from congruence.files import replacing
 from congruence.ica.components import MAX_ITER, TOLERANCE, Components, independent_components, warn_unless_converged
+from congruence.memory import spill_chunks
 from congruence.result import SCHEMA_VERSION
+from congruence.rows.blocks import DaskRows, whole_rows
 from congruence.rows.engine import map_rows
 from congruence.tables import Table, as_table, is_table
-from congruence.tables.blocks import DaskRows, whole_rows
-from congruence.tables.frames import is_frame, names_of
 from congruence.tables.inputs import warn_of
-from congruence.tables.memory import spill_chunks
+from congruence.tables.table import is_frame, names_of
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
 OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
@@ -47,7 +47,7 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     elif isinstance(X, Iterator):
         X = spill_chunks(X)
     elif hasattr(X, "to_dask_array"):
-        raise InputError("X is a dask data frame; X.to_dask_array(lengths=True) gives its rows")
+        raise InputError("X is a dask data frame; X.to_dask_array(lengths=True) returns its rows")
     elif is_dask(X):
         X = whole_rows(X) if reset or X.ndim != 2 else X.rechunk({1: -1})
     elif hasattr(X, "chunks") and hasattr(X, "ndim"):  # zarr, h5py
@@ -120,8 +120,8 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         defaults = type(self)().get_params()
         changed = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name])}
-        shown = [f"{k}=array{np.shape(v)}" if np.ndim(v) else f"{k}={v!r}" for k, v in changed.items()]
-        call = f"{type(self).__name__}({', '.join(shown)})"
+        listed = [f"{k}=array{np.shape(v)}" if np.ndim(v) else f"{k}={v!r}" for k, v in changed.items()]
+        call = f"{type(self).__name__}({', '.join(listed)})"
         fitted = self.__sklearn_is_fitted__()
         return f"<{call} fitted on {self.n_features_in_} columns: {self._summary()}>" if fitted else call
 
@@ -143,7 +143,7 @@ class ICA(LinearEstimator):
 
     Whitens X and finds the rotation with a stationary point of sum_i sign_i E[G(s_i)], every component pushed away from
     the Gaussian, sub- and super-Gaussian sources at once. Rows are multiplied in float32; everything of size k x k is
-    float64. Order and signs are canonical: two fits of the same rows from different starts give the same
+    float64. Order and signs are canonical: two fits of the same rows from different starts have the same
     `components_` where `identified_` is True, up to what the given number of starts can detect.
 
     Parameters
@@ -259,7 +259,7 @@ class ICA(LinearEstimator):
 
         A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
         """
-        found = independent_components(
+        components = independent_components(
             open_rows(self, X, reset=True),
             n_components=self.n_components,
             contrast=self.contrast,
@@ -272,28 +272,28 @@ class ICA(LinearEstimator):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             device=self.device,
         )
-        self._set_components(found)
-        warn_unless_converged(found.unmixing)
+        self._set_components(components)
+        warn_unless_converged(components.unmixing)
         return self
 
     @classmethod
     def from_components(cls, found: Components, **params: Any) -> ICA:
-        """Return an estimator fitted with components that were found before; `params` are those of the constructor."""
+        """Return a fitted estimator from existing components; `params` are those of the constructor."""
         ica = cls(**params)
         ica.n_features_in_ = found.unmixing.unmixing.shape[1]
         ica._set_components(found)
         return ica
 
-    def _set_components(self, found: Components) -> None:
-        ica = found.unmixing
-        self.found_ = found
+    def _set_components(self, components: Components) -> None:
+        ica = components.unmixing
+        self.found_ = components
         self.mean_, self.components_, self.mixing_ = ica.mean, ica.unmixing, ica.mixing
         self.negentropy_, self.skewness_, self.kurtosis_ = ica.negentropy, ica.skewness, ica.kurtosis
         self.sampling_error_, self.identified_, self.agreement_ = ica.sampling_error, ica.identified, ica.agreement
         self.converged_, self.n_iter_ = ica.converged, ica.iterations
         self.changes_, self.gradients_ = np.array(ica.changes), np.array(ica.gradients)
-        self.rank_, self.variances_ = found.whitening.rank, found.whitening.variances
-        self.n_rows_, self.error_left_ = ica.n, found.error_left
+        self.rank_, self.variances_ = components.whitening.rank, components.whitening.variances
+        self.n_rows_, self.error_left_ = ica.n, components.error_left
         self._n_features_out = ica.k
 
     def _summary(self) -> str:

@@ -39,8 +39,8 @@ class LatentComponents:
 
     def transform(self, codes: Array) -> Float:
         """Return the components of codes (n, L), shape (n, k)."""
-        found: Float = (np.asarray(codes, dtype=np.float64) - self.mean) @ self.unmixing.T
-        return found
+        components: Float = (np.asarray(codes, dtype=np.float64) - self.mean) @ self.unmixing.T
+        return components
 
 
 def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE, seed: int = 0) -> LatentComponents:

@@ -10,9 +10,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica.components import Components, Unmixing, first_components
+from congruence.rows.blocks import DaskRows, Partition
 from congruence.rows.engine import map_chunk, reduce_rows
 from congruence.tables import Table
-from congruence.tables.blocks import DaskRows, Partition
 
 EDGES = np.linspace(-6, 6, 61)  # standard deviations
 ROWS = 10
@@ -39,20 +39,20 @@ class ComponentProfiles:
         return {name: getattr(self, name).tolist() for name in self.__dataclass_fields__}
 
 
-def profile_components(data: Any, found: Unmixing, *, rows: int = ROWS) -> ComponentProfiles:
+def profile_components(data: Any, unmixing: Unmixing, *, rows: int = ROWS) -> ComponentProfiles:
     """Return histogram and extreme rows of every component of `data`, shape (n, d), in one pass.
 
     Parameters
     ----------
     data : (n, d)
         numpy array, memory map, tensor on any device, or dask array.
-    found : Unmixing
+    unmixing : Unmixing
         The components.
     rows : int
         Number of extreme rows at either end.
     """
     data = DaskRows(data) if is_dask(data) else data
-    profiles: _Profiles = reduce_rows(data, _block_profiles, _Profiles.merge, found.mean, found.unmixing, rows)
+    profiles: _Profiles = reduce_rows(data, _block_profiles, _Profiles.merge, unmixing.mean, unmixing.unmixing, rows)
     (high, high_at), (low, low_at) = profiles.high, profiles.low
     return ComponentProfiles(EDGES, profiles.counts, high_at, -high, low_at, low)
 
@@ -81,9 +81,9 @@ class ComponentProfile:
         return {"counts": self.counts.tolist(), **ends}
 
 
-def first_profiles(table: Table, found: Components) -> tuple[ComponentProfile, ...]:
+def first_profiles(table: Table, components: Components) -> tuple[ComponentProfile, ...]:
     """Return the profiles of the first components of a table, in one pass over its rows."""
-    first = first_components(found.unmixing, PROFILED)
+    first = first_components(components.unmixing, PROFILED)
     every = profile_components(table.values, first, rows=EXTREMES)
 
     def loadings(rows: Array, values: Array) -> tuple[Loading, ...]:

@@ -79,7 +79,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class StabilityPoint:
     """Stability of the components for one number of components."""
 
     n_components: int
@@ -125,7 +125,7 @@ class StabilityNumbers(TypedDict):
 
 
 class ComponentRow(TypedDict):
-    """A component in JSON. `problem` says why it is not identified or not stable.
+    """A component in JSON. `problem` is the reason why it is not identified or not stable.
 
     `sampling_error` is in radians; `agreement` is the smallest correlation with the same component of another random
     start. With resamples, `median`, `low` and `high` are correlations with the same component of fits on these.
@@ -220,7 +220,7 @@ class ComponentStability(ComponentResult):
     clusters: Clusters | None  # None where there are too many components to cluster, or fewer than two other fits
     chance: float  # mean matched |correlation| with a random rotation
     variance_share: Float  # (k,) of the variance of the rows, per component
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[StabilityPoint, ...]
     profile: ComponentProfiles
     ids: Array | None  # (n,) of the rows, where they have any
     notes: tuple[str, ...]
@@ -261,9 +261,9 @@ class ComponentStability(ComponentResult):
 
     def rows(self) -> Iterator[StabilityRow]:
         """One row per component."""
-        found, agreement, clusters = self.components.unmixing, self.agreement, self.clusters
+        unmixing, agreement, clusters = self.components.unmixing, self.agreement, self.clusters
         columns: dict[str, Any] = {
-            "identified": found.identified,
+            "identified": unmixing.identified,
             "restarts_min": agreement.restarts_min,
             "restarts_mean": agreement.restarts_mean,
             "bootstrap_median": agreement.median,
@@ -272,10 +272,10 @@ class ComponentStability(ComponentResult):
             "quality": self.quality,
             "cluster_size": None if clusters is None else clusters.size,
             "cluster_shared": None if clusters is None else clusters.shared,
-            "sampling_error": found.sampling_error,
-            "negentropy": found.negentropy,
-            "skewness": found.skewness,
-            "kurtosis": found.kurtosis,
+            "sampling_error": unmixing.sampling_error,
+            "negentropy": unmixing.negentropy,
+            "skewness": unmixing.skewness,
+            "kurtosis": unmixing.kurtosis,
             "variance_share": self.variance_share,
         }
         return self._rows(columns, self.problems)
@@ -341,11 +341,11 @@ class Resolution(ComponentResult):
     @property
     def problems(self) -> list[Problem | None]:
         """Why each component is not identified, or not stable across resamples, k; None for the others."""
-        found = self.components.unmixing
-        lost = "not converged" if found.reason == "cap" else "start"
+        unmixing = self.components.unmixing
+        lost = "not converged" if unmixing.reason == "cap" else "start"
         unstable = np.zeros(self.k, dtype=bool) if self.stability is None else ~self.stability.agreement.stable
         why = np.select(
-            [found.identified & unstable, found.identified, found.noise], ["resamples", "", "gaussian"], lost
+            [unmixing.identified & unstable, unmixing.identified, unmixing.noise], ["resamples", "", "gaussian"], lost
         )
         return [cast(Problem, str(text)) if text else None for text in why]
 
@@ -353,22 +353,22 @@ class Resolution(ComponentResult):
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict."""
         sure, stable = self.identified, self.stable
-        said = ["ICA did not converge."] if self.components.unmixing.reason == "cap" else []
-        said.append(_some(sure, self.k, "identified"))
+        sentences = ["ICA did not converge."] if self.components.unmixing.reason == "cap" else []
+        sentences.append(_some(sure, self.k, "identified"))
         if self.stability is not None and sure:
             some = f"{stable} of these {sure} components {'is' if stable == 1 else 'are'}"
             one, every = ("It is" if stable else "It is not"), ("They are" if stable == sure else some)
-            said.append(f"{one if sure == 1 else every} {self._across}.")
+            sentences.append(f"{one if sure == 1 else every} {self._across}.")
         lost = [problem for problem in self.problems if problem not in (None, "resamples")]
         if lost:
             axes = "These axes" if len(lost) > 1 else "This axis"
-            said.append(f"Not identified: {_reasons(lost)}. {axes} may be arbitrary.")
-        return tuple(said)
+            sentences.append(f"Not identified: {_reasons(lost)}. {axes} may be arbitrary.")
+        return tuple(sentences)
 
     @property
     def _across(self) -> str:
-        made = {} if self.stability is None else self.stability.settings
-        return f"stable across {count(made.get('bootstrap', 0), 'bootstrap resample')}"
+        settings = {} if self.stability is None else self.stability.settings
+        return f"stable across {count(settings.get('bootstrap', 0), 'bootstrap resample')}"
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -391,19 +391,19 @@ class Resolution(ComponentResult):
         return (*self.input_notes, *self._limits())
 
     def _limits(self) -> Iterator[str]:
-        found = self.components.unmixing
-        if text := advice(found):
+        unmixing = self.components.unmixing
+        if text := advice(unmixing):
             yield text
         if "start" in self.problems:
             yield (
                 "Where components depend on the start, several rotations are nearly equally good. Fewer components or "
                 "more rows may resolve them."
             )
-        if found.agreement is None:
+        if unmixing.agreement is None:
             yield "There was one start, so agreement across starts is unknown; use starts=3 (--starts 3)."
-        if np.isnan(found.sampling_error).any():
+        if np.isnan(unmixing.sampling_error).any():
             yield "The rows are neither whitened nor white, so components were not compared with Gaussian noise."
-        few = [f"ica{i}" for i, kurtosis in enumerate(found.kurtosis) if found.n < FEW_ROWS * (kurtosis + 3)]
+        few = [f"ica{i}" for i, kurtosis in enumerate(unmixing.kurtosis) if unmixing.n < FEW_ROWS * (kurtosis + 3)]
         if few:
             yield (
                 f"Dominated by fewer than {FEW_ROWS} rows: {listing(few)}. These rows may be outliers; look at the "
@@ -422,7 +422,7 @@ class Resolution(ComponentResult):
 
     def numbers(self) -> ResolutionNumbers:
         """Everything but the matrices."""
-        white, found = self.components.whitening, self.components.unmixing
+        white, unmixing = self.components.whitening, self.components.unmixing
         stability = None if self.stability is None else self.stability.numbers()
         if stability is not None and self.stability is not None:
             del stability["profile"]  # the resolution has its own
@@ -433,15 +433,15 @@ class Resolution(ComponentResult):
             "d": self.d,
             "rank": self.rank,
             "retained": white.retained,
-            "rows_used": found.n,
+            "rows_used": unmixing.n,
             "error_left": self.components.error_left,
             "identified": self.identified,
             "stable": None if self.stability is None else self.stable,
-            "converged": found.converged,
-            "reason": cast(Literal["converged", "gaussian", "cap"], found.reason),
-            "switched": found.switched,
-            "changes": list(found.changes),
-            "gradients": list(found.gradients),
+            "converged": unmixing.converged,
+            "reason": cast(Literal["converged", "gaussian", "cap"], unmixing.reason),
+            "switched": unmixing.switched,
+            "changes": list(unmixing.changes),
+            "gradients": list(unmixing.gradients),
             "variances": white.variances.tolist(),
             "components": list(self.rows()),
             "edges": EDGES.tolist(),
@@ -457,7 +457,7 @@ class Resolution(ComponentResult):
 
 
 def _some(sure: int, k: int, adjective: str) -> str:
-    """The sentence that `sure` of `k` components are what the adjective says."""
+    """A sentence such as "3 of 5 components are stable."."""
     if sure == 0:
         return f"No component is {adjective}."
     if k == 1:

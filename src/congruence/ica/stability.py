@@ -31,9 +31,9 @@ from congruence.ica.components import (
 )
 from congruence.ica.estimator import ICA, open_rows
 from congruence.ica.profiles import profile_components
-from congruence.ica.results import Agreement, ComponentStability, CurvePoint
-from congruence.maps.algebra import eigh
+from congruence.ica.results import Agreement, ComponentStability, StabilityPoint
 from congruence.progress import Progress, Steps
+from congruence.rows.algebra import eigh
 from congruence.stats.matching import matched_correlations
 from congruence.stats.resampling import Units, units_of
 from congruence.tables import Table, as_table, is_table
@@ -41,7 +41,7 @@ from congruence.tables.table import as_labels, missing_labels
 
 CURVE_RESTARTS, CURVE_BOOTSTRAP = 3, 5  # at most, for every number of components on the curve
 FEW_CLUSTERS = 10  # below this a bootstrap over clusters has too few independent cases
-RESTART, DRAW = 0, 1  # what a stream of random numbers is for
+RESTART, DRAW = 0, 1  # the purpose of a stream of random numbers
 CHANCE_COMPONENTS = 2000  # drawn in all
 
 
@@ -120,10 +120,10 @@ def component_stability(
     >>> from congruence import component_stability
     >>> rng = np.random.default_rng(0)
     >>> sources = np.column_stack([rng.laplace(size=(4000, 2)), rng.normal(size=(4000, 2))])
-    >>> found = component_stability(sources @ rng.normal(size=(4, 4)), restarts=3, bootstrap=5)
-    >>> found.stable.tolist()
+    >>> stability = component_stability(sources @ rng.normal(size=(4, 4)), restarts=3, bootstrap=5)
+    >>> stability.stable.tolist()
     [True, True, False, False]
-    >>> found["ica3"]["problem"]
+    >>> stability["ica3"]["problem"]
     'gaussian'
     """
     check_integers(0, restarts=restarts, bootstrap=bootstrap, seed=seed)
@@ -209,14 +209,14 @@ class _Plan:
         matched = np.array([matched_to(ours, directions(fit.unmixing, self.space)) for fit in fits])
         return fits, Agreement(matched[:restarts], matched[restarts:])
 
-    def point(self, prepared: PreparedRows, restarts: int, bootstrap: int) -> CurvePoint:
+    def point(self, prepared: PreparedRows, restarts: int, bootstrap: int) -> StabilityPoint:
         """One point of the curve; every point has the same starts and the same resamples."""
         base = prepared.subset(self.rows).unmix(seed=self.seed, **self.options)
         self.step(f"{base.k} components")
         few = min(restarts, CURVE_RESTARTS), min(bootstrap, CURVE_BOOTSTRAP)
         _, agreement = self.refit(prepared, base, *few)
         variances = prepared.whitening.variances
-        return CurvePoint(
+        return StabilityPoint(
             n_components=base.k,
             variance_share=float(variances[: base.k].sum() / variances.sum()),
             identified=int(base.identified.sum()),
@@ -227,7 +227,7 @@ class _Plan:
         )
 
     def _stream(self, purpose: int, i: int) -> np.random.Generator:
-        """Random numbers of their own for every fit, so that asking for more fits does not change the first ones."""
+        """An independent random generator for each fit, so that more fits do not change the first ones."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, i)))
 
 
@@ -287,9 +287,9 @@ def whitened_space(prepared: PreparedRows) -> Float:
 
 def directions(unmixing: Float, space: Float) -> Float:
     """Return unit vectors (k, r), one per row of `unmixing` (k, d): their products are correlations over all rows."""
-    found = unmixing @ space
-    length = np.linalg.norm(found, axis=1, keepdims=True)
-    return np.asarray(found / np.where(length > 0, length, 1.0))
+    components = unmixing @ space
+    length = np.linalg.norm(components, axis=1, keepdims=True)
+    return np.asarray(components / np.where(length > 0, length, 1.0))
 
 
 def matched_to(base: Float, other: Float) -> Float:

@@ -7,8 +7,8 @@ from typing import Any
 
 from congruence.arrays import is_dask
 from congruence.errors import InputError
+from congruence.ica._whitening import fit_whitening
 from congruence.ica.estimator import LinearEstimator, open_rows
-from congruence.ica.whitening import fit_whitening
 from congruence.rows.engine import Moments, row_moments
 
 
@@ -21,9 +21,9 @@ class Whitener(LinearEstimator):
     Parameters
     ----------
     method : {"pca", "zca", "cholesky", "pca-cor", "zca-cor"}
-        Which whitening. "pca" gives principal components of unit variance, the largest first. "zca" stays as close to X
-        as a whitening can and has as many columns. "cholesky" subtracts from each column what earlier ones predict. The
-        "-cor" methods scale every column to unit variance first, so that the units of a column do not matter.
+        Which whitening. "pca" returns principal components of unit variance, the largest first. "zca" is the whitening
+        closest to X, with as many columns. "cholesky" subtracts from each column what earlier ones predict. The "-cor"
+        methods scale every column to unit variance first, so that the units of a column do not matter.
     n_components : int, float or None
         Directions to keep: so many, the fewest with this share (below 1) of the variance, or all that are more than
         rounding. "zca" then projects onto them.
@@ -84,11 +84,11 @@ class Whitener(LinearEstimator):
         return self._finish(None)
 
     def _finish(self, reread: Any) -> Whitener:
-        found = fit_whitening(self._moments, self.method, self.n_components, self.shrinkage, reread)
-        self.mean_, self.whitening_, self.inverse_ = found.mean, found.matrix, found.inverse
-        self.rank_, self.variances_, self.shrinkage_ = found.rank, found.variances, found.shrinkage
+        whitening = fit_whitening(self._moments, self.method, self.n_components, self.shrinkage, reread)
+        self.mean_, self.whitening_, self.inverse_ = whitening.mean, whitening.matrix, whitening.inverse
+        self.rank_, self.variances_, self.shrinkage_ = whitening.rank, whitening.variances, whitening.shrinkage
         self.n_samples_seen_ = self._moments.n
-        self._n_features_out = len(found.matrix)
+        self._n_features_out = len(whitening.matrix)
         return self
 
     def _summary(self) -> str:

@@ -1,13 +1,13 @@
 """The exact diameter of a cloud of points: the largest distance between two rows.
 
-All n^2 distances are rarely needed. Walking from rows to the ones farthest from them gives a long pair at once. Every
+All n^2 distances are rarely needed. Walking from rows to the ones farthest from them quickly finds a long pair. Every
 other pair must beat it, and upper bounds show that most cannot: first the sum of their distances from the centre (rows
 are sorted by it), then, with u the coordinates of a row on k principal axes, s the norm of its residual and r its
 distance from the centre,
 
     |x_i - x_j|^2 <= r_i^2 + r_j^2 - 2 u_i.u_j + 2 s_i s_j        (Cauchy-Schwarz on the residuals),
 
-which one float32 product of width k + 3 gives for all pairs of a tile. Pairs that float32, with its rounding allowed
+which one float32 product of width k + 3 computes for all pairs of a tile. Pairs that float32, with its rounding allowed
 for, cannot exclude are measured in float64, so the answer is that of float64.
 """
 
@@ -67,7 +67,7 @@ def diameter(x: Any, *, device: str = "auto", max_pairs: int | None = None) -> D
     Returns
     -------
     Diameter
-        Exact to a relative 1e-12, or, where the search stopped, the longest distance found and a certified upper bound.
+        Exact to a relative 1e-12; where the search stopped, the longest distance measured and a certified upper bound.
     """
     x = as_rows(x)
     return rows_diameter(Rows(x, resolve_device(device, x)), max_pairs=max_pairs)
@@ -141,14 +141,14 @@ def _sweep(cloud: _Cloud, best: _Best) -> None:
 
 def _farthest(cloud: _Cloud, index: Array, origins: Any) -> Array:
     """For each origin, the indexed row that is farthest from it."""
-    found, value = np.zeros(len(origins), dtype=np.int64), np.full(len(origins), -np.inf)
+    farthest, value = np.zeros(len(origins), dtype=np.int64), np.full(len(origins), -np.inf)
     for part in row_chunks(len(index), cloud.rows.d):
         x = cloud.take(index[part])
         score = (x * x).sum(1)[:, None] - 2 * (x @ origins.T)  # (m, origins): squared distance less a constant
         at, highest = to_numpy(score.argmax(0)), to_numpy(library(x).amax(score, 0))
-        found = np.where(highest > value, index[part][at], found)
+        farthest = np.where(highest > value, index[part][at], farthest)
         value = np.maximum(highest, value)
-    return found
+    return farthest
 
 
 def _search(bounds: _PairBounds, best: _Best) -> tuple[float, int]:
@@ -338,7 +338,7 @@ class _PairBounds:
 def _choose_axes(cloud: _Cloud, order: Array, length: float) -> Float | None:
     """Choose the principal axes (d, k) for the bounds of pairs, or None where the whole product is cheaper.
 
-    One half of a sample gives the axes, the other estimates their cost; the outermost rows need the most axes.
+    One half of a sample determines the axes, the other estimates their cost; the outermost rows need the most axes.
     """
     if len(order) < 2 * SAMPLE:
         return None

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from congruence._saved import read_saved, write_saved
 from congruence.arrays import Float, as_float64_like, as_matrix, like
 from congruence.checks import check_choice
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, sums_of
+from congruence.rows.sums import PairScatter, sums_of
 from congruence.stats.matching import signed_permutation
 from congruence.tables import as_paired
 
@@ -34,7 +33,7 @@ class Map:
     """The map x -> (x - source_mean) @ matrix + target_mean, a member of `group`.
 
     It acts on rows of `width` numbers; narrower rows are zero-padded to it, and the result has `width` columns.
-    numpy arrays give numpy arrays, torch tensors give tensors on the same device.
+    numpy arrays are mapped to numpy arrays, torch tensors to tensors on the same device.
     """
 
     group: str
@@ -95,6 +94,8 @@ class Map:
 
 def write_map(path: str | Path, kind: str, h: Map, about: Mapping[str, Any]) -> None:
     """Write a map and further header entries `about` as a file of this kind."""
+    from congruence._saved import write_saved
+
     arrays = {name: getattr(h, name) for name in _ARRAYS}
     write_saved(path, kind, {"group": h.group, "about": dict(about)}, arrays)
 
@@ -106,6 +107,8 @@ def load_map(path: str | Path) -> Map:
 
 def read_map(path: str | Path, kind: str) -> tuple[Map, dict[str, Any]]:
     """Read a file written by `write_map`: the map and `about`. Version 0.1.0 gave every file the kind "map"."""
+    from congruence._saved import read_saved
+
     header, arrays = read_saved(path, _ARRAYS, kinds=(kind, "map"), what=f"a {kind}")
     if header.get("group") not in GROUPS:
         raise InputError(f"{path} does not hold a map: its group is {header.get('group')!r}")
@@ -147,7 +150,7 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     return fit_group(sums_of(Rows(x), Rows(y)), group)
 
 
-def fit_group(paired: Paired, group: str) -> Map:
+def fit_group(paired: PairScatter, group: str) -> Map:
     """Fit the map of `group` from the sums of paired rows."""
     width = paired.width
     if group == "identity":
@@ -165,7 +168,7 @@ def fit_group(paired: Paired, group: str) -> Map:
     return centred_map(paired, group, matrix)
 
 
-def centred_map(paired: Paired, group: str, matrix: Float) -> Map:
+def centred_map(paired: PairScatter, group: str, matrix: Float) -> Map:
     """The map with the given matrix that carries the mean of the source onto the mean of the target."""
     means = [np.pad(s.rows.mean + s.mean, (0, paired.width - s.rows.d)) for s in (paired.source, paired.target)]
     return Map(group, matrix, *means)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.maps.algebra import svd
+from congruence.rows.algebra import svd
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, Spread, sums_of
+from congruence.rows.sums import PairScatter, RowScatter, sums_of
 from congruence.stats.matching import match
 from congruence.tables import as_paired
 
@@ -74,14 +74,14 @@ class CCA:
     target: Float  # (d_y, k)
 
 
-def fit_cca(paired: Paired, n_components: int = CCA_COMPONENTS) -> CCA:
+def fit_cca(paired: PairScatter, n_components: int = CCA_COMPONENTS) -> CCA:
     """Canonical correlation analysis by whitening both runs on their numerical rank."""
     white_x, white_y = (axes / singular for axes, singular in (paired.source.axes, paired.target.axes))
     u, _, vt = svd(white_x.T @ paired.cross @ white_y, full_matrices=False)
     return CCA(white_x @ u[:, :n_components], white_y @ vt[:n_components].T)
 
 
-def matched_correlation(scored: Paired, cca: CCA | None = None, fitted: Paired | None = None) -> float:
+def matched_correlation(scored: PairScatter, cca: CCA | None = None, fitted: PairScatter | None = None) -> float:
     """Mean |correlation| over `scored`, of dimensions (or variates) matched on `fitted` (by default the same rows)."""
     correlation = np.abs(_correlation(scored, cca))
     guide = correlation if fitted is None else np.abs(_correlation(fitted, cca))
@@ -92,7 +92,7 @@ def matched_correlation(scored: Paired, cca: CCA | None = None, fitted: Paired |
     return float(correlation[live[0][rows], live[1][columns]].mean())
 
 
-def _correlation(paired: Paired, cca: CCA | None) -> Float:
+def _correlation(paired: PairScatter, cca: CCA | None) -> Float:
     cross, var_x, var_y = paired.cross, np.diag(paired.source.scatter), np.diag(paired.target.scatter)
     if cca is not None:
         cross = cca.source.T @ cross @ cca.target
@@ -105,12 +105,12 @@ def _correlation(paired: Paired, cca: CCA | None) -> Float:
     return np.where(np.outer(alive_x, alive_y), np.clip(cross / scale, -1, 1), 0.0)
 
 
-def _varies(spread: Spread, variance: Float) -> Array:
+def _varies(spread: RowScatter, variance: Float) -> Array:
     """Whether each dimension varies by more than the rounding of its stored numbers, shape (d,)."""
     varies: Array = np.sqrt(np.maximum(variance, 0)) > np.sqrt(spread.n) * spread.rows.rounding
     return varies
 
 
-def _paired(x: Any, y: Any) -> Paired:
+def _paired(x: Any, y: Any) -> PairScatter:
     x, y = as_paired(x, y)
     return sums_of(Rows(x), Rows(y))

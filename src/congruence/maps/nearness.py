@@ -16,14 +16,14 @@ import numpy as np
 from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
 from congruence.checks import check_choice, check_integer, check_integers, check_number, check_seed
 from congruence.errors import InputError
-from congruence.maps.algebra import one_thread
 from congruence.maps.groups import Map
+from congruence.rows.algebra import one_thread
+from congruence.rows.blocks import Partition, compute
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, PairSums, pair_sums
+from congruence.rows.sums import PairScatter, PairSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
-from congruence.tables.blocks import Partition, compute
 
-Fit = Callable[[Paired, int | None], Map]  # the sums of the rows to fit on, and the fold left out
+Fit = Callable[[PairScatter, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
 
 BLOCK_BYTES = 2 * 2**20  # of float64 rows that are mapped and measured at a time
@@ -170,7 +170,7 @@ def measure(
     }, maps
 
 
-def _fit_all(fits: Mapping[str, Fit], paired: Paired, fold: int | None) -> dict[str, Map]:
+def _fit_all(fits: Mapping[str, Fit], paired: PairScatter, fold: int | None) -> dict[str, Map]:
     with one_thread(paired.width):
         return {name: fit(paired, fold) for name, fit in fits.items()}
 

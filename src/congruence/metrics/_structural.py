@@ -13,14 +13,14 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.maps._diameter import rows_diameter
-from congruence.maps.algebra import svd
 from congruence.maps.groups import Map, centred_map, fit_group
 from congruence.maps.nearness import Nearness, check_method, measure, protocol
 from congruence.metrics._estimators import standardise as standardise_columns
 from congruence.metrics._results import MetricResult, note_if
 from congruence.metrics.factors import NO_FACTORS, factor_columns, read_usable
+from congruence.rows.algebra import svd
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, pair_sums, run_sums
+from congruence.rows.sums import PairScatter, pair_sums, run_sums
 from congruence.stats.matching import match
 
 GROUPS = ("permutation", "rigid", "similarity", "linear")
@@ -147,7 +147,7 @@ def structural_nearness(
     )
 
 
-def fit_onto(paired: Paired, fold: int | None, *, group: str) -> Map:
+def fit_onto(paired: PairScatter, fold: int | None, *, group: str) -> Map:
     """Fit the map of `group` from codes (n, L) onto coordinates (n, M) with the least squared error.
 
     Up to M codes this is `fit_group`. With more, only M columns of the result are compared, and its label is
@@ -162,7 +162,7 @@ def fit_onto(paired: Paired, fold: int | None, *, group: str) -> Map:
     return centred_map(paired, "linear", matrix)
 
 
-def _select_codes(paired: Paired) -> Float:
+def _select_codes(paired: PairScatter) -> Float:
     """The columns of a signed permutation: |x_i - y_j|^2 is least where |x_i y_j| - |x_i|^2 / 2 is largest, (L, M)."""
     rows, columns = match(np.abs(paired.cross) - np.diag(paired.source.scatter)[:, None] / 2)
     selection = np.zeros_like(paired.cross)
@@ -170,7 +170,7 @@ def _select_codes(paired: Paired) -> Float:
     return selection
 
 
-def _rotate(paired: Paired, *, scaled: bool) -> Float:
+def _rotate(paired: PairScatter, *, scaled: bool) -> Float:
     """Some columns of a rotation, times one scale if `scaled`, that map the codes onto the coordinates, (L, M).
 
     Unlike between equal widths this has no closed form: the rotation decides how much of the codes is left out. If

@@ -1,7 +1,7 @@
 """Rows and reductions over them: chunk by chunk in memory or on a device, block by block where dask has them.
 
 `reduce_rows` runs one function on all rows or on every block, and merges the results in the order of the rows. A state
-such as `Moments` has three methods: `update` includes a chunk, `merge` joins two states, `finish` gives the result.
+such as `Moments` has three methods: `update` includes a chunk, `merge` joins two states, `finish` returns the result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from congruence.arrays import (
     to_tensor,
 )
 from congruence.errors import InputError
-from congruence.tables.blocks import DaskRows, Partition, merged
+from congruence.rows.blocks import DaskRows, Partition, merged
 
 CACHE_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks

@@ -1,7 +1,7 @@
-"""The d x d sums from which every map is fitted, kept per fold so that leaving one out is a subtraction.
+"""The d x d sums from which every map is fitted, stored per fold so that leaving one out is a subtraction.
 
 A pass over the rows is the only work that grows with n. `RunSums` holds what one run contributes; `PairSums` adds the
-cross products of two runs. Both give the sums of all rows, of one fold, or of all rows but one fold.
+cross products of two runs. Both provide the sums of all rows, of one fold, or of all rows but one fold.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import numpy as np
 from scipy import linalg
 
 from congruence.arrays import Array, Float, row_chunks, to_numpy
-from congruence.maps.algebra import complete_rotation, svd
-from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.rows.algebra import complete_rotation, principal_axes, scaled_axes, svd
+from congruence.rows.blocks import Partition
 from congruence.rows.engine import Rows, reduce_rows
-from congruence.tables.blocks import Partition
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class RowScatter:
     """Mean and scatter sum (x - mean)(x - mean)^T of some rows of one run."""
 
     rows: Rows
@@ -81,17 +80,17 @@ class RunSums:
     totals: Float  # (folds, d)
     products: Float  # (folds, d, d)
 
-    def inside(self, fold: int) -> Spread:
+    def inside(self, fold: int) -> RowScatter:
         """The rows of one fold."""
         return self._spread(self.folds[fold], self.totals[fold], self.products[fold])
 
-    def outside(self, fold: int | None) -> Spread:
+    def outside(self, fold: int | None) -> RowScatter:
         """All rows but those of one fold; all rows when `fold` is None."""
         return self._outside[fold if fold is not None else len(self.folds)]
 
     @cached_property
-    def _outside(self) -> list[Spread]:
-        # Kept, because each spread caches its axes, for every pair and re-pairing.
+    def _outside(self) -> list[RowScatter]:
+        # Cached, because each object caches its axes, for every pair and re-pairing.
         total, product = self.totals.sum(0), self.products.sum(0)
         spreads = []
         for fold in range(len(self.folds)):
@@ -108,17 +107,17 @@ class RunSums:
         again.__dict__["_outside"] = self._outside
         return again
 
-    def _spread(self, index: Array, total: Float, product: Float) -> Spread:
+    def _spread(self, index: Array, total: Float, product: Float) -> RowScatter:
         mean = total / max(len(index), 1)
-        return Spread(self.rows, index, mean, product - len(index) * np.outer(mean, mean))
+        return RowScatter(self.rows, index, mean, product - len(index) * np.outer(mean, mean))
 
 
 @dataclass(frozen=True, eq=False)
-class Paired:
+class PairScatter:
     """The sums of paired rows: the two spreads and the centred cross product, shape (d_x, d_y)."""
 
-    source: Spread
-    target: Spread
+    source: RowScatter
+    target: RowScatter
     cross: Float
 
     @property
@@ -164,18 +163,18 @@ class PairSums:
     target: RunSums
     products: Float  # (folds, d_x, d_y)
 
-    def inside(self, fold: int) -> Paired:
+    def inside(self, fold: int) -> PairScatter:
         """The rows of one fold."""
         return _centred(self.source.inside(fold), self.target.inside(fold), self.products[fold])
 
-    def outside(self, fold: int | None) -> Paired:
+    def outside(self, fold: int | None) -> PairScatter:
         """All rows but those of one fold; all rows when `fold` is None."""
         product = self.products.sum(0) - (self.products[fold] if fold is not None else 0.0)
         return _centred(self.source.outside(fold), self.target.outside(fold), product)
 
 
-def _centred(x: Spread, y: Spread, product: Float) -> Paired:
-    return Paired(x, y, product - x.n * np.outer(x.mean, y.mean))
+def _centred(x: RowScatter, y: RowScatter, product: Float) -> PairScatter:
+    return PairScatter(x, y, product - x.n * np.outer(x.mean, y.mean))
 
 
 def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
@@ -192,7 +191,7 @@ def pair_sums(source: RunSums, target: RunSums) -> PairSums:
     return PairSums(source, target, products)
 
 
-def sums_of(x: Rows, y: Rows) -> Paired:
+def sums_of(x: Rows, y: Rows) -> PairScatter:
     """The sums of all rows of two runs, for a fit in sample."""
     everything = [np.arange(x.n)]
     return pair_sums(run_sums(x, everything), run_sums(y, everything)).outside(None)

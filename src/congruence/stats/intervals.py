@@ -26,7 +26,7 @@ def percentile_interval(samples: Any, level: float = 0.95) -> tuple[float, float
 def bootstrap_mean(values: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
     """The 95 % percentile interval of the mean of values (n,) over resampled units (rows, or clusters of rows).
 
-    Fitted maps are kept: the interval covers the choice of the scored rows, not of the fitted ones.
+    Maps are not fitted again: the interval covers the choice of the scored rows, not of the fitted ones.
     """
     return percentile_interval([weight @ values / weight.sum() for weight in bootstrap_weights(unit, draws, seed)])
 

@@ -11,10 +11,10 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.memory import check_fits, load_matrix, spills
 from congruence.tables._hdf5 import inspection
 from congruence.tables.access import reading
 from congruence.tables.columns import Selection, choose_features
-from congruence.tables.memory import check_fits, load_matrix, spills
 from congruence.tables.table import Table
 
 IDS_NOTE = "congruence_ids"  # the entry of .uns that records what obs_names were before AnnData made them text

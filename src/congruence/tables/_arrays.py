@@ -24,9 +24,9 @@ import numpy as np
 from congruence.arrays import Array, is_tensor, listing, to_numpy
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.memory import check_fits
 from congruence.tables.access import npy_header, reading
 from congruence.tables.columns import Selection
-from congruence.tables.memory import check_fits
 from congruence.tables.table import Table
 
 VALUES, IDS, FEATURES = "values", "ids", "features"  # the names write_table uses

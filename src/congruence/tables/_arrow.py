@@ -13,6 +13,7 @@ import numpy as np
 
 from congruence.arrays import Array, listing
 from congruence.errors import TableError
+from congruence.memory import check_fits, room_for
 from congruence.tables._csv import read_csv_table
 from congruence.tables.access import reading, suffix_of
 from congruence.tables.columns import (
@@ -25,7 +26,6 @@ from congruence.tables.columns import (
     check_distinct,
     choose_columns,
 )
-from congruence.tables.memory import check_fits, room_for
 from congruence.tables.table import Table
 
 ID_RECORD = b"congruence.id"  # the entry of the schema where write_table records the id column; empty without ids

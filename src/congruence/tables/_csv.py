@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from congruence.arrays import listing
 from congruence.errors import TableError
+from congruence.memory import check_fits
 from congruence.tables.access import first_sentence, reading, suffix_of
 from congruence.tables.columns import (
     INDEX_NAMES,
@@ -25,7 +26,6 @@ from congruence.tables.columns import (
     id_likeness,
     is_number,
 )
-from congruence.tables.memory import check_fits
 
 # Cells that mean a missing number; "nan" is not listed because it parses as a number.
 _NULLS = ["", "NA", "N/A", "#N/A", "n/a", "null", "NULL", "None", "<NA>"]

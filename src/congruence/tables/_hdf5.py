@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from congruence.errors import TableError
+from congruence.memory import check_fits, max_bytes
 from congruence.tables.access import reading
-from congruence.tables.memory import check_fits, max_bytes
 
 CPU_SECONDS = 5  # for a small file; processor time reveals an endless loop, however busy the disk is
 CHILD = "from congruence.tables._hdf5 import main; main()"

@@ -23,11 +23,11 @@ import numpy as np
 from congruence.arrays import Array, listing
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.memory import check_fits, load_matrix, max_bytes, spills
 from congruence.tables._anndata import parts_of, table_from_store
 from congruence.tables._arrays import VALUES, Entry, table_from_entries
 from congruence.tables._hdf5 import DEPTH
 from congruence.tables.columns import Selection
-from congruence.tables.memory import check_fits, load_matrix, max_bytes, spills
 from congruence.tables.table import Table
 
 _COMPRESSORS = {"blosc", "lz4", "zstd", "gzip", "zlib"}

@@ -17,12 +17,12 @@ from congruence.errors import InputError
 from congruence.files import InputFile, describe_file
 from congruence.tables._pairing import assign_ids, joined_rows
 from congruence.tables.columns import PREFIX, Selection, patterns
-from congruence.tables.frames import columns_from_frame, is_anndata, is_frame, is_series
+from congruence.tables.frames import columns_from_frame
 from congruence.tables.inputs import Names, as_table, check_options, is_table, paths_of, supports
 from congruence.tables.join import join_tables
 from congruence.tables.parts import part_files
 from congruence.tables.read import RowColumns, read_row_columns
-from congruence.tables.table import Table, concatenate_labels, missing_labels
+from congruence.tables.table import Table, concatenate_labels, is_anndata, is_frame, is_series, missing_labels
 
 
 @dataclass(frozen=True, eq=False)

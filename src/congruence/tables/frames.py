@@ -23,35 +23,7 @@ from congruence.tables.columns import (
     choose_id,
 )
 from congruence.tables.read import RowColumns
-from congruence.tables.table import Table
-
-
-def is_frame(x: object) -> bool:
-    """Whether `x` is a data frame of pandas, polars, pyarrow or another library that narwhals supports."""
-    if not hasattr(type(x), "columns") or not hasattr(type(x), "shape"):  # of the type: lazy frames compute these
-        return False
-    import narwhals.dependencies as known
-
-    return bool(known.is_into_dataframe(x))
-
-
-def is_series(x: object) -> bool:
-    """Whether `x` is one column of a data frame that `is_frame` accepts."""
-    if isinstance(x, np.ndarray) or not hasattr(x, "dtype") or not hasattr(x, "to_frame"):
-        return False
-    import narwhals.dependencies as known
-
-    return bool(known.is_into_series(x))
-
-
-def is_anndata(x: object) -> bool:
-    """Whether `x` is an AnnData object, without importing anndata."""
-    return type(x).__module__.split(".")[0] == "anndata" and hasattr(x, "obsm")
-
-
-def names_of(frame: Any) -> list[str]:
-    """Return the names of the columns of a data frame."""
-    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]
+from congruence.tables.table import Table, is_series
 
 
 def table_from_frame(frame: Any, select: Selection, where: str) -> Table:

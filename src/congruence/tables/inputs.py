@@ -15,8 +15,9 @@ import numpy as np
 from congruence.arrays import Array, as_matrix, is_dask, is_tensor
 from congruence.errors import InputError, InputWarning
 from congruence.files import InputFile, describe_file
+from congruence.memory import check_fits, load_matrix
+from congruence.rows.blocks import DaskRows, fetch_rows
 from congruence.rows.engine import Rows
-from congruence.tables._anndata import table_from_anndata
 from congruence.tables._pairing import (
     assign_ids,
     column_notes,
@@ -26,14 +27,11 @@ from congruence.tables._pairing import (
     select_columns,
 )
 from congruence.tables.access import unique_names
-from congruence.tables.blocks import DaskRows, fetch_rows
 from congruence.tables.columns import Selection, selection
-from congruence.tables.frames import is_anndata, is_frame, is_series, table_from_frame
 from congruence.tables.join import Joined, join_tables
-from congruence.tables.memory import check_fits, load_matrix
 from congruence.tables.parts import lazy_files, part_files, read_files
 from congruence.tables.read import honours
-from congruence.tables.table import Table
+from congruence.tables.table import Table, is_anndata, is_frame, is_series
 
 Names = str | Sequence[str] | None
 
@@ -88,8 +86,12 @@ def as_table(
     if isinstance(x, Table):
         return select_columns(x, select)
     if is_anndata(x):
+        from congruence.tables._anndata import table_from_anndata
+
         return table_from_anndata(x, select, where)
     if is_frame(x) or is_series(x):
+        from congruence.tables.frames import table_from_frame
+
         return table_from_frame(x, select, where)
     if hasattr(x, "to_dask_array"):
         raise InputError(f"{where} is a dask data frame; {where}.to_dask_array(lengths=True) returns its rows")

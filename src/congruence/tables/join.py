@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from congruence.arrays import Array, finite_rows, listing, to_numpy
 from congruence.errors import PairedByPositionWarning, TableError
+from congruence.memory import take_rows
 from congruence.tables.columns import PREFIX
-from congruence.tables.memory import take_rows
 from congruence.tables.table import Table, as_labels, duplicates, in_one_kind, missing_labels
 
 Index = npt.NDArray[np.intp]

@@ -14,6 +14,7 @@ import numpy as np
 from congruence.arrays import Array, is_dask, to_numpy
 from congruence.checks import require
 from congruence.errors import TableError
+from congruence.rows.blocks import as_dask
 from congruence.tables._arrow import TableBuilder, block_rows, guarded, open_columnar
 from congruence.tables._zarr import check_zarr_array, import_zarr, read_zarr
 from congruence.tables.access import check_readable, reading, stem_of, suffix_of
@@ -50,13 +51,6 @@ def _read(path: Path, select: Selection) -> Table:
         table = read_selected(path, select)
     rows = FileRows(path, select, None, table.values.shape, to_numpy(table.values[:1]).dtype)
     return replace(table, values=as_dask(rows, _rows_per_block(rows)))
-
-
-def as_dask(rows: Any, sizes: int | tuple[int, ...]) -> Any:
-    """Return rows as a dask array with blocks of `sizes` rows."""
-    import dask.array as da
-
-    return da.from_array(rows, chunks=(sizes, rows.shape[1]), name=False, meta=np.empty((0, 0), rows.dtype))
 
 
 def _rows_per_block(rows: Any, step: int = 1) -> int:

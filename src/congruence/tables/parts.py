@@ -15,11 +15,9 @@ import numpy as np
 
 from congruence.arrays import Array, listing, row_chunks, to_numpy
 from congruence.errors import InputError, TableError
-from congruence.tables._arrow import open_columnar
+from congruence.memory import spill_chunks
 from congruence.tables.access import COLUMNAR, check_readable, reading, stem_of, suffix_of
 from congruence.tables.columns import Selection, choose_columns, selection
-from congruence.tables.lazy import lazy_selected
-from congruence.tables.memory import spill_chunks
 from congruence.tables.read import CODES, READERS, SUFFIXES, read_selected
 from congruence.tables.table import Table, concatenate_labels
 
@@ -74,6 +72,8 @@ def _stream(path: Path, select: Selection) -> Stream:
     if suffix_of(path) != ".parquet":
         table = read_selected(path, select)
         return Stream(table.n, slices(table))
+    from congruence.tables._arrow import open_columnar
+
     check_readable(path)
     select = replace(select, name=select.name or stem_of(path))
     stack = ExitStack()
@@ -146,6 +146,8 @@ def lazy_parts(paths: Sequence[str | Path], **options: Any) -> Table:
 
 def lazy_files(paths: Sequence[str | Path], select: Selection) -> Table:
     """Read files as one table with a dask array for its values; `lazy_parts` with its options in one object."""
+    from congruence.tables.lazy import lazy_selected
+
     files = _check_files(paths)
     if len(files) == 1:
         return lazy_selected(files[0], select)
@@ -168,6 +170,8 @@ def _fix_columns(path: Path, select: Selection) -> Selection:
     """Choose the columns once: the values of one part may suggest another choice than those of the next."""
     if suffix_of(path) not in COLUMNAR:
         return select
+    from congruence.tables._arrow import open_columnar
+
     check_readable(path)
     with reading(path), open_columnar(path, select) as file:
         return replace(select, like=choose_columns(file.source, select))

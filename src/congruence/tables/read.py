@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from congruence.arrays import Array, listing, to_numpy
 from congruence.errors import TableError
-from congruence.tables._anndata import read_h5ad
-from congruence.tables._arrays import read_npy, read_npz, read_pt, read_safetensors
-from congruence.tables._arrow import open_columnar, read_columnar
-from congruence.tables._csv import header_of_csv
-from congruence.tables._zarr import read_zarr
 from congruence.tables.access import COLUMNAR, check_readable, npy_header, reading, stem_of, suffix_of
 from congruence.tables.columns import INDEX_NAMES, LIST, NESTED, Selection, check_distinct, choose_id, selection
 from congruence.tables.table import Table, as_column
 
-READERS: dict[str, Callable[[Path, Selection], Table]] = {
-    ".npy": read_npy,
-    ".npz": read_npz,
-    ".csv": read_columnar,
-    ".csv.gz": read_columnar,
-    ".parquet": read_columnar,
-    ".arrow": read_columnar,
-    ".feather": read_columnar,
-    ".h5ad": read_h5ad,
-    ".zarr": read_zarr,
-    ".safetensors": read_safetensors,
-    ".pt": read_pt,
-    ".pth": read_pt,
+READERS = {  # the module and the function for each suffix, imported when a file of that format is read
+    ".npy": ("_arrays", "read_npy"),
+    ".npz": ("_arrays", "read_npz"),
+    **dict.fromkeys((".csv", ".csv.gz", ".parquet", ".arrow", ".feather"), ("_arrow", "read_columnar")),
+    ".h5ad": ("_anndata", "read_h5ad"),
+    ".zarr": ("_zarr", "read_zarr"),
+    ".safetensors": ("_arrays", "read_safetensors"),
+    ".pt": ("_arrays", "read_pt"),
+    ".pth": ("_arrays", "read_pt"),
 }
 SUFFIXES = tuple(READERS)
 CODES = "latents.parquet"  # in the folder of a training, as `experiments.runs` writes it
@@ -109,7 +101,9 @@ def read_selected(path: Path, select: Selection) -> Table:
     select = replace(select, name=select.name or stem_of(path))
     with warnings.catch_warnings(), reading(path):
         warnings.simplefilter("ignore")  # a file is read, or refused with an error
-        return READERS[suffix](path, select)
+        module, name = READERS[suffix]
+        table: Table = getattr(import_module(f"congruence.tables.{module}"), name)(path, select)
+        return table
 
 
 def column_names(path: str | Path) -> tuple[str, ...] | None:
@@ -118,6 +112,9 @@ def column_names(path: str | Path) -> tuple[str, ...] | None:
     if suffix_of(path) not in COLUMNAR:
         return None
     check_readable(path)
+    from congruence.tables._arrow import open_columnar
+    from congruence.tables._csv import header_of_csv
+
     if suffix_of(path).startswith(".csv"):
         names = header_of_csv(path)
         check_distinct(names, path)
@@ -164,6 +161,8 @@ def read_row_columns(
     if suffix_of(path) not in COLUMNAR:
         return _columns_of_matrix(path, id, key)
     check_readable(path)
+    from congruence.tables._arrow import open_columnar
+
     select = Selection(id=id, features=None if features is None else tuple(features), name=path.name)
     with open_columnar(path, select, all_columns=True) as file:
         kinds, row_id = file.source.kinds, choose_id(file.source, select)

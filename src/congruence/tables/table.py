@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from congruence.arrays import Array, as_matrix, listing, to_numpy
 from congruence.errors import InputError, TableError
+from congruence.memory import check_fits, room_for
 from congruence.result import as_frame
-from congruence.tables.memory import check_fits, room_for
 
 EXACT = 2**53  # whole floats below this are exact integers
 
@@ -211,3 +211,31 @@ def concatenate_labels(parts: Sequence[tuple[Array | None, Mapping[str, Array]]]
         "ids": np.concatenate(ids) if ids and len(ids) == len(parts) else None,
         "metadata": {name: np.concatenate([columns[name] for _, columns in parts]) for name in parts[0][1]},
     }
+
+
+def is_frame(x: object) -> bool:
+    """Whether `x` is a data frame of pandas, polars, pyarrow or another library that narwhals supports."""
+    if not hasattr(type(x), "columns") or not hasattr(type(x), "shape"):  # of the type: lazy frames compute these
+        return False
+    import narwhals.dependencies as known
+
+    return bool(known.is_into_dataframe(x))
+
+
+def is_series(x: object) -> bool:
+    """Whether `x` is one column of such a data frame."""
+    if isinstance(x, np.ndarray) or not hasattr(x, "dtype") or not hasattr(x, "to_frame"):
+        return False
+    import narwhals.dependencies as known
+
+    return bool(known.is_into_series(x))
+
+
+def is_anndata(x: object) -> bool:
+    """Whether `x` is an AnnData object, without importing anndata."""
+    return type(x).__module__.split(".")[0] == "anndata" and hasattr(x, "obsm")
+
+
+def names_of(frame: Any) -> list[str]:
+    """Return the names of the columns of a data frame."""
+    return [str(name) for name in (frame.column_names if hasattr(frame, "column_names") else frame.columns)]

@@ -62,7 +62,7 @@ def _paired(translation: Translation) -> Document:
         "How many paired rows are needed?": _curve(translation, certificate),
         "Which group of maps is needed?": _maps(translation, groups, certificate),
     }
-    sections = [Section(title, tuple(found), id=f"part-{i}") for i, (title, found) in enumerate(blocks.items())]
+    sections = [Section(title, tuple(parts), id=f"part-{i}") for i, (title, parts) in enumerate(blocks.items())]
     rows, decision = translation.n_new, DECISIONS[translation.status]
     return Document(
         question="From a new model to the old one: can its vectors be translated?",
@@ -91,7 +91,7 @@ def _paired(translation: Translation) -> Document:
     )
 
 
-def _retrieval(translation: Translation, found: Retrieval) -> Iterator[Block]:
+def _retrieval(translation: Translation, retrieval: Retrieval) -> Iterator[Block]:
     yield Text(
         "The old vectors are searched with held-out rows, once with the old vector of a row and once with its "
         "translated vector.",
@@ -99,20 +99,20 @@ def _retrieval(translation: Translation, found: Retrieval) -> Iterator[Block]:
     )
     require = translation.settings.get("require")
     needed = "" if require is None else f"; a go requires {100 * require:g} %"
-    ten, one = found.recall_10, found.recall_1
+    ten, one = retrieval.recall_10, retrieval.recall_1
 
     def row(name: str, value: Cell | float, meaning: str, *more: Cell) -> tuple[Any, ...]:
         return name, value, *more, *[Cell("", "")] * (3 - len(more)), meaning
 
-    others = (shares(ten.low, ten.high), share(found.before), share(found.chance))
+    others = (shares(ten.low, ten.high), share(retrieval.before), share(retrieval.chance))
     neighbours = f"share of a row’s 10 nearest old vectors that its translated vector finds{needed}"
     ranks = "Spearman correlation of the two rankings of the whole index; 1 is best"
     same = "how often both find the same nearest old vector"
     rows = [
         row("recall@10", share(ten.mean, strong=True), neighbours, *others),
         row("recall@1", share(one.mean), same, shares(one.low, one.high)),
-        row("itself found", share(found.itself), "how often the nearest old vector is the row’s own"),
-        row("rank agreement", found.rank_agreement, ranks),
+        row("itself found", share(retrieval.itself), "how often the nearest old vector is the row’s own"),
+        row("rank agreement", retrieval.rank_agreement, ranks),
     ]
     columns = (
         Column("score", "text"),
@@ -173,8 +173,8 @@ def enough_sentence(curve: list[CurvePoint], certificate: Certificate) -> str:
 
 def _maps(translation: Translation, groups: list[str], certificate: Certificate) -> Iterator[Block]:
     chosen = "was chosen: the smallest group that no larger one clearly improves upon on held-out rows"
-    asked = chosen if translation.settings.get("group") == "auto" else "was requested"
-    yield Text(f"{asked}. {drift_sentence(certificate.drift)}", strong=f"The {translation.group} map")
+    origin = chosen if translation.settings.get("group") == "auto" else "was requested"
+    yield Text(f"{origin}. {drift_sentence(certificate.drift)}", strong=f"The {translation.group} map")
     figure = Figure(
         "groups_ladder",
         (translation.candidates,),
@@ -207,8 +207,8 @@ def drift_sentence(drift: Drift) -> str:
     return f"There is no sign of a nonlinear difference: {predicted}; more than {100 * DRIFT:.0f} % would be one."
 
 
-def _unpaired(translation: Translation, found: ComponentMatching) -> Document:
-    k, translator = len(found.matches), translation.translator
+def _unpaired(translation: Translation, matching: ComponentMatching) -> Document:
+    k, translator = len(matching.matches), translation.translator
     columns = (
         Column("old"),
         Column("new"),
@@ -226,15 +226,15 @@ def _unpaired(translation: Translation, found: ComponentMatching) -> Document:
             share(match.share),
             match.trusted,
         )
-        for match in found.matches
+        for match in matching.matches
     ]
     numbers: list[tuple[str, Any, str]] = [
-        ("confidence", found.confidence, "of the whole map, over all dimensions; at most 1"),
-        ("by chance", found.chance, "95 % quantile for random matches"),
-        ("trusted", f"{found.trusted} of {k}", "components"),
-        ("covered", share(found.covered), "share of the old model’s variance in trusted components"),
+        ("confidence", matching.confidence, "of the whole map, over all dimensions; at most 1"),
+        ("by chance", matching.chance, "95 % quantile for random matches"),
+        ("trusted", f"{matching.trusted} of {k}", "components"),
+        ("covered", share(matching.covered), "share of the old model’s variance in trusted components"),
     ]
-    figure = Figure("match_confidence", (found, translation.settings.get("trust", math.nan)), brief=True)
+    figure = Figure("match_confidence", (matching, translation.settings.get("trust", math.nan)), brief=True)
     explained = Text(
         "Each model is unmixed on its own, and components are matched by the shapes of their distributions. "
         "A minus means that the sign is reversed.",

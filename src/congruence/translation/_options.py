@@ -29,8 +29,10 @@ class TranslateOptions(ReadOptions):
     unpaired: bool = option(False, "Experimental: no common rows; match components by their shapes.")
     components: int = option(10, "With --unpaired: number of components to match.")
     splits: int = option(10, "With --unpaired: number of random splits into halves.")
-    trust: float = option(0.9, "With --unpaired: confidence from which on a component is trusted.")
-    keep: str = option("trusted", "With --unpaired: map the 'trusted' components, or 'all'.")
+    trust: float = option(0.9, "With --unpaired: smallest confidence of a trusted component.")
+    keep: str = option(
+        "trusted", "With --unpaired: map the 'trusted' components, with the others at their mean, or 'all'."
+    )
 
 
 NEED_PAIRS = ("labels", "cluster", "group", "require", "folds", "nulls", "bootstrap")

@@ -24,7 +24,7 @@ from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, PairSums, pair_sums
+from congruence.rows.sums import PairScatter, PairSums, pair_sums
 from congruence.translation._options import CANDIDATES, GROUPS, NEED_NO_PAIRS, NEED_PAIRS, TranslateOptions
 from congruence.translation._unpaired import translate_unpaired
 from congruence.translation._verdict import judge_retrieval
@@ -62,21 +62,17 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         The target of a linear probe trained on old vectors: text and integers are classes, floats are regressed.
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
-    group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}
+    group : {"auto", "rigid", "similarity", "linear", "permutation", "identity"}, default "auto"
         The kind of map. "auto" takes the smallest of rigid, similarity and linear that no larger one clearly beats on
         held-out rows.
-    unpaired : bool
-        Match the components of models that share no rows; components, splits, trust and keep are for this case only.
-    components : int
-        Number of principal directions of each model to unmix (fewer where a model is narrower). Only few can be
-        distinguished by their shapes, so more is seldom better.
-    keep : {"trusted", "all"}
-        The components that the translator maps: the trusted ones, with the others at their mean, or all.
+    components : int, default 10
+        With `unpaired`: number of principal directions of each model to unmix (fewer where a model is narrower). Only
+        few can be distinguished by their shapes, so more is seldom better.
 
     Returns
     -------
     Translation
-        ``result.translator(x)`` translates; `status` and `verdict` say whether to use it.
+        ``result.translator(x)`` translates; `status` and `verdict` are the decision whether to use it.
     """
     _check_options(options)
     if options.unpaired:
@@ -122,7 +118,7 @@ def _check_options(options: TranslateOptions) -> None:
     check_number("require", options.require, 0, 1, open_low=True)
 
 
-def _fit(group: str, paired: Paired, fold: int | None) -> Map:
+def _fit(group: str, paired: PairScatter, fold: int | None) -> Map:
     """The map as it is applied: for wider new vectors, dimensions beyond the old ones are cut off and not scored."""
     h = fit_group(paired, group)
     return replace(h, matrix=np.where(np.arange(h.width) < paired.target.rows.d, h.matrix, 0.0))

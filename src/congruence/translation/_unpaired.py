@@ -115,7 +115,7 @@ def _check_rows(x: Float, y: Float, k: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
+class _ComponentFit:
     """Both models unmixed, and their components matched.
 
     `signs` has one entry of 1 or -1 in the row and column of every match; `squares` are the squared distances of all
@@ -138,15 +138,15 @@ class _Fit:
         return Translator(Map("linear", square, *means), normalize, d_new, d_old)
 
 
-def _fit(x: Float, y: Float, k: int, seed: int) -> _Fit:
+def _fit(x: Float, y: Float, k: int, seed: int) -> _ComponentFit:
     new, old = (independent_components(rows, n_components=k, starts=1, seed=seed).unmixing for rows in (x, y))
     if new.k != old.k:  # rows of low rank have fewer components
         return _fit(x, y, min(new.k, old.k), seed)
-    return _Fit(new, old, *_match_shapes(_quantile_functions(x, new), _quantile_functions(y, old)))
+    return _ComponentFit(new, old, *_match_shapes(_quantile_functions(x, new), _quantile_functions(y, old)))
 
 
 def _match_shapes(new: Float, old: Float) -> tuple[Float, Float]:
-    """Match quantile functions (k, levels) one to one by least squares: `signs` and `squares` of `_Fit`."""
+    """Match quantile functions (k, levels) one to one by least squares: `signs` and `squares` of `_ComponentFit`."""
     mirrored = -old[:, ::-1]  # of the components with the other sign
     same, flipped = (np.square(new[:, None] - one[None]).mean(2) for one in (old, mirrored))
     squares = np.minimum(same, flipped)
@@ -177,7 +177,9 @@ class _HalfAgreement:
     sampling: Float  # (k_new, k_old) squared distance of shapes that is expected from sampling
 
 
-def _compare_halves(whole: _Fit, x: Float, y: Float, covariance: Float, rng: np.random.Generator) -> _HalfAgreement:
+def _compare_halves(
+    whole: _ComponentFit, x: Float, y: Float, covariance: Float, rng: np.random.Generator
+) -> _HalfAgreement:
     """Repeat the fit on two halves of the rows, and correlate the images of the new rows under both maps."""
     orders = [rng.permutation(len(rows)) for rows in (x, y)]
     parts = [(np.sort(o[: len(o) // 2]), np.sort(o[len(o) // 2 :])) for o in orders]
@@ -214,7 +216,9 @@ def _ratio(cross: Any, a: Any, b: Any) -> Any:
     return np.where(size > 0, cross / np.where(size > 0, size, 1.0), 0.0)
 
 
-def _judge_components(whole: _Fit, halves: list[_HalfAgreement], trust: float, y: Float) -> list[ComponentMatch]:
+def _judge_components(
+    whole: _ComponentFit, halves: list[_HalfAgreement], trust: float, y: Float
+) -> list[ComponentMatch]:
     confidence = np.mean([half.each for half in halves], axis=0)
     sampling = np.sqrt(np.mean([half.sampling for half in halves], axis=0))
     shares = np.square(whole.old.mixing).sum(0) / y.var(0).sum()

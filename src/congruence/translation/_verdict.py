@@ -63,15 +63,15 @@ def judge_retrieval(near: Nearness, certificate: Certificate, require: float) ->
     return finding, (ANSWERS[status], evidence, f"{error}."), tuple(notes)
 
 
-def judge_matching(found: ComponentMatching) -> Verdict:
+def judge_matching(matching: ComponentMatching) -> Verdict:
     """Decide whether the components of two models can be matched without paired rows.
 
     The claim holds if all components are trusted and is ambiguous if some are. If none is, it fails where most shapes
     of one model do not occur in the other, and is unknown where they do but several fit equally well.
     """
-    k, trusted = len(found.matches), found.trusted
-    unlike = sum(not match.fits for match in found.matches)
-    evidence = f"The matched components hold {percent(found.covered)} of the variance of the old vectors."
+    k, trusted = len(matching.matches), matching.trusted
+    unlike = sum(not match.fits for match in matching.matches)
+    evidence = f"The matched components hold {percent(matching.covered)} of the variance of the old vectors."
     status: Status
     if trusted == k:
         status, answer = "holds", f"Without paired rows, all components ({k}) are matched with confidence."
@@ -92,8 +92,8 @@ def judge_matching(found: ComponentMatching) -> Verdict:
         "All components of the old model can be matched by their shapes.",
         status,
         evidence=f"{trusted} of {k} components are trusted. {evidence}" if trusted else evidence,
-        number=found.confidence,
-        null=found.chance,
+        number=matching.confidence,
+        null=matching.chance,
     )
     note = (
         "Experimental: no paired row confirms this translation. Check it on rows that both models embedded "

@@ -12,7 +12,7 @@ from congruence.errors import InputError
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Protocol, row_errors
 from congruence.rows.engine import Rows
-from congruence.rows.sums import Paired, sums_of
+from congruence.rows.sums import PairScatter, sums_of
 from congruence.stats.intervals import bootstrap_mean, rank_correlation
 
 RANKED_QUERIES = 500  # whole rankings are compared for this many rows
@@ -69,7 +69,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Drift:
-    """The share of the linear map's held-out residual that a nonlinear map predicts; `found` if it is more than 5 %."""
+    """The share of the linear map's held-out residual that a nonlinear map predicts; `found` if more than 5 %."""
 
     share: float
     found: bool
@@ -110,12 +110,12 @@ def measure_retrieval(old: Float, translated: Float, new: Float, unit: Array, pl
     hits = {name: np.empty(len(old)) for name in ("one", "ten", "itself", "before")}
     for start in range(0, len(old), _BLOCK):
         part = np.arange(start, min(start + _BLOCK, len(old)))
-        truth, found, raw = (squares - 2 * z[part] @ old.T for z in (old, translated, padded))
-        hits["itself"][part] = (old[found.argmin(1)] == old[part]).all(1)
-        for distances in (truth, found, raw):
+        truth, guess, raw = (squares - 2 * z[part] @ old.T for z in (old, translated, padded))
+        hits["itself"][part] = (old[guess.argmin(1)] == old[part]).all(1)
+        for distances in (truth, guess, raw):
             distances[np.arange(len(part)), part] = np.inf
-        hits["one"][part] = _recall(truth, found, 1, squares[part])
-        hits["ten"][part], hits["before"][part] = (_recall(truth, z, k, squares[part]) for z in (found, raw))
+        hits["one"][part] = _recall(truth, guess, 1, squares[part])
+        hits["ten"][part], hits["before"][part] = (_recall(truth, z, k, squares[part]) for z in (guess, raw))
     recall_1, recall_10 = (
         HeldOut(float(values.mean()), *bootstrap_mean(values, clusters, plan.bootstrap, plan.seed))
         for values in (hits["one"], hits["ten"])
@@ -130,13 +130,13 @@ def measure_retrieval(old: Float, translated: Float, new: Float, unit: Array, pl
     )
 
 
-def _recall(truth: Float, found: Float, k: int, squares: Float) -> Float:
-    """The share of the k nearest by `found` that are no farther than the k-th nearest by `truth`, shape (m,).
+def _recall(truth: Float, guess: Float, k: int, squares: Float) -> Float:
+    """The share of the k nearest by `guess` that are no farther than the k-th nearest by `truth`, shape (m,).
 
     Both are squared distances minus the query's own square. Rows at the distance of the k-th count as well: among
     equal vectors, the order is decided by rounding.
     """
-    nearest = np.argpartition(found, k - 1, axis=1)[:, :k]
+    nearest = np.argpartition(guess, k - 1, axis=1)[:, :k]
     reach = np.partition(truth, k - 1, axis=1)[:, k - 1]
     reach = reach + 1e-12 * (2 * squares + reach)  # the rounding of a difference of squares
     return np.asarray((np.take_along_axis(truth, nearest, axis=1) <= reach[:, None]).mean(1))
@@ -200,7 +200,7 @@ def measure_probe(old: Float, translated: Float, new: Float, labels: Array, fold
 
 
 def learning_curve(
-    x: Rows, y: Rows, fit: Callable[[Paired, int | None], Map], diameter: float, plan: Protocol
+    x: Rows, y: Rows, fit: Callable[[PairScatter, int | None], Map], diameter: float, plan: Protocol
 ) -> list[CurvePoint]:
     """The held-out error by the number of paired rows the map is fitted on; the first fold is held out."""
     test = plan.folds[0]

@@ -150,13 +150,13 @@ class Translation(Result):
                 "drift": certificate["drift"],
             }
         if self.matching is not None:
-            found = self.matching
+            matching = self.matching
             numbers["matching"] = {
-                "confidence": found.confidence,
-                "chance": found.chance,
-                "trusted": found.trusted,
-                "covered": found.covered,
-                "matches": [asdict(match) for match in found.matches],
+                "confidence": matching.confidence,
+                "chance": matching.chance,
+                "trusted": matching.trusted,
+                "covered": matching.covered,
+                "matches": [asdict(match) for match in matching.matches],
             }
         return numbers
 
@@ -166,12 +166,12 @@ class Translation(Result):
             yield from (asdict(match) for match in self.matching.matches)
         if self.certificate is None:
             return
-        found, probe = self.certificate.retrieval, self.certificate.probe
-        for name, recall in (("recall_10", found.recall_10), ("recall_1", found.recall_1)):
-            others = (found.before, found.chance) if name == "recall_10" else (nan, nan)
+        retrieval, probe = self.certificate.retrieval, self.certificate.probe
+        for name, recall in (("recall_10", retrieval.recall_10), ("recall_1", retrieval.recall_1)):
+            others = (retrieval.before, retrieval.chance) if name == "recall_10" else (nan, nan)
             yield _row(name, recall.mean, recall.low, recall.high, *others)
-        yield _row("itself", found.itself)
-        yield _row("rank_agreement", found.rank_agreement)
+        yield _row("itself", retrieval.itself)
+        yield _row("rank_agreement", retrieval.rank_agreement)
         if probe is not None:
             yield _row(f"probe {probe.score}", probe.after, nan, nan, probe.before, probe.baseline)
         for name, near in self.candidates.items():

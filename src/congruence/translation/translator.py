@@ -74,10 +74,10 @@ def load_translator(path: str | Path) -> Translator:
     """Read what `Translator.save` (or ``congruence translate fit --map``) wrote."""
     h, about = read_map(path, "translator")
     if not {"normalize", "d_new", "d_old"} <= set(about):
-        raise InputError(f"{path} holds a map, but not one made by translate; open it with congruence.load")
+        raise InputError(f"{path} holds a map that was not written by translate; open it with congruence.load")
     widths = [about["d_new"], about["d_old"]]
     if about["normalize"] not in (None, "cosine") or not all(type(d) is int and 0 < d <= h.width for d in widths):
-        raise InputError(f"{path} does not hold a translator: its header says {about}")
+        raise InputError(f"{path} does not hold a translator: its header is {about}")
     return Translator(h, about["normalize"], *widths)
 
 

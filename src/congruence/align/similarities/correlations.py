@@ -15,8 +15,8 @@ import numpy as np
 from congruence.align._run_statistics import PairStatistics, RunStatistics, squared_norms, sum_pair
 from congruence.arrays import Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_number
-from congruence.maps.algebra import svd
-from congruence.rows.sums import Paired, Spread
+from congruence.rows.algebra import svd
+from congruence.rows.sums import PairScatter, RowScatter
 
 VARIANCE = 0.99
 CONDITION = 1e6  # beyond this the sums no longer resolve the correlation of the weakest directions
@@ -99,7 +99,7 @@ def svcca(x: Any, y: Any, *, variance: float = VARIANCE) -> float:
 
 
 def pwcca(x: Any, y: Any) -> float:
-    """Canonical correlations averaged with the weight that x gives to each canonical direction, in sample.
+    """Canonical correlations averaged weighted by how much of x each canonical direction explains, in sample.
 
     Not symmetric: the weights are those of x, so pwcca(x, y) measures how much of x is represented in y. Invariant to
     permutation, one scale and translation of either side, and to any invertible linear map of y; not to a rotation of
@@ -174,7 +174,7 @@ def svcca_of(pair: PairStatistics, variance: float = VARIANCE) -> float:
     return float(_canonical(pair.sums, x, y)[1].mean())
 
 
-def _kept(spread: Spread, variance: float) -> tuple[Float, Float]:
+def _kept(spread: RowScatter, variance: float) -> tuple[Float, Float]:
     """The fewest principal axes, (d, r), that hold the share `variance`, and their singular values, (r,)."""
     axes, singular = spread.axes
     left = np.cumsum(singular[::-1] ** 2)[::-1]  # the variance in this and all weaker axes
@@ -193,7 +193,7 @@ def pwcca_of(pair: PairStatistics) -> float:
     return float(weights @ correlations / weights.sum())
 
 
-def _canonical(paired: Paired, x: tuple[Float, Float], y: tuple[Float, Float]) -> tuple[Float, Float]:
+def _canonical(paired: PairScatter, x: tuple[Float, Float], y: tuple[Float, Float]) -> tuple[Float, Float]:
     """Canonical directions of x in its whitened axes, (r_x, c), and canonical correlations, (c,)."""
     white = x[0] / x[1], y[0] / y[1]
     condition = (x[1][0] / x[1][-1]) * (y[1][0] / y[1][-1])
@@ -202,7 +202,7 @@ def _canonical(paired: Paired, x: tuple[Float, Float], y: tuple[Float, Float]) -
     return directions, np.clip(correlations, 0, 1)
 
 
-def _cross_of_rows(paired: Paired, white_x: Float, white_y: Float) -> Float:
+def _cross_of_rows(paired: PairScatter, white_x: Float, white_y: Float) -> Float:
     """The cross product of whitened rows, (r_x, r_y), whitened before they are summed: slower, and exact."""
     source, target = paired.source, paired.target
     total = np.zeros((white_x.shape[1], white_y.shape[1]))

@@ -3,7 +3,7 @@
 Procrustes distances are those of centred runs, the narrower zero-padded, after the best rotation; lower is closer. The
 best rotation leaves |X|^2 + |Y|^2 - 2 |X'Y|_* (nuclear norm), so d x d sums suffice, except for distances near 0, which
 they cannot resolve: those are summed over the rows. The rotation is fitted to the rows it is scored on, so unrelated
-runs come closer the more dimensions they have for their rows.
+runs score closer the more dimensions they have for their rows.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def neighbour_overlap(x: Any, y: Any, *, k: int = NEIGHBOURS, seed: int = 0) -> 
     Returns
     -------
     float
-        From 0 to 1, higher is closer; unrelated runs give about k / (n - 1). NaN if one side is constant.
+        From 0 to 1, higher is closer; about k / (n - 1) for unrelated runs. NaN if one side is constant.
 
     References
     ----------
@@ -266,7 +266,7 @@ class _Neighbours:
         return np.asarray(self.distances(self.nearest).max(1) * (1 + 1e-12) + self.rows.rounding.max())
 
     def distances(self, others: Array) -> Float:
-        """The distances of each row from others, given by their positions, shape (m, k)."""
+        """The distances of each row from others, by their positions, shape (m, k)."""
         points = to_numpy(self.rows.take(self.index))
         distances = np.empty(others.shape)
         for part in row_chunks(len(points), others.shape[1] * self.rows.d):

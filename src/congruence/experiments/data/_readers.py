@@ -16,8 +16,8 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.checks import require
 from congruence.errors import InputError
+from congruence.memory import check_fits
 from congruence.tables.access import first_sentence, npy_header, reading
-from congruence.tables.memory import check_fits
 
 VARIABLE = "CONGRUENCE_DATA"
 BLOCK = 2**24  # bytes read at a time

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from congruence.ica.components import Unmixing
-    from congruence.ica.results import CurvePoint
+    from congruence.ica.results import StabilityPoint
 
 MARKED = 40  # largest number of points on a line that are marked
 SMALLEST = 1e-12  # lower limit of angles, gradients and negentropies on a log scale
@@ -143,7 +143,7 @@ def component_agreement(
     return Drawing(paint, (900, 300), key="agreement", label=label, on_axes=True)
 
 
-def component_curve(points: Sequence[CurvePoint]) -> Drawing:
+def component_curve(points: Sequence[StabilityPoint]) -> Drawing:
     """Draw how many components are distinguishable from noise, and how many are stable, against their number."""
     sizes = [point.n_components for point in points]
 

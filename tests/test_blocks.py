@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from congruence.errors import InputError
 from congruence.maps.groups import fit_group
 from congruence.maps.nearness import measure, protocol
+from congruence.rows import blocks
+from congruence.rows.blocks import align_partitions, fetch_rows
 from congruence.rows.engine import Rows
 from congruence.rows.sums import pair_sums, run_sums
-from congruence.tables import blocks
-from congruence.tables.blocks import align_partitions, fetch_rows
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

@@ -1,8 +1,11 @@
-"""Matrix decompositions with a fallback where LAPACK fails, and with a suitable number of threads."""
+"""Matrix decompositions that are safe where LAPACK fails, and principal axes of rows of any conditioning.
+
+Small matrices are decomposed on one thread, and wide ones on a GPU inside `decomposing_on`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -14,13 +17,16 @@ from congruence.arrays import Float, single_threaded, thread_pools
 
 LARGE = 1000  # from this width on a decomposition is faster with several threads
 FAR = 200  # from this width on a decomposition is worth the copy to a GPU
+# Below this ratio of eigenvalues a scatter matrix, which squares singular values, no longer resolves them.
+DOUBTFUL = 1e-11
+CLEAR = 1e-7  # and above this one it resolves them to all digits that matter
 
 _device: ContextVar[str] = ContextVar("device", default="cpu")
 
 
 @contextmanager
 def decomposing_on(device: str) -> Iterator[None]:
-    """Send decompositions of wide matrices to a GPU inside the block, if `device` is one: it is ten times faster."""
+    """Send decompositions of wide matrices to a GPU inside the block, if `device` is one, which is ten times faster."""
     token = _device.set(device)
     try:
         yield
@@ -28,7 +34,7 @@ def decomposing_on(device: str) -> Iterator[None]:
         _device.reset(token)
 
 
-def _there(decomposition: str, matrix: Float, **options: Any) -> tuple[Float, ...]:
+def _decompose_on_device(decomposition: str, matrix: Float, **options: Any) -> tuple[Float, ...]:
     """A decomposition of `torch.linalg` on the device."""
     import torch
 
@@ -36,14 +42,14 @@ def _there(decomposition: str, matrix: Float, **options: Any) -> tuple[Float, ..
     return tuple(part.cpu().numpy() for part in getattr(torch.linalg, decomposition)(on_device, **options))
 
 
-def _is_far(matrix: Float) -> bool:
+def _use_device(matrix: Float) -> bool:
     return _device.get() != "cpu" and min(matrix.shape) >= FAR
 
 
 def one_thread(width: int) -> AbstractContextManager[Any]:
     """Run BLAS on one thread inside the block, for matrices of up to `LARGE` columns.
 
-    numpy and scipy bring a pool of threads each. Where small decompositions and products alternate, the pools wait for
+    numpy and scipy have a pool of threads each. Where small decompositions and products alternate, the pools wait for
     each other: a 50 x 50 singular value decomposition after a product was seen to take 46 ms instead of 1.
     """
     return single_threaded() if width <= LARGE else nullcontext()
@@ -57,14 +63,14 @@ def blas_threads() -> int:
 def svd(matrix: Float, *, full_matrices: bool = True) -> tuple[Float, Float, Float]:
     """The singular value decomposition u, s, vt.
 
-    LAPACK's divide and conquer is the fastest, but now and then fails to converge where many singular values are
+    LAPACK's divide and conquer is the fastest, but sometimes fails to converge where many singular values are
     equal (canonical correlations that are all 1, say); the QR iteration, slower, does not.
     """
     if 0 in matrix.shape:  # not every scipy takes an empty matrix
         m, n = matrix.shape
         return np.eye(m, m if full_matrices else 0), np.zeros(0), np.eye(n if full_matrices else 0, n)
-    if _is_far(matrix):
-        u, s, vt = _there("svd", matrix, full_matrices=full_matrices)
+    if _use_device(matrix):
+        u, s, vt = _decompose_on_device("svd", matrix, full_matrices=full_matrices)
         return u, s, vt
     with one_thread(max(matrix.shape)):
         try:
@@ -76,8 +82,8 @@ def svd(matrix: Float, *, full_matrices: bool = True) -> tuple[Float, Float, Flo
 
 def eigh(matrix: Float) -> tuple[Float, Float]:
     """The eigenvalues, rising, and eigenvectors (as columns) of a symmetric matrix."""
-    if _is_far(matrix):
-        values, vectors = _there("eigh", matrix)
+    if _use_device(matrix):
+        values, vectors = _decompose_on_device("eigh", matrix)
         return values, vectors
     with one_thread(len(matrix)):
         values, vectors = linalg.eigh(matrix)
@@ -105,3 +111,47 @@ def _complement(basis: Float) -> Float:
     if basis.shape[1] == 0:
         return np.eye(len(basis))
     return np.asarray(linalg.qr(basis)[0][:, basis.shape[1] :])
+
+
+def scaled_axes(
+    scatter: Float,
+    n: int,
+    rounding: Float,
+    triangle: Callable[[], Float] | None = None,
+    resolution: float | None = None,
+) -> tuple[Float, Float, Float]:
+    """Units (d,), and in these units the singular values (r,) and axes (r, d) that are more than rounding.
+
+    Every dimension is measured in units of its own rounding, so that one large dimension does not hide the others.
+    Taken from the scatter matrix where that resolves the singular values; where it does not, from `triangle`, a matrix
+    R that resolves them better with R^T R the scatter (the R of a QR decomposition of the rows, say). Without one, what
+    the scatter cannot resolve counts as rounding. `resolution` is the smallest ratio of singular values R resolves.
+    """
+    d = len(scatter)
+    unit = np.where(rounding > 0, rounding, rounding.min(where=rounding > 0, initial=1.0))  # (d,)
+    values, vectors = eigh(scatter / np.outer(unit, unit))
+    blurred = values[0] < DOUBTFUL * values[-1] or values[-1] <= 0
+    if blurred and triangle is not None:
+        _, singular, vectors_t = svd(triangle() / unit, full_matrices=False)
+    else:
+        singular, vectors_t = np.sqrt(np.maximum(values, 0)), vectors.T
+    # Noise of unit size in an n x d matrix has singular values up to about this.
+    noise = np.sqrt(n) + np.sqrt(d)
+    resolution = resolution or np.finfo(np.float64).eps * max(n, d)
+    if blurred and triangle is None:
+        resolution = np.sqrt(DOUBTFUL)
+    keep = singular > max(noise, resolution * singular.max(initial=0))
+    return unit, singular[keep], vectors_t[keep]
+
+
+def principal_axes(unit: Float, singular: Float, vectors_t: Float) -> tuple[Float, Float]:
+    """Principal axes (d, r) and singular values (r,), falling, of rows described in the units of `scaled_axes`."""
+    if not len(singular):
+        return np.zeros((len(unit), 0)), np.zeros(0)
+    factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter without rounding
+    values, vectors = eigh(factor @ factor.T)  # rising; several times faster than a singular value decomposition
+    if values[0] > CLEAR * values[-1]:
+        singular = np.sqrt(values[::-1])
+        return (factor.T @ vectors[:, ::-1]) / singular, singular
+    _, singular, vectors_t = svd(factor, full_matrices=False)
+    return vectors_t.T, singular

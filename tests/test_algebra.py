@@ -3,8 +3,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import linalg
 
-from congruence.maps import algebra
-from congruence.maps.algebra import decomposing_on, eigh, svd
+from congruence.rows import algebra
+from congruence.rows.algebra import decomposing_on, eigh, svd
 
 
 def test_a_decomposition_multiplies_back(rng):
@@ -45,7 +45,7 @@ def test_decompositions_elsewhere_are_the_same(rng, monkeypatch, shape):
     """On the device that is here, since the way is the same to all."""
     pytest.importorskip("torch")
     matrix = rng.normal(size=shape)
-    monkeypatch.setattr("congruence.maps.algebra.FAR", 2)
+    monkeypatch.setattr("congruence.rows.algebra.FAR", 2)
     with decomposing_on("meta"), pytest.raises(NotImplementedError):  # it does go there
         eigh(matrix @ matrix.T)
     with decomposing_on("cpu:0"):

@@ -1,7 +1,7 @@
 """Rows in a dask array: blocks stay on their threads or machines, and only sums are transferred.
 
 Every block is summed by the code that sums rows on one machine, and the sums are merged in the order of the blocks, so
-that the same blocks return the same result on any cluster. A block whose worker died is computed again.
+that the same blocks lead to the same result wherever they are computed. A block whose worker died is computed again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 
 from congruence.arrays import Array, as_matrix, single_threaded, to_numpy
 from congruence.errors import CongruenceError, InputError, MissingDependencyError
-from congruence.tables.lazy import as_dask
-from congruence.tables.memory import max_bytes, room_for
+from congruence.memory import max_bytes, room_for
 
 PARTITION = 2**25  # bytes of rows that make a task long compared with the overhead of dask
 _TOGETHER = 8  # sums merged by one task
@@ -160,6 +159,13 @@ def _working() -> Iterator[None]:
             if type(error).__name__ not in _FAILURES:
                 raise
             raise CongruenceError(_FAILURES[type(error).__name__]) from error
+
+
+def as_dask(rows: Any, sizes: int | tuple[int, ...]) -> Any:
+    """Return rows as a dask array with blocks of the given numbers of rows."""
+    import dask.array as da
+
+    return da.from_array(rows, chunks=(sizes, rows.shape[1]), name=False, meta=np.empty((0, 0), rows.dtype))
 
 
 def whole_rows(X: Any, name: str = "X") -> Any:

@@ -17,8 +17,7 @@ from scipy import linalg
 from congruence.arrays import Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
-from congruence.maps.algebra import eigh
-from congruence.maps.axes import principal_axes, scaled_axes
+from congruence.rows.algebra import eigh, principal_axes, scaled_axes
 from congruence.rows.engine import Moments
 
 METHODS = ("pca", "zca", "cholesky", "pca-cor", "zca-cor")
@@ -188,7 +187,7 @@ def _corrected(matrix: Float, inverse: Float, mean: Float, reread: Reread, *, lo
 def _triangular(axes: Float, deviations: Float, rounding: Float) -> tuple[Float, Float]:
     """Whitening matrix (r, d) and inverse (d, r) in which every column is freed of what earlier columns predict.
 
-    A column that earlier ones predict entirely has no output of its own.
+    A column that earlier ones predict entirely has no output.
     """
     root = (axes * deviations).T  # (r, d): root.T @ root is the covariance
     sizes = np.linalg.norm(root, axis=0)
