@@ -321,7 +321,7 @@ def test_a_worker_that_dies_costs_time_and_not_the_answer(x, client, monkeypatch
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("KilledWorker", "several workers had died"),
+        ("KilledWorker", "several dask workers died"),
         ("FutureCancelledError", "the dask scheduler was lost"),
         ("CancelledError", "the dask scheduler was lost"),
     ],

@@ -100,7 +100,7 @@ def test_a_notebook_shows_claims_and_figure_and_only_a_computed_result_can_be_pl
     cell = result._repr_html_()
     assert "It fails." in cell
     assert "<svg" in cell
-    with pytest.raises(InputError, match="its figures are SVG files: compute it again"):
+    with pytest.raises(InputError, match="its figures are SVG files; compute it again"):
         result.plot()
     assert list(result.to_frame()["status"]) == ["holds", "fails", "unknown"]
 
