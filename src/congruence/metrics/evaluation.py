@@ -165,7 +165,7 @@ class Evaluation(Result):
         """The factors that have a code of their own, and that code.
 
         It is active, has at least `LEAST` of the information about the factor, and `AHEAD` times as much as about any
-        other factor. Rotated codes are equally informative about several factors, so none is the code of a single factor.
+        other factor. Rotated codes are equally informative about several factors, so none belongs to one.
         """
         nmi = np.nan_to_num(np.asarray(self.matrices["nmi"], dtype=float))  # (K, L)
         usable = np.array([row.active and not row.idle for row in self.per_code], dtype=bool)
