@@ -255,9 +255,9 @@ def _answer(server, says, done):
                 held.enter_context(server.accept()[0]).sendall(says)
 
 
-def test_a_scheduler_without_workers_is_told_of(table, capsys, monkeypatch):
+def test_a_scheduler_without_workers_is_reported(table, capsys, monkeypatch):
     np.save("t.npy", table.values)
-    monkeypatch.setattr(cluster_module, "PATIENCE", 1)
+    monkeypatch.setattr(cluster_module, "PATIENCE", 4)
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as empty:
         code, _, error = run(capsys, "t.npy", "--dask", empty.scheduler_address)
     assert code == 2
