@@ -14,7 +14,7 @@ from congruence.errors import InputError, MissingDependencyError
 from congruence.experiments.data import _benchmark_files as files
 from congruence.experiments.data import load_images
 from congruence.experiments.data._benchmark_files import read_dsprites, read_folder, read_mpi3d, read_shapes3d
-from congruence.experiments.data._image_sets import Grid
+from congruence.experiments.data._image_sets import FactorGrid
 from congruence.experiments.data._readers import halving_matrix, read_npz_rows
 from congruence.experiments.data.registry import IMAGE_SETS
 from congruence.experiments.data.variations import vary_factors
@@ -46,7 +46,7 @@ def shapes3d(folder, rng):
     """3dshapes.h5 with rows in the order of that file, in which orientation changes fastest."""
     h5py = pytest.importorskip("h5py")
     order = [ROOMS.names.index(name) for name in files.SHAPES3D_COLUMNS]
-    in_file = Grid(files.SHAPES3D_COLUMNS, ("ordinal",) * 6, tuple(ROOMS.sizes[j] for j in order))
+    in_file = FactorGrid(files.SHAPES3D_COLUMNS, ("ordinal",) * 6, tuple(ROOMS.sizes[j] for j in order))
     labels = in_file.levels() * np.array([0.1, 0.1, 0.1, 0.07, 1, 4.3]) + np.array([0, 0, 0, 0.75, 0, -30])
     images = rng.integers(256, size=(len(ROOMS), SIDE, SIDE, 3), dtype=np.uint8)
     path = folder / "shapes3d" / "3dshapes.h5"

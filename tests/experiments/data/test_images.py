@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 
 from congruence.errors import InputError, MissingDependencyError
 from congruence.experiments.data import FactorImages, load_images
-from congruence.experiments.data._image_sets import Grid
+from congruence.experiments.data._image_sets import FactorGrid
 from congruence.experiments.data.factor_data import KINDS
 from congruence.experiments.data.registry import IMAGE_SETS
 from congruence.experiments.data.variations import vary_factors
@@ -117,7 +117,7 @@ def test_drawing_without_torch_says_what_to_install(monkeypatch):
 
 
 def test_labels_of_a_file_become_levels_by_their_size():
-    grid = Grid(("a", "b"), ("ordinal", "ordinal"), (2, 3))
+    grid = FactorGrid(("a", "b"), ("ordinal", "ordinal"), (2, 3))
     labels = np.array([[0.5, 2], [0.5, -1], [0.5, 0], [0.1, 0], [0.1, 2], [0.1 + 1e-9, -1]])
     assert_array_equal(grid.rank_labels(labels, "x"), [[1, 2], [1, 0], [1, 1], [0, 1], [0, 2], [0, 0]])
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from congruence.arrays import Array
 from congruence.errors import InputError
-from congruence.experiments.data._image_sets import Grid, ImageSet, OpenedImages
+from congruence.experiments.data._image_sets import FactorGrid, ImageSet, OpenedImages
 from congruence.experiments.data._readers import (
     SIDE,
     VARIABLE,
@@ -29,17 +29,17 @@ from congruence.experiments.data.sprite_images import GRID as SPRITES_GRID
 
 # Columns of the labels of 3dshapes.h5: floor, wall and object hue, scale, shape, orientation.
 SHAPES3D_COLUMNS = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
-MPI3D_GRID = Grid(
+MPI3D_GRID = FactorGrid(
     names=("colour", "shape", "size", "camera_height", "background", "horizontal", "vertical"),
     kinds=("categorical", "categorical", "ordinal", "ordinal", "categorical", "ordinal", "ordinal"),
     sizes=(4, 4, 2, 3, 3, 40, 40),
 )
-FALCOR3D_GRID = Grid(
+FALCOR3D_GRID = FactorGrid(
     names=("light_intensity", "light_x", "light_y", "light_z", "camera_x", "camera_y", "camera_z"),
     kinds=("ordinal",) * 7,
     sizes=(5, 6, 6, 6, 6, 6, 6),
 )
-ISAAC3D_GRID = Grid(
+ISAAC3D_GRID = FactorGrid(
     names=(
         "object_shape", "robot_x", "robot_y", "camera_height", "object_scale", "light_intensity", "light_y",
         "object_colour", "wall_colour",
@@ -47,7 +47,7 @@ ISAAC3D_GRID = Grid(
     kinds=("categorical", *("ordinal",) * 6, "categorical", "categorical"),
     sizes=(3, 8, 5, 4, 4, 4, 6, 4, 4),
 )  # fmt: skip
-DIGIT = Grid(names=("digit",), kinds=("categorical",), sizes=(10,))
+DIGIT = FactorGrid(names=("digit",), kinds=("categorical",), sizes=(10,))
 
 _NPZ = {
     "mpi3d": "real3d_complicated_shapes_ordered.npz",
@@ -81,7 +81,7 @@ def find_set(name: str) -> list[Path]:
     return find_files(name, FILES[name], f"{how}; the generated data set '{generated}' needs no download")
 
 
-def read_shapes3d(grid: Grid = ROOMS_GRID, side: int = SIDE) -> OpenedImages:
+def read_shapes3d(grid: FactorGrid = ROOMS_GRID, side: int = SIDE) -> OpenedImages:
     """3dshapes.h5: `images` (N, 64, 64, 3) uint8 and `labels` (N, 6), whose columns are put into our order."""
     (path,) = find_set("shapes3d")
     labels = read_h5_rows(path, "labels", (len(grid), len(grid.names)))
@@ -94,7 +94,7 @@ def read_shapes3d(grid: Grid = ROOMS_GRID, side: int = SIDE) -> OpenedImages:
     )
 
 
-def read_mpi3d(grid: Grid = MPI3D_GRID, side: int = SIDE) -> OpenedImages:
+def read_mpi3d(grid: FactorGrid = MPI3D_GRID, side: int = SIDE) -> OpenedImages:
     """MPI3D real_complex: `images` (N, 64, 64, 3) uint8, one for each combination of factors, row-major."""
     (path,) = find_set("mpi3d")
     expected = (len(grid), side, side, 3)
@@ -104,7 +104,7 @@ def read_mpi3d(grid: Grid = MPI3D_GRID, side: int = SIDE) -> OpenedImages:
     )
 
 
-def read_folder(name: str, grid: Grid) -> OpenedImages:
+def read_folder(name: str, grid: FactorGrid) -> OpenedImages:
     """Falcor3D or Isaac3D: a file of labels and a folder images/ with 000000.png, ..., shrunk from 128 to 64 pixels."""
     (path,) = find_set(name)
     levels = grid.rank_labels(read_labels(path, (len(grid), len(grid.names))), str(path))
@@ -114,7 +114,7 @@ def read_folder(name: str, grid: Grid) -> OpenedImages:
     return OpenedImages(levels, partial(read_pngs, folder))
 
 
-def read_dsprites(grid: Grid = SPRITES_GRID, side: int = SIDE) -> OpenedImages:
+def read_dsprites(grid: FactorGrid = SPRITES_GRID, side: int = SIDE) -> OpenedImages:
     """The .npz of dSprites: `imgs` (N, 64, 64) of 0 and 1, and `latents_classes` (N, 6), the first of them constant."""
     (path,) = find_set("dsprites")
     expected = (len(grid), side, side)
@@ -146,7 +146,7 @@ def _channels_first(path: Path, images: Array) -> Array:
 
 
 def _on_grid(
-    name: str, grid: Grid, sentence: str, note: str, read: partial[OpenedImages], channels: int = 3
+    name: str, grid: FactorGrid, sentence: str, note: str, read: partial[OpenedImages], channels: int = 3
 ) -> ImageSet:
     shape = (channels, SIDE, SIDE)
     return ImageSet(name, sentence, len(grid), shape, grid, note, find=partial(find_set, name), read=read)

@@ -21,7 +21,7 @@ DIGITS = 6  # labels of a file that agree to so many decimals are the same level
 
 
 @dataclass(frozen=True)
-class Grid:
+class FactorGrid:
     """Factors with their kinds and numbers of levels. Rows are row-major: the last factor changes fastest."""
 
     names: tuple[str, ...]
@@ -64,7 +64,7 @@ class Renderer:
     """Images that are drawn from their factors: the grid of levels, the range of each factor and the drawing."""
 
     name: str
-    grid: Grid
+    grid: FactorGrid
     ranges: tuple[tuple[float, float], ...]  # of values; the end of a circular range equals its start
     channels: int
     note: str
@@ -138,7 +138,7 @@ class ImageSet:
     sentence: str
     count: int  # of images
     shape: tuple[int, int, int]  # channels, height, width
-    grid: Grid
+    grid: FactorGrid
     note: str
     renderer: Renderer | None = None
     find: Callable[[], list[Path]] | None = None

@@ -17,10 +17,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.checks import require
-from congruence.experiments.data._image_sets import Grid, Renderer, for_slices
+from congruence.experiments.data._image_sets import FactorGrid, Renderer, for_slices
 from congruence.experiments.data.factor_data import FactorImages
 
-GRID = Grid(  # of Shapes3D and of rooms
+GRID = FactorGrid(  # of Shapes3D and of rooms
     names=("floor_hue", "object_hue", "orientation", "scale", "shape", "wall_hue"),
     kinds=("circular:10", "circular:10", "ordinal", "ordinal", "categorical", "circular:10"),
     sizes=(10, 10, 15, 8, 4, 10),

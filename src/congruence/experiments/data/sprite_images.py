@@ -16,10 +16,10 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.checks import require
-from congruence.experiments.data._image_sets import Grid, Renderer, for_slices
+from congruence.experiments.data._image_sets import FactorGrid, Renderer, for_slices
 from congruence.experiments.data.factor_data import FactorImages
 
-GRID = Grid(  # of dSprites, without its one colour, and of sprites
+GRID = FactorGrid(  # of dSprites, without its one colour, and of sprites
     names=("shape", "scale", "rotation", "x", "y"),
     kinds=("categorical", "ordinal", "circular:40", "ordinal", "ordinal"),
     sizes=(3, 6, 40, 32, 32),
