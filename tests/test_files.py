@@ -70,7 +70,7 @@ def test_one_at_a_time_works_in_a_folder_and_leaves_nothing_there(tmp_path):
     with alone_in(tmp_path / "new") as alone:
         assert alone
         with (
-            pytest.raises(InputError, match="another process is using .*new; wait"),
+            pytest.raises(InputError, match="another process is using .*new; wait until it has finished"),
             alone_in(tmp_path / "new"),
         ):
             raise AssertionError

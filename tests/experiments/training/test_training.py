@@ -107,7 +107,7 @@ def test_two_trainings_at_once_in_one_folder_are_not_mixed(images, tmp_path):
 
     def start_another(moment):
         if moment.step == 5:
-            with pytest.raises(InputError, match="another process is .*run; wait"):
+            with pytest.raises(InputError, match="another process is using .*run; wait until it has finished"):
                 train_model(small(), images, **SHORT, out=tmp_path / "run")
             refused.append(moment.step)
 

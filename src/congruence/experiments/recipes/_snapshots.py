@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from congruence.experiments.runs import Run
 from congruence.parts import Arrays, Parts
 
 RUNS, MODELS = "runs", "models"  # folders next to the parts: of run folders, and of saved nets
@@ -24,6 +25,8 @@ def load_or_train_snapshots(
     """The parts of these names, which `train` stores if one is missing; it resumes the run in `run_folder`."""
     snapshots = find_snapshots(parts, names)
     if snapshots is None:
+        if Run(run_folder, {}).finished:  # nothing is left to resume, so a lost snapshot needs the whole training
+            shutil.rmtree(run_folder)
         train()
         snapshots = find_snapshots(parts, names)
     if snapshots is None:  # one was lost that is older than the checkpoint
