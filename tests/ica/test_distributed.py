@@ -48,18 +48,10 @@ def assert_same_fit(lazy, local, atol=1e-6):
     assert lazy.n_iter_ == local.n_iter_
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
 @pytest.mark.parametrize(
-    ("dtype", "options"),
-    [
-        ("float64", {}),
-        ("float32", {}),
-        ("int16", {}),
-        ("float32", {"contrast": "exp"}),
-        ("float32", {"rows": "auto"}),
-        ("int16", {"rows": 6000}),
-        ("float32", {"n_components": 3}),
-        ("float64", {"n_components": 0.9}),
-    ],
+    "options",
+    [{}, {"contrast": "exp"}, {"rows": "auto"}, {"rows": 6000}, {"n_components": 3}, {"n_components": 0.9}],
     ids=str,
 )
 def test_components_are_those_of_the_local_engine(x, dtype, options):
