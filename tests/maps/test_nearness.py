@@ -60,12 +60,32 @@ def test_the_null_is_that_of_maps_fitted_to_the_shuffled_rows(clustered, rng):
     cluster = np.repeat(np.arange(12), 5) if clustered else None
     near, plan = measured(x, y, "similarity", folds=4, nulls=2, cluster=cluster)
     expected = []
-    for partner in plan.repairings:
-        for fold in plan.folds:
-            rest = np.setdiff1d(np.arange(60), fold)
-            h = fit_map(x[rest], y[partner][rest], "similarity")
-            expected += list(np.linalg.norm(h(x[fold]) - y[partner][fold], axis=1))
+    for turn, fold in enumerate(plan.folds):  # two re-pairings, each scored on every other fold
+        partner, rest = plan.repairings[turn % 2], np.setdiff1d(np.arange(60), fold)
+        h = fit_map(x[rest], y[partner][rest], "similarity")
+        expected += list(np.linalg.norm(h(x[fold]) - y[partner][fold], axis=1))
     assert_allclose(near.null, np.mean(expected), atol=1e-10)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+@pytest.mark.parametrize("heavy", [False, True])
+def test_one_fold_a_re_pairing_has_the_expectation_of_all_folds(clustered, heavy):
+    """Over many data sets, the mean null equals that of scoring every re-pairing on all folds, within 4 errors."""
+    gaps = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x, y = rng.standard_t(2.5, size=(2, 60, 3)) if heavy else rng.normal(size=(2, 60, 3))
+        cluster = np.repeat(np.arange(15), 4) if clustered else None
+        near, plan = measured(x, y, "similarity", folds=4, nulls=5, cluster=cluster, seed=seed)
+        every = [
+            np.linalg.norm(fit_map(x[rest], y[partner][rest], "similarity")(x[fold]) - y[partner][fold], axis=1)
+            for partner in plan.repairings
+            for fold in plan.folds
+            for rest in [np.setdiff1d(np.arange(60), fold)]
+        ]
+        gaps.append(near.null / np.concatenate(every).mean() - 1)
+    assert abs(np.mean(gaps)) < 4 * np.std(gaps) / np.sqrt(60)
+    assert np.std(gaps) < 0.15
 
 
 def test_rows_of_a_cluster_stay_together(rng):
@@ -90,7 +110,8 @@ def test_held_out_errors_are_those_of_maps_fitted_without_the_row(group, rng):
         return errors
 
     assert_allclose(near.errors, held_out(padded), atol=1e-10)
-    assert_allclose(near.null, np.mean([held_out(padded[p]).mean() for p in plan.repairings]), atol=1e-10)
+    scored = [held_out(padded[plan.repairings[turn % 2]])[fold] for turn, fold in enumerate(plan.folds)]
+    assert_allclose(near.null, np.concatenate(scored).mean(), atol=1e-10)
     in_sample = np.linalg.norm(fit_map(x, y, group)(x) - padded, axis=1)
     assert_allclose(near.mean, in_sample.mean())
     assert_allclose(near.rms, np.sqrt((in_sample**2).mean()))

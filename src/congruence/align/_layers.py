@@ -15,7 +15,7 @@ from congruence.align._run_statistics import PairStatistics, RunStatistics, read
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.similarities import LOWER, MEASURES, Measure
 from congruence.align.verdict import diameter_notes, sampling_notes
-from congruence.arrays import Float
+from congruence.arrays import Array, Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.maps.groups import GROUPS, fit_group
@@ -25,7 +25,7 @@ from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.algebra import decomposing_on, one_thread
 from congruence.rows.engine import Rows
-from congruence.rows.sums import PairSums, pair_sums
+from congruence.rows.sums import PairScatter, pair_sums
 from congruence.tables import expanded, unique_names
 
 Score = tuple[float, float, float]  # the nearness of two layers, its null, and the standard error of their gap
@@ -186,33 +186,35 @@ def _check_any(layers: Mapping[str, Any], skipped: Sequence[str]) -> None:
 
 def _score_by(measure: str, target: RunStatistics, plan: Protocol) -> Callable[[RunStatistics], Score]:
     """A function that scores any source against one target, whose statistics are computed once."""
+    if measure not in MEASURES:
+        diameter = target.diameter.value
+        return lambda source: _score_error(measure, source, target, diameter, plan)
     shuffled = [
         RunStatistics(target.name, target.sums.shuffled(partner, inside_folds=not plan.clustered), plan.seed)
         for partner in plan.repairings
     ]
-    if measure in MEASURES:
-        return lambda source: _score_similarity(MEASURES[measure], source, target, shuffled)
-    diameter = target.diameter.value
-    return lambda source: _score_error(measure, source, target, shuffled, diameter, plan)
+    return lambda source: _score_similarity(MEASURES[measure], source, target, shuffled)
 
 
 def _score_error(
     group: str,
     source: RunStatistics,
     target: RunStatistics,
-    shuffled: Sequence[RunStatistics],
     diameter: float,
     plan: Protocol,
 ) -> Score:
     """The held-out error of the best map onto the target, over its diameter."""
     sums = pair_sums(source.sums, target.sums)
-    errors = [_held_out(group, sums, plan, k) for k in range(len(plan.folds))]  # each of shape (rows of the fold,)
+    errors = [
+        _held_out(group, sums.outside(k), source.rows, target.rows, fold) for k, fold in enumerate(plan.folds)
+    ]  # each of shape (rows of the fold,)
     near = float(np.concatenate(errors).mean())
     # Folds differ in their errors, so a re-pairing is compared with the true pairing of its own fold.
-    gaps = [
-        _held_out(group, pair_sums(source.sums, y.sums), plan, k % len(errors)) - errors[k % len(errors)]
-        for k, y in enumerate(shuffled)
-    ]
+    gaps = []
+    for number, order in enumerate(plan.repairings):
+        fold = number % len(errors)
+        paired, rows = sums.repaired(order, fold, inside_folds=not plan.clustered)
+        gaps.append(_held_out(group, paired, source.rows, rows, plan.folds[fold]) - errors[fold])
     if not gaps:
         return near / diameter, float("nan"), float("nan")
     gap = float(np.mean([rows.mean() for rows in gaps]))
@@ -235,12 +237,11 @@ def _standard_error(gaps: Sequence[Float], mean: float, plan: Protocol) -> float
     return float(np.sqrt((spread**2).sum() * len(scored) / (len(scored) - 1)) / sum(map(len, gaps)))
 
 
-def _held_out(group: str, sums: PairSums, plan: Protocol, fold: int) -> Float:
-    """The error of every row of one fold under the best map fitted without it."""
-    paired = sums.outside(fold)
+def _held_out(group: str, paired: PairScatter, x: Rows, y: Rows, fold: Array) -> Float:
+    """The error of every row of one fold under the best map fitted to other rows."""
     with one_thread(paired.width):
         best = fit_group(paired, group)
-    return row_errors({group: best}, sums.source.rows, sums.target.rows, plan.folds[fold])[group]
+    return row_errors({group: best}, x, y, fold)[group]
 
 
 def _score_similarity(

@@ -124,13 +124,13 @@ def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns
         "seed": options.seed,
         "device": device,
     }
-    return inputs, inputs.rows(device, options.normalize), plan, settings
+    return inputs, [rows.placed() for rows in inputs.rows(device, options.normalize)], plan, settings
 
 
 def sum_run(name: str, rows: Rows, plan: Protocol) -> RunStatistics:
     """Sum one run over the folds; with rows on the unit sphere, refuse rows that are all zero."""
     if rows.scale_rows:
-        zero = [(to_numpy(rows.data[part]) == 0).all(1) for part in row_chunks(rows.n, rows.d)]
+        zero = [to_numpy((rows.data[part] == 0).all(1)) for part in row_chunks(rows.n, rows.d)]
         empty = np.flatnonzero(np.concatenate(zero))
         if empty.size:
             raise InputError(f"{name} has rows that are all zero and so have no direction (row {listing(empty)})")
@@ -145,7 +145,7 @@ def paired_rows(x: Any, y: Any) -> tuple[Rows, Rows]:
     """Check that x, shape (n, d_x), and y, shape (n, d_y), are matrices with paired rows, and return their rows."""
     x, y = as_paired(x, y)
     device = resolve_device("auto", x, y)
-    return Rows(x, device), Rows(y, device)
+    return Rows(x, device).placed(), Rows(y, device).placed()
 
 
 def sum_pair(x: Any, y: Any) -> PairStatistics:

@@ -164,7 +164,7 @@ def fit_group(paired: PairScatter, group: str) -> Map:
     else:
         matrix, size = paired.rotation, paired.source.size
         if group == "similarity" and size > 0:  # a constant source fits at every scale
-            matrix = matrix * (paired.svd[1].sum() / size)
+            matrix = matrix * (paired.nuclear_norm / size)
     return centred_map(paired, group, matrix)
 
 

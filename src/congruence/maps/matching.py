@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.rows.algebra import svd
+from congruence.rows.algebra import leading_pairs
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, RowScatter, sums_of
 from congruence.stats.matching import match
@@ -76,9 +76,9 @@ class CCA:
 
 def fit_cca(paired: PairScatter, n_components: int = CCA_COMPONENTS) -> CCA:
     """Canonical correlation analysis by whitening both runs on their numerical rank."""
-    white_x, white_y = (axes / singular for axes, singular in (paired.source.axes, paired.target.axes))
-    u, _, vt = svd(white_x.T @ paired.cross @ white_y, full_matrices=False)
-    return CCA(white_x @ u[:, :n_components], white_y @ vt[:n_components].T)
+    white_x, white_y = paired.source.whitening, paired.target.whitening
+    u, v = leading_pairs(white_x.T @ paired.cross @ white_y, n_components)
+    return CCA(white_x @ u, white_y @ v)
 
 
 def matched_correlation(scored: PairScatter, cca: CCA | None = None, fitted: PairScatter | None = None) -> float:

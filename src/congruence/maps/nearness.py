@@ -20,8 +20,8 @@ from congruence.maps.groups import Map
 from congruence.rows.algebra import one_thread
 from congruence.rows.blocks import Partition, compute
 from congruence.rows.engine import Rows
-from congruence.rows.sums import PairScatter, PairSums, pair_sums
-from congruence.stats.intervals import bootstrap_mean
+from congruence.rows.sums import PairScatter, PairSums
+from congruence.stats.intervals import bootstrap_means
 
 Fit = Callable[[PairScatter, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
@@ -45,7 +45,7 @@ class Nearness:
 
     `mean`, `rms`, `q95` and `sup` are in sample (fitted and scored on the same rows, as in the paper's Table 1;
     Def. 1 is about `sup`). `held_out` is scored on rows left out of the fit; `null` is the same score averaged over
-    random re-pairings of the rows. `errors` holds the held-out error of every row.
+    random re-pairings of the rows, each on one fold. `errors` holds the held-out error of every row.
     """
 
     group: str
@@ -159,15 +159,33 @@ def measure(
     for fold, errors in zip(plan.folds, _held_out(sums, fits, plan.folds), strict=True):
         held_out[:, fold] = errors
     tick()
-    null, few = np.zeros(len(fits)), _sampled(plan)
-    for partner in plan.repairings:
-        target = sums.target.shuffled(partner, inside_folds=not plan.clustered)
-        null += np.concatenate(_held_out(pair_sums(sums.source, target), fits, few), axis=1).mean(1)
-        tick()
+    null = _null(sums, fits, plan, tick)
+    intervals = bootstrap_means(held_out / diameter, plan.unit, plan.bootstrap, plan.seed)
     return {
-        name: _summary(name, in_sample[i], held_out[i], null[i] / len(plan.repairings or [0]), diameter, plan)
-        for i, name in enumerate(fits)
+        name: _summary(name, in_sample[i], held_out[i], null[i], intervals[i], diameter) for i, name in enumerate(fits)
     }, maps
+
+
+def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -> Float:
+    """The mean held-out error of each fit after the pairing was destroyed, shape (fits,).
+
+    Each re-pairing is scored on one fold, and the folds take turns, so that every row counts (with fewer re-pairings
+    than folds, on several). The expectation is that of scoring all folds of all re-pairings, the work a fraction.
+    """
+    if not plan.repairings:
+        return np.full(len(fits), np.nan)
+    few = _sampled(plan)
+    errors: list[list[Float]] = [[] for _ in plan.folds]
+    for turn in range(max(len(plan.repairings), len(plan.folds))):
+        fold = turn % len(plan.folds)
+        order = plan.repairings[turn % len(plan.repairings)]
+        paired, target = sums.repaired(order, fold, inside_folds=not plan.clustered)
+        scored = _stacked(_fit_all(fits, paired, fold), sums.source.rows, target, few[fold])
+        errors[fold].append(scored.mean(1))
+        if turn < len(plan.repairings):
+            tick()
+    sizes = np.array([len(fold) for fold in plan.folds]) / len(plan.unit)
+    return np.array([np.mean(of_fold, axis=0) for of_fold in errors]).T @ sizes
 
 
 def _fit_all(fits: Mapping[str, Fit], paired: PairScatter, fold: int | None) -> dict[str, Map]:
@@ -197,18 +215,32 @@ def row_errors(maps: Mapping[str, Map], x: Rows, y: Rows, index: Array) -> dict[
     width = max(x.d, y.d)
     errors = {name: np.empty(len(index)) for name in maps}
     products = {name: _multiplication(h, x.d) for name, h in maps.items()}
+    factor = _common_factor(maps)
     # Chunks are centred; the difference of the means after the map is one small vector, added at the end.
     offsets = {name: h(x.mean[None])[0] - np.pad(y.mean, (0, width - y.d)) for name, h in maps.items()}
     # On a CPU, blocks stay in its cache while they are mapped, subtracted and squared.
     for part in row_chunks(len(index), width, BLOCK_BYTES if x.device == "cpu" else None):
         chunk = x.take(index[part])
         target = y.take(index[part], width=width)
+        rotated: Any = None
         for name, apply in products.items():
-            residual = apply(chunk)
-            residual -= target
+            image = factor * rotated if name == "similarity" and rotated is not None else apply(chunk)
+            if name == "rigid" and factor is not None:
+                rotated = image
+            residual = image - target
             residual += as_float64_like(offsets[name], chunk)
             errors[name][part] = to_numpy((residual * residual).sum(1) ** 0.5)
     return errors
+
+
+def _common_factor(maps: Mapping[str, Map]) -> float | None:
+    """The factor between the matrices of the rigid map and the similarity, which then share a product; or None."""
+    if not ("rigid" in maps and "similarity" in maps):
+        return None
+    one, other = maps["rigid"].matrix, maps["similarity"].matrix
+    at = np.abs(one).argmax()
+    factor = float(other.flat[at] / one.flat[at])
+    return factor if np.abs(other - factor * one).max() <= 1e-15 * abs(factor) else None
 
 
 def _multiplication(h: Map, d: int) -> Callable[[Any], Any]:
@@ -235,17 +267,18 @@ def _sampled(plan: Protocol) -> list[Array]:
     return [np.sort(rng.permutation(fold)[:most]) if len(fold) > most else fold for fold in plan.folds]
 
 
-def _summary(group: str, in_sample: Float, held_out: Float, null: float, diameter: float, plan: Protocol) -> Nearness:
+def _summary(
+    group: str, in_sample: Float, held_out: Float, null: float, interval: tuple[float, float], diameter: float
+) -> Nearness:
     in_sample, held_out = in_sample / diameter, held_out / diameter
-    low, high = bootstrap_mean(held_out, plan.unit, plan.bootstrap, plan.seed)
     return Nearness(
         group=group,
         mean=float(in_sample.mean()),
         rms=float(np.sqrt((in_sample**2).mean())),
         q95=float(np.quantile(in_sample, 0.95)),
         sup=float(in_sample.max()),
-        held_out=HeldOut(float(held_out.mean()), low, high),
-        null=null / diameter if plan.repairings else float("nan"),
+        held_out=HeldOut(float(held_out.mean()), *interval),
+        null=float(null / diameter),
         errors=held_out,
     )
 

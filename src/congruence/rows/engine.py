@@ -33,13 +33,16 @@ from congruence.rows.blocks import DaskRows, Partition, merged
 
 CACHE_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
 DEVICE_BYTES = 2**30  # the same on a GPU, which is idle between chunks
+KEPT_BYTES = 2**27  # of centred float64 rows kept in memory; more are centred again whenever they are used
+DEVICE_SHARE = 0.4  # of the free memory of a GPU that the rows of one run may take
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The rows of one run, centred and in float64: numpy on the CPU, tensors on any other device.
 
-    Subtracting the mean before anything is summed keeps float64 sums precise for data far from the origin.
+    Subtracting the mean before anything is summed keeps float64 sums precise for data far from the origin. Rows for a
+    GPU are copied there once (`placed`), and those of a small run are kept centred.
     """
 
     data: Any  # (n, d) numpy array, memory map or tensor
@@ -78,9 +81,31 @@ class Rows:
             raise InputError("the values are too large or too small to be squared; rescale them")
         return total / self.n, epsilon(self.data) * np.sqrt(squares / self.n)
 
+    @cached_property
+    def _centred(self) -> Float | None:
+        """All rows as they are used, on the CPU and where they fit; None where they are centred chunk by chunk."""
+        if self.device != "cpu" or 8 * self.n * self.d > KEPT_BYTES:
+            return None
+        return np.asarray(self._raw(slice(None)) - self.mean)
+
+    def placed(self) -> Rows:
+        """The same rows, copied to their GPU to be read there many times; rows that do not fit stay where they are."""
+        if self.device == "cpu" or (is_tensor(self.data) and str(self.data.device) == self.device):
+            return self
+        import torch
+
+        size = self.data.dtype.itemsize * self.n * self.d
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.startswith("cuda") else np.inf
+        if size > DEVICE_SHARE * free:
+            return self
+        parts = [to_tensor(self.data[part], self.device) for part in row_chunks(self.n, self.d, DEVICE_BYTES)]
+        return replace(self, data=parts[0] if len(parts) == 1 else torch.cat(parts))
+
     def with_order(self, order: Array) -> Rows:
         """The same rows in another order."""
-        return self._replace(order=order)
+        rows = self._replace(order=order)
+        rows.__dict__["_centred"] = self._centred
+        return rows
 
     def with_data(self, data: Any = None) -> Rows:
         """Other rows, shape (m, d), centred at the mean of these; no rows by default, to be sent to workers."""
@@ -96,8 +121,11 @@ class Rows:
 
     def take(self, index: slice | Array, width: int | None = None) -> Any:
         """Return the chosen rows minus the mean, float64, zero-padded to `width` columns."""
-        chunk = self._raw(index if self.order is None else self.order[index])
-        chunk = chunk - self._on_device(self.mean)
+        index = index if self.order is None else self.order[index]
+        if self._centred is None:
+            chunk = self._raw(index) - self._on_device(self.mean)
+        else:
+            chunk = self._centred[index] if isinstance(index, slice) else self._centred.take(index, axis=0)
         if width is not None and width > self.d:
             padded = self._on_device(np.zeros((chunk.shape[0], width)))
             padded[:, : self.d] = chunk
@@ -118,12 +146,17 @@ class Rows:
         return to_tensor(x, self.device).double()
 
 
+def chunk_bytes(device: str) -> int | None:
+    """The bytes of float64 rows that are summed at a time: more on a GPU, which waits between chunks."""
+    return None if device == "cpu" else DEVICE_BYTES
+
+
 def _powers(data: Any, part: Partition, device: str, scale_rows: bool) -> tuple[Float, Float, Float]:
     """The sum, the sum of squares and the largest absolute value of every dimension, each (d,)."""
     rows = Rows(data, device, scale_rows)
     total, squares, largest = np.zeros((3, rows.d))
     with np.errstate(over="ignore", invalid="ignore"):  # values that are too large are refused afterwards
-        for some in row_chunks(rows.n, rows.d):
+        for some in row_chunks(rows.n, rows.d, chunk_bytes(device)):
             chunk = rows._raw(some)
             largest = np.maximum(largest, to_numpy(library(chunk).amax(abs(chunk), 0)))
             total += to_numpy(chunk.sum(0))

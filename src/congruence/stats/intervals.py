@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
 
+MOST_UNITS = 20_000  # that are resampled one by one
 NO_INTERVAL = (math.nan, math.nan)
 
 
@@ -28,20 +28,37 @@ def bootstrap_mean(values: Float, unit: Array, draws: int, seed: int) -> tuple[f
 
     Maps are not fitted again: the interval covers the choice of the scored rows, not of the fitted ones.
     """
-    return percentile_interval([weight @ values / weight.sum() for weight in bootstrap_weights(unit, draws, seed)])
+    return bootstrap_means(values[None], unit, draws, seed)[0]
+
+
+def bootstrap_means(values: Float, unit: Array, draws: int, seed: int) -> list[tuple[float, float]]:
+    """The interval of `bootstrap_mean` for every row of values (m, n), with the same resampled units for all."""
+    *sums, sizes = _resampled(np.vstack([values, np.ones(len(unit))]), unit, draws, seed)
+    return [percentile_interval(total / sizes) for total in sums]
 
 
 def bootstrap_ratio(a: Float, b: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
     """The 95 % percentile interval of mean(a) / mean(b) for two errors of the same rows, resampled together."""
-    return percentile_interval([weight @ a / (weight @ b) for weight in bootstrap_weights(unit, draws, seed)])
+    above, below = _resampled(np.vstack([a, b]), unit, draws, seed)
+    return percentile_interval(above / below)
 
 
-def bootstrap_weights(unit: Array, draws: int, seed: int) -> Iterator[Float]:
-    """How often each row, of the unit with this number (n,), occurs in each bootstrap sample of units, each (n,)."""
-    rng = np.random.default_rng(seed)
-    units = int(unit.max()) + 1
-    for _ in range(draws):
-        yield np.bincount(rng.integers(units, size=units), minlength=units)[unit].astype(float)
+def _resampled(values: Float, unit: Array, draws: int, seed: int) -> Float:
+    """The sums of values (m, n) over bootstrap samples of units, shape (m, draws); `unit` (n,) numbers them from 0.
+
+    More than `MOST_UNITS` units are first summed in groups, drawn at random, and the groups are resampled: sums of
+    equally many independent units have the same variance of the mean in expectation.
+    """
+    rng, units = np.random.default_rng(seed), int(unit.max()) + 1
+    if units > MOST_UNITS:
+        group = np.random.default_rng(seed).permutation(units) % MOST_UNITS
+        unit, units = group[unit], MOST_UNITS
+    if units < len(unit):
+        values = np.stack([np.bincount(unit, weights=row, minlength=units) for row in values])
+    sums = np.empty((len(values), draws))
+    for i in range(draws):
+        sums[:, i] = values @ np.bincount(rng.integers(units, size=units), minlength=units)
+    return sums
 
 
 def subsample_interval(

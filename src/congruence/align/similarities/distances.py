@@ -8,6 +8,7 @@ runs score closer the more dimensions they have for their rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,13 +24,15 @@ from congruence.align._run_statistics import (
     sum_pair,
 )
 from congruence.align.similarities.correlations import ROUNDING
-from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
+from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
 from congruence.checks import check_integer
 from congruence.rows.engine import Rows
 
 RSA_ROWS = 2000  # there are n (n - 1) / 2 distances to rank: 2 million, 16 MB and a third of a second per run
 NEIGHBOURS = 10
-NEIGHBOUR_ROWS = 10_000  # distances are quadratic in rows: more than this many are sampled
+NEIGHBOUR_ROWS = 10_000  # among which neighbours are searched: more than this many are sampled
+ASKED_ROWS = 1000  # whose neighbours are searched: the mean overlap of these has a standard error below 0.01
+SPARED = 8  # neighbours chosen in float32 beyond those needed
 RESOLVED = 1e-3  # a squared distance below this share of the squared norms loses digits as a difference of sums
 _BLOCK = 512
 
@@ -254,40 +257,84 @@ def _nearest(run: RunStatistics) -> _Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class _Neighbours:
-    """The k nearest neighbours of each row, or of each row of a sample where there are many."""
+    """The k nearest neighbours of some rows among all, or among a sample where there are many."""
 
-    rows: Rows
-    index: Array  # (m,) the rows that were sampled
-    nearest: Array  # (m, k) positions in `index`; no columns where all rows are equal
+    points: Any  # (m, d) the rows that were sampled, float64
+    rounding: float  # of their entries
+    asked: int  # the first so many of the points have their neighbours found
+    nearest: Array  # (asked, k) positions in `points`; no columns where all rows are equal
 
     @cached_property
     def reach(self) -> Float:
-        """The distance of the farthest neighbour plus rounding, shape (m,)."""
-        return np.asarray(self.distances(self.nearest).max(1) * (1 + 1e-12) + self.rows.rounding.max())
+        """The distance of the farthest neighbour plus rounding, shape (asked,)."""
+        return np.asarray(self.distances(self.nearest).max(1) * (1 + 1e-12) + self.rounding)
 
     def distances(self, others: Array) -> Float:
-        """The distances of each row from others, by their positions, shape (m, k)."""
-        points = to_numpy(self.rows.take(self.index))
+        """The distances of each row asked from others, by their positions, shape (asked, k)."""
         distances = np.empty(others.shape)
-        for part in row_chunks(len(points), others.shape[1] * self.rows.d):
-            distances[part] = np.sqrt(np.square(points[part, None] - points[others[part]]).sum(2))
+        for part in row_chunks(len(others), others.shape[1] * self.points.shape[1]):
+            gap = self.points[: self.asked][part][:, None] - self.points[others[part]]
+            distances[part] = to_numpy((gap * gap).sum(2) ** 0.5)
         return distances
 
 
 def _find_neighbours(rows: Rows, k: int = NEIGHBOURS, seed: int = 0) -> _Neighbours:
-    """Find the k nearest neighbours of each row (of a sample of rows where there are many)."""
-    index = sample_rows(rows.n, NEIGHBOUR_ROWS, seed)
-    points = to_numpy(rows.take(index))
+    """Find the k nearest neighbours of each row; of a sample of rows among a larger sample, where there are many."""
+    order = sample_rows(rows.n, NEIGHBOUR_ROWS, seed)
+    if len(order) > ASKED_ROWS:
+        order = np.random.default_rng(seed).permutation(order)
+    points = rows.take(order)
+    varies = bool(((points * points).mean(0) > as_float64_like(rows.rounding, points) ** 2).any())
+    k, asked = min(k, len(order) - 1) if varies else 0, min(len(order), ASKED_ROWS)
+    nearest = np.empty((asked, k), dtype=np.intp)
+    search = _search_on_device(points, k) if is_tensor(points) else _search(points, k)
+    for start in range(0, asked if k else 0, _BLOCK):
+        part = slice(start, min(start + _BLOCK, asked))
+        nearest[part] = search(part)
+    return _Neighbours(points, float(rows.rounding.max()), asked, nearest)
+
+
+def _search_on_device(points: Any, k: int) -> Callable[[slice], Array]:
     squares = (points * points).sum(1)
-    varies = ((points * points).mean(0) > rows.rounding**2).any()
-    k = min(k, len(index) - 1) if varies else 0
-    nearest = np.empty((len(index), k), dtype=np.intp)
-    for start in range(0, len(index) if k else 0, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        distance = squares - 2 * points[part] @ points.T  # up to a constant per row
-        distance[np.arange(len(distance)), np.arange(len(index))[part]] = np.inf
-        nearest[part] = np.argpartition(distance, k - 1, axis=1)[:, :k]
-    return _Neighbours(rows, index, nearest)
+
+    def nearest(part: slice) -> Array:
+        distance = squares - 2 * points[part] @ points.T
+        distance[np.arange(len(distance)), np.arange(part.start, part.stop)] = np.inf
+        return to_numpy(distance.topk(k, largest=False).indices)
+
+    return nearest
+
+
+def _search(points: Float, k: int) -> Callable[[slice], Array]:
+    """A function that finds the k nearest points of those in a slice, (m, k).
+
+    They are chosen in float32 with some to spare, and decided in float64. Where float32 cannot exclude that a point
+    beyond those spared is nearer, the row is searched in float64.
+    """
+    points = points / (np.abs(points).max() or 1.0)  # any size fits float32
+    narrow, squares = points.astype(np.float32), np.square(points).sum(1)
+    narrow_squares, some = squares.astype(np.float32), min(k + SPARED, len(points) - 1)
+    rounding = 4 * (points.shape[1] + 8) * 2.0**-24
+
+    def nearest(part: slice) -> Array:
+        own = np.arange(part.start, part.stop)
+        distance = narrow[part] @ narrow.T
+        distance *= -2
+        distance += narrow_squares  # up to a constant per row
+        distance[np.arange(len(own)), own] = np.inf
+        found = np.argpartition(distance, some - 1, axis=1)[:, :some]
+        beyond = np.take_along_axis(distance, found, 1).max(1) + squares[part]
+        gap = points[part, None] - points[found]
+        exact = np.einsum("ijk,ijk->ij", gap, gap)
+        chosen = np.take_along_axis(found, np.argpartition(exact, k - 1, axis=1)[:, :k], 1)
+        error = rounding * (squares[part] + squares.max()) if some < len(points) - 1 else -np.inf
+        for i in np.flatnonzero(beyond - error <= np.partition(exact, k - 1, axis=1)[:, k - 1]):
+            far = np.square(points - points[own[i]]).sum(1)
+            far[own[i]] = np.inf
+            chosen[i] = np.argpartition(far, k - 1)[:k]
+        return chosen
+
+    return nearest
 
 
 def _shared_neighbours(a: _Neighbours, b: _Neighbours) -> float:
