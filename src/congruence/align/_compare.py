@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._options import ROUTES, CompareOptions
+from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups, is_auto
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.comparison import Comparison, Pair, PairMCC, Plane, Run
 from congruence.align.similarities import MEASURES
@@ -18,7 +18,7 @@ from congruence.align.verdict import diameter_notes, judge, sampling_notes, summ
 from congruence.arrays import to_numpy
 from congruence.checks import check_choice, check_names
 from congruence.errors import InputError, NotConvergedWarning
-from congruence.maps.groups import Map, centred_map, fit_group
+from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, measure
 from congruence.options import takes
@@ -30,6 +30,10 @@ from congruence.stats.matching import signed_permutation
 
 ROWS_FOR_CCA = 10  # in every fold; a held-out correlation over fewer rows has no meaning
 PLANE_ROWS = 300
+_ICA_LEFT_OUT = (
+    f"The ICA route was left out: with fewer than {ROWS_FOR_ICA} rows per dimension hardly any independent component "
+    "can be distinguished from noise. Ask for it with groups='all' (--groups all)."
+)
 
 
 @takes(CompareOptions)
@@ -60,10 +64,12 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
     measures = check_names("similarities", options.similarities, MEASURES, shortcuts={"all": MEASURES}, least=0)
-    groups = check_names("groups", options.groups, ROUTES)
+    groups = check_groups(options.groups)
     check_choice("directions", options.directions, ("forward", "both"))
     inputs, rows, plan, settings = read_paired(runs[0] if len(runs) == 1 else list(runs), options)
     among = _choose_pairs(inputs.names, options)
+    left_out = is_auto(options.groups) and rows[0].n < ROWS_FOR_ICA * max(one.d for one in rows)
+    groups = GROUPS if left_out else groups
     unmixed = (None, *range(len(plan.folds))) if "ica" in groups else ()
     step = Steps(progress, len(inputs.names) * (1 + len(unmixed)) + len(among) * (1 + options.nulls))
     summed = []
@@ -84,7 +90,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         runs=[Run(run.name, n, run.rows.d) for run, n in zip(summed, inputs.read, strict=True)],
         pairs=pairs,
         headlines=summarise(pairs),
-        notes=(*inputs.notes, *_notes(summed, plan)),
+        notes=(*inputs.notes, *_notes(summed, plan), *([_ICA_LEFT_OUT] if left_out else [])),
         settings={"groups": list(groups), "directions": options.directions, **settings}
         | ({"similarities": list(measures)} if measures else {})
         | recorded(inputs.files),

@@ -6,10 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from congruence.checks import check_names
 from congruence.maps._names import GROUPS
 from congruence.options import DATA, ReadOptions, option
 
 ROUTES = (*GROUPS, "ica")
+ROWS_FOR_ICA = 50  # per dimension; with fewer, hardly any component can be distinguished from noise
+
+
+def check_groups(groups: Any) -> tuple[str, ...]:
+    """The groups to fit; for "auto" all that may be fitted."""
+    return check_names("groups", groups, ROUTES, shortcuts={"auto": ROUTES, "all": ROUTES})
+
+
+def is_auto(groups: Any) -> bool:
+    """Whether the numbers of rows and dimensions decide about ICA."""
+    return list(groups) == ["auto"] or groups == "auto"
 
 
 @dataclass(frozen=True)
@@ -18,11 +30,15 @@ class CompareOptions(ReadOptions):
 
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
-    groups: Sequence[str] = option(ROUTES, "Maps to fit, separated by commas.")
+    groups: str | Sequence[str] = option(
+        ("auto",),
+        f"Maps to fit, separated by commas, or 'all' ({', '.join(ROUTES)}). ica takes most of the time: 'auto' fits it "
+        f"only from {ROWS_FOR_ICA} rows per dimension on, since fewer rarely suffice.",
+    )
     directions: str = option("forward", "'forward' (earlier run onto later) or 'both'.")
     normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
     folds: int = option(5, "Number of folds held out in turn.")
-    nulls: int = option(20, "Number of random re-pairings for the null; 0 for none.")
+    nulls: int = option(20, "Number of random re-pairings for the null, each scored on one fold; 0 for none.")
     bootstrap: int = option(200, "Number of bootstrap draws for the interval; 0 for none.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")

@@ -73,11 +73,16 @@ class RunStatistics:
         return value
 
     def unmixing(self, fold: int | None) -> Unmixing:
-        """The independent components of all rows but those of one fold."""
+        """The independent components of all rows but those of one fold.
+
+        Without a fold, they start from the components of all rows: what held-out rows then test is how components
+        depend on the rows, not how they depend on the start.
+        """
         from congruence.ica.components import unmix
 
         if fold not in self.unmixings:
-            self.unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed)
+            near = None if fold is None else self.unmixing(None)
+            self.unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed, near=near)
         return self.unmixings[fold]
 
     @cached_property

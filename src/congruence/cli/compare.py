@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from congruence.align._options import CompareOptions
+from congruence.align._options import CompareOptions, check_groups
 from congruence.cli import _command as cli
 from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
@@ -87,10 +87,13 @@ def compare(
         steps = _steps(paths)
         paths = sorted(paths, key=steps.__getitem__)
         options = replace(options, steps=sorted(steps.values()))
-    limits = _limits(fail_above or [], list(options.groups))
+    groups = list(check_groups(options.groups))
+    limits = _limits(fail_above or [], groups)
+    if "ica" in limits:
+        options = replace(options, groups=groups)
     cli.check_outputs(outputs, paths, {"rows-out": outputs.rows_out})
     if outputs.rows_out is not None:
-        _check_rows_out(outputs.rows_out, list(options.groups))
+        _check_rows_out(outputs.rows_out, groups)
     with cli.working(outputs) as progress, on_cluster(dask):
         runs: Any = dict(zip(unique_names(paths), paths, strict=True))
         if dask is not None:

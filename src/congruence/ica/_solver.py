@@ -26,6 +26,8 @@ from congruence.rows.algebra import eigh, one_thread, svd
 # solver finds the least Gaussian direction. In a single plane this varies more, but one in a hundred is below 0.12.
 NOISE_ERROR = 0.2
 NOISE_PAIR_ERROR = 0.12
+# A component's sampling error is at least about sqrt(k / 5 n), as for binary sources: with fewer rows, all are noise.
+ROWS_FOR_ANY = 5
 
 MEMORY = 10  # steps L-BFGS remembers
 GAIN = 0.003  # share of contrast per pass below which the fixed point makes no progress
@@ -33,6 +35,7 @@ UNDECIDED = 30  # passes after which rows that are not white no longer change th
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are compared with noise
+STILL = 0.01  # radians that components may still turn where noise is ignored
 GRADIENT_TOLERANCE = 30  # times `tol`: the gradient, relative to a random rotation's, allowed before the last step
 ROUGH_TURN, ROUGH_GRADIENT = 0.01, 0.1  # above both, rounded products suffice; the gradient is relative, too
 SQUARE_LOSES = 1e-8  # ratio of eigenvalues of a square below which its root is taken from the matrix itself
@@ -204,7 +207,7 @@ class Solution:
     tol: float
     max_iter: int
     converged: bool = False
-    reason: str = "cap"  # why it stopped: "converged", "gaussian" (all components are noise) or "cap"
+    reason: str = "cap"  # why it stopped: "converged", "noise" (else moves), "gaussian" (all is noise) or "cap"
     changes: list[float] = field(default_factory=list)  # largest turn of the next step, per pass, in radians
     gradients: list[float] = field(default_factory=list)  # largest gradient, relative to a random rotation's
     switched: int | None = None  # the pass at which L-BFGS took over
@@ -275,7 +278,8 @@ def solve(
     noise : {"frozen", "free", "ignored"}
         How components that are indistinguishable from noise are treated. "frozen": they no longer determine the
         rotation, and the others are rotated until they converge. "free": they count like all others, as in FastICA.
-        "ignored": the solver stops when only they still move.
+        "ignored": the solver stops when only they still move, and at once where no component of so few rows could be
+        anything else.
     """
     with one_thread(source.k):
         rough = source.rounds and covariance is None
@@ -285,11 +289,19 @@ def solve(
         if source.k <= 1 or scale == 0:
             solution.converged, solution.reason = True, "converged"
             return solution
+        if noise == "ignored" and source.n < ROWS_FOR_ANY * source.k:
+            solution.reason = "gaussian"
+            return solution
         if covariance is not None or not _fixed_point(source, solution):
             solution.switched = len(solution.changes)
-            _lbfgs(source, solution, noise_matters=noise == "free" or covariance is not None)
+            matters = noise == "free" or covariance is not None
+            _lbfgs(source, solution, noise_matters=matters, still=STILL if noise == "ignored" else 0.0)
         if noise == "frozen" and covariance is None:
             _freeze_noise(source, solution)
+        elif noise == "ignored" and not solution.converged and bool(solution.point.noise.any()):
+            everything = bool(solution.point.noise.all())
+            solution.reason = "gaussian" if everything else "cap" if solution.capped else "noise"
+            solution.converged = solution.reason == "noise"
     return solution
 
 
@@ -335,8 +347,11 @@ def _freeze_noise(source: AnyPasses, solution: Solution) -> None:
     _lbfgs(source, solution, noise_matters=True)
 
 
-def _lbfgs(source: AnyPasses, solution: Solution, *, noise_matters: bool) -> None:
-    """L-BFGS on the orthogonal group; steps are judged by the gradient alone, which needs no further pass."""
+def _lbfgs(source: AnyPasses, solution: Solution, *, noise_matters: bool, still: float = 0.0) -> None:
+    """L-BFGS on the orthogonal group; steps are judged by the gradient alone, which needs no further pass.
+
+    Unless noise matters, it stops when only noise is left to be gained, or when no other component turns by `still`.
+    """
     memory: Memory = []
     contrasts = [solution.point.contrast]
     while True:
@@ -356,9 +371,14 @@ def _lbfgs(source: AnyPasses, solution: Solution, *, noise_matters: bool) -> Non
         if solution.capped:  # while shortening the step
             return
         contrasts.append(solution.point.contrast)
+        if noise_matters or len(contrasts) <= 3:
+            continue
+        noise = solution.point.noise
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        if settled and not noise_matters and bool(solution.point.noise.any()):
-            return  # only noise is left to be gained
+        if settled and bool(noise.any()):
+            return
+        if still and bool(noise.any()) and bool((solution.moves[~noise] < still).all()) and not bool(noise.all()):
+            return
 
 
 def _search(source: AnyPasses, solution: Solution, direction: Any, step: Any) -> Any:

@@ -441,18 +441,27 @@ def _signs(skewness: Float, mixing: Float) -> Float:
     return np.where(decisive < 0, -1.0, 1.0)
 
 
-def unmix(spread: RowScatter, *, seed: int = 0, max_iter: int = MAX_ITER_FREE) -> Unmixing:
+def unmix(
+    spread: RowScatter, *, seed: int = 0, max_iter: int = MAX_ITER_FREE, near: Unmixing | None = None
+) -> Unmixing:
     """Return the independent components of the rows of `spread`, on their numerical rank, in centred coordinates.
 
-    All of them are rotated until they converge, as in the paper: components that are noise in one run may be the same
-    noise in another run on the same rows.
+    They are rotated until only components that are indistinguishable from noise still move, from a random start or
+    from the components `near`, of other rows of the same run. Where nothing was distinguishable from noise there,
+    nothing is here, and these are returned.
     """
     axes, singular = spread.axes  # (d, k), (k,)
     axes = axes * largest_positive(axes)  # else rounding decides their signs, and with them the start
     deviation = singular / np.sqrt(spread.n)
-    source = Passes(spread.rows, spread.mean, (axes / deviation).T, contrast_named("logcosh"), index=spread.index)
+    white, inverse = (axes / deviation).T, axes * deviation  # (k, d), (d, k)
+    source = Passes(
+        spread.rows, spread.mean, white, contrast_named("logcosh"), index=spread.index, device=spread.rows.device
+    )
     begin = random_rotation(source.k, np.random.default_rng(seed))
-    return unmix_rows(source, axes * deviation, [begin], noise="free", max_iter=max_iter)
+    if near is not None and near.k == source.k > 0:
+        begin = polar(near.unmixing @ inverse)
+        max_iter = 1 if near.reason == "gaussian" else max_iter
+    return unmix_rows(source, inverse, [begin], noise="ignored", max_iter=max_iter)
 
 
 def advice(unmixing: Unmixing) -> str:
