@@ -71,12 +71,14 @@ def like(result: Any, original: Any) -> Any:
 
 
 def to_tensor(x: Any, device: str) -> Any:
-    """Return `x` as a tensor on a device; arrays are copied, since memory maps may be read-only."""
+    """Return `x` as a tensor on a device; a copy, except of a tensor that is there already."""
     import torch
 
     if not is_tensor(x):
         known = x.dtype.isnative and x.dtype.itemsize <= 8  # torch has no other byte order and no long double
-        x = torch.from_numpy(np.array(x, dtype=x.dtype if known else np.float64))
+        # Memory maps may be read-only, which torch does not support; a copy to a GPU needs no other copy before it.
+        copied = device.startswith("cpu") or not (known and x.flags.writeable)
+        x = torch.from_numpy(np.array(x, dtype=x.dtype if known else np.float64) if copied else np.asarray(x))
     return x.detach().to(device)
 
 

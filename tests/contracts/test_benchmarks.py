@@ -25,17 +25,19 @@ def run(monkeypatch):
     return run
 
 
-def test_the_alignment_benchmark_runs(tmp_path, run):
-    run("align.py", "--quick", "--out", tmp_path / "align.csv")
-    with (tmp_path / "align.csv").open() as handle:
-        rows = list(csv.DictReader(handle))
-    assert [row["what"] for row in rows] == ["compare / (procrustes + lstsq)", "translate apply / bare product"]
+def test_the_benchmark_of_compare_runs_beside_its_peers(tmp_path, run):
+    run("compare.py", "--quick", "--out", tmp_path / "compare.csv")
+    with (tmp_path / "compare.csv").open() as handle:
+        rows = {row["what"]: row for row in csv.DictReader(handle)}
+    for what in ("compare, without ica", "compare, default", "compare, all groups", "scipy", "shape metric"):
+        assert float(rows[what]["cold_cpu_s"]) > float(rows[what]["cpu_s"]) > 0
 
 
-def test_the_gpu_benchmark_runs_without_a_gpu(tmp_path, run):
-    run("gpu.py", "--sizes", "400x4", "--out", tmp_path / "gpu.csv")
+def test_the_benchmark_of_compare_on_a_gpu_runs_without_one(tmp_path, run):
+    run("compare.py", "--gpu", "--quick", "--out", tmp_path / "gpu.csv")
     with (tmp_path / "gpu.csv").open() as handle:
-        assert next(csv.DictReader(handle))["diameter_exact"] == "True"
+        rows = list(csv.DictReader(handle))
+    assert len({row["linear_held_out"] for row in rows}) == 1
 
 
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):

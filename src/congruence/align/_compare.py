@@ -24,7 +24,7 @@ from congruence.maps.nearness import Fit, Nearness, Protocol, measure
 from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
-from congruence.rows.algebra import eigh
+from congruence.rows.algebra import decomposing_on, eigh, multiply
 from congruence.rows.sums import PairScatter, PairSums, pair_sums
 from congruence.stats.matching import signed_permutation
 
@@ -72,19 +72,19 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     groups = GROUPS if left_out else groups
     unmixed = (None, *range(len(plan.folds))) if "ica" in groups else ()
     step = Steps(progress, len(inputs.names) * (1 + len(unmixed)) + len(among) * (1 + options.nulls))
-    summed = []
-    for name, one in zip(inputs.names, rows, strict=True):
-        summed.append(sum_run(name, one, plan))
-        step(f"preparing {name}")
-        for fold in unmixed:
-            summed[-1].unmixing(fold)
-            step(f"unmixing {name}")
-    pairs = [_compare_pair(summed[i], summed[j], groups, measures, plan, step) for i, j in among]
-    common = None
-    if options.consensus:
-        from congruence.align._consensus import fit_consensus
+    summed, common = [], None
+    with decomposing_on(settings["device"]):
+        for name, one in zip(inputs.names, rows, strict=True):
+            summed.append(sum_run(name, one, plan))
+            step(f"preparing {name}")
+            for fold in unmixed:
+                summed[-1].unmixing(fold)
+                step(f"unmixing {name}")
+        pairs = [_compare_pair(summed[i], summed[j], groups, measures, plan, step) for i, j in among]
+        if options.consensus:
+            from congruence.align._consensus import fit_consensus
 
-        common = fit_consensus(inputs.names, [run.sums for run in summed], plan, "similarity", 1)
+            common = fit_consensus(inputs.names, [run.sums for run in summed], plan, "similarity", 1)
 
     return Comparison(
         runs=[Run(run.name, n, run.rows.d) for run, n in zip(summed, inputs.read, strict=True)],
@@ -155,10 +155,10 @@ def _fit_ica(source: RunStatistics, target: RunStatistics, paired: PairScatter, 
     """The unsupervised route h = W_y^-1 P W_x: each run unmixed on its own, components matched by P."""
     x, y = source.unmixing(fold), target.unmixing(fold)
     cross = np.zeros((max(x.k, y.k),) * 2)
-    cross[: x.k, : y.k] = x.unmixing @ paired.cross @ y.unmixing.T
+    cross[: x.k, : y.k] = multiply(x.unmixing, paired.cross, y.unmixing.T)
     matched = signed_permutation(cross)[: x.k, : y.k]
     matrix = np.zeros((paired.width, paired.width))
-    matrix[: source.rows.d, : target.rows.d] = x.unmixing.T @ matched @ y.mixing.T
+    matrix[: source.rows.d, : target.rows.d] = multiply(x.unmixing.T, matched, y.mixing.T)
     return centred_map(paired, "linear", matrix)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from congruence.arrays import Array, Float, listing, resolve_device, row_chunks, to_numpy
+from congruence.arrays import Array, Float, as_float64_like, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
 from congruence.maps.nearness import Protocol, check_method, protocol
 from congruence.memory import room_for
 from congruence.options import reading
-from congruence.rows.engine import Rows
+from congruence.rows.engine import Rows, chunk_bytes
 from congruence.rows.sums import PairScatter, RowScatter, RunSums, pair_sums, run_sums
 from congruence.tables import as_paired, gather
 from congruence.tables.inputs import PairedRuns
@@ -90,9 +90,16 @@ class RunStatistics:
         """The run in the coordinates of its independent components."""
         ica = self.unmixing(None)
         name = f"components of {self.name}"
-        values = room_for((self.rows.n, ica.k), np.float64, name)  # in a file where there are many rows
-        for part in row_chunks(self.rows.n, self.rows.d):
-            values[part] = to_numpy(self.rows.take(part)) @ ica.unmixing.T
+        shape, device = (self.rows.n, ica.k), self.rows.device
+        if device == "cpu":
+            values = room_for(shape, np.float64, name)  # in a file where there are many rows
+        else:
+            import torch
+
+            values = torch.empty(shape, dtype=torch.float64, device=device)
+        for part in row_chunks(self.rows.n, self.rows.d, chunk_bytes(device)):
+            chunk = self.rows.take(part)
+            values[part] = chunk @ as_float64_like(ica.unmixing.T, chunk)
         return RunStatistics(name, run_sums(Rows(values, self.rows.device), self.sums.folds), self.seed)
 
 
@@ -165,7 +172,7 @@ def sum_pair(x: Any, y: Any) -> PairStatistics:
 def squared_norms(run: RunStatistics) -> Float:
     """The squared norm of every centred row, shape (n,): the diagonal of the centred linear kernel."""
     rows, norms = run.rows, np.empty(run.rows.n)
-    for part in row_chunks(rows.n, rows.d):
+    for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
         chunk = rows.take(part)
         norms[part] = to_numpy((chunk * chunk).sum(1))
     return norms

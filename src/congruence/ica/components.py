@@ -32,6 +32,7 @@ TOLERANCE = 1e-4
 AGREES = 0.98  # correlation with the same component of another start, from which both count as one
 CONVERGED = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as converged
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
+ROUGHLY = 1e-3  # the tolerance of the fits of `compare`, which repeat for every fold; sampling errors are far larger
 ROUNDING_TURN = 1e-5  # radians: rounding of float32 products may turn components by this indefinitely
 COARSE_TOLERANCE = 0.01  # radians that a rough solution may still turn
 SAME = 0.99  # correlation from which two rough solutions count as one
@@ -461,7 +462,7 @@ def unmix(
     if near is not None and near.k == source.k > 0:
         begin = polar(near.unmixing @ inverse)
         max_iter = 1 if near.reason == "gaussian" else max_iter
-    return unmix_rows(source, inverse, [begin], noise="ignored", max_iter=max_iter)
+    return unmix_rows(source, inverse, [begin], noise="ignored", tol=ROUGHLY, max_iter=max_iter)
 
 
 def advice(unmixing: Unmixing) -> str:

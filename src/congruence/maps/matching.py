@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
-from congruence.rows.algebra import leading_pairs
+from congruence.rows.algebra import leading_pairs, multiply
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, RowScatter, sums_of
 from congruence.stats.matching import match
@@ -77,7 +77,7 @@ class CCA:
 def fit_cca(paired: PairScatter, n_components: int = CCA_COMPONENTS) -> CCA:
     """Canonical correlation analysis by whitening both runs on their numerical rank."""
     white_x, white_y = paired.source.whitening, paired.target.whitening
-    u, v = leading_pairs(white_x.T @ paired.cross @ white_y, n_components)
+    u, v = leading_pairs(multiply(white_x.T, paired.cross, white_y), n_components)
     return CCA(white_x @ u, white_y @ v)
 
 
@@ -96,8 +96,8 @@ def _correlation(paired: PairScatter, cca: CCA | None) -> Float:
     cross, var_x, var_y = paired.cross, np.diag(paired.source.scatter), np.diag(paired.target.scatter)
     if cca is not None:
         cross = cca.source.T @ cross @ cca.target
-        var_x = np.einsum("ik,ij,jk->k", cca.source, paired.source.scatter, cca.source, optimize=True)
-        var_y = np.einsum("ik,ij,jk->k", cca.target, paired.target.scatter, cca.target, optimize=True)
+        var_x = (cca.source * (paired.source.scatter @ cca.source)).sum(0)
+        var_y = (cca.target * (paired.target.scatter @ cca.target)).sum(0)
         alive_x, alive_y = var_x > 0, var_y > 0
     else:
         alive_x, alive_y = _varies(paired.source, var_x), _varies(paired.target, var_y)

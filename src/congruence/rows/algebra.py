@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -85,13 +86,17 @@ def svd(matrix: Float, *, full_matrices: bool = True) -> tuple[Float, Float, Flo
 
 def leading_pairs(matrix: Float, k: int) -> tuple[Float, Float]:
     """The singular vectors u, (m, k), and v, (n, k), of the k largest singular values."""
-    if 3 * k < min(matrix.shape) and not _use_device(matrix):
-        with one_thread(max(matrix.shape)):
-            top = [len(matrix) - k, len(matrix) - 1]
-            values, vectors = linalg.eigh(matrix @ matrix.T, subset_by_index=top, check_finite=False)
-            if values[0] > SQUARE_LOSES * values[-1]:
-                u = vectors[:, ::-1]
-                return u, matrix.T @ u / np.sqrt(values[::-1])
+    if 3 * k < min(matrix.shape):
+        square = multiply(matrix, matrix.T)
+        if _use_device(matrix):
+            values, vectors = (part[..., -k:] for part in eigh(square))
+        else:
+            with one_thread(len(square)):
+                top = [len(square) - k, len(square) - 1]
+                values, vectors = linalg.eigh(square, subset_by_index=top, check_finite=False)
+        if values[0] > SQUARE_LOSES * values[-1]:
+            u = vectors[:, ::-1]
+            return u, matrix.T @ u / np.sqrt(values[::-1])
     u, _, vt = svd(matrix, full_matrices=False)
     return u[:, :k], vt[:k].T
 
@@ -104,6 +109,28 @@ def eigh(matrix: Float) -> tuple[Float, Float]:
     with one_thread(len(matrix)):
         values, vectors = linalg.eigh(matrix)
     return values, vectors
+
+
+def multiply(*factors: Float) -> Float:
+    """The product of matrices, from left to right."""
+    if not _use_device(factors[0]):
+        with one_thread(max(factors[0].shape)):
+            return reduce(np.matmul, factors)
+    import torch
+
+    there = (torch.as_tensor(factor, dtype=torch.float64, device=_device.get()) for factor in factors)
+    return np.asarray(reduce(torch.matmul, there).cpu().numpy())
+
+
+def solve_factored(factor: Float, right: Float) -> Float:
+    """The solution of factor.T @ factor @ x = right, for an upper triangular factor (of Cholesky)."""
+    if not _use_device(factor):
+        with one_thread(len(factor)):
+            return np.asarray(linalg.cho_solve((factor, False), right, check_finite=False))
+    import torch
+
+    there = (torch.as_tensor(a, dtype=torch.float64, device=_device.get()) for a in (right, factor))
+    return np.asarray(torch.cholesky_solve(*there, upper=True).cpu().numpy())
 
 
 def polar(matrix: Float, *, rough: bool = False) -> Float | None:

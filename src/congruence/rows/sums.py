@@ -22,6 +22,7 @@ from congruence.rows.algebra import (
     polar,
     principal_axes,
     scaled_axes,
+    solve_factored,
     svd,
 )
 from congruence.rows.blocks import Partition
@@ -92,8 +93,7 @@ class RowScatter:
         """Least squares of minimum norm: the pseudo-inverse of the scatter times `cross`, shape (d, d_y)."""
         if self._factor is not None:
             unit, factor = self._factor
-            solved = linalg.cho_solve((factor, False), cross / unit[:, None], check_finite=False)
-            return np.asarray(solved / unit[:, None])
+            return solve_factored(factor, cross / unit[:, None]) / unit[:, None]
         # In this order of products nothing large is subtracted. At full rank the units do not affect the result.
         if self.full:
             unit, singular, vectors_t = self._scaled
