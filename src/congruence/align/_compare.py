@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
@@ -167,7 +168,8 @@ def _match_components(source: RunStatistics, target: RunStatistics, plan: Protoc
     if source.unmixing(None).k == 0:  # a constant run has none
         return None
     x, y = source.components, target.components
-    return measure(pair_sums(x.sums, y.sums), {"ica": _fit("permutation")}, y.diameter.value, plan)[0]["ica"]
+    once = replace(plan, repairings=plan.repairings[: len(plan.folds)])  # a null in which every row is scored once
+    return measure(pair_sums(x.sums, y.sums), {"ica": _fit("permutation")}, y.diameter.value, once)[0]["ica"]
 
 
 def _held_out_weak_mcc(sums: PairSums) -> float:
