@@ -40,6 +40,12 @@ def test_the_benchmark_of_compare_on_a_gpu_runs_without_one(tmp_path, run):
     assert len({row["linear_held_out"] for row in rows}) == 1
 
 
+def test_the_benchmark_of_translate_runs(tmp_path, run):
+    run("translate.py", "--quick", "--out", tmp_path / "translate.csv")
+    with (tmp_path / "translate.csv").open() as handle:
+        assert [row["what"] for row in csv.DictReader(handle)] == ["translate apply / bare product"]
+
+
 def test_the_benchmark_of_independent_components_runs(tmp_path, run):
     pytest.importorskip("picard")
     run("ica.py", "--quick", "--out", tmp_path / "ica.csv")
