@@ -12,6 +12,7 @@ are indistinguishable from noise are frozen in the end. All of it works on array
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -106,37 +107,37 @@ class Point:
     covariance: Any = None  # (k, k) of the rows, where they are not white
     fixed_signs: Any = None  # (k,) signs that no longer follow the components
 
-    @property
+    @cached_property
     def kappa(self) -> Any:
         """Distance of each component from Gaussian; positive for super-Gaussian, negative for sub-Gaussian, (k,)."""
         return self.at.slope * self._variances - library(self.rotation).diag(self.at.cross)
 
-    @property
+    @cached_property
     def _variances(self) -> Any:
         xp = library(self.rotation)
         if self.covariance is None:
             return xp.ones_like(self.at.slope)
         return xp.einsum("ij,ij->i", self.rotation @ self.covariance, self.rotation)
 
-    @property
+    @cached_property
     def signs(self) -> Any:
         """The direction away from the Gaussian, 0 for frozen components, (k,)."""
         if self.fixed_signs is not None:
             return self.fixed_signs
         return library(self.rotation).where(self.kappa >= 0, self.active, -self.active)
 
-    @property
+    @cached_property
     def gradient(self) -> Any:
         """Of a rotation in each plane, skew-symmetric, (k, k)."""
         pushed = self.signs[:, None] * self.at.cross
         return (pushed - pushed.T) / 2
 
-    @property
+    @cached_property
     def steepest(self) -> float:
         """The largest gradient of any plane."""
         return float(abs(self.gradient).max()) if len(self.rotation) else 0.0
 
-    @property
+    @cached_property
     def curvature(self) -> Any:
         """Of a rotation in each plane, if the components were independent, (k, k)."""
         size = abs(self.kappa) * self.active
@@ -147,12 +148,12 @@ class Point:
         own = self.signs[:, None] * own
         return ((own + own.T) / 2).clip(0.01 * float(size.mean()))
 
-    @property
+    @cached_property
     def contrast(self) -> float:
         """Distance of all components together from Gaussian."""
         return float(abs(self.kappa).sum())
 
-    @property
+    @cached_property
     def pair_errors(self) -> Any:
         """Standard error of component i in the direction of component j, in radians, (k, k).
 
@@ -164,12 +165,12 @@ class Point:
         variance = (noise[:, None] + noise + size**2) / (size[:, None] + size).clip(1e-150) ** 2
         return ((variance - xp.diag(xp.diag(variance))) / self.n) ** 0.5
 
-    @property
+    @cached_property
     def sampling_error(self) -> Any:
         """Standard error of each component's axis, in radians, (k,)."""
         return (self.pair_errors**2).sum(1) ** 0.5
 
-    @property
+    @cached_property
     def noise(self) -> Any:
         """Whether a component is indistinguishable from Gaussian noise, (k,)."""
         if not len(self.rotation):
