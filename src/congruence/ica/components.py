@@ -32,7 +32,7 @@ TOLERANCE = 1e-4
 AGREES = 0.98  # correlation with the same component of another start, from which both count as one
 CONVERGED = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as converged
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
-ROUGHLY = 1e-3  # the tolerance of the fits of `compare`, which repeat for every fold; sampling errors are far larger
+ROUGHLY = 1e-3  # the tolerance of the fit of `compare` to all rows; `COARSE_TOLERANCE` is that of its folds
 ROUNDING_TURN = 1e-5  # radians: rounding of float32 products may turn components by this indefinitely
 COARSE_TOLERANCE = 0.01  # radians that a rough solution may still turn
 SAME = 0.99  # correlation from which two rough solutions count as one
@@ -458,11 +458,11 @@ def unmix(
     source = Passes(
         spread.rows, spread.mean, white, contrast_named("logcosh"), index=spread.index, device=spread.rows.device
     )
-    begin = random_rotation(source.k, np.random.default_rng(seed))
+    begin, tol = random_rotation(source.k, np.random.default_rng(seed)), ROUGHLY
     if near is not None and near.k == source.k > 0:
-        begin = polar(near.unmixing @ inverse)
+        begin, tol = polar(near.unmixing @ inverse), COARSE_TOLERANCE
         max_iter = 1 if near.reason == "gaussian" else max_iter
-    return unmix_rows(source, inverse, [begin], noise="ignored", tol=ROUGHLY, max_iter=max_iter)
+    return unmix_rows(source, inverse, [begin], noise="ignored", tol=tol, max_iter=max_iter)
 
 
 def advice(unmixing: Unmixing) -> str:
