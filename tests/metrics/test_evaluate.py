@@ -146,7 +146,7 @@ def test_intervals_are_as_wide_as_they_should_be(n, rng):
     x = rng.normal(size=n)
     parts = draw_subsamples(n, None, 400, seed=0)
     sizes = np.array([len(part) for part in parts], dtype=float)
-    assert sizes.max() == min(n // 2, 1000)
+    assert sizes.max() == min(n // 2, 2500)
     low, high = subsample_interval(
         x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf)
     )

@@ -21,7 +21,7 @@ from congruence.metrics._registry import METRICS, select_metrics
 from congruence.metrics._regression import HELD_OUT
 from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, number_clusters
 from congruence.metrics._results import Note, merge_notes
-from congruence.metrics._scoring import NULL_FACTORS, Measurement, Pairing, score_by
+from congruence.metrics._scoring import INFOMEC_ROWS, NULL_FACTORS, Measurement, Pairing, score_by
 from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics.evaluation import Evaluation
 from congruence.metrics.factors import Factors, read_pair
@@ -46,12 +46,12 @@ def evaluate(
 ) -> Evaluation:
     """Score learned codes against the true factors by several metrics, with intervals and chance levels.
 
-    Intervals (90 %) come from subsamples of the rows, half of them or 1000, drawn without replacement: repeated rows
-    would break estimates from nearest neighbours. Scores of fewer rows are biased, so only their standard deviation is
-    used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves), times the quantile of Student's t, around the
-    value. Chance is the mean score after codes and factors were paired at random; `regression` uses 3 factors, drawn at
-    random, of each pairing. Metrics that take minutes use at most 10,000 rows; the notes state if that was so, and
-    `settings` how many rows and re-pairings were used.
+    Intervals (90 %) come from subsamples of the rows, half of them or 2500 (infomec: 1000), drawn without replacement:
+    repeated rows would break estimates from nearest neighbours. Scores of fewer rows are biased, so only their standard
+    deviation is used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves), times the quantile of Student's t,
+    around the value. Chance is the mean score after codes and factors were paired at random; `regression` uses 3
+    factors, drawn at random, of each pairing. Metrics that take minutes use at most 10,000 rows; the notes state if
+    that was so, and `settings` how many rows and re-pairings were used.
 
     Parameters
     ----------
@@ -275,7 +275,8 @@ def _settings(rows: CodesAndFactors, pairing: Pairing, options: EvaluateOptions)
         "kinds": dict(zip(pairing.s.names, pairing.s.kinds, strict=True)),
         "paired": "by id" if rows.by_id else "by position",
         "clusters": None if pairing.unit is None else int(pairing.unit.max()) + 1,
-        "subsample_rows": min(len(pairing.z) // 2, MOST_ROWS) if options.resamples or options.slow_resamples else 0,
+        "subsample_rows": min(len(pairing.z) // 2, MOST_ROWS),
+        "infomec_subsample_rows": min(len(pairing.z) // 2, INFOMEC_ROWS),
         "information_nulls": _count_informed(pairing, options),
         "regression_null_factors": NULL_FACTORS,
         "regression_held_out": HELD_OUT,
@@ -291,7 +292,7 @@ def _notes(pairing: Pairing, measured: Mapping[str, Measurement], options: Evalu
     if resampled and n < FEWEST_ROWS:
         notes.append(Note(f"There are no intervals: {n} rows are fewer than {FEWEST_ROWS}"))
     elif resampled and n // 2 > MOST_ROWS:
-        notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} of {n} rows"))
+        notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} ({INFOMEC_ROWS} for infomec) of {n} rows"))
     slow = [name for name in select_metrics(options.metrics) if METRICS[name].cost != "fast"]
     if slow and options.resamples and not options.slow_resamples:
         notes.append(Note("No interval, because it takes minutes; ask for one with slow_resamples", metrics=slow))

@@ -15,7 +15,7 @@ from congruence.maps.nearness import repairing
 from congruence.metrics._results import Note, note_if
 from congruence.metrics.factors import NO_FACTORS, Factors
 
-MOST_ROWS = 1000  # of a subsample; rescaled, the deviation of scores is that of 2500 rows within a tenth
+MOST_ROWS = 2500  # of a subsample; more add little to the estimate of the variance
 FEWEST_ROWS = 20  # below which halves are too small for an interval
 GRID = Note("The rows are a full grid of the factors, whose values were drawn independently")
 ROWS = Note("The rows are not a full grid of the factors: rows that share a value were drawn from the rows given")
@@ -76,12 +76,12 @@ def number_clusters(cluster: Array | None) -> Array | None:
     return unit
 
 
-def draw_subsamples(n: int, unit: Array | None, count: int, seed: int) -> list[Array]:
-    """Draw half of the rows or `MOST_ROWS`, without replacement and `count` times; clusters are drawn whole.
+def draw_subsamples(n: int, unit: Array | None, count: int, seed: int, most: int = MOST_ROWS) -> list[Array]:
+    """Draw half of the rows or `most`, without replacement and `count` times; clusters are drawn whole.
 
     None below `FEWEST_ROWS` rows.
     """
-    rng, least = np.random.default_rng([seed, 1]), min(n // 2, MOST_ROWS)
+    rng, least = np.random.default_rng([seed, 1]), min(n // 2, most)
     if n < FEWEST_ROWS:
         return []
     if unit is None:

@@ -14,13 +14,14 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import CongruenceWarning, InputError
 from congruence.metrics._registry import Metric
-from congruence.metrics._resampling import FEWEST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
+from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
 from congruence.metrics._results import MetricResult, Note
 from congruence.metrics.evaluation import Score
 from congruence.metrics.factors import Factors
 from congruence.stats.intervals import subsample_interval
 
 SLOW_ROWS = 10_000  # used at most by metrics that take minutes
+INFOMEC_ROWS = 1000  # of a subsample of infomec; its scores then deviate as those of more rows, rescaled
 CHANCE_ROWS = 20_000  # used at most for re-pairings
 HELD_OUT = {"dci": 0.3, "explicitness": 0.3, "sap": 0.3, "block_score": 0.2}  # shares of metrics that take `test`
 NULL_FACTORS = 3  # regressed in each re-pairing: boosting is fitted for each, and the score is their mean
@@ -92,7 +93,8 @@ def score_by(
         tick()
         return again
 
-    subsamples = draw_subsamples(n, pairing.unit, resamples, seed)
+    most = INFOMEC_ROWS if metric.name == "infomec" else MOST_ROWS
+    subsamples = draw_subsamples(n, pairing.unit, resamples, seed, most)
     resampled = [repeat(pairing.take(rows)) for rows in subsamples]
     chance_notes, repaired = [], pairing
     if nulls and n > CHANCE_ROWS:
