@@ -1,8 +1,9 @@
 """How long metrics of codes against factors take, beside the same numbers by way of scikit-learn.
 
-One run, interleaved, one thread on both sides, both from the same arrays; the median over repetitions.
+One run, interleaved, one thread on both sides, both from the same arrays; the median over repetitions. `evaluate` at
+its defaults comes with the seconds of each metric; its peers are single values, without intervals and chance levels.
 
-    python benchmarks/metrics.py            # writes benchmarks/results/metrics.csv, about three minutes
+    python benchmarks/metrics.py            # writes benchmarks/results/metrics.csv, about six minutes
     python benchmarks/metrics.py --quick    # seconds, for the test suite
 """
 
@@ -14,6 +15,7 @@ import os
 import platform
 import statistics
 import time
+import tracemalloc
 import warnings
 from functools import partial
 from pathlib import Path
@@ -21,12 +23,15 @@ from pathlib import Path
 import numpy as np
 import scipy
 import sklearn
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_selection import mutual_info_classif
+from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mutual_info_score
+from sklearn.model_selection import cross_val_predict
 from threadpoolctl import threadpool_limits
 
+from congruence import evaluate
 from congruence.metrics._estimators import log_loss as our_log_loss
 from congruence.metrics._estimators import standardise
 from congruence.metrics._infomec import NEIGHBOURS, infomec, neighbour_shares
@@ -37,7 +42,7 @@ FULL = [(10_000, 20, 10, 3, True), (100_000, 20, 10, 1, False)]
 QUICK = [(1500, 4, 3, 1, True)]
 COLUMNS = (
     "metric", "part", "n", "codes", "factors", "repeats", "ours_wall_s", "ours_cpu_s", "peer_wall_s", "peer_cpu_s",
-    "times_less_cpu", "largest_difference", "peer", "machine", "versions",
+    "times_less_cpu", "largest_difference", "peak_mb", "peer", "machine", "versions",
 )  # fmt: skip
 
 
@@ -51,6 +56,17 @@ def data(n, codes, factors):
         weight[j % factors, j] = 1.0
         weight[(j + 1) % factors, j] = 0.3
     return (s / classes) @ weight + 0.1 * rng.normal(size=(n, codes)), s
+
+
+def mixed_data(n, codes, factors):
+    """Half of the factors numbers, half classes of 2 to 20 as integers, and codes that are a noisy rotation of all."""
+    rng = np.random.default_rng(0)
+    classes = np.linspace(2, 20, factors // 2).astype(int)
+    numbers = rng.normal(size=(n, factors - len(classes)))
+    numbers[:, ::2] = rng.uniform(-1, 1, numbers[:, ::2].shape)
+    s = np.column_stack([numbers, rng.integers(0, classes, (n, len(classes)))])
+    rotation = np.linalg.qr(np.random.default_rng(99).normal(size=(codes, codes)))[0][:factors]
+    return (s - s.mean(0)) / s.std(0) @ rotation + 0.1 * rng.normal(size=(n, codes)), s
 
 
 def timed(work):
@@ -137,7 +153,73 @@ def infomec_rows(n, codes, factors, repeats, with_peer):
     ]
 
 
-PARTS = (infomec_rows,)  # each makes the rows of one metric for one size
+def peer_values(z, s):
+    """The two dearest values alone: information of every code about every factor, and R2 of boosting in five folds."""
+    x, seconds = standardise(z), {}
+    for part in ("information", "regression"):
+        start = time.process_time()
+        for factor in s.T:
+            if part == "regression":
+                cross_val_predict(HistGradientBoostingRegressor(early_stopping=False), x, factor, cv=5)
+            elif len(np.unique(factor)) > 100:
+                mutual_info_regression(x, factor, n_neighbors=10, random_state=0)
+            else:
+                mutual_info_classif(x, factor.astype(int), n_neighbors=10, random_state=0)
+        seconds[part] = time.process_time() - start
+    return seconds
+
+
+def evaluate_rows(n, codes, factors, repeats, with_peer):
+    """`evaluate` at its defaults, and the seconds of each metric in it."""
+    if not with_peer:
+        return []
+    names = {"infomec": "information", "regression": "regression"}  # where the value alone has a peer
+    described = {
+        "information": "mutual_info_regression or _classif, the values alone",
+        "regression": "HistGradientBoostingRegressor in 5 folds, the nonlinear values alone",
+    }
+    rows = []
+    for kind, make in (("mixed", mixed_data), ("classes", data)):
+        z, s = make(n, codes, factors)
+        runs, peer = [], {}
+        for _ in range(repeats):
+            spent, last, wall = {}, [time.process_time()], time.perf_counter()
+
+            def progress(what, done, total, spent=spent, last=last):
+                now = time.process_time()
+                spent[what] = spent.get(what, 0.0) + now - last[0]
+                last[0] = now
+
+            start = time.process_time()
+            evaluate(z, s, progress=progress)
+            runs.append(spent | {"whole": time.process_time() - start, "wall": time.perf_counter() - wall})
+            peer = peer or peer_values(z, s)  # once: it takes longer than the rest
+        for part in [*spent, "whole"]:
+            row = dict.fromkeys(COLUMNS, "") | {"metric": f"evaluate, {kind}", "part": part, "n": n, "codes": codes}
+            row |= {"factors": factors, "repeats": repeats, "peer": "none"}
+            row["ours_cpu_s"] = round(statistics.median(run[part] for run in runs), 3)
+            if part == "whole":
+                row["ours_wall_s"] = round(statistics.median(run["wall"] for run in runs), 3)
+                row["peak_mb"] = round(peak_memory(z, s), 1)
+            if part in names:
+                row["peer_cpu_s"] = round(peer[names[part]], 3)
+                row["times_less_cpu"] = round(row["peer_cpu_s"] / max(row["ours_cpu_s"], 1e-3), 1)
+                row["peer"] = described[names[part]]
+            print("  ".join(f"{name}={value}" for name, value in row.items() if value != ""), flush=True)
+            rows.append(row)
+    return rows
+
+
+def peak_memory(z, s):
+    """The most that Python and numpy allocate at one time, in megabytes; tracing slows, so it is not timed."""
+    tracemalloc.start()
+    evaluate(z, s, resamples=2, nulls=1, slow_nulls=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+PARTS = (infomec_rows, evaluate_rows)  # each makes the rows of one metric for one size
 
 
 def main():
@@ -148,6 +230,7 @@ def main():
     load = os.getloadavg()[0]
     with threadpool_limits(1):
         infomec(*data(200, 3, 3))  # imports are not timed
+        evaluate(*mixed_data(200, 4, 4))
         rows = [row for size in (QUICK if arguments.quick else FULL) for part in PARTS for row in part(*size)]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, 1 thread, load {load:.0f} when started"
     versions = f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}"

@@ -1,6 +1,8 @@
+import inspect
 import json
 import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,11 +154,12 @@ def test_intervals_are_as_wide_as_they_should_be(n, rng):
     assert (high + low) / 2 == pytest.approx(x.mean(), abs=0.2 / math.sqrt(n))
 
 
-def test_intervals_from_twenty_parts_cover_the_truth_as_often_as_they_say(rng):
-    n, sizes, covered = 100, np.full(20, 50.0), []
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_intervals_cover_the_truth_as_often_as_they_say(count, rng):
+    n, sizes, covered = 100, np.full(count, 50.0), []
     for seed in range(600):
         x = rng.normal(size=n)
-        parts = draw_subsamples(n, None, 20, seed=seed)
+        parts = draw_subsamples(n, None, count, seed=seed)
         low, high = subsample_interval(
             x.mean(), np.array([x[part].mean() for part in parts]), sizes, n, (-math.inf, math.inf)
         )
@@ -254,6 +257,46 @@ def test_many_rows_are_not_left_out_silently(rng, monkeypatch):
     assert any("Chance was measured on 80 of 100 rows" in note for note in found.notes)
     monkeypatch.setattr(scoring, "SLOW_ROWS", 100)
     assert not any("Measured on" in note for note in evaluate(s, s, **options | {"nulls": 0}).notes)
+
+
+def test_the_information_of_re_pairings_is_measured_as_often_as_needed(rng, monkeypatch):
+    s = rng.normal(size=(60, 4))
+    options = {"metrics": ["infomec"], "resamples": 0, "nulls": 5, "structural": False, "infomec_version": "training"}
+    monkeypatch.setattr("congruence.metrics._encoding.NULL_SHARES", 32)  # of two re-pairings of 4 x 4
+    asked = []
+    infomec = METRICS["infomec"].function
+
+    def count(*args, **keywords):
+        asked.append(keywords.get("information", True))
+        return infomec(*args, **keywords)
+
+    count.__signature__ = inspect.signature(infomec)
+    monkeypatch.setitem(METRICS, "infomec", replace(METRICS["infomec"], function=count))
+    found = evaluate(s, s, **options)
+    assert asked == [True] * 3 + [False] * 3  # the value, two re-pairings, three of InfoE alone
+    assert found.settings["information_nulls"] == 2
+    assert found.own_codes == {f"factor{k}": f"code{k}" for k in range(4)}
+    asked.clear()
+    assert evaluate(s, s, **options, slow_nulls=4).settings["information_nulls"] == 4
+    assert sum(asked) == 5
+
+
+def test_chance_of_a_regression_is_that_of_three_factors(rng, monkeypatch):
+    shapes = []
+    regression = METRICS["regression"].function
+
+    def count(z, s, **keywords):
+        shapes.append(s.names)
+        return regression(z, s, nonlinear="kernel", **keywords)
+
+    monkeypatch.setitem(METRICS, "regression", replace(METRICS["regression"], function=count))
+    s = {name: rng.normal(size=80) for name in "abcde"} | {"constant": np.ones(80)}
+    codes = np.column_stack([s[name] for name in "abcde"])
+    options = {"metrics": ["regression"], "resamples": 0, "nulls": 1, "slow_nulls": 6, "structural": False}
+    found = evaluate(codes, s, **options)
+    assert [len(names) for names in shapes] == [6, *[3] * 6]
+    assert set().union(*shapes[1:]) == set("abcde")
+    assert found["r2_linear"].chance < 0.1 < found["r2_linear"].value
 
 
 def test_the_sample_for_plots_is_small(rng):

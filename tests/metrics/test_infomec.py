@@ -137,6 +137,17 @@ def test_the_same_seed_gives_the_same_and_the_global_generator_is_left_alone(rng
     assert_array_equal(np.random.get_state()[1], state)
 
 
+def test_without_the_information_only_the_readout_is_measured(rng):
+    s = np.column_stack([rng.integers(0, 3, 100), rng.integers(0, 4, 100)])
+    codes = s + 0.1 * rng.normal(size=s.shape)
+    whole, readout = (infomec(codes, s, information=asked) for asked in (True, False))
+    assert_array_equal(readout.explicitness_per_factor, whole.explicitness_per_factor)
+    assert readout.explicitness == whole.explicitness
+    assert np.isnan(readout.nmi).all()
+    assert math.isnan(readout.modularity)
+    assert readout.reasons == dict.fromkeys(("infom", "infoc"), "The information was not asked for.")
+
+
 def test_continuous_factors_are_measured_as_numbers_and_this_is_said(rng):
     factors = {"x": rng.normal(size=2000), "y": rng.uniform(size=2000), "shape": rng.integers(0, 3, 2000)}
     codes = np.column_stack([*factors.values()]) + 0.05 * rng.normal(size=(2000, 3))

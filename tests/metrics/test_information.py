@@ -12,6 +12,7 @@ from sklearn.metrics import mutual_info_score
 from congruence.errors import InputError
 from congruence.metrics._estimators import standardise
 from congruence.metrics._information import (
+    _distance_in_plane,
     bin_columns,
     class_information,
     entropy,
@@ -91,6 +92,26 @@ def test_numbers_with_numbers_equal_scikit_learn(k, rng):
     random = np.random.RandomState(1)
     ours = kraskov_information(jitter(x, random), jitter(y, random), k)
     assert_allclose(ours, mutual_info_regression(x[:, None], y, n_neighbors=k, random_state=1)[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("shape", ["square", "normal", "heavy", "thin", "few values", "constant"])
+def test_neighbours_in_strips_are_those_of_a_tree(shape, k, rng):
+    from scipy.spatial import cKDTree
+
+    for n in (11, 12, 30, 100, 700, 3000):
+        x, y = {
+            "square": lambda n: rng.uniform(size=(2, n)),
+            "normal": lambda n: rng.normal(size=(2, n)),
+            "heavy": lambda n: np.exp(2 * rng.normal(size=(2, n))),
+            "thin": lambda n: np.cumsum(rng.normal(size=(2, n)) * [[1], [1e-3]], axis=0),
+            "few values": lambda n: rng.integers(0, 4, (2, n)).astype(float),
+            "constant": lambda n: np.vstack([np.ones(n), rng.normal(size=n)]),
+        }[shape](n)
+        x, y = np.sort(x), y[np.argsort(x)]
+        both = np.column_stack([x, y])
+        expected = cKDTree(both).query(both, [k + 1], p=np.inf)[0][:, 0]
+        assert_array_equal(_distance_in_plane(x, y, k), expected)
 
 
 def test_two_gaussians_share_what_theory_says(rng):

@@ -124,3 +124,16 @@ def test_a_kernel_is_fitted_on_some_rows_only(monkeypatch, rng):
     first, again = (regression(factors, factors, nonlinear="kernel") for _ in range(2))
     assert 0.8 < first.r2_nonlinear < 0.95  # all rows would give more
     assert_array_equal(first.nonlinear, again.nonlinear)
+
+
+def test_a_nonlinear_regression_is_scored_on_as_many_folds_as_are_asked_for(rng):
+    codes = rng.normal(size=(200, 3))
+    factors = np.column_stack([codes[:, 0] ** 2, codes[:, 1]]) + 0.3 * rng.normal(size=(200, 2))
+    whole, part = (regression(codes, factors, nonlinear="kernel", held_out=rows) for rows in (200, 41))
+    assert not any("scored on" in note for note in whole.notes)
+    assert "The nonlinear regression is scored on 80 of 200 rows." in part.notes  # two folds of 40
+    assert_array_equal(part.linear, whole.linear)
+    assert (part.nonlinear != whole.nonlinear).all()
+    assert_allclose(part.nonlinear, whole.nonlinear, atol=0.15)
+    with pytest.raises(InputError, match="held_out must be an integer of at least 1; got 0"):
+        regression(codes, codes, held_out=0)

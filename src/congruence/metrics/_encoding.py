@@ -23,7 +23,7 @@ MOST_PAIRINGS = 40
 
 
 def count_pairings(nulls: int, factors: int, codes: int) -> int:
-    """How many re-pairings to draw: `nulls`, or more if each gives few shares; 0 stays 0."""
+    """How many re-pairings to measure the information of: `nulls`, or more if each gives few shares; 0 stays 0."""
     enough = min(MOST_PAIRINGS, math.ceil(NULL_SHARES / (factors * codes)))
     return max(nulls, enough) if nulls else 0
 
@@ -31,13 +31,16 @@ def count_pairings(nulls: int, factors: int, codes: int) -> int:
 def chance_thresholds(null: Sequence[InfoMEC], factors: int) -> Float:
     """The share up to which a code is no more informative about each factor than chance, shape (K,).
 
-    From the shares of all codes under re-pairings: their median for the factor, and above it `MARGIN` times the
-    largest deviation of all, in standard deviations of its own factor. Pooling the factors gives enough draws to judge
-    K x L shares from a few pairings. 0 without re-pairings.
+    From the shares of all codes under the re-pairings that have the information: their median for the factor, and above
+    it `MARGIN` times the largest deviation of all, in standard deviations of its own factor. Pooling the factors gives
+    enough draws to judge K x L shares from a few pairings. 0 without re-pairings.
     """
     if not null:
         return np.zeros(factors)
-    shares = np.concatenate([one.nmi for one in null], axis=1)  # (K, pairings x L)
+    measured = [one.nmi for one in null if np.isfinite(one.nmi).any()]
+    if not measured:
+        return np.full(factors, np.inf)
+    shares = np.concatenate(measured, axis=1)  # (K, pairings x L)
     usable = np.isfinite(shares).all(1)
     limits = np.full(factors, np.inf)
     middle, spread = np.median(shares[usable], axis=1), shares[usable].std(axis=1)

@@ -18,9 +18,10 @@ from congruence.metrics._encoding import code_rows, count_pairings, factor_code_
 from congruence.metrics._infomec import NEIGHBOURS
 from congruence.metrics._options import EvaluateOptions
 from congruence.metrics._registry import METRICS, select_metrics
+from congruence.metrics._regression import HELD_OUT
 from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, number_clusters
 from congruence.metrics._results import Note, merge_notes
-from congruence.metrics._scoring import Measurement, Pairing, score_by
+from congruence.metrics._scoring import INFOMEC_ROWS, NULL_FACTORS, Measurement, Pairing, score_by
 from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics.evaluation import Evaluation
 from congruence.metrics.factors import Factors, read_pair
@@ -45,11 +46,12 @@ def evaluate(
 ) -> Evaluation:
     """Score learned codes against the true factors by several metrics, with intervals and chance levels.
 
-    Intervals (90 %) come from subsamples of the rows, half of them or 2500, drawn without replacement: repeated rows
-    would break estimates from nearest neighbours. Scores of fewer rows are biased, so only their deviations from their
-    own mean are used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves) and centred on the value. Chance is the
-    mean score after codes and factors were paired at random. Metrics that take minutes use at most 10,000 rows; the
-    notes state if that was so.
+    Intervals (90 %) come from subsamples of the rows, half of them or 2500 (infomec: 1000), drawn without replacement:
+    repeated rows would break estimates from nearest neighbours. Scores of fewer rows are biased, so only their standard
+    deviation is used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves), times the quantile of Student's t,
+    around the value. Chance is the mean score after codes and factors were paired at random; `regression` uses 3
+    factors, drawn at random, of each pairing. Metrics that take minutes use at most 10,000 rows; the notes state if
+    that was so, and `settings` how many rows and re-pairings were used.
 
     Parameters
     ----------
@@ -90,15 +92,15 @@ def evaluate(
     ica : bool, default False
         Evaluate independent components of the codes (found without the factors); the codes as they are and two other
         ways of unmixing are in `compared`.
-    resamples : int, default 20
+    resamples : int, default 10
         Subsamples for the interval; 0 for none.
     nulls : int, default 5
-        Re-pairings for the chance level; 0 for none. For few codes and factors, infomec uses more, up to 40, to judge
-        which codes are informative.
+        Re-pairings for the chance level; 0 for none.
     slow_resamples : int, default 0
         The same as `resamples` for metrics that take minutes (dci, regression, sis).
     slow_nulls : int, optional
-        The same as `nulls` for these metrics; by default 1, or 0 if `nulls` is 0.
+        The same as `nulls` for these metrics and for the information of infomec (InfoM, InfoC); by default 1, or 0 if
+        `nulls` is 0. For few codes and factors infomec uses more, up to 40, to judge which codes are informative.
     sensitivity : bool or sequence of int, default False
         Whether to show how scores of binned codes depend on the number of bins; True means 10, 20 and 50.
     structural : bool, default True
@@ -230,8 +232,8 @@ def _measure(pairing: Pairing, options: EvaluateOptions, progress: Progress | No
         slow = METRICS[name].cost != "fast"
         resamples, nulls = (options.slow_resamples, options.slow_nulls) if slow else (options.resamples, options.nulls)
         efforts[name] = (resamples, int(nulls or 0) if METRICS[name].supervised else 0)
-    enough = count_pairings(options.nulls, len(pairing.s), pairing.z.shape[1])
-    efforts["infomec"] = (efforts.get("infomec", (0, 0))[0], enough)
+    informed = _count_informed(pairing, options)
+    efforts["infomec"] = (efforts.get("infomec", (0, 0))[0], max(options.nulls, informed))
     if options.structural:
         efforts.setdefault("structural_nearness", (0, 0))
     blocks = _given_blocks(options)
@@ -245,12 +247,20 @@ def _measure(pairing: Pairing, options: EvaluateOptions, progress: Progress | No
             keywords,
             resamples=resamples,
             nulls=nulls,
+            informed=informed if name == "infomec" else None,
             seed=options.seed,
             strict=name in ("sis", "block_score") and bool(blocks),
             tick=partial(steps, name.replace("_", " ")),
         )
         for name, (resamples, nulls) in efforts.items()
     }
+
+
+def _count_informed(pairing: Pairing, options: EvaluateOptions) -> int:
+    """The re-pairings that the information of infomec is measured in, which is what takes its time."""
+    if not options.nulls:
+        return 0
+    return count_pairings(max(1, int(options.slow_nulls or 0)), len(pairing.s), pairing.z.shape[1])
 
 
 def _given_blocks(options: EvaluateOptions) -> dict[str, Any]:
@@ -265,6 +275,11 @@ def _settings(rows: CodesAndFactors, pairing: Pairing, options: EvaluateOptions)
         "kinds": dict(zip(pairing.s.names, pairing.s.kinds, strict=True)),
         "paired": "by id" if rows.by_id else "by position",
         "clusters": None if pairing.unit is None else int(pairing.unit.max()) + 1,
+        "subsample_rows": min(len(pairing.z) // 2, MOST_ROWS),
+        "infomec_subsample_rows": min(len(pairing.z) // 2, INFOMEC_ROWS),
+        "information_nulls": _count_informed(pairing, options),
+        "regression_null_factors": NULL_FACTORS,
+        "regression_held_out": HELD_OUT,
         **{name: str(value) for name, value in _given_blocks(options).items()},
         **{name: getattr(options, name) for name in (*names, "slow_nulls", "structural", "seed")},
         **recorded(rows.files),
@@ -277,7 +292,7 @@ def _notes(pairing: Pairing, measured: Mapping[str, Measurement], options: Evalu
     if resampled and n < FEWEST_ROWS:
         notes.append(Note(f"There are no intervals: {n} rows are fewer than {FEWEST_ROWS}"))
     elif resampled and n // 2 > MOST_ROWS:
-        notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} of {n} rows"))
+        notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} ({INFOMEC_ROWS} for infomec) of {n} rows"))
     slow = [name for name in select_metrics(options.metrics) if METRICS[name].cost != "fast"]
     if slow and options.resamples and not options.slow_resamples:
         notes.append(Note("No interval, because it takes minutes; ask for one with slow_resamples", metrics=slow))

@@ -36,6 +36,7 @@ CONTINUOUS = (
     "least squares"
 )
 NOTHING_LEFT = "No factor can be measured; see the notes."
+NOT_ASKED = "The information was not asked for."
 NEIGHBOURS = {"standalone": 10, "training": 3, "tripod": 10}  # of each version
 
 
@@ -73,6 +74,7 @@ def infomec(
     version: str = "standalone",
     bins: int | str | None = None,
     factor_bins: int | None = None,
+    information: bool = True,
     seed: int = 0,
 ) -> InfoMEC:
     """Measure whether codes encode one factor each, factors are in one code each, and a linear readout predicts them.
@@ -104,6 +106,9 @@ def infomec(
         stay numbers; this is an extension and marked in `notes`. Information I in nats then becomes the share
         1 - exp(-2 I), the squared informational correlation (Linfoot 1957): R2 for Gaussian variables, 0 for
         independent ones, always below 1. Explicitness is the R2 of least squares.
+    information : bool, default True
+        Whether to measure the information of every code about every factor. Without it, which takes most of the time,
+        only InfoE is measured.
     seed : int, default 0
         Of the noise that breaks ties between values of a code.
 
@@ -128,7 +133,9 @@ def infomec(
 
     k = NEIGHBOURS[version]
     share, explicit, compact = (np.full((len(s), *width), math.nan) for width in ((z.shape[1],), (), ()))
-    if discrete_codes or bins is not None:
+    if not information:
+        pass
+    elif discrete_codes or bins is not None:
         classes = number_values(z) if bins is None or discrete_codes else bin_columns(z, bins)
         share[used] = count_shares(classes, targets, k, seed)
     else:
@@ -151,9 +158,9 @@ def infomec(
             Note(f"InfoE is uninformative: with {len(z)} rows and {z.shape[1]} codes, a readout fits any factor")
         )
     reasons = {
-        "infom": (infom, _why_no_modularity(targets, share[used], active)),
+        "infom": (infom, _why_no_modularity(targets, share[used], active) if information else NOT_ASKED),
         "infoe": (infoe, NOTHING_LEFT),
-        "infoc": (infoc, _why_no_compactness(targets, share[used], active)),
+        "infoc": (infoc, _why_no_compactness(targets, share[used], active) if information else NOT_ASKED),
     }
     return InfoMEC(
         modularity=infom,

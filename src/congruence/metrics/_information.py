@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 
 RULES = ("auto", "fd", "doane", "scott", "stone", "rice", "sturges", "sqrt")  # of numpy.histogram_bin_edges
 NOISE = 1e-10  # breaks ties, relative to a column of unit variance
+BLOCK = 512  # rows whose candidates stay in the cache
 ROUNDING = 1e-14  # of a sum of entropies: information below this is 0
 
 
@@ -136,18 +138,62 @@ def kraskov_information(x: Float, y: Float, k: int) -> float:
 
     Kraskov, Stoegbauer & Grassberger 2004, eq. 8.
     """
-    from scipy.spatial import cKDTree
-
     n = len(x)
     k = min(k, n - 1)
     if k < 1:
         return float("nan")
-    both = np.column_stack([x, y])
-    distance = cKDTree(both).query(both, [k + 1], p=np.inf)[0][:, 0]  # the nearest is the row itself
-    radius = np.nextafter(distance, 0)
-    psi = _digamma_table(n)
-    within = [psi[_count_within(np.sort(column), column, radius)].mean() for column in (x, y)]
-    return max(0.0, float(psi[n] + psi[k] - sum(within)))
+    order = np.argsort(x)
+    x, y = x[order], y[order]
+    radius = np.nextafter(_distance_in_plane(x, y, k), 0)
+    psi, upwards = _digamma_table(n), np.argsort(y)
+    within = psi[_count_within(x, x, radius)].mean()
+    within += psi[_count_within(y[upwards], y[upwards], radius[upwards])].mean()
+    return max(0.0, float(psi[n] + psi[k] - within))
+
+
+def _distance_in_plane(x: Float, y: Float, k: int) -> Float:
+    """The distance of each row to its k-th nearest neighbour, by the larger of the differences in x and y.
+
+    Rows ascend in x. They are cut into strips of x of h rows each. In the three strips around a row, sorted by y, the
+    candidates are the 3k rows before it and the 3k after it. The k-th nearest of these is the k-th nearest of all if
+    every other row is farther: those outside the strips in x, those in the strips in y. For a few per cent of the rows
+    it is not certain; a tree finds theirs. On 10,000 rows this takes less than half as long as a tree for all.
+    """
+    from scipy.spatial import cKDTree
+
+    n, w = len(x), 3 * k
+    h = int(0.7 * np.sqrt(k * n)) + 1  # a strip is then about 1.4 times as wide as the distance
+    strips = -(-n // h)
+    before, after = np.full(h, np.inf), np.full(strips * h - n + h, np.inf)
+    padded_x, padded_y = np.concatenate([-before, x, after]), np.concatenate([before, y, after])
+    by_y = np.argsort(sliding_window_view(padded_y, 3 * h)[::h], axis=1)  # (strips, 3h)
+    strip, place = np.nonzero((by_y >= h) & (by_y < 2 * h))  # every row, in the three strips around its own
+    by_y += h * np.arange(strips)[:, None]
+    row = by_y[strip, place] - h
+    strip, place, row = (part[row < n] for part in (strip, place, row))
+    wide = ((0, 0), (w + 1, w + 1))
+    sorted_x = np.pad(padded_x[by_y], wide, constant_values=np.inf)
+    sorted_y = np.pad(padded_y[by_y], wide, constant_values=(-np.inf, np.inf))
+    start = strip * sorted_x.shape[1] + place + 1  # of the candidates, in the flat arrays
+    sorted_x, sorted_y = sorted_x.ravel(), sorted_y.ravel()
+    windows_x, windows_y = (sliding_window_view(column, 2 * w + 1) for column in (sorted_x, sorted_y))
+
+    distance, at_x, at_y = np.empty(n), x[row], y[row]
+    for block in (slice(first, first + BLOCK) for first in range(0, n, BLOCK)):
+        apart_x = np.abs(windows_x[start[block]] - at_x[block, None])
+        apart_y = np.abs(windows_y[start[block]] - at_y[block, None])
+        np.maximum(apart_x, apart_y, out=apart_x).partition(k, axis=1)  # the nearest is the row itself
+        distance[row[block]] = apart_x[:, k]
+
+    fenced = np.concatenate([[-np.inf], x, [np.inf]])
+    left, right = (fenced[np.clip((strip + shift) * h + edge, 0, n + 1)] for shift, edge in ((-1, 0), (2, 1)))
+    others = np.minimum(np.minimum(at_x - left, right - at_x), sorted_y[start + 2 * w + 1] - at_y)
+    others = np.minimum(others, at_y - sorted_y[start - 1])
+    rest = row[distance[row] > others]
+    if rest.size:
+        both = np.column_stack([x, y])
+        distance[rest] = cKDTree(both, balanced_tree=False).query(both[rest], [k + 1], p=np.inf)[0][:, 0]
+    return distance
 
 
 def _distance_in_class(grouped: Float, group: ClassGroups, k: int) -> Float:

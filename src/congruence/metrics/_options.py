@@ -30,10 +30,12 @@ class EvaluateOptions(ReadOptions):
     discrete_codes: bool = option(False, "The values of codes are classes (quantised).")
     dci_model: str = option("boosting", "Trees of DCI: boosting, forest or lightgbm.")
     ica: bool = option(False, "Evaluate independent components of the codes, and compare with the codes.")
-    resamples: int = option(20, "Number of subsamples for the interval; 0 for none.")
+    resamples: int = option(10, "Number of subsamples for the interval; 0 for none.")
     nulls: int = option(5, "Number of random re-pairings for the chance level; 0 for none.")
     slow_resamples: int = option(0, "The same as --resamples for metrics that take minutes (dci, regression, sis).")
-    slow_nulls: int | None = option(None, "The same as --nulls for these; 1 unless --nulls is 0.")
+    slow_nulls: int | None = option(
+        None, "The same as --nulls for these and the information of infomec; 1 unless --nulls is 0."
+    )
     sensitivity: bool | Sequence[int] = option(False, "Also show scores for 10, 20 and 50 bins.")
     structural: bool = option(True, "Measure the distance to the factors up to a permutation, rotation or linear map.")
     seed: int = option(0, "The same seed gives the same result.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from congruence.metrics.factors import NO_FACTORS, Factor, note_guessed, read_us
 
 NONLINEAR = {"boosting": "gradient boosting of histograms", "kernel": "kernel ridge regression"}
 KERNEL_ROWS = 4000  # rows a kernel ridge is fitted on at most: its cost grows with their cube
+HELD_OUT = 2000  # rows that a nonlinear regression predicts, if there are as many; each fold costs a fit
 Predict = Callable[[Float, Float, Float], Float]  # codes and columns to fit on, codes to predict for
 
 
@@ -43,6 +45,7 @@ def regression(
     kinds: Any = "auto",
     nonlinear: str = "boosting",
     folds: int = 5,
+    held_out: int = HELD_OUT,
     cluster: Any = None,
     seed: int = 0,
 ) -> RegressionScores:
@@ -65,6 +68,10 @@ def regression(
         (penalty 1, width 1/L, on at most 4000 rows).
     folds : int, default 5
         Folds of the cross-validation.
+    held_out : int, default 2000
+        Rows on which the nonlinear regression is scored, in whole folds: it is fitted for as many folds as it takes to
+        hold out this many rows, or for all. Every fit has the same number of rows, so that the expected score does not
+        depend on it. The linear regression is scored on all folds.
     cluster : (n,), optional
         The cluster of each row; clusters are held out whole.
     seed : int, default 0
@@ -76,17 +83,24 @@ def regression(
     """
     check_choice("nonlinear", nonlinear, tuple(NONLINEAR))
     check_integer("folds", folds, 2)
+    check_integer("held_out", held_out, 1)
     z, s, notes = read_usable(codes, factors, kinds)
-    r2 = np.empty((3, len(s)))  # linear, nonlinear, linear in sample
+    r2, scored = np.empty((3, len(s))), len(z)  # linear, nonlinear, linear in sample
     if len(s):
+        targets = [_target(factor) for factor in s]
+        first = np.cumsum([0, *(target.shape[1] for target in targets)])
+        columns = [slice(*ends) for ends in pairwise(first.tolist())]  # of each factor
+        y, x = np.hstack(targets), standardise(z)
         parts = protocol(len(z), folds=folds, nulls=0, bootstrap=0, cluster=cluster, seed=seed).folds
-        x = standardise(z)
-        for k, factor in enumerate(s):
-            y = _target(factor)
-            flexible = partial(_boost_classes if factor.is_unordered else _boost, seed=seed)
-            flexible = partial(_kernel, seed=seed) if nonlinear == "kernel" else flexible
-            r2[:2, k] = [_held_out_r2(predict, z, y, parts) for predict in (_linear, flexible)]
-            r2[2, k] = pooled_r2(y, _linear(x, y, x))
+        needed = 1 + int(np.searchsorted(np.cumsum([len(part) for part in parts]), held_out))
+        boost = partial(_boost_factors, columns=columns, unordered=[factor.is_unordered for factor in s], seed=seed)
+        flexible = partial(_kernel, seed=seed) if nonlinear == "kernel" else boost
+        linear, bent = _predict_folds(_linear, z, y, parts), _predict_folds(flexible, z, y, parts[:needed])
+        scored = len(bent[0])
+        for k, own in enumerate(columns):
+            r2[:2, k] = [pooled_r2(y[rows, own], predicted[:, own]) for rows, predicted in (linear, bent)]
+        in_sample = _linear(x, y, x)
+        r2[2] = [pooled_r2(y[:, own], in_sample[:, own]) for own in columns]
     means = [mean_of_finite(row) for row in r2]
     unordered = [factor.name for factor in s if factor.is_unordered]
     return RegressionScores(
@@ -99,6 +113,7 @@ def regression(
             *note_guessed(s),
             *note_if(unordered, "R2 of class probabilities"),
             Note(f"The nonlinear regression is {NONLINEAR[nonlinear]}"),
+            *([Note(f"The nonlinear regression is scored on {scored} of {len(z)} rows")] if scored < len(z) else []),
         ),
     )
 
@@ -111,19 +126,30 @@ def _target(factor: Factor) -> Float:
     return factor.columns()[0]
 
 
-def _held_out_r2(predict: Predict, z: Float, y: Float, parts: list[Array]) -> float:
-    predicted = np.empty_like(y)
+def _predict_folds(predict: Predict, z: Float, y: Float, parts: list[Array]) -> tuple[Array, Float]:
+    """The rows of some folds, (m,), and the columns (m, M) predicted for each fold by a fit to all other rows."""
+    predicted = []
     for part in parts:
         fitted = np.setdiff1d(np.arange(len(z)), part)
         x = standardise(z, fitted)
-        predicted[part] = predict(x[fitted], y[fitted], x[part])
-    return pooled_r2(y, predicted)
+        predicted.append(np.broadcast_to(predict(x[fitted], y[fitted], x[part]), (len(part), y.shape[1])))
+    return np.concatenate(parts), np.concatenate(predicted)
 
 
 def _linear(x: Float, y: Float, new: Float) -> Float:
     mean = y.mean(0)
     slopes = np.linalg.lstsq(x, y - mean, rcond=None)[0]  # codes are centred on these rows
     return np.asarray(new @ slopes + mean)
+
+
+def _boost_factors(
+    x: Float, y: Float, new: Float, columns: Sequence[slice], unordered: Sequence[bool], seed: int
+) -> Float:
+    """Predictions of the columns of each factor: probabilities of unordered classes, else numbers."""
+    predicted = np.empty((len(new), y.shape[1]))
+    for own, classes in zip(columns, unordered, strict=True):
+        predicted[:, own] = (_boost_classes if classes else _boost)(x, y[:, own], new, seed)
+    return predicted
 
 
 def _boost(x: Float, y: Float, new: Float, seed: int) -> Float:

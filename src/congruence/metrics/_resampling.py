@@ -76,12 +76,12 @@ def number_clusters(cluster: Array | None) -> Array | None:
     return unit
 
 
-def draw_subsamples(n: int, unit: Array | None, count: int, seed: int) -> list[Array]:
-    """Draw half of the rows or `MOST_ROWS`, without replacement and `count` times; clusters are drawn whole.
+def draw_subsamples(n: int, unit: Array | None, count: int, seed: int, most: int = MOST_ROWS) -> list[Array]:
+    """Draw half of the rows or `most`, without replacement and `count` times; clusters are drawn whole.
 
     None below `FEWEST_ROWS` rows.
     """
-    rng, least = np.random.default_rng([seed, 1]), min(n // 2, MOST_ROWS)
+    rng, least = np.random.default_rng([seed, 1]), min(n // 2, most)
     if n < FEWEST_ROWS:
         return []
     if unit is None:

@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,17 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import CongruenceWarning, InputError
 from congruence.metrics._registry import Metric
-from congruence.metrics._resampling import FEWEST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
+from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
 from congruence.metrics._results import MetricResult, Note
 from congruence.metrics.evaluation import Score
 from congruence.metrics.factors import Factors
 from congruence.stats.intervals import subsample_interval
 
 SLOW_ROWS = 10_000  # used at most by metrics that take minutes
+INFOMEC_ROWS = 1000  # of a subsample of infomec; its scores then deviate as those of more rows, rescaled
 CHANCE_ROWS = 20_000  # used at most for re-pairings
 HELD_OUT = {"dci": 0.3, "explicitness": 0.3, "sap": 0.3, "block_score": 0.2}  # shares of metrics that take `test`
+NULL_FACTORS = 3  # regressed in each re-pairing: boosting is fitted for each, and the score is their mean
 ONLY_VALUE = {"nulls": 0, "bootstrap": 0}  # of metrics that have a chance level and an interval of their own
 
 
@@ -67,6 +69,7 @@ def score_by(
     *,
     resamples: int,
     nulls: int,
+    informed: int | None = None,
     seed: int,
     strict: bool = False,
     tick: Callable[[], None] = lambda: None,
@@ -74,7 +77,8 @@ def score_by(
     """Measure codes against factors by one metric, on all rows, on subsamples and on re-paired rows.
 
     `options` are keywords for the metric; those that it does not have are left out. `strict` raises the error of a
-    metric that refuses the rows, instead of making it the reason of scores that are NaN. `tick` is called after each of
+    metric that refuses the rows, instead of making it the reason of scores that are NaN. Only the first `informed`
+    re-pairings (by default all) measure the information that the metric can do without. `tick` is called after each of
     1 + resamples + nulls measurements.
     """
     pairing, notes = _limit_rows(metric, pairing, seed)
@@ -83,19 +87,28 @@ def score_by(
     result, warned = _run(metric, pairing, own, seed, strict)
     tick()
 
-    def repeat(part: Pairing) -> Any:
-        again, _ = _run(metric, part, own | {name: 0 for name in ONLY_VALUE if name in keywords}, seed)
+    def repeat(part: Pairing, **changed: Any) -> Any:
+        changed |= {name: 0 for name in ONLY_VALUE if name in keywords}
+        again, _ = _run(metric, part, own | changed, seed)
         tick()
         return again
 
-    subsamples = draw_subsamples(n, pairing.unit, resamples, seed)
+    most = INFOMEC_ROWS if metric.name == "infomec" else MOST_ROWS
+    subsamples = draw_subsamples(n, pairing.unit, resamples, seed, most)
     resampled = [repeat(pairing.take(rows)) for rows in subsamples]
     chance_notes, repaired = [], pairing
     if nulls and n > CHANCE_ROWS:
         repaired = pairing.take(np.sort(np.random.default_rng([seed, 5]).permutation(n)[:CHANCE_ROWS]))
         chance_notes = [Note(f"Chance was measured on {CHANCE_ROWS} of {n} rows")]
     m = len(repaired.z)
-    null = [repeat(repaired.take(np.arange(m), rows)) for rows in draw_repairings(m, repaired.unit, nulls, seed)]
+    null, rng = list[Any](), np.random.default_rng([seed, 7])
+    for i, rows in enumerate(draw_repairings(m, repaired.unit, nulls, seed)):
+        part = repaired.take(np.arange(m), rows)
+        if metric.name == "regression":
+            live = [factor for factor in part.s if not factor.left_out] or part.s
+            part = replace(part, s=Factors(tuple(live[k] for k in rng.permutation(len(live))[:NULL_FACTORS])))
+        enough = informed is not None and i >= informed and _has_chance(metric, result, null)
+        null.append(repeat(part, **({"information": False} if enough else {})))
 
     sizes = np.array([len(rows) for rows in subsamples], dtype=np.float64)
     scores = tuple(_score(metric, name, result, resampled, sizes, n, null) for name in metric.scores)
@@ -105,6 +118,12 @@ def score_by(
         few = [score.score for score in scores if math.isfinite(score.value) and math.isnan(score.low)]
         notes += [Note(f"{name} has no interval, because too few subsamples have a score") for name in few]
     return Measurement(scores, result, tuple(null), tuple(notes))
+
+
+def _has_chance(metric: Metric, result: Any, null: list[Any]) -> bool:
+    """Whether every score that is defined was defined in a re-pairing too."""
+    wanted = [name for name in metric.scores if math.isfinite(result.scores[name])]
+    return all(any(math.isfinite(one.scores[name]) for one in null) for name in wanted)
 
 
 def _limit_rows(metric: Metric, pairing: Pairing, seed: int) -> tuple[Pairing, list[Note]]:

@@ -18,7 +18,7 @@ from congruence.maps.nearness import Nearness, check_method, measure, protocol
 from congruence.metrics._estimators import standardise as standardise_columns
 from congruence.metrics._results import MetricResult, note_if
 from congruence.metrics.factors import NO_FACTORS, factor_columns, read_usable
-from congruence.rows.algebra import svd
+from congruence.rows.algebra import one_thread, svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, pair_sums, run_sums
 from congruence.stats.matching import match
@@ -179,16 +179,20 @@ def _rotate(paired: PairScatter, *, scaled: bool) -> Float:
     """
     cross, scatter, columns = paired.cross, paired.source.scatter, paired.cross.shape[1]
     rotation, scale, last = paired.rotation, 1.0, np.inf
-    for _ in range(STEPS):
-        kept = rotation[:, :columns]
-        shared, size = float((kept * cross).sum()), float((kept * (scatter @ kept)).sum())
-        if scaled and size > 0:
-            scale = max(shared, 0.0) / size
-        error = scale * (scale * size - 2 * shared)  # less the size of the target, which does not change
-        if last - error <= ENOUGH * abs(error):
-            break
-        last = error
-        filled = np.hstack([cross, scale * (scatter @ rotation[:, columns:])])
-        u, _, vt = svd(filled)
-        rotation = u @ vt
+    with one_thread(len(scatter)):
+        for _ in range(STEPS):
+            kept = rotation[:, :columns]
+            shared, size = float((kept * cross).sum()), float((kept * (scatter @ kept)).sum())
+            if scaled and size > 0:
+                scale = max(shared, 0.0) / size
+            error = scale * (scale * size - 2 * shared)  # less the size of the target, which does not change
+            if last - error <= ENOUGH * abs(error):
+                break
+            last = error
+            filled = np.hstack([cross, scale * (scatter @ rotation[:, columns:])])
+            try:
+                u, _, vt = np.linalg.svd(filled)  # for few columns, the checks of `svd` take longer than it does
+            except np.linalg.LinAlgError:
+                u, _, vt = svd(filled)
+            rotation = u @ vt
     return scale * rotation[:, :columns]

@@ -68,17 +68,19 @@ def subsample_interval(
 
     Rows drawn with replacement repeat, which breaks estimates from nearest neighbours, so subsets are drawn without
     replacement. The score of a subset of m rows varies around the mean of such scores sqrt((n - m) / m) times as much
-    as that of all rows around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The rescaled deviations
-    are added to the value, not to the mean of the subsets, whose scores are biased by having fewer rows. NaN where
-    fewer than half of the subsets have a score.
+    as that of all rows around the truth: 1 for halves (the delete-d jackknife; Shao & Wu 1989). The standard deviation
+    of the rescaled deviations, times the quantile of Student's t, is taken to both sides of the value, not of the mean
+    of the subsets, whose scores are biased by having fewer rows. NaN where fewer than half of the subsets have a score.
     """
+    from scipy.stats import t
+
     good = np.isfinite(scores)
-    if not math.isfinite(value) or good.sum() < max(2, len(scores) / 2):
+    draws = int(good.sum())
+    if not math.isfinite(value) or draws < max(2, len(scores) / 2):
         return NO_INTERVAL
     deviations = (scores[good].mean() - scores[good]) * np.sqrt(sizes[good] / (n - sizes[good]))
-    # Linear interpolation between extremes is too narrow for few draws: with twenty it covers the truth at 82 %.
-    low, high = value + np.quantile(deviations, _tails(level), method="weibull")
-    return float(np.clip(low, *bounds)), float(np.clip(high, *bounds))
+    half = float(t.ppf((1 + level) / 2, draws - 1)) * math.sqrt(float(np.square(deviations).sum()) / (draws - 1))
+    return float(np.clip(value - half, *bounds)), float(np.clip(value + half, *bounds))
 
 
 def t_interval(values: Float, *, folds: bool = False, fewest: int = 3) -> tuple[float, float]:
