@@ -65,7 +65,8 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
         annotation = hints[parameter.name]
         if dataclasses.is_dataclass(annotation):
             expanded[parameter.name] = typing.cast(type, annotation)
-            parameters += [_flag(f, typing.get_type_hints(annotation)[f.name]) for f in _shell_fields(annotation)]
+            types_of = typing.get_type_hints(annotation)
+            parameters += [_flag(f, types_of[f.name]) for f in _shell_fields(annotation)]
         else:
             parameters.append(parameter.replace(annotation=annotation))
 
