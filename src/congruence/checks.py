@@ -15,10 +15,11 @@ def check_integer(name: str, value: Any, least: int = 1, most: int | None = None
     """An integer from `least` to `most`; True and False are refused."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InputError(f"{name} must be an integer of at least {least}; got {value!r}")
-    if value < least or (most is not None and value > most):
+    number = int(value)
+    if number < least or (most is not None and number > most):
         limit = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise InputError(f"{name} must be an integer {limit}; got {value!r}")
-    return int(value)
+    return number
 
 
 def check_integers(least: int, **values: Any) -> None:
