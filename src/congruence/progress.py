@@ -128,8 +128,9 @@ def show_progress(quiet: bool = False) -> Iterator[Progress]:
 
     >>> import numpy as np
     >>> from congruence import compare
+    >>> x = np.random.default_rng(0).laplace(size=(100, 2))
     >>> with show_progress() as progress:
-    ...     result = compare(np.eye(9), np.eye(9), progress=progress)
+    ...     result = compare(x, x[:, ::-1], progress=progress)
 
     Parameters
     ----------
