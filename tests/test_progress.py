@@ -53,6 +53,12 @@ def test_one_step_says_nothing():
     assert (remaining.estimate(), str(remaining)) == (None, "")
 
 
+def test_after_the_last_step_no_time_is_promised():
+    remaining = RemainingTime(clock := Clock())
+    run([1.0] * 10, clock=clock, remaining=remaining)
+    assert str(remaining) == ""
+
+
 def test_kinds_that_are_expected_count_with_their_own_cost():
     names = ["preparing a", "preparing b", *["unmixing a", "unmixing b"] * 3, *["a -> b"] * 20]
     costs = [5.0, 5.0, *[1.0] * 6, *[0.1] * 20]
@@ -67,6 +73,10 @@ def test_kinds_that_were_not_seen_make_it_a_lower_bound():
     run([1.0] * 4, {"fast": 10, "slow": 2}, "fast", clock, remaining)
     assert remaining.estimate() == (1.0, 6.0, True)
     assert str(remaining) == "1.0 s/step, more than 0:00:06 left"
+    for done in range(5, 11):
+        clock.now += 1
+        remaining("fast", done, 12)
+    assert remaining.estimate() is None  # of the slow ones nothing is known
 
 
 def test_alternating_kinds_that_nobody_announced():

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any
 
@@ -109,14 +110,15 @@ class RemainingTime:
         return {kind: share * sum(by for one, by in self.recent if one == kind) for kind, _ in self.recent}
 
     def __str__(self) -> str:
-        """The rate and the time that remains, such as "2.5 steps/s, 0:00:40 left"; empty before enough was seen."""
+        """The rate and the time that remains, such as "2.5 steps/s, 0:00:40 left"; empty where neither is known."""
         estimated = self.estimate()
-        if estimated is None:
+        if estimated is None or self.done >= self.total:
             return ""
         cost, left, more = estimated
-        minutes, seconds = divmod(round(left), 60)
         rate = f"{cost:.1f} s/step" if cost >= 1 else f"{1 / max(cost, 1e-9):,.{1 if cost > 0.02 else 0}f} steps/s"
-        return f"{rate}, {'more than ' * more}{minutes // 60}:{minutes % 60:02d}:{seconds:02d} left"
+        if more and left < 1:
+            return rate
+        return f"{rate}, {'more than ' * more}{timedelta(seconds=round(left))} left"
 
 
 @contextlib.contextmanager
@@ -167,19 +169,20 @@ class _Bar:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
         from rich.progress import Progress as RichProgress
         from rich.text import Text
 
         remaining = self.remaining = RemainingTime()
 
-        class Remaining(ProgressColumn):
+        class Times(ProgressColumn):  # rich stops the time when all steps are done, though more may follow
             def render(self, task: Any) -> Text:
-                return Text(str(remaining))
+                return Text(f"{timedelta(seconds=int(task.elapsed or 0))} {remaining}")
 
         names = TextColumn("{task.description}", markup=False)  # a file name may hold brackets
-        columns = (names, BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn(), Remaining())
-        self.bar = RichProgress(*columns, console=Console(stderr=True), transient=True)
+        self.bar = RichProgress(
+            names, BarColumn(), MofNCompleteColumn(), Times(), console=Console(stderr=True), transient=True
+        )
         self.task = self.bar.add_task("reading", total=None)
         self.expect = self.remaining.expect
 
