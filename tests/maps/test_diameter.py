@@ -55,7 +55,7 @@ def small(monkeypatch):
 
 @pytest.fixture(params=["cpu", "cpu:0", "as on a GPU"])
 def device(request, monkeypatch):
-    """numpy, tensors, and tensors in the bfloat16 arithmetic of a GPU."""
+    """numpy, tensors, and tensors in the float16 arithmetic of a GPU."""
     if request.param != "as on a GPU":
         return request.param
     monkeypatch.setattr(pair_bounds.Cloud, "on_gpu", True)

@@ -4,7 +4,7 @@ With u the coordinates of a row on k principal axes, s the norm of its residual 
 
     |x_i - x_j|^2 <= r_i^2 + r_j^2 - 2 u_i.u_j + 2 s_i s_j        (Cauchy-Schwarz on the residuals),
 
-which one float32 product of width k + 3 computes for all pairs of a tile (bfloat16 on a GPU), its rounding allowed for.
+which one float32 product of width k + 3 computes for all pairs of a tile (float16 on a GPU), its rounding allowed for.
 """
 
 from __future__ import annotations
@@ -120,9 +120,12 @@ def _distances(rows: Rows, origin: Any) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """The rows of one side of a tile, (s, r^2 / 2, 1, -u) or mirrored (s, 1, r^2 / 2, u), and s for each width."""
+    """The rows of one side of a tile, (s, r^2 / 2, 1, -u) or mirrored (s, 1, r^2 / 2, u), and s for each width.
 
-    rows: Any  # (m, 3 + k) float32, bfloat16 on a GPU; the first column is filled when the width is known
+    On a GPU, five zeros before u align it with the blocks of eight that its matrix units read.
+    """
+
+    rows: Any  # (m, head + k) float32, float16 on a GPU; the first column is filled when the width is known
     rest: Any  # (m, widths) float32
 
     def __getitem__(self, part: slice) -> Tile:
@@ -135,18 +138,19 @@ class PairBounds:
     Rows are scaled to radii of at most 1, so that the terms of a product sum to at most 2 in absolute value. With e the
     unit of float32, a product summed in any order errs by at most 2 (k + 3) e, and the rounded factors add 3 e. A
     coordinate, itself a product, errs by at most (d + 2) e, so all k of a row by `_error`(k); their squares, hence s^2,
-    by `_spare`(k), which is added to s^2. For tensors, the slack allows bfloat16 factors and results, which a GPU uses,
-    and torch may be configured to use: 2^-7 and 2^-8 at most.
+    by `_spare`(k), which is added to s^2. For tensors, the slack allows bfloat16 factors, which torch may be configured
+    to use for float32 (2^-7), and float16 factors and sums, which a GPU uses: 2^-9, and 2^-11 for each partial sum.
     """
 
     def __init__(self, cloud: Cloud, order: Array, axes: Float | None) -> None:
         self.cloud, self.order, self.axes, self.d = cloud, order, axes, cloud.rows.d
         most = self.d if axes is None else axes.shape[1]
+        self.head = 8 if cloud.on_gpu else 3  # columns before u
         self.widths = [most] if axes is None else [*(k for k in WIDTHS if k < most), most]
         self.slack = 4 * (self.d + 8) * 2.0**-24 + (cloud.rows.device != "cpu") * 2.0**-6
         self.slack += 0 if axes is None else self._spare(most)
         self._product = np.empty(cloud.tile**2, np.float32) if cloud.rows.device == "cpu" else None
-        keep = cloud.on_gpu or 4 * len(order) * (most + 3) <= KEPT_BYTES
+        keep = cloud.on_gpu or 4 * len(order) * (self.head + most) <= KEPT_BYTES
         self._kept = self._make(order) if keep and len(order) else None
 
     def _error(self, k: int) -> float:
@@ -185,7 +189,7 @@ class PairBounds:
     def _multiply(self, left: Tile, right: Tile, at: int) -> Any:
         for side in (left, right):
             side.rows[:, 0] = side.rest[:, at]
-        a, b = (side.rows[:, : 3 + self.widths[at]] for side in (left, right))
+        a, b = (side.rows[:, : self.head + self.widths[at]] for side in (left, right))
         if self._product is None:
             return a @ b.T
         return np.matmul(a, b.T, out=self._product[: len(a) * len(b)].reshape(len(a), len(b)))
@@ -220,7 +224,8 @@ class PairBounds:
         a, b = left[::17], right[::17]  # 17 is coprime to the stride of the sample that gave the axes
         bound, leaves = a.rows[:, 1:3] @ b.rows[:, 1:3].T, []
         for at, (before, k) in enumerate(pairwise([0, *self.widths])):
-            bound += a.rows[:, 3 + before : 3 + k] @ b.rows[:, 3 + before : 3 + k].T
+            columns = slice(self.head + before, self.head + k)
+            bound += a.rows[:, columns] @ b.rows[:, columns].T
             leaves.append((bound + a.rest[:, at, None] * b.rest[None, :, at] > self._limit(length)).sum())
         return library(bound).stack(leaves) / (bound.shape[0] * bound.shape[1])
 
@@ -230,7 +235,8 @@ class PairBounds:
     def _make(self, index: Array) -> Tile:
         first = self.cloud.unit(slice(0, 1))
         empty, xp = (first.new_empty if is_tensor(first) else np.empty), library(first)
-        rows = empty((len(index), 3 + self.widths[-1]), dtype=xp.bfloat16 if self.cloud.on_gpu else xp.float32)
+        single = xp.float16 if self.cloud.on_gpu else xp.float32
+        rows = empty((len(index), self.head + self.widths[-1]), dtype=single)
         side = Tile(rows, empty((len(index), len(self.widths)), dtype=xp.float32))
         axes = None if self.axes is None else _as_single(self.axes) if xp is np else as_float64_like(self.axes, first)
         for part in row_chunks(len(index), self.d, GPU_BYTES if self.cloud.on_gpu else CHUNK_BYTES // 4):
@@ -241,7 +247,7 @@ class PairBounds:
         x = self.cloud.unit(index)
         u = x if axes is None else x.to(axes.dtype) @ axes if is_tensor(x) else x @ axes
         left = as_float64_like((self.cloud.radius[index] / self.cloud.scale) ** 2, x)
-        side.rows[:, 1], side.rows[:, 2], side.rows[:, 3:] = left / 2, 1, -u
+        side.rows[:, 1], side.rows[:, 2], side.rows[:, 3 : self.head], side.rows[:, self.head :] = left / 2, 1, 0, -u
         for at, (before, k) in enumerate(pairwise([0, *self.widths])):
             left = left - (u[:, before:k] ** 2).sum(1)
             side.rest[:, at] = (left.clip(min=0) + self._spare(k)) ** 0.5 if k < self.d else 0
