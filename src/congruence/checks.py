@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from typing import Any
-
-import numpy as np
 
 from congruence.errors import InputError, MissingDependencyError
 
 
 def check_integer(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """An integer from `least` to `most`; True and False are refused."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise InputError(f"{name} must be an integer of at least {least}; got {value!r}")
-    if value < least or (most is not None and value > most):
+    number = int(value)
+    if number < least or (most is not None and number > most):
         limit = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise InputError(f"{name} must be an integer {limit}; got {value!r}")
-    return int(value)
+    return number
 
 
 def check_integers(least: int, **values: Any) -> None:
@@ -37,7 +37,7 @@ def check_number(
     name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
 ) -> float:
     """A finite number from `low` to `high`; `open_low` excludes `low` itself."""
-    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not math.isfinite(value) or not low <= value <= high or (open_low and value == low):
         raise InputError(f"{name} must be {_range(low, high, open_low)}; got {value!r}")
     return float(value)

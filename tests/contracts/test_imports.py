@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import congruence
+from congruence.cli import COMMANDS
 
 ROOT = Path(congruence.__file__).parent
 HEAVY = {"torch", "sklearn", "matplotlib", "pandas", "pyarrow", "scipy", "anndata", "zarr", "dask"}
@@ -122,25 +124,38 @@ def test_a_recipe_imports_no_other_recipe(path):
             assert imported & RECIPE_NAMES <= {own}, f"{path} imports another recipe"
 
 
+def loaded(code, names, folder=None):
+    """Those of the names that are among the modules of a fresh interpreter once it has run the code."""
+    report = f"{code}\nimport sys; print('LOADED', *sorted({set(names)!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True, cwd=folder)
+    return done.stdout.splitlines()[-1].split()[1:]
+
+
+def command(*arguments):
+    """Code that runs the command line and returns from it."""
+    call = "try: __import__('congruence.cli').cli.main()\nexcept SystemExit as stopped: assert not stopped.code"
+    return f"import sys; sys.argv = {['congruence', *arguments]!r}\n{call}"
+
+
 @pytest.mark.parametrize(
     "code",
-    [
-        "import congruence",
-        "import congruence.cli",
-        "import sys; sys.argv = ['congruence', '--help']\n"
-        "try: __import__('congruence.cli').cli.main()\nexcept SystemExit: pass",
-        "import sys; sys.argv = ['congruence', 'compare', '--help']\n"
-        "try: __import__('congruence.cli').cli.main()\nexcept SystemExit: pass",
-    ],
-    ids=["import", "cli", "help", "compare help"],
+    ["import congruence", "import congruence.cli", command("--help"), *(command(name, "--help") for name in COMMANDS)],
+    ids=["import", "cli", "help", *(f"{name} help" for name in COMMANDS)],
 )
-def test_nothing_heavy_is_loaded_before_it_is_needed(code):
-    report = f"{code}\nimport sys; print('LOADED', *sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "LOADED"
+def test_help_loads_nothing_numerical(code):
+    assert loaded(code, {"numpy", *HEAVY}) == []
+
+
+def test_comparing_two_arrays_loads_only_numpy_and_parts_of_scipy(tmp_path):
+    """No reader of tables, no learning library and no renderer: a cold start is imports for the most part."""
+    x = np.random.default_rng(0).laplace(size=(60, 3))
+    np.save(tmp_path / "a.npy", x)
+    np.save(tmp_path / "b.npy", x[:, ::-1])
+    code = command("compare", "a.npy", "b.npy", "--nulls", "2", "--bootstrap", "0")
+    assert loaded(code, {"numpy", "scipy.linalg"}, tmp_path) == ["numpy", "scipy.linalg"]
+    unneeded = {"narwhals", "jinja2", "safetensors", "PIL", "h5py", "rich.progress", "scipy.stats", "scipy.cluster"}
+    assert loaded(code, HEAVY - {"scipy"} | unneeded, tmp_path) == []
 
 
 def test_tables_and_reports_load_their_engines_late():
-    report = f"import congruence.tables, congruence.report, sys; print(*sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert loaded("import congruence.tables, congruence.report", HEAVY) == []

@@ -106,7 +106,7 @@ def test_the_public_api_is_the_one_that_was_agreed_on():
     assert make_public_api.describe() == make_public_api.SNAPSHOT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", ["congruence.align.aligner", "congruence.ica.stability"])
+@pytest.mark.parametrize("module", ["congruence.align.aligner", "congruence.ica.stability", "congruence.progress"])
 def test_examples_in_docstrings_are_true(module):
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted > 0

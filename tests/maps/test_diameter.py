@@ -14,7 +14,9 @@ from scipy.spatial.distance import pdist
 
 from congruence.errors import InputError
 from congruence.maps import _diameter as module
-from congruence.maps._diameter import _centre_rows, _choose_axes, _PairBounds, diameter, rows_diameter
+from congruence.maps import _pair_bounds as pair_bounds
+from congruence.maps._diameter import diameter, rows_diameter
+from congruence.maps._pair_bounds import PairBounds, centre_rows, choose_axes
 from congruence.rows.engine import Rows
 
 CLOUDS = {
@@ -36,11 +38,12 @@ sizes = {"n": st.integers(1, 300), "d": st.integers(1, 20), "seed": st.integers(
 @pytest.fixture
 def small(monkeypatch):
     """Tiles, samples and memory so small that a few hundred rows take every path of a large cloud."""
-    monkeypatch.setattr(module, "CPU_TILE", 16)
-    monkeypatch.setattr(module, "SAMPLE", 32)
-    monkeypatch.setattr(module, "WIDTHS", (1, 2, 3, 5, 8, 12))
-    monkeypatch.setattr(module, "KEPT_BYTES", 5000)
-    monkeypatch.setattr(module, "MEASURE_COST", 8)
+    monkeypatch.setattr(pair_bounds, "CPU_TILE", 16)
+    monkeypatch.setattr(pair_bounds, "GPU_TILE", 16)
+    monkeypatch.setattr(pair_bounds, "SAMPLE", 32)
+    monkeypatch.setattr(pair_bounds, "WIDTHS", (1, 2, 3, 5, 8, 12))
+    monkeypatch.setattr(pair_bounds, "KEPT_BYTES", 5000)
+    monkeypatch.setattr(pair_bounds, "MEASURE_COST", 8)
     monkeypatch.setattr(module, "PANEL", 3)
     monkeypatch.setattr(module, "STARTS", 1)
     monkeypatch.setattr(module, "SWEEPS", 1)
@@ -48,6 +51,15 @@ def small(monkeypatch):
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=["cpu", "cpu:0", "as on a GPU"])
+def device(request, monkeypatch):
+    """numpy, tensors, and tensors in the float16 arithmetic of a GPU."""
+    if request.param != "as on a GPU":
+        return request.param
+    monkeypatch.setattr(pair_bounds.Cloud, "on_gpu", True)
+    return "cpu:0"
 
 
 def largest(x):
@@ -71,7 +83,6 @@ def test_the_diameter_is_the_largest_of_all_distances(cloud, dtype, n, d, seed):
     check(diameter(x), x)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cpu:0"])  # numpy, and the torch code of a GPU
 @pytest.mark.parametrize("cloud", CLOUDS)
 @given(**sizes)
 @PATCHED
@@ -80,7 +91,6 @@ def test_so_it_is_when_the_search_goes_by_tiles_and_axes(cloud, device, n, d, se
     check(rows_diameter(Rows(x, device)), x)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 @pytest.mark.parametrize("cloud", CLOUDS)
 @given(**sizes, budget=st.integers(0, 20_000))
 @PATCHED
@@ -118,7 +128,6 @@ def test_the_same_limit_gives_the_same_answer(rng):
     assert diameter(x, max_pairs=1000) == diameter(x, max_pairs=1000)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 def test_float32_rounding_does_not_choose_the_winner(device):
     # 40 pairs of opposite points, all 2 apart to float32 but one, which is longer by a part in 10^10.
     rng = np.random.default_rng(3)
@@ -149,12 +158,12 @@ def test_torch_and_numpy_give_the_same_answer(cloud, rng):
 
 @pytest.mark.parametrize("cloud", ["gaussian", "shell", "decaying", "low rank", "far away"])
 @pytest.mark.parametrize("k", [1, 4, 16, 32])
-def test_no_pair_is_longer_than_its_bound(cloud, k, rng):
+def test_no_pair_is_longer_than_its_bound(cloud, k, rng, device):
     x = CLOUDS[cloud](rng, 120, 32)
-    cloud = _centre_rows(Rows(x))
+    cloud = centre_rows(Rows(x, device))
     order = np.argsort(-cloud.radius)
     axes = np.linalg.qr(rng.normal(size=(32, k)))[0]
-    bounds = _PairBounds(cloud, order, axes)
+    bounds = PairBounds(cloud, order, axes)
     for length in np.quantile(pdist(x), [0.5, 0.9, 0.99]):
         i, j, crossed = bounds.beyond(bounds.left(slice(0, 120)), bounds.right(slice(0, 120)), length)
         left = set((product if crossed else zip)(i.tolist(), j.tolist()))
@@ -165,8 +174,8 @@ def test_no_pair_is_longer_than_its_bound(cloud, k, rng):
 @pytest.mark.parametrize(("cloud", "least", "most"), [("decaying", 8, 40), ("shell", 150, 200)])
 def test_few_axes_are_used_where_the_spectrum_decays_and_most_on_a_shell(cloud, least, most, rng):
     x = CLOUDS[cloud](rng, 9000, 200)
-    rows = _centre_rows(Rows(x))
-    axes = _choose_axes(rows, np.argsort(-rows.radius), diameter(x).value)
+    rows = centre_rows(Rows(x))
+    axes = choose_axes(rows, np.argsort(-rows.radius), diameter(x).value)
     assert least <= (200 if axes is None else axes.shape[1]) <= most
 
 

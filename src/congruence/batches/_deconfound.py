@@ -261,8 +261,8 @@ def _profiles(
     """The feature profiles of each condition, fitted on all rows; for random rotations, of the first."""
     profiles = {}
     for variant in variants:
-        steps(f"features of {variant.kind}")
         if variant.kind in profiles or variant.draw:
+            steps(f"features of {variant.kind}")
             continue
 
         def compute(variant: Variant = variant) -> Mapping[str, Any]:
@@ -271,4 +271,5 @@ def _profiles(
 
         part = compute() if store is None else store.get(f"features-{variant.kind}", compute)
         profiles[variant.kind] = FeatureProfile(variant.kind, part["technical"], part["biological"], part["noise"])
+        steps(f"features of {variant.kind}")
     return profiles

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.batches.classify import ROUNDS
-from congruence.batches.sparsity import SHARES
 from congruence.options import DATA, OUTPUT, ReadOptions, option
 
 CONDITIONS = ("base", "whitened", "ica", "rotated")
 FITTED_ON = ("training", "all", "both")
+ROUNDS = 100  # of boosting; not stated in the paper; LightGBM's default
+SHARES = (0.1, 0.25, 0.5)  # of features that count as top features
 
 
 @dataclass(frozen=True)

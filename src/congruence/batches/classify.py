@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.batches._options import ROUNDS
 from congruence.errors import InputError
 
 PAPER = {  # Table 6 of Nelson et al. 2026
@@ -20,7 +21,6 @@ PAPER = {  # Table 6 of Nelson et al. 2026
     "min_gain_to_split": 0.8,
     "min_data_in_leaf": 30,
 }
-ROUNDS = 100  # not stated in the paper; LightGBM's default
 
 
 @dataclass(frozen=True, eq=False)

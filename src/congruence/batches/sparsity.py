@@ -11,7 +11,6 @@ import numpy as np
 from congruence.arrays import Array, Float
 from congruence.errors import InputError
 
-SHARES = (0.1, 0.25, 0.5)  # of features that count as top features
 READINGS = ("difference", "ratio")
 
 

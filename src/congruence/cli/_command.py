@@ -22,7 +22,7 @@ import typer
 
 from congruence.errors import CongruenceWarning, InputError
 from congruence.options import OUTPUT, option
-from congruence.progress import Progress
+from congruence.progress import Progress, show_progress
 
 if TYPE_CHECKING:
     from congruence.document import Table
@@ -65,7 +65,8 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
         annotation = hints[parameter.name]
         if dataclasses.is_dataclass(annotation):
             expanded[parameter.name] = typing.cast(type, annotation)
-            parameters += [_flag(f, typing.get_type_hints(annotation)[f.name]) for f in _shell_fields(annotation)]
+            types_of = typing.get_type_hints(annotation)
+            parameters += [_flag(f, types_of[f.name]) for f in _shell_fields(annotation)]
         else:
             parameters.append(parameter.replace(annotation=annotation))
 
@@ -147,20 +148,11 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def working(outputs: _Quiet) -> Iterator[Progress]:
-    """Yield progress(what, done, total), drawn as a bar on a terminal; print warnings of this package at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    hidden = outputs.quiet or not console.is_terminal
-    bar = Bar(*columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden)
+    """Yield progress(what, done, total), drawn on a terminal; print warnings of this package at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CongruenceWarning)
-        with bar:
-            task = bar.add_task("reading", total=None)
-            yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        with show_progress(outputs.quiet) as progress:
+            yield progress
     _WARNED[:] = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, CongruenceWarning))
 
 
@@ -180,7 +172,11 @@ def deliver(result: R, outputs: Outputs) -> R:
 
     result = result.with_command(shlex.join(["congruence", *sys.argv[1:]]))
     say_warnings(result.notes)
-    texts = {name: _rendered(result, name) for name in outputs.files()}
+    texts = {}
+    with show_progress(outputs.quiet) as progress:
+        for done, name in enumerate(outputs.files()):
+            progress(f"rendering {name}", done, len(outputs.files()))
+            texts[name] = _rendered(result, name)
     to_stdout = [name for name, path in outputs.files().items() if str(path) == "-"]
     for name, path in outputs.files().items():
         if name in to_stdout:

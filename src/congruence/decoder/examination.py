@@ -169,7 +169,6 @@ def examine_decoder(
     if (options.other is None) != (options.other_latents is None):
         raise InputError("other and other_latents must be set together: a decoder and its latents of the same inputs")
     z = read_latents(latents, options, options.other_latents, "other_latents")
-    progress("differentiating", 0, 2)
     stretch = bilipschitz(
         decoder,
         z.values,
@@ -178,8 +177,9 @@ def examine_decoder(
         chunk=options.chunk,
         device=options.device,
         seed=options.seed,
+        progress=progress,
     )
-    progress("comparing distances", 1, 2)
+    progress("comparing distances", 0, 1)
     prepared = prepare_decoder(decoder, z.values, options.device)
     measured = diameter(prepared.z).high if size is None else size
     bound = theorem1(stretch, measured, constant=options.constant) if measured != 0 else None

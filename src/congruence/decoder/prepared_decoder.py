@@ -20,6 +20,7 @@ import numpy as np
 from congruence.arrays import is_tensor, listing, resolve_device, to_numpy
 from congruence.checks import check_integer, require
 from congruence.errors import CongruenceError, InputError
+from congruence.progress import Progress
 
 CPU_BYTES, GPU_BYTES = 64 * 2**20, 1024 * 2**20  # of derivatives in memory at a time
 _TEST_ROWS = 3  # rows that are decoded twice, together and alone
@@ -34,6 +35,7 @@ class PreparedDecoder:
     z: Any  # (n, d) tensor, flattened
     latent_shape: tuple[int, ...]  # of one row
     output_shape: tuple[int, ...]
+    progress: Progress | None = None  # called after every batch of points
 
     @property
     def dimension(self) -> int:
@@ -115,6 +117,8 @@ def point_slices(prepared: PreparedDecoder, chunk: int | None, *, columns: int, 
     n = len(prepared.z)
     for first in range(0, n, step):
         yield slice(first, min(n, first + step))
+        if prepared.progress is not None:
+            prepared.progress("differentiating", min(n, first + step), n)
 
 
 def check_finite(values: Any, rows: slice, what: str) -> None:

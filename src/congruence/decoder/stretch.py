@@ -8,7 +8,7 @@ support, of which the largest value at sampled points is a lower estimate.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from congruence.arrays import Float
 from congruence.checks import check_choice, check_integer, check_seed
 from congruence.decoder._spectra import exact_spectra, extreme_values, sampled_stretch
 from congruence.decoder.prepared_decoder import prepare_decoder
+from congruence.progress import Progress
 
 _EXACT_ENTRIES = 2**21  # of one Jacobian; beyond that only its extreme singular values are computed
 _LOST = 10.0  # times the effect of rounding a Jacobian on its singular values: smaller ones are 0
@@ -134,6 +135,7 @@ def bilipschitz(
     chunk: int | None = None,
     device: str = "auto",
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> BiLipschitz:
     """Measure the local bi-Lipschitz constant of a decoder at latents z.
 
@@ -158,6 +160,8 @@ def bilipschitz(
         "auto" keeps the device of the weights (for a function, that of z).
     seed : int
         Seed of the directions, and of the start of lanczos.
+    progress : callable, optional
+        Called as progress(what, done, total) after every batch of points.
 
     Returns
     -------
@@ -172,7 +176,7 @@ def bilipschitz(
     check_choice("method", method, ("auto", "exact", "lanczos", "directions"))
     check_integer("directions", directions)
     check_seed(seed)
-    prepared = prepare_decoder(decoder, z, device)
+    prepared = replace(prepare_decoder(decoder, z, device), progress=progress)
     d, p = prepared.dimension, prepared.outputs
     if method == "auto":
         method = "exact" if d * p <= _EXACT_ENTRIES else "lanczos"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from congruence.mechanism._sparsity_gap import BUDGET
 from congruence.options import DATA, ReadOptions, option
+
+BUDGET = 200_000  # sets of rows tried for Type S at a point
 
 
 @dataclass(frozen=True)

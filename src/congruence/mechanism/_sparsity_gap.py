@@ -28,9 +28,9 @@ from congruence.mechanism._matroid import (
     scale_to_unit,
     unit_rows,
 )
+from congruence.mechanism._options import BUDGET
 from congruence.result import Status
 
-BUDGET = 200_000  # sets of rows tried at a point
 _CHUNK = 2**24  # entries of a product of supports
 _GENERIC = (math.sqrt(5) - 1) / 2  # a factor with which nothing cancels by chance
 _STARTS = 16  # random searches beyond the budget

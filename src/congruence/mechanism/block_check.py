@@ -22,7 +22,7 @@ from congruence.mechanism._judge import (
     survey_sparsity,
 )
 from congruence.mechanism._matroid import TOLERANCE
-from congruence.mechanism._sparsity_gap import BUDGET
+from congruence.mechanism._options import BUDGET
 from congruence.mechanism.derivatives import classify_curvature, is_double, open_decoder
 from congruence.mechanism.theorems import (
     Criterion,

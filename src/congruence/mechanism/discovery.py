@@ -23,7 +23,8 @@ from congruence.errors import FewOutputsWarning, InputError, UnknownKeyError
 from congruence.formatting import count
 from congruence.mechanism._blocks import Blocks, merge_groups, write_blocks
 from congruence.mechanism._criteria import RTOL, SINGLE, SWEEP
-from congruence.mechanism._sparsity_gap import BUDGET, sparse_decomposition
+from congruence.mechanism._options import BUDGET
+from congruence.mechanism._sparsity_gap import sparse_decomposition
 from congruence.mechanism.block_check import check_budget
 from congruence.mechanism.derivatives import (
     classify_curvature,

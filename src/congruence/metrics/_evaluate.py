@@ -239,7 +239,7 @@ def _measure(pairing: Pairing, options: EvaluateOptions, progress: Progress | No
     blocks = _given_blocks(options)
     keywords = {"version": options.infomec_version, "discrete_codes": options.discrete_codes}
     keywords |= {"model": options.dci_model} | blocks
-    steps = Steps(progress, sum(1 + resamples + nulls for resamples, nulls in efforts.values()))
+    steps = Steps(progress, {name.replace("_", " "): 1 + sum(effort) for name, effort in efforts.items()})
     return {
         name: score_by(
             METRICS[name],

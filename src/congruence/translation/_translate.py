@@ -82,7 +82,7 @@ def translate(old: Any, new: Any, *, options: TranslateOptions, progress: Progre
         check_labels(inputs.labels)
     target, source = sum_run("old", y, plan), sum_run("new", x, plan)
     diameter = target.diameter
-    step = Steps(progress, 1 + options.nulls + 4)
+    step = Steps(progress, {"fitting": 1 + options.nulls, "": 4})
     sums = pair_sums(source.sums, target.sums)
     tried = CANDIDATES if options.group == "auto" else (options.group,)
     fits = {name: partial(_fit, name) for name in tried}

@@ -10,6 +10,7 @@ import typer
 
 from congruence.cli import _command as cli
 from congruence.options import METHOD, OUTPUT, option
+from congruence.progress import show_progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -108,8 +109,9 @@ def make(
     from congruence.experiments.data import check_data_paths, load_data, write_data
 
     check_data_paths(out, factors)
-    data = load_data(name, n, seed=options.seed, continuous=options.continuous, device=device)
-    write_data(data, out, factors)
+    with show_progress():
+        data = load_data(name, n, seed=options.seed, continuous=options.continuous, device=device)
+        write_data(data, out, factors)
     cli.say(f"{len(data):,} {'images' if hasattr(data, 'images') else 'rows'}: {out}")
     if factors is not None:
         kinds = ",".join(f"{factor}={kind}" for factor, kind in zip(data.factor_names, data.kinds, strict=True))

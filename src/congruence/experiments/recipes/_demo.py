@@ -44,7 +44,7 @@ def demo(
     ids = np.array([f"digit{i:04d}" for i in range(len(images))])
     paths = []
     for seed in range(seeds):
-        tick = partial(_tick, progress, f"training seed {seed}", epochs)
+        tick = partial(_tick, progress, seed, seeds, epochs)
         codes, _ = train_autoencoder(images, epochs=epochs, seed=seed, progress=tick)
         paths.append(folder / f"seed{seed}.parquet")
         write_table(Table(codes, f"seed{seed}", ids, {"Metadata_digit": labels}), paths[-1])
@@ -54,6 +54,6 @@ def demo(
     return result
 
 
-def _tick(progress: Progress | None, what: str, epochs: int, done: int, loss: float) -> None:
+def _tick(progress: Progress | None, seed: int, seeds: int, epochs: int, done: int, loss: float) -> None:
     if progress is not None:
-        progress(f"{what}, loss {loss:.4f}", done, epochs)
+        progress(f"training seed {seed}, loss {loss:.4f}", seed * epochs + done, seeds * epochs)

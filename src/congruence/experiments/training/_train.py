@@ -68,7 +68,7 @@ def train(
             progress(f"{name}: loss {state.loss:.4f}{psnr}", sum(steps.values()), total)
 
     if client is not None:
-        outcomes = train_on_cluster(plans, client)
+        outcomes = train_on_cluster(plans, client, progress)
     elif options.jobs > 1 and len(plans) > 1:
         outcomes = run_tasks(_train_in_process, [(plan,) for plan in plans], options.jobs, receive=lambda m: tell(*m))
     else:
@@ -177,14 +177,16 @@ def _train_in_process(
         return str(error)
 
 
-def train_on_cluster(plans: Sequence[Plan], client: Any) -> list[Outcome]:
+def train_on_cluster(plans: Sequence[Plan], client: Any, progress: Progress | None = None) -> list[Outcome]:
     """Train on the workers of a dask client; run folders are on a shared file system."""
     import distributed
 
     ending = distributed.Event(f"congruence-{os.getpid()}-{time.time_ns()}", client=client)
     futures = [client.submit(_train_on_worker, plan, ending.name, key=f"{plan.name}-{ending.name}") for plan in plans]
     try:
-        distributed.wait(futures, return_when="ALL_COMPLETED")
+        for done, _ in enumerate(distributed.as_completed(futures), 1):
+            if progress is not None:
+                progress("training on the cluster", done, len(plans))
         return [future.result() for future in futures]
     except BaseException:
         ending.set()
