@@ -59,7 +59,7 @@ class Watched(Passes):
 
 
 MEASURED: dict[bytes, np.ndarray] = {}
-INDEPENDENT = Point.curvature.fget
+INDEPENDENT = Point.curvature.func
 
 
 def measured_curvature(point):

@@ -72,7 +72,9 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     left_out = is_auto(options.groups) and rows[0].n < ROWS_FOR_ICA * max(one.d for one in rows)
     groups = GROUPS if left_out else groups
     unmixed = (None, *range(len(plan.folds))) if "ica" in groups else ()
-    step = Steps(progress, len(inputs.names) * (1 + len(unmixed)) + len(among) * (1 + options.nulls))
+    n_runs, n_pairs = len(inputs.names), len(among)
+    kinds = {"preparing": n_runs, "unmixing": n_runs * len(unmixed), "": n_pairs * (1 + options.nulls)}
+    step = Steps(progress, kinds | {"similarities": n_pairs})
     summed, common = [], None
     with decomposing_on(settings["device"]):
         for name, one in zip(inputs.names, rows, strict=True):
@@ -130,7 +132,7 @@ def _compare_pair(
     pair = PairStatistics(source, target, sums.outside(None))
     fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
     near, maps = measure(sums, fits, target.diameter.value, plan, partial(step, name))
-    return Pair(
+    found = Pair(
         source=source.name,
         target=target.name,
         n=source.rows.n,
@@ -146,6 +148,8 @@ def _compare_pair(
         components=_match_components(source, target, plan) if "ica" in groups else None,
         similarities={name: MEASURES[name].of(pair) for name in measures},
     )
+    step(f"similarities of {name}")
+    return found
 
 
 def _fit(group: str) -> Fit:
