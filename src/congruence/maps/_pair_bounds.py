@@ -20,7 +20,7 @@ import numpy as np
 from congruence.arrays import CHUNK_BYTES, Array, Float, as_float64_like, is_tensor, library, row_chunks, to_numpy
 from congruence.rows.engine import Rows
 
-CPU_TILE, GPU_TILE = 2048, 16384  # rows per side of a tile of pairs
+CPU_TILE, GPU_TILE = 2048, 32768  # rows per side of a tile of pairs
 IN_FLIGHT = 4  # tiles of tensors computed before the first of their maxima is read
 KEPT_BYTES = 128 * 2**20  # of float32 rows, of bounds too; more are computed whenever needed (a GPU keeps all)
 CACHE_BYTES, GPU_BYTES = 2**20, 512 * 2**20  # of float64 rows converted at a time
