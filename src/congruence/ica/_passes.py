@@ -72,7 +72,7 @@ def _logcosh(s: Any) -> Sums:
 
 def _logcosh_value(s: Any) -> Any:
     xp, size = library(s), abs(s)
-    return size + xp.log1p(xp.exp(-2 * size)) - float(np.log(2))
+    return size + xp.log(1 + xp.exp(-2 * size)) - float(np.log(2))  # log1p is slow in float32
 
 
 def _exp(s: Any) -> Sums:
@@ -207,7 +207,7 @@ class Passes:
         return self.xp.as_tensor(matrix, dtype=self.xp.float64, device=self.device)
 
     def averages(self, rotation: Any, *, rough: bool = False) -> Averages:
-        """Return the averages at the components s = z @ rotation.T of the whitened rows z."""
+        """Return the averages at the components s = z @ rotation.T of the whitened rows z; `rotation` is (m, k)."""
         self.count += 1
         matrix = self.lift(rotation) @ self._folded  # (k, r)
         with _tf32() if rough and self.rounds else nullcontext():
@@ -227,7 +227,8 @@ class Passes:
         return [sum(parts) / self.n for parts in zip(*totals, strict=True)]
 
     def _sums(self, parts: list[slice], matrix: Any) -> tuple[Any, Any, Any]:
-        cross, slope, power = self._zeros(*matrix.T.shape), self._zeros(self.k), self._zeros(self.k)
+        cross = self._zeros(*matrix.T.shape)
+        slope, power = self._zeros(len(cross)), self._zeros(len(cross))
         product = self._empty(*matrix.T.shape)
         for rows, s in self._components(parts, matrix):
             slopes, powers = self._apply(s)  # s becomes g(s)
@@ -249,7 +250,7 @@ class Passes:
         """Yield chunks of rows (m, r) with their components (m, k), in memory that is reused for the next chunk."""
         longest = max((part.stop - part.start for part in parts), default=0)
         room = np.empty((longest, len(matrix)), self.dtype) if self.device == "cpu" else None
-        components = self._empty(longest, self.k)
+        components = self._empty(longest, matrix.shape[1])
         for part in parts:
             rows = self._read(part, room) if self._kept is None else self._kept[part]
             yield rows, self.xp.matmul(rows, matrix, out=components[: len(rows)])
@@ -315,8 +316,15 @@ class Passes:
         with single_threaded():
             if self.workers == 1:
                 return [work(shares[0])]
-            with ThreadPoolExecutor(self.workers) as pool:
-                return list(pool.map(work, shares))
+            return list(self._threads.map(work, shares))
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """One pool for all passes: starting threads in each would take longer than a short pass."""
+        return ThreadPoolExecutor(self.workers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_threads"}  # threads cannot be sent
 
 
 def precision_for(n: int, k: int) -> str:

@@ -32,6 +32,8 @@ GAIN = 0.003  # share of contrast per pass below which the fixed point makes no 
 UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
+MOVING = 0.05  # radians per step from which a component has not found its source yet
+FEWER = 0.75  # share of them that may still move after a pass over them alone, for another such pass to be worth it
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are compared with noise
 GRADIENT_TOLERANCE = 30  # times `tol`: the gradient, relative to a random rotation's, allowed before the last step
 ROUGH_TURN, ROUGH_GRADIENT = 0.01, 0.1  # above both, rounded products suffice; the gradient is relative, too
@@ -221,12 +223,12 @@ class Solution:
         """Whether no further pass is allowed."""
         return len(self.changes) >= self.max_iter
 
-    def record(self, step: Any) -> None:
-        """Record how far the next step turns, and the gradient it starts from."""
+    def record(self, step: Any, point: Point | None = None) -> None:
+        """Record how far the next step turns, and the gradient it starts from: at the solution, or another point."""
         xp = library(step)
         self.moves = xp.amax(abs(step - xp.diag(xp.diag(step))), 1)
         self.changes.append(float(self.moves.max()))
-        self.gradients.append(self.point.steepest / self.reference)
+        self.gradients.append((point or self.point).steepest / self.reference)
 
     def ends_with(self, step: Any) -> bool:
         """Record the next step; return whether the solver should stop."""
@@ -238,10 +240,9 @@ class Solution:
             self.point = replace(self.point, rotation=step @ self.point.rotation)
         return self.converged or self.capped
 
-    def turn(self, step: Any, source: AnyPasses) -> None:
-        """Take a step, which is one pass over the rows; once steps are small, products are no longer rounded."""
+    def move(self, rotation: Any, source: AnyPasses) -> None:
+        """Move to a rotation, which is one pass over the rows; once steps are small, products are no longer rounded."""
         self.rough = self.rough and self.changes[-1] > ROUGH_TURN and self.gradients[-1] > ROUGH_GRADIENT
-        rotation = step @ self.point.rotation
         self.point = replace(self.point, rotation=rotation, at=source.averages(rotation, rough=self.rough))
 
 
@@ -301,12 +302,29 @@ def _fixed_point(source: AnyPasses, solution: Solution) -> bool:
         step = polar(_newton_matrix(point))
         if solution.ends_with(step):
             return True
-        solution.turn(step, source)
+        solution.move(_settle(source, solution, step), source)
         contrasts.append(solution.point.contrast)
         gain = contrasts[-1] - contrasts[max(0, len(contrasts) - 4)]
         slow = len(contrasts) > 5 and gain < 3 * GAIN * contrasts[-1]
         if slow and solution.point.steepest > point.steepest / 2:
             return False
+
+
+def _settle(source: AnyPasses, solution: Solution, step: Any) -> Any:
+    """Take a step, and further ones with those components that still move, inside their span, until they settle, too.
+
+    Returns the rotation. A pass over few components costs their share of a pass over all.
+    """
+    point, before = solution.point, source.k
+    rotation, moving = step @ point.rotation, np.flatnonzero(to_numpy(solution.moves) >= MOVING)
+    while 1 < len(moving) <= FEWER * before and len(solution.changes) + 1 < solution.max_iter:  # one for all of them
+        part = replace(point, rotation=rotation[moving], active=point.active[moving])
+        part = replace(part, at=source.averages(part.rotation, rough=solution.rough))
+        turn = polar(_newton_matrix(part))
+        solution.record(turn, part)
+        rotation[moving] = turn @ part.rotation
+        before, moving = len(moving), moving[to_numpy(solution.moves) >= MOVING]
+    return rotation
 
 
 def _newton_matrix(point: Point) -> Any:
@@ -368,7 +386,7 @@ def _search(source: AnyPasses, solution: Solution, direction: Any, step: Any) ->
     length = 1.0
     for _ in range(BACKTRACKS):
         solution.point = point
-        solution.turn(step, source)
+        solution.move(step @ point.rotation, source)
         ahead = float((direction * solution.point.gradient).sum())
         if ahead <= -0.9 * slope or solution.capped:
             break
