@@ -33,6 +33,7 @@ ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwh
 ROUNDED_MEAN = 1e-5  # standard deviations by which a rounded mean may shift a component
 COARSE = 100  # rows per component, or as many as there are components, for a rough answer that saves passes over all
 DEVICE_COARSE = 1000  # the same on a device
+FARTHEST = 10.0  # of z^T M z, which is 2^0.5 for Gaussian rows and a matrix of unit size
 LEAST = 4096  # rows below which a rough answer saves nothing
 CACHE = 2**31  # bytes of whitened rows kept in memory, where the rows are in memory
 MAPPED_CACHE = 2**28  # the same, where the rows are on disk
@@ -125,6 +126,13 @@ class Shape:
     contrast: Float  # (k,) average of G(s)
     skewness: Float  # (k,) average of s^3
     kurtosis: Float  # (k,) average of s^4, minus 3
+
+
+@dataclass(frozen=True, eq=False)
+class Fourth:
+    """Fourth moments of the whitened rows z, contracted with a symmetric matrix M of unit size."""
+
+    product: Any  # (k, k) average of (z^T M z) z z^T
 
 
 class Passes:
@@ -220,6 +228,14 @@ class Passes:
         contrast, third, fourth = to_numpy(sums)
         return Shape(contrast, third, fourth - 3)
 
+    def fourth(self, matrix: Float) -> Fourth:
+        """Return fourth moments of the whitened rows z; rows with a far z^T M z count no more than less far ones."""
+        self.count += 1
+        folded = self._folded
+        with _tf32() if self.rounds else nullcontext():
+            (product,) = self._average(self._fourth_sums, folded.T @ self.lift(matrix) @ folded)
+        return Fourth(to_numpy(folded @ product @ folded.T))
+
     def _average(self, work: Callable[..., Any], matrix: Any) -> list[Any]:
         _ = self._kept  # computed before the workers need it
         there = self.xp.asarray(matrix.T, dtype=self.dtype)
@@ -236,6 +252,14 @@ class Passes:
             slope += slopes
             power += powers
         return cross, slope, power
+
+    def _fourth_sums(self, parts: list[slice], matrix: Any) -> tuple[Any]:
+        total, product = self._zeros(*matrix.shape), self._empty(*matrix.shape)
+        for rows, s in self._components(parts, matrix):
+            s *= rows
+            s = rows * s.sum(1).clip(-FARTHEST, FARTHEST)[:, None]
+            total += self.xp.matmul(s.T, rows, out=product)
+        return (total,)
 
     def _shape_sums(self, parts: list[slice], matrix: Any) -> tuple[Any]:
         sums = self._zeros(3, self.k)
@@ -409,6 +433,12 @@ class DaskPasses:
         """Return how the components at this rotation are distributed."""
         shape: Shape = self._pool("shape", rotation)
         return shape
+
+    def fourth(self, matrix: Float) -> Fourth:
+        """Return fourth moments of the whitened rows z, contracted with a symmetric matrix."""
+        self.count += 1
+        fourth: Fourth = self._pool("fourth", matrix)
+        return fourth
 
     def _pool(self, what: str, rotation: Float) -> Any:
         import dask

@@ -32,6 +32,7 @@ GAIN = 0.003  # share of contrast per pass below which the fixed point makes no 
 UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
+HOPELESS = 40  # passes after which rows are too few if all components are still indistinguishable from noise
 MOVING = 0.05  # radians per step from which a component has not found its source yet
 FEWER = 0.75  # share of them that may still move after a pass over them alone, for another such pass to be worth it
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are compared with noise
@@ -374,8 +375,11 @@ def _lbfgs(source: AnyPasses, solution: Solution, *, noise_matters: bool) -> Non
         if solution.capped:  # while shortening the step
             return
         contrasts.append(solution.point.contrast)
+        if noise_matters:
+            continue
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        if settled and not noise_matters and bool(solution.point.noise.any()):
+        hopeless = len(solution.changes) >= HOPELESS and bool(solution.point.noise.all())
+        if hopeless or (settled and bool(solution.point.noise.any())):
             return  # only noise is left to be gained
 
 
