@@ -197,6 +197,8 @@ class Passes:
             self.index = torch.as_tensor(index, device=data.device) if index is not None and is_tensor(data) else index
             self.dtype = getattr(torch, precision)
             self.rounds = precision == "float32" and torch.device(device).type == "cuda"
+            # Of rows that are not round, rounded products lose too much: those that fit are whitened once.
+            self._whitens |= self.rounds and self.n * self.k * self.dtype.itemsize <= _free_bytes(device)
         self._mean, self._whitening = self.lift(mean), self.lift(whitening)
         self._folded = self.lift(np.eye(self.k)) if self._whitens else self._whitening  # from rows to white rows
 

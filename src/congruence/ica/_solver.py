@@ -19,6 +19,7 @@ from scipy import linalg
 
 from congruence.arrays import Float, as_float64_like, is_tensor, library, to_numpy
 from congruence.ica._passes import AnyPasses, Averages
+from congruence.ica._spectral import random_start_rows, rows_needed, spectral_rotation
 from congruence.rows.algebra import eigh, one_thread, svd
 
 # Radians of sampling error from which a component may be noise: in all, and in the plane with any other component.
@@ -32,7 +33,8 @@ GAIN = 0.003  # share of contrast per pass below which the fixed point makes no 
 UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
-HOPELESS = 40  # passes after which rows are too few if all components are still indistinguishable from noise
+HOPELESS = 30  # passes after which rows are too few if all components are still indistinguishable from noise
+WEAKER = 6  # times as many rows as Laplace sources are needed to find uniform ones, whose kurtosis is smaller
 MOVING = 0.05  # radians per step from which a component has not found its source yet
 FEWER = 0.75  # share of them that may still move after a pass over them alone, for another such pass to be worth it
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are compared with noise
@@ -287,7 +289,10 @@ def solve(
         if source.k <= 1 or scale == 0:
             solution.converged, solution.reason = True, "converged"
             return solution
-        if covariance is not None or not _fixed_point(source, solution):
+        done = covariance is None and _fixed_point(source, solution)
+        if not done and covariance is None and noise != "free" and _restart_noise(source, solution):
+            done = _fixed_point(source, solution)
+        if not done:
             solution.switched = len(solution.changes)
             _lbfgs(source, solution, noise_matters=noise == "free" or covariance is not None)
         if noise == "frozen" and covariance is None:
@@ -316,7 +321,7 @@ def _settle(source: AnyPasses, solution: Solution, step: Any) -> Any:
 
     Returns the rotation. A pass over few components costs their share of a pass over all.
     """
-    point, before = solution.point, source.k
+    point, before = solution.point, len(step)
     rotation, moving = step @ point.rotation, np.flatnonzero(to_numpy(solution.moves) >= MOVING)
     while 1 < len(moving) <= FEWER * before and len(solution.changes) + 1 < solution.max_iter:  # one for all of them
         part = replace(point, rotation=rotation[moving], active=point.active[moving])
@@ -332,6 +337,27 @@ def _newton_matrix(point: Point) -> Any:
     """The matrix whose nearest rotation is the fixed-point step, in the coordinates of the components."""
     matrix, xp = -point.signs[:, None] * point.at.cross, library(point.rotation)
     return matrix + xp.diag(abs(point.kappa) - xp.diag(matrix))
+
+
+def _restart_noise(source: AnyPasses, solution: Solution) -> bool:
+    """Start components that are noise again, inside their span, where sources are easier to find than among all.
+
+    Returns whether that found any.
+    """
+    noise = np.flatnonzero(to_numpy(solution.point.noise))
+    m = len(noise)
+    if m == source.k or solution.capped or not rows_needed(m) <= source.n < WEAKER * random_start_rows(m):
+        return False
+    rotation = solution.point.rotation + 0.0
+    begin = source.lift(spectral_rotation(source, rotation[noise], np.random.default_rng(m)))
+    first = replace(solution.point, rotation=begin, at=source.averages(begin), active=solution.point.active[noise])
+    part = replace(solution, point=first)  # shares the records
+    _fixed_point(source, part)
+    if bool(part.point.noise.all()) or solution.capped:
+        return False
+    rotation[noise] = part.point.rotation
+    solution.move(rotation, source)
+    return True
 
 
 def _freeze_noise(source: AnyPasses, solution: Solution) -> None:

@@ -10,6 +10,8 @@ sum_j x_j a_j a_j' with random x_j, whose eigenvectors are the axes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from congruence.arrays import Float, to_numpy
@@ -27,15 +29,19 @@ def rows_needed(k: int) -> int:
 
 def nearer(source: AnyPasses, begins: list[Float], rng: np.random.Generator) -> list[Float]:
     """Return starts that are nearer to the sources, where the rows are too few for random ones and enough for these."""
-    enough = 0.48 * source.k**3 / (2 * np.log(max(source.k, 2))) ** 2  # for random ones: c^2 is 2 log(k) / k
-    if source.k < NARROW or not rows_needed(source.k) <= source.n < enough:
+    if not rows_needed(source.k) <= source.n < random_start_rows(source.k):
         return begins
     return [spectral_rotation(source, begin, rng) for begin in begins]
 
 
-def spectral_rotation(source: AnyPasses, span: Float, rng: np.random.Generator) -> Float:
+def random_start_rows(k: int) -> float:
+    """Return about how many rows a random start needs to find k sources such as Laplace in few passes."""
+    return 0.48 * k**3 / (2 * np.log(k)) ** 2 if k >= NARROW else 0.0  # its largest c^2 is about 2 log(k) / k
+
+
+def spectral_rotation(source: AnyPasses, span: Any, rng: np.random.Generator) -> Float:
     """Return axes inside the span of the rows of `span`, orthonormal (m, k), that are near sources; (m, k)."""
-    m = len(span)
+    span, m = to_numpy(span), len(span)
     noise = m**2 / (2 * source.n)
     matrix = rng.normal(size=(m, m))
     before, matrix = matrix, (matrix + matrix.T) / np.linalg.norm(matrix + matrix.T)
