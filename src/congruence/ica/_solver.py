@@ -226,6 +226,11 @@ class Solution:
         """Whether no further pass is allowed."""
         return len(self.changes) >= self.max_iter
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether after many passes no component is distinguishable from noise."""
+        return len(self.changes) >= HOPELESS and bool(self.point.noise.all())
+
     def record(self, step: Any, point: Point | None = None) -> None:
         """Record how far the next step turns, and the gradient it starts from: at the solution, or another point."""
         xp = library(step)
@@ -289,18 +294,19 @@ def solve(
         if source.k <= 1 or scale == 0:
             solution.converged, solution.reason = True, "converged"
             return solution
-        done = covariance is None and _fixed_point(source, solution)
-        if not done and covariance is None and noise != "free" and _restart_noise(source, solution):
-            done = _fixed_point(source, solution)
-        if not done:
+        matters = noise == "free" or covariance is not None
+        done = covariance is None and _fixed_point(source, solution, noise_matters=matters)
+        if not done and not matters and _restart_noise(source, solution):
+            done = _fixed_point(source, solution, noise_matters=False)
+        if not done and (matters or not solution.hopeless):
             solution.switched = len(solution.changes)
-            _lbfgs(source, solution, noise_matters=noise == "free" or covariance is not None)
+            _lbfgs(source, solution, noise_matters=matters)
         if noise == "frozen" and covariance is None:
             _freeze_noise(source, solution)
     return solution
 
 
-def _fixed_point(source: AnyPasses, solution: Solution) -> bool:
+def _fixed_point(source: AnyPasses, solution: Solution, *, noise_matters: bool) -> bool:
     """Take fixed-point steps while they help; return whether the solver is done."""
     contrasts = [solution.point.contrast]
     while True:
@@ -312,7 +318,7 @@ def _fixed_point(source: AnyPasses, solution: Solution) -> bool:
         contrasts.append(solution.point.contrast)
         gain = contrasts[-1] - contrasts[max(0, len(contrasts) - 4)]
         slow = len(contrasts) > 5 and gain < 3 * GAIN * contrasts[-1]
-        if slow and solution.point.steepest > point.steepest / 2:
+        if (slow and solution.point.steepest > point.steepest / 2) or (not noise_matters and solution.hopeless):
             return False
 
 
@@ -352,7 +358,7 @@ def _restart_noise(source: AnyPasses, solution: Solution) -> bool:
     begin = source.lift(spectral_rotation(source, rotation[noise], np.random.default_rng(m)))
     first = replace(solution.point, rotation=begin, at=source.averages(begin), active=solution.point.active[noise])
     part = replace(solution, point=first)  # shares the records
-    _fixed_point(source, part)
+    _fixed_point(source, part, noise_matters=False)
     if bool(part.point.noise.all()) or solution.capped:
         return False
     rotation[noise] = part.point.rotation
@@ -404,8 +410,7 @@ def _lbfgs(source: AnyPasses, solution: Solution, *, noise_matters: bool) -> Non
         if noise_matters:
             continue
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        hopeless = len(solution.changes) >= HOPELESS and bool(solution.point.noise.all())
-        if hopeless or (settled and bool(solution.point.noise.any())):
+        if solution.hopeless or (settled and bool(solution.point.noise.any())):
             return  # only noise is left to be gained
 
 
