@@ -7,7 +7,13 @@ the contrast (largest pair, relative to that of a random rotation) is then measu
 
     python benchmarks/ica.py                # writes benchmarks/results/ica.csv; some four hours on two cores
     python benchmarks/ica.py --lanes 7 --cases 0,1,2,3,4,5      # on 16 cores: seven cases at a time, 20 minutes
+    python benchmarks/ica.py --cases 7,8,9 --threads 1 --seeds 2 --out benchmarks/results/ica_one_thread.csv \\
+        --peers "congruence f32,congruence f32 2-starts,sklearn f32 svd,sklearn f32 eigh,icalens f32"
     python benchmarks/ica.py --quick        # seconds, for the test suite
+
+icalens 0.4.0 (its `fit_fastica`, rows not normalized) needs torch and tqdm alone, not what its package declares:
+`pip install --no-deps --target FOLDER icalens`, and FOLDER on PYTHONPATH. It draws its own start, and always
+takes 200 steps.
 """
 
 from __future__ import annotations
@@ -47,6 +53,9 @@ CASES = [
     ("mlp", 50_000, 128),
     ("mixture", 60_000, 256),
     ("mixture", 60_000, 384),
+    ("mixture", 40_000, 64),
+    ("mixture", 40_000, 128),
+    ("mixture", 40_000, 256),
 ]
 SLOW = {"picard f64": 50_000 * 128}  # numbers in the data up to which a peer is run at all
 
@@ -110,6 +119,12 @@ def fit(peer, x, start, max_iter):
             warnings.simplefilter("always")
             ica = FastICA(whiten="unit-variance", whiten_solver=solver[0], w_init=start, random_state=0).fit(x)
         return ica.components_, ica.n_iter_, not any("did not converge" in str(w.message) for w in caught)
+    if library == "icalens":
+        import torch
+        from icalens._fastica import fit_fastica
+
+        found = fit_fastica(torch.from_numpy(x), n_components=x.shape[1], row_normalize=False)
+        return found.components.numpy(), found.n_iter, found.n_iter < 200
     from picard import picard
 
     k, w, _, passes = picard(
@@ -261,6 +276,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seed", type=int, help="this seed alone")
+    parser.add_argument("--peers", help="names separated by commas; all but icalens by default")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--cases", help="numbers of the cases to run, such as 0,3; all by default")
     parser.add_argument("--lanes", type=int, default=1, help="how many cases are measured at a time")
@@ -296,7 +312,7 @@ def key_of(row):
 
 
 def one_by_one(plan, options):
-    peers = QUICK if options.quick else PEERS
+    peers = QUICK if options.quick else options.peers.split(",") if options.peers else PEERS
     for case, seed, threads in plan:
         yield from measure(*case, seed, threads, peers, options.max_iter, memory=not options.quick)
 

@@ -2,6 +2,7 @@
 
 python benchmarks/ica_gpu.py                          # one GPU; writes benchmarks/results/ica_gpu.csv
 python benchmarks/ica_gpu.py --device cpu --sizes 2000x8
+python benchmarks/ica_gpu.py --repeats 2 --jobs mixture:222000x384:1 halves:1000000x1024:1      # these alone
 """
 
 from __future__ import annotations
@@ -47,6 +48,17 @@ def mlp(n, d, device, seed):
         matrix = torch.randn(hidden.shape[1], width, device=device, generator=rng) / hidden.shape[1] ** 0.5
         hidden = torch.nn.functional.leaky_relu(hidden @ matrix, 0.1)
     return hidden, None
+
+
+def halves(n, d, device, seed):
+    """Half Laplace, half uniform sources, which few rows for their width separate only from a spectral start."""
+    rng = torch.Generator(device).manual_seed(seed)
+    x = torch.rand(n, d, device=device, generator=rng)
+    x[:, 0::2] = -torch.sign(x[:, 0::2] - 0.5) * torch.log1p(-2 * (x[:, 0::2] - 0.5).abs().clamp(max=0.4999999))
+    x -= x.mean(0)
+    x /= x.std(0)
+    mixing = torch.linalg.qr(torch.randn(d, d, device=device, generator=rng))[0]
+    return x @ mixing.T, mixing.double().cpu().numpy()
 
 
 def gradient(x, ica):
@@ -107,7 +119,7 @@ def split(x, device):
 
 
 def measure(case, n, d, device, starts, repeats):
-    x, mixing = {"mixture": mixture, "mlp": mlp}[case](n, d, device, seed=0)
+    x, mixing = {"mixture": mixture, "mlp": mlp, "halves": halves}[case](n, d, device, seed=0)
     seconds = []
     for seed in range(repeats):
         wait(device)
@@ -143,6 +155,7 @@ def main():
     parser.add_argument("--sizes", nargs="+", default=SIZES)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cases", nargs="+", default=["mixture", "mlp"])
+    parser.add_argument("--jobs", nargs="+", help="case:size:starts, instead of all of them")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -152,7 +165,8 @@ def main():
         return
     with options.out.open("w", newline="") as handle:
         writer = None
-        for size, case, starts in product(options.sizes, options.cases, ("1", "2")):
+        every = [(case, size, starts) for size, case, starts in product(options.sizes, options.cases, ("1", "2"))]
+        for case, size, starts in [job.split(":") for job in options.jobs] if options.jobs else every:
             # In a process of its own, so that the first fit is a cold one.
             command = [sys.executable, __file__, "--one", case, size, starts, "--device", options.device]
             done = subprocess.run([*command, "--repeats", str(options.repeats)], stdout=subprocess.PIPE, check=True)

@@ -1,9 +1,13 @@
-"""How many passes over the rows the gradient takes to fall, on rows that are no mixture, for several second phases.
+"""How many passes over the rows the gradient takes to fall, for several second phases.
+
+The rows are features of a random network, which are no mixture; a mixture; and a real table, the hidden representation
+of a published graph network (modelpairs, 2784 molecules; 32 principal components), where the data are found.
 
 All start from the same rotation with the fixed point of FastICA. `prototype` takes ten such steps and then L-BFGS with
 all components active; `frozen` is what `ICA` does: L-BFGS once the fixed point stalls, with components that are
 indistinguishable from noise frozen; `pairwise` is the same with the curvature of every pair of components measured, at
-the cost of a third matrix product in every pass, instead of that of independent components.
+the cost of a third matrix product in every pass, instead of that of independent components. `work` counts a pass over
+some of the components as their share of one.
 
     python benchmarks/ica_passes.py            # writes benchmarks/results/ica_passes.csv and a figure for the docs
     python benchmarks/ica_passes.py --quick    # seconds, for the test suite
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +25,15 @@ import numpy as np
 from congruence.ica import _solver as solver
 from congruence.ica._passes import Passes, contrast_named
 from congruence.ica._solver import Point, random_gradient, random_rotation
-from ica import mlp, whitened
+from ica import mixture, mlp, whitened
 
-CASES = [(50_000, 64), (50_000, 128), (50_000, 256)]
+CASES = [
+    ("network", 50_000, 64),
+    ("network", 50_000, 128),
+    ("network", 50_000, 256),
+    ("mixture", 50_000, 128),
+    ("modelpairs", 2784, 32),
+]
 METHODS = ["fastica", "prototype", "frozen", "pairwise"]
 CAP = 400
 NAMES = {
@@ -37,14 +48,18 @@ class Watched(Passes):
     """Passes that take down the gradient at every rotation: over all pairs, and over those without noise."""
 
     def __init__(self, z, pairwise):
-        self.seen, self.pairwise = [], pairwise
+        self.seen, self.pairwise, self.work = [], pairwise, 0.0
         super().__init__(z, np.zeros(z.shape[1]), np.eye(z.shape[1]), contrast_named("logcosh"))
 
     def averages(self, rotation, *, rough=False):
         found = super().averages(rotation)
+        self.work += len(rotation) / self.k
+        if len(rotation) < self.k:  # over some components: the gradient of all is that of the pass before
+            self.seen.append((*self.seen[-1][:2], self.work))
+            return found
         point = Point(rotation, found, self.n, np.ones(self.k))
         size, firm = np.abs(point.gradient), ~point.noise
-        self.seen.append((size.max(), size[np.ix_(firm, firm)].max(initial=0)))
+        self.seen.append((size.max(), size[np.ix_(firm, firm)].max(initial=0), self.work))
         if self.pairwise:
             MEASURED[found.cross.tobytes()] = self.second(rotation)
         return found
@@ -93,7 +108,20 @@ def followed(method, z, seed, cap):
     finally:
         Point.curvature = property(INDEPENDENT)
         MEASURED.clear()
-    return [(everything / reference, firm / reference) for everything, firm in source.seen[:cap]]
+    return [(everything / reference, firm / reference, work) for everything, firm, work in source.seen[:cap]]
+
+
+def rows_of(case, n, d, seed):
+    """The rows of a case, or None where the data are not found."""
+    rng = np.random.default_rng(seed)
+    if case != "modelpairs":
+        return {"network": mlp, "mixture": mixture}[case](n, d, rng)[0]
+    path = Path(os.environ.get("CONGRUENCE_DATA", "")) / "modelpairs" / f"admet_cls_seed{seed}.npy"
+    if not path.exists():
+        return None
+    x = np.load(path).astype(np.float64)
+    x = x - x.mean(0)
+    return x @ np.linalg.svd(x, full_matrices=False)[2][:d].T
 
 
 def fixed_point(source, rotation, count):
@@ -117,6 +145,7 @@ def picture(rows, path):
     matplotlib.rcParams.update({"svg.hashsalt": "congruence", "font.size": 9})
     from matplotlib import pyplot
 
+    rows = [row for row in rows if row["case"] == "network"]
     cases = sorted({(int(row["n"]), int(row["d"])) for row in rows})
     figure, panels = pyplot.subplots(1, len(cases), figsize=(3.4 * len(cases), 3), sharey=True, squeeze=False)
     for panel, (n, d) in zip(panels[0], cases, strict=True):
@@ -142,17 +171,31 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=2)
     options = parser.parse_args()
-    cases, seeds, cap = ([(2000, 6)], 1, 30) if options.quick else (CASES, options.seeds, CAP)
+    cases, seeds, cap = ([("network", 2000, 6)], 1, 30) if options.quick else (CASES, options.seeds, CAP)
     rows = []
-    for n, d in cases:
+    for case, n, d in cases:
         for seed in range(seeds):
-            z = whitened(mlp(n, d, np.random.default_rng(seed))[0])[0].astype(np.float32)
+            x = rows_of(case, n, d, seed)
+            if x is None:
+                continue
+            z = whitened(x)[0].astype(np.float32)
             for method in METHODS:
                 curve = followed(method, z, seed, cap)
-                print(n, d, seed, method, len(curve), f"{curve[-1][0]:.1e} {curve[-1][1]:.1e}", flush=True)
+                print(
+                    case,
+                    n,
+                    d,
+                    seed,
+                    method,
+                    len(curve),
+                    *(f"{at:.1e}" for at in curve[-1][:2]),
+                    curve[-1][2],
+                    flush=True,
+                )
                 kept = [i for i in range(len(curve)) if i < 20 or i % 5 == 0 or i == len(curve) - 1]
                 rows += [
                     {
+                        "case": case,
                         "n": n,
                         "d": d,
                         "seed": seed,
@@ -160,6 +203,7 @@ def main():
                         "pass": i,
                         "gradient": f"{curve[i][0]:.2e}",
                         "firm": f"{curve[i][1]:.2e}",
+                        "work": round(curve[i][2], 2),
                     }
                     for i in kept
                 ]

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 from congruence.errors import InputError
 from congruence.ica._passes import CONTRASTS, Passes, contrast_named
 from congruence.ica._solver import _direction, point_at, polar, random_gradient, random_rotation, solve
+from congruence.ica._spectral import nearer, random_start_rows, rows_needed, spectral_rotation
 
 
 def white(x):
@@ -334,3 +335,111 @@ def test_the_direction_is_that_of_the_two_loop_recursion(m):
         left = left + (weight - (change * left).sum() / (step * change).sum()) * step
     assert_allclose(_direction(point, memory), -left, atol=1e-10 * np.abs(left).max())
     assert len(memory) == m
+
+
+def test_a_pass_over_some_components_has_their_averages(mixtures):
+    z = white(mixtures.network_features(3000, 12))
+    rotation, some = random_rotation(12, np.random.default_rng(0)), [7, 2, 9]
+    every, part = passes(z).averages(rotation), passes(z).averages(rotation[some])
+    assert_allclose(part.cross, every.cross[np.ix_(some, some)], atol=1e-12)
+    assert_allclose(part.slope, every.slope[some])
+    assert_allclose(part.power, every.power[some])
+
+
+def test_components_that_found_their_source_are_left_out_of_passes(mixtures):
+    class Counted(Passes):
+        widths = ()
+
+        def averages(self, rotation, *, rough=False):
+            self.widths = (*self.widths, len(rotation))
+            return super().averages(rotation, rough=rough)
+
+    z = white(mixtures.mixed(mixtures.sources(20_000, 64))[0])
+    source = Counted(z, np.zeros(64), np.eye(64), contrast_named("logcosh"))
+    solution = solve(source, random_rotation(64, np.random.default_rng(0)))
+    assert solution.converged
+    assert solution.point.rotation.shape == (64, 64)
+    assert_allclose(solution.rotation @ solution.rotation.T, np.eye(64), atol=1e-12)
+    assert min(source.widths) < 16
+    assert source.widths[-1] == 64
+    assert len(source.widths) == len(solution.changes)
+
+
+def test_threads_are_started_once(mixtures, monkeypatch):
+    started, start = [], threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (started.append(thread), start(thread)))
+    source = passes(white(mixtures.network_features(8000, 8)))
+    source.workers = 2
+    for _ in range(6):
+        source.averages(random_rotation(8, np.random.default_rng(0)))
+    assert 1 <= len(started) <= 2
+
+
+def fourth_moments(z, matrix):
+    return np.einsum("n,ni,nj->ij", np.einsum("ni,ij,nj->n", z, matrix, z), z, z) / len(z)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_fourth_moments_are_contracted_with_a_matrix(mixtures, device):
+    x = mixtures.mixed(mixtures.sources(4000, 6))[0]
+    values, vectors = np.linalg.eigh(np.cov(x, rowvar=False, bias=True))
+    whitening = (vectors / np.sqrt(values)).T
+    matrix = np.random.default_rng(0).normal(size=(6, 6))
+    matrix = (matrix + matrix.T) / 1e3  # so small that no row is far
+    source = Passes(x, x.mean(0), whitening, contrast_named("logcosh"), precision="float64", device=device)
+    assert_allclose(source.fourth(matrix).product, fourth_moments((x - x.mean(0)) @ whitening.T, matrix), atol=1e-10)
+
+
+def test_a_far_row_does_not_decide_fourth_moments(mixtures):
+    z = white(mixtures.sources(4000, 6))
+    matrix = np.diag([1.0, -1.0, 0, 0, 0, 0]) / np.sqrt(2)
+    z[0, 0] = 1e3
+    assert np.abs(passes(z).fourth(matrix).product).max() < 10 * 1e6 / 4000 + 10
+
+
+def test_a_spectral_start_is_nearer_to_the_sources_than_a_random_one():
+    d = 64
+    sources = np.random.default_rng(0).laplace(size=(8 * d**2, d))
+    z = white(sources)
+    axes = np.linalg.lstsq(z, sources, rcond=None)[0]
+    axes /= np.linalg.norm(axes, axis=0)
+    begin = random_rotation(d, np.random.default_rng(1))
+    near = spectral_rotation(passes(z), begin, np.random.default_rng(2))
+    again = spectral_rotation(passes(z), begin, np.random.default_rng(2))
+    assert_array_equal(near, again)
+    assert_allclose(near @ near.T, np.eye(d), atol=1e-12)
+    overlap = [np.median(np.abs(rotation @ axes).max(0)) for rotation in (begin, near)]
+    assert overlap[0] < 0.4
+    assert overlap[1] > 0.6
+
+
+def test_a_span_is_kept(mixtures):
+    z = white(mixtures.sources(4000, 12))
+    span = random_rotation(12, np.random.default_rng(0))[:5]
+    near = spectral_rotation(passes(z), span, np.random.default_rng(1))
+    assert_allclose(near @ span.T @ span, near, atol=1e-12)
+
+
+def test_starts_are_random_where_rows_suffice_or_are_too_few():
+    rng = np.random.default_rng(0)
+    begin = [random_rotation(80, rng)]
+    for n, same in ((rows_needed(80) - 1, True), (rows_needed(80), False), (int(random_start_rows(80)) + 1, True)):
+        source = passes(rng.normal(size=(n, 80)))
+        assert (nearer(source, begin, rng) is begin) is same
+
+
+def test_flat_sources_are_found_beside_peaked_ones_in_few_rows():
+    """Half the sources are flat; their components are started again once the peaked ones are found."""
+    d, rng = 128, np.random.default_rng(3)
+    z = np.empty((d**2 // 2, d))
+    z[:, ::2], z[:, 1::2] = rng.laplace(size=(len(z), d // 2)), rng.uniform(-1, 1, size=(len(z), d // 2))
+    source = passes(white(z), precision="float32")
+    solution = solve(source, spectral_rotation(source, random_rotation(d, rng), rng), max_iter=200)
+    assert solution.converged
+    assert not solution.point.noise.any()
+
+
+def test_rows_without_components_end_early(rng):
+    solution = solve(passes(white(rng.normal(size=(1500, 128)))), random_rotation(128, rng))
+    assert solution.reason == "gaussian"
+    assert len(solution.changes) < 40

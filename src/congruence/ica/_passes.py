@@ -33,6 +33,7 @@ ROUND = 1e3  # ratio of standard deviations up to which float32 products of unwh
 ROUNDED_MEAN = 1e-5  # standard deviations by which a rounded mean may shift a component
 COARSE = 100  # rows per component, or as many as there are components, for a rough answer that saves passes over all
 DEVICE_COARSE = 1000  # the same on a device
+FARTHEST = 10.0  # of z^T M z, which is 2^0.5 for Gaussian rows and a matrix of unit size
 LEAST = 4096  # rows below which a rough answer saves nothing
 CACHE = 2**31  # bytes of whitened rows kept in memory, where the rows are in memory
 MAPPED_CACHE = 2**28  # the same, where the rows are on disk
@@ -72,7 +73,7 @@ def _logcosh(s: Any) -> Sums:
 
 def _logcosh_value(s: Any) -> Any:
     xp, size = library(s), abs(s)
-    return size + xp.log1p(xp.exp(-2 * size)) - float(np.log(2))
+    return size + xp.log(1 + xp.exp(-2 * size)) - float(np.log(2))  # log1p is slow in float32
 
 
 def _exp(s: Any) -> Sums:
@@ -125,6 +126,13 @@ class Shape:
     contrast: Float  # (k,) average of G(s)
     skewness: Float  # (k,) average of s^3
     kurtosis: Float  # (k,) average of s^4, minus 3
+
+
+@dataclass(frozen=True, eq=False)
+class Fourth:
+    """Fourth moments of the whitened rows z, contracted with a symmetric matrix M of unit size."""
+
+    product: Any  # (k, k) average of (z^T M z) z z^T
 
 
 class Passes:
@@ -189,6 +197,8 @@ class Passes:
             self.index = torch.as_tensor(index, device=data.device) if index is not None and is_tensor(data) else index
             self.dtype = getattr(torch, precision)
             self.rounds = precision == "float32" and torch.device(device).type == "cuda"
+            # Of rows that are not round, rounded products lose too much: those that fit are whitened once.
+            self._whitens |= self.rounds and self.n * self.k * self.dtype.itemsize <= _free_bytes(device)
         self._mean, self._whitening = self.lift(mean), self.lift(whitening)
         self._folded = self.lift(np.eye(self.k)) if self._whitens else self._whitening  # from rows to white rows
 
@@ -207,7 +217,7 @@ class Passes:
         return self.xp.as_tensor(matrix, dtype=self.xp.float64, device=self.device)
 
     def averages(self, rotation: Any, *, rough: bool = False) -> Averages:
-        """Return the averages at the components s = z @ rotation.T of the whitened rows z."""
+        """Return the averages at the components s = z @ rotation.T of the whitened rows z; `rotation` is (m, k)."""
         self.count += 1
         matrix = self.lift(rotation) @ self._folded  # (k, r)
         with _tf32() if rough and self.rounds else nullcontext():
@@ -220,6 +230,14 @@ class Passes:
         contrast, third, fourth = to_numpy(sums)
         return Shape(contrast, third, fourth - 3)
 
+    def fourth(self, matrix: Float) -> Fourth:
+        """Return fourth moments of the whitened rows z; rows with a far z^T M z count no more than less far ones."""
+        self.count += 1
+        folded = self._folded
+        with _tf32() if self.rounds else nullcontext():
+            (product,) = self._average(self._fourth_sums, folded.T @ self.lift(matrix) @ folded)
+        return Fourth(to_numpy(folded @ product @ folded.T))
+
     def _average(self, work: Callable[..., Any], matrix: Any) -> list[Any]:
         _ = self._kept  # computed before the workers need it
         there = self.xp.asarray(matrix.T, dtype=self.dtype)
@@ -227,7 +245,8 @@ class Passes:
         return [sum(parts) / self.n for parts in zip(*totals, strict=True)]
 
     def _sums(self, parts: list[slice], matrix: Any) -> tuple[Any, Any, Any]:
-        cross, slope, power = self._zeros(*matrix.T.shape), self._zeros(self.k), self._zeros(self.k)
+        cross = self._zeros(*matrix.T.shape)
+        slope, power = self._zeros(len(cross)), self._zeros(len(cross))
         product = self._empty(*matrix.T.shape)
         for rows, s in self._components(parts, matrix):
             slopes, powers = self._apply(s)  # s becomes g(s)
@@ -235,6 +254,14 @@ class Passes:
             slope += slopes
             power += powers
         return cross, slope, power
+
+    def _fourth_sums(self, parts: list[slice], matrix: Any) -> tuple[Any]:
+        total, product = self._zeros(*matrix.shape), self._empty(*matrix.shape)
+        for rows, s in self._components(parts, matrix):
+            s *= rows
+            s = rows * s.sum(1).clip(-FARTHEST, FARTHEST)[:, None]
+            total += self.xp.matmul(s.T, rows, out=product)
+        return (total,)
 
     def _shape_sums(self, parts: list[slice], matrix: Any) -> tuple[Any]:
         sums = self._zeros(3, self.k)
@@ -249,7 +276,7 @@ class Passes:
         """Yield chunks of rows (m, r) with their components (m, k), in memory that is reused for the next chunk."""
         longest = max((part.stop - part.start for part in parts), default=0)
         room = np.empty((longest, len(matrix)), self.dtype) if self.device == "cpu" else None
-        components = self._empty(longest, self.k)
+        components = self._empty(longest, matrix.shape[1])
         for part in parts:
             rows = self._read(part, room) if self._kept is None else self._kept[part]
             yield rows, self.xp.matmul(rows, matrix, out=components[: len(rows)])
@@ -315,8 +342,15 @@ class Passes:
         with single_threaded():
             if self.workers == 1:
                 return [work(shares[0])]
-            with ThreadPoolExecutor(self.workers) as pool:
-                return list(pool.map(work, shares))
+            return list(self._threads.map(work, shares))
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """One pool for all passes: starting threads in each would take longer than a short pass."""
+        return ThreadPoolExecutor(self.workers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_threads"}  # threads cannot be sent
 
 
 def precision_for(n: int, k: int) -> str:
@@ -401,6 +435,12 @@ class DaskPasses:
         """Return how the components at this rotation are distributed."""
         shape: Shape = self._pool("shape", rotation)
         return shape
+
+    def fourth(self, matrix: Float) -> Fourth:
+        """Return fourth moments of the whitened rows z, contracted with a symmetric matrix."""
+        self.count += 1
+        fourth: Fourth = self._pool("fourth", matrix)
+        return fourth
 
     def _pool(self, what: str, rotation: Float) -> Any:
         import dask

@@ -20,7 +20,9 @@ from scipy import linalg
 
 from congruence.arrays import Float, as_float64_like, is_tensor, library, to_numpy
 from congruence.ica._passes import AnyPasses, Averages
-from congruence.rows.algebra import eigh, one_thread, svd
+from congruence.ica._spectral import random_start_rows, rows_needed, spectral_rotation
+from congruence.rows.algebra import newton_schulz, one_thread, svd
+from congruence.rows.algebra import polar as nearest_rotation
 
 # Radians of sampling error from which a component may be noise: in all, and in the plane with any other component.
 # Components fitted to Gaussian noise have 0.24 to 0.5 in all, whatever the number of rows and dimensions, since the
@@ -35,12 +37,14 @@ GAIN = 0.003  # share of contrast per pass below which the fixed point makes no 
 UNDECIDED = 30  # passes after which rows that are not white no longer change the signs of their components
 LARGEST_STEP = 0.5  # radians in any plane, for a step of L-BFGS
 BACKTRACKS = 6
+HOPELESS = 30  # passes after which rows are too few if all components are still indistinguishable from noise
+WEAKER = 6  # times as many rows as Laplace sources are needed to find uniform ones, whose kurtosis is smaller
+MOVING = 0.05  # radians per step from which a component has not found its source yet
+FEWER = 0.75  # share of them that may still move after a pass over them alone, for another such pass to be worth it
 SETTLED = 0.001  # share of contrast gained in five steps, below which components are compared with noise
 STILL = 0.01  # radians that components may still turn where noise is ignored
 GRADIENT_TOLERANCE = 30  # times `tol`: the gradient, relative to a random rotation's, allowed before the last step
 ROUGH_TURN, ROUGH_GRADIENT = 0.01, 0.1  # above both, rounded products suffice; the gradient is relative, too
-SQUARE_LOSES = 1e-8  # ratio of eigenvalues of a square below which its root is taken from the matrix itself
-SCHULZ_STEPS = 48  # convergence is checked in every eighth, since on a GPU a check takes longer than the steps
 
 Memory = list[tuple[Any, Any]]  # steps taken, and how each changed the gradient
 
@@ -53,34 +57,11 @@ def random_rotation(k: int, rng: np.random.Generator) -> Float:
 
 
 def polar(matrix: Any) -> Any:
-    """Return the orthogonal matrix nearest to a square `matrix`.
-
-    On the CPU from the eigenvectors of its square, which is faster than a singular value decomposition, refined by one
-    Newton-Schulz step; from a singular value decomposition where the square has lost too much. On a GPU, where
-    decompositions are slow and products fast, by Newton-Schulz steps alone.
-    """
-    if is_tensor(matrix):
-        return _newton_schulz(matrix)
-    values, vectors = eigh(matrix @ matrix.T)
-    if values[0] < SQUARE_LOSES * values[-1]:
-        u, _, vt = svd(matrix)
-        return u @ vt
-    near = (vectors / np.sqrt(values)) @ vectors.T @ matrix
-    return 1.5 * near - 0.5 * near @ near.T @ near
-
-
-def _newton_schulz(matrix: Any) -> Any:
-    import torch
-
-    size = abs(matrix)
-    near = matrix / (torch.amax(size.sum(0)) * torch.amax(size.sum(1))).sqrt()  # no singular value is above 1
-    one = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    for step in range(SCHULZ_STEPS):
-        square = near @ near.T
-        if step % 8 == 7 and bool(torch.amax(abs(square - one)) < 1e-13 * len(matrix)):
-            return near
-        near = 1.5 * near - 0.5 * square @ near
-    u, _, vt = torch.linalg.svd(matrix)
+    """Return the orthogonal matrix nearest to a square `matrix`, numpy or tensor."""
+    near = newton_schulz(matrix) if is_tensor(matrix) else nearest_rotation(matrix)
+    if near is not None:
+        return near
+    u, _, vt = library(matrix).linalg.svd(matrix) if is_tensor(matrix) else svd(matrix)
     return u @ vt
 
 
@@ -225,12 +206,17 @@ class Solution:
         """Whether no further pass is allowed."""
         return len(self.changes) >= self.max_iter
 
-    def record(self, step: Any) -> None:
-        """Record how far the next step turns, and the gradient it starts from."""
+    @property
+    def hopeless(self) -> bool:
+        """Whether after many passes no component is distinguishable from noise."""
+        return len(self.changes) >= HOPELESS and bool(self.point.noise.all())
+
+    def record(self, step: Any, point: Point | None = None) -> None:
+        """Record how far the next step turns, and the gradient it starts from: at the solution, or another point."""
         xp = library(step)
         self.moves = xp.amax(abs(step - xp.diag(xp.diag(step))), 1)
         self.changes.append(float(self.moves.max()))
-        self.gradients.append(self.point.steepest / self.reference)
+        self.gradients.append((point or self.point).steepest / self.reference)
 
     def ends_with(self, step: Any) -> bool:
         """Record the next step; return whether the solver should stop."""
@@ -242,10 +228,9 @@ class Solution:
             self.point = replace(self.point, rotation=step @ self.point.rotation)
         return self.converged or self.capped
 
-    def turn(self, step: Any, source: AnyPasses) -> None:
-        """Take a step, which is one pass over the rows; once steps are small, products are no longer rounded."""
+    def move(self, rotation: Any, source: AnyPasses) -> None:
+        """Move to a rotation, which is one pass over the rows; once steps are small, products are no longer rounded."""
         self.rough = self.rough and self.changes[-1] > ROUGH_TURN and self.gradients[-1] > ROUGH_GRADIENT
-        rotation = step @ self.point.rotation
         self.point = replace(self.point, rotation=rotation, at=source.averages(rotation, rough=self.rough))
 
 
@@ -293,9 +278,12 @@ def solve(
         if noise == "ignored" and source.n < ROWS_FOR_ANY * source.k:
             solution.reason = "gaussian"
             return solution
-        if covariance is not None or not _fixed_point(source, solution):
+        matters = noise == "free" or covariance is not None
+        done = covariance is None and _fixed_point(source, solution, noise_matters=matters)
+        if not done and not matters and _restart_noise(source, solution):
+            done = _fixed_point(source, solution, noise_matters=False)
+        if not done and (matters or not solution.hopeless):
             solution.switched = len(solution.changes)
-            matters = noise == "free" or covariance is not None
             _lbfgs(source, solution, noise_matters=matters, still=STILL if noise == "ignored" else 0.0)
         if noise == "frozen" and covariance is None:
             _freeze_noise(source, solution)
@@ -306,7 +294,7 @@ def solve(
     return solution
 
 
-def _fixed_point(source: AnyPasses, solution: Solution) -> bool:
+def _fixed_point(source: AnyPasses, solution: Solution, *, noise_matters: bool) -> bool:
     """Take fixed-point steps while they help; return whether the solver is done."""
     contrasts = [solution.point.contrast]
     while True:
@@ -314,18 +302,56 @@ def _fixed_point(source: AnyPasses, solution: Solution) -> bool:
         step = polar(_newton_matrix(point))
         if solution.ends_with(step):
             return True
-        solution.turn(step, source)
+        solution.move(_settle(source, solution, step), source)
         contrasts.append(solution.point.contrast)
         gain = contrasts[-1] - contrasts[max(0, len(contrasts) - 4)]
         slow = len(contrasts) > 5 and gain < 3 * GAIN * contrasts[-1]
-        if slow and solution.point.steepest > point.steepest / 2:
+        if (slow and solution.point.steepest > point.steepest / 2) or (not noise_matters and solution.hopeless):
             return False
+
+
+def _settle(source: AnyPasses, solution: Solution, step: Any) -> Any:
+    """Take a step, and further ones with those components that still move, inside their span, until they settle, too.
+
+    Returns the rotation. A pass over few components costs their share of a pass over all.
+    """
+    point, before = solution.point, len(step)
+    rotation, moving = step @ point.rotation, np.flatnonzero(to_numpy(solution.moves) >= MOVING)
+    while 1 < len(moving) <= FEWER * before and len(solution.changes) + 1 < solution.max_iter:  # one for all of them
+        part = replace(point, rotation=rotation[moving], active=point.active[moving])
+        part = replace(part, at=source.averages(part.rotation, rough=solution.rough))
+        turn = polar(_newton_matrix(part))
+        solution.record(turn, part)
+        rotation[moving] = turn @ part.rotation
+        before, moving = len(moving), moving[to_numpy(solution.moves) >= MOVING]
+    return rotation
 
 
 def _newton_matrix(point: Point) -> Any:
     """The matrix whose nearest rotation is the fixed-point step, in the coordinates of the components."""
     matrix, xp = -point.signs[:, None] * point.at.cross, library(point.rotation)
     return matrix + xp.diag(abs(point.kappa) - xp.diag(matrix))
+
+
+def _restart_noise(source: AnyPasses, solution: Solution) -> bool:
+    """Start components that are noise again, inside their span, where sources are easier to find than among all.
+
+    Returns whether that found any.
+    """
+    noise = np.flatnonzero(to_numpy(solution.point.noise))
+    m = len(noise)
+    if m == source.k or solution.capped or not rows_needed(m) <= source.n < WEAKER * random_start_rows(m):
+        return False
+    rotation = solution.point.rotation + 0.0
+    begin = source.lift(spectral_rotation(source, rotation[noise], np.random.default_rng(m)))
+    first = replace(solution.point, rotation=begin, at=source.averages(begin), active=solution.point.active[noise])
+    part = replace(solution, point=first)  # shares the records
+    _fixed_point(source, part, noise_matters=False)
+    if bool(part.point.noise.all()) or solution.capped:
+        return False
+    rotation[noise] = part.point.rotation
+    solution.move(rotation, source)
+    return True
 
 
 def _freeze_noise(source: AnyPasses, solution: Solution) -> None:
@@ -376,8 +402,8 @@ def _lbfgs(source: AnyPasses, solution: Solution, *, noise_matters: bool, still:
             continue
         noise = solution.point.noise
         settled = len(contrasts) > 10 and abs(contrasts[-1] / contrasts[-6] - 1) < SETTLED
-        if settled and bool(noise.any()):
-            return
+        if solution.hopeless or (settled and bool(noise.any())):
+            return  # only noise is left to be gained
         if still and bool(noise.any()) and bool((solution.moves[~noise] < still).all()) and not bool(noise.all()):
             return
 
@@ -389,7 +415,7 @@ def _search(source: AnyPasses, solution: Solution, direction: Any, step: Any) ->
     length = 1.0
     for _ in range(BACKTRACKS):
         solution.point = point
-        solution.turn(step, source)
+        solution.move(step @ point.rotation, source)
         ahead = float((direction * solution.point.gradient).sum())
         if ahead <= -0.9 * slope or solution.capped:
             break

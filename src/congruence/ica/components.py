@@ -19,6 +19,7 @@ from congruence.checks import check_integers, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
+from congruence.ica._spectral import nearer, rows_needed
 from congruence.ica._whitening import Reread, Whitening, fit_whitening, largest_positive
 from congruence.rows.algebra import decomposing_on, eigh, one_thread
 from congruence.rows.blocks import DaskRows
@@ -332,15 +333,18 @@ class Sample:
         first. `options` are `tol` and `max_iter`.
         """
         rng, source = np.random.default_rng(seed), self.source
-        begins = [random_rotation(source.k, rng) for _ in range(starts)]
-        begins[:1] = begins[:1] if start is None else [start]
+        given = [] if start is None else [start]
+        begins = [random_rotation(source.k, rng) for _ in range(starts)][len(given) :]
         agreed: list[Float] = []
         reference = None
         few = source.few if self.covariance is None else None
         if few is not None and not near:
-            begins, agreed, reference = self._improve(begins, few, rng, options.get("max_iter", MAX_ITER))
-        elif start is not None:
-            reference = random_gradient(source, rng, source.n)
+            begins, agreed, reference = self._improve(given, begins, few, rng, options.get("max_iter", MAX_ITER))
+        else:
+            closer = nearer(source, begins, rng) if self.covariance is None else begins
+            if given or closer is not begins:
+                reference = random_gradient(source, rng, source.n)
+            begins = given + closer
         options |= {"reference": reference, "covariance": self.covariance}
         unmixing = unmix_rows(source, self.whitening.inverse, begins, agreed, **options)
         if self.reported is None:
@@ -350,7 +354,7 @@ class Sample:
         return replace(unmixing, mean=white.mean, unmixing=rotation @ white.matrix, mixing=white.inverse @ rotation.T)
 
     def _improve(
-        self, begins: list[Float], few: int, rng: np.random.Generator, max_iter: int
+        self, given: list[Float], begins: list[Float], few: int, rng: np.random.Generator, max_iter: int
     ) -> tuple[list[Float], list[Float], float]:
         """Solve a few of the rows roughly, which saves passes over all.
 
@@ -362,6 +366,7 @@ class Sample:
         here, at = self.prepared.gather(chosen if self.index is None else self.index[chosen])
         own = here.rewhiten(white, at)
         source, to_own = here.passes(own, at, "float32"), own.matrix @ white.inverse
+        begins = given + nearer(source, begins, rng)
         rough = [solve(source, begin, tol=COARSE_TOLERANCE, max_iter=max_iter, noise="ignored") for begin in begins]
         first, *others = [polar(solution.rotation @ to_own) for solution in rough]
         firm = ~to_numpy(rough[0].point.noise)
@@ -469,8 +474,10 @@ def advice(unmixing: Unmixing) -> str:
     """Return why the solver did not converge, and what to do about it; empty where it did."""
     if unmixing.converged:
         return ""
-    few = f"{unmixing.n} rows are few for {unmixing.k} components (aim for 100 per component). "
-    few = few if unmixing.n < 50 * unmixing.k else ""
+    enough = max(100 * unmixing.k, 2 * rows_needed(unmixing.k))
+    few = (
+        f"{unmixing.n} rows are few for {unmixing.k} components (aim for {enough}). " if 2 * unmixing.n < enough else ""
+    )
     if unmixing.reason == "gaussian":
         return (
             f"No component is distinguishable from Gaussian noise, so all axes may be arbitrary. {few}Use more rows or "

@@ -158,6 +158,7 @@ class ICA(LinearEstimator):
     starts : int
         Number of random starts. The best is kept, and `agreement_` measures how well the others agree with it: on real
         data some components depend on the start, which only further starts reveal. 1 is faster, with `agreement_` None.
+        Where rows are few for so many components, a start is random eigenvectors of fourth cumulants.
     rows : int, "all" or "auto"
         Number of rows used to fit the rotation, chosen at random. "auto" uses as many as two disjoint halves need to
         agree, and reports the remaining error in `error_left_`. The whitening always uses all rows.
