@@ -63,6 +63,12 @@ def test_the_benchmark_of_passes_runs(tmp_path, run):
     assert all(float(row["firm"]) <= float(row["gradient"]) for row in rows)
 
 
+def test_the_benchmark_of_wide_mixtures_runs(tmp_path, run):
+    run("ica_width.py", "--quick", "--out", tmp_path / "width.csv")
+    with (tmp_path / "width.csv").open() as handle:
+        assert {row["start"] for row in csv.DictReader(handle)} == {"random", "spectral"}
+
+
 def test_the_benchmark_of_metrics_runs_and_agrees_with_its_peer(tmp_path, run):
     run("metrics.py", "--quick", "--out", tmp_path / "metrics.csv")
     with (tmp_path / "metrics.csv").open() as handle:
