@@ -443,3 +443,16 @@ def test_rows_without_components_end_early(rng):
     solution = solve(passes(white(rng.normal(size=(1500, 128)))), random_rotation(128, rng))
     assert solution.reason == "gaussian"
     assert len(solution.changes) < 40
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_moves_of_all_components_are_known_wherever_the_solver_stops(seed, monkeypatch):
+    """A pass over the components that still move must not leave the moves of these alone."""
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr("congruence.ica._solver.HOPELESS", 2)
+    monkeypatch.setattr("congruence.ica._solver.FEWER", 1.0)
+    x = rng.normal(size=(400, 6))
+    x = (x - x.mean(0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(x.T, bias=True))).T
+    source = Passes(x, np.zeros(6), np.eye(6), contrast_named("logcosh"))
+    solution = solve(source, random_rotation(6, rng))
+    assert solution.moves.shape == (6,)

@@ -316,14 +316,17 @@ def _settle(source: AnyPasses, solution: Solution, step: Any) -> Any:
     Returns the rotation. A pass over few components costs their share of a pass over all.
     """
     point, before = solution.point, len(step)
-    rotation, moving = step @ point.rotation, np.flatnonzero(to_numpy(solution.moves) >= MOVING)
+    rotation, moves = step @ point.rotation, to_numpy(solution.moves).copy()
+    moving = np.flatnonzero(moves >= MOVING)
     while 1 < len(moving) <= FEWER * before and len(solution.changes) + 1 < solution.max_iter:  # one for all of them
         part = replace(point, rotation=rotation[moving], active=point.active[moving])
         part = replace(part, at=source.averages(part.rotation, rough=solution.rough))
         turn = polar(_newton_matrix(part))
         solution.record(turn, part)
         rotation[moving] = turn @ part.rotation
-        before, moving = len(moving), moving[to_numpy(solution.moves) >= MOVING]
+        moves[moving] = to_numpy(solution.moves)
+        before, moving = len(moving), moving[moves[moving] >= MOVING]
+    solution.moves = source.lift(moves)
     return rotation
 
 
