@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from congruence.errors import InputError
-from congruence.rows.engine import Moments, moments_of
+from congruence.rows.engine import Moments, Rows, moments_of
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.sampled_from([0.0, 1e3, 1e7]))
@@ -66,3 +66,19 @@ def test_moments_of_different_widths_do_not_merge():
         Moments.empty(3).merge(Moments.empty(4))
     with pytest.raises(InputError, match="no rows"):
         Moments.empty(3).finish()
+
+
+def test_centred_rows_are_kept_only_where_that_takes_little_memory(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((10, 3), np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for data, kept in ((np.ones((10, 3), np.float32), True), (np.ones((10, 3), np.float16), False), (mapped, False)):
+        assert (Rows(data)._centred is not None) is kept
+
+
+def test_rows_go_to_a_device_whatever_their_strides_and_keep_their_rounding():
+    pytest.importorskip("torch", reason="torch is not installed")
+    x = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+    for view in (x[::-1], x[:, ::-1]):
+        assert Rows(view, "meta").placed().data.shape == (10, 3)
+    swapped = Rows(x.astype(">f4"), "meta")
+    assert swapped.placed() is swapped  # torch would widen it, and the rounding of float32 would look like signal

@@ -77,7 +77,7 @@ def to_tensor(x: Any, device: str) -> Any:
     if not is_tensor(x):
         known = x.dtype.isnative and x.dtype.itemsize <= 8  # torch has no other byte order and no long double
         # Memory maps may be read-only, which torch does not support; a copy to a GPU needs no other copy before it.
-        copied = device.startswith("cpu") or not (known and x.flags.writeable)
+        copied = device.startswith("cpu") or not (known and x.flags.writeable and min(x.strides, default=0) >= 0)
         x = torch.from_numpy(np.array(x, dtype=x.dtype if known else np.float64) if copied else np.asarray(x))
     return x.detach().to(device)
 

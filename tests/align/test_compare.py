@@ -505,3 +505,22 @@ def test_parts_of_a_result_print_on_one_line(rng):
     for part in (result, result["a", "b"], result.moved(), consensus([cloud(rng), cloud(rng)], nulls=0)):
         assert len(repr(part)) <= 140
         assert "\n" not in repr(part)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-60, 1e60, 1e100])
+def test_values_of_any_size_that_can_be_squared_are_compared(scale, rng):
+    x = cloud(rng)
+    y = x @ np.linalg.qr(rng.normal(size=(5, 5)))[0] + 0.1 * rng.normal(size=x.shape)
+    plain, scaled = (compare(x * by, y * by, groups=LADDER, **QUICK).pairs[0] for by in (1, scale))
+    for group, near in plain.groups.items():
+        assert_allclose(scaled.groups[group].held_out.mean, near.held_out.mean, rtol=1e-6)
+
+
+def test_components_that_are_noise_converge_on_all_rows_and_are_noted(rng):
+    """In sample the ICA row is the paper's: noise is the same noise in a rotated run; a note says how much is noise."""
+    sources = np.hstack([rng.laplace(size=(1000, 10)), rng.normal(size=(1000, 4))])
+    x = sources @ rng.normal(size=(14, 14))
+    y = x @ np.linalg.qr(rng.normal(size=(14, 14)))[0]
+    result = compare(x, y, groups=["similarity", "ica"], **QUICK)
+    assert result.pairs[0].groups["ica"].mean < 1e-3
+    assert sum("of 14 independent components" in note for note in result.notes) == 2

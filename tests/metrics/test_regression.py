@@ -137,3 +137,14 @@ def test_a_nonlinear_regression_is_scored_on_as_many_folds_as_are_asked_for(rng)
     assert_allclose(part.nonlinear, whole.nonlinear, atol=0.15)
     with pytest.raises(InputError, match="held_out must be an integer of at least 1; got 0"):
         regression(codes, codes, held_out=0)
+
+
+def test_with_clusters_every_fold_is_scored():
+    rng = np.random.default_rng(0)
+    cluster = np.repeat(np.arange(5), 500)
+    dose = np.array([0.0, 1.3, 2.1, 3.7, 5.2])[cluster]
+    codes = np.column_stack([dose + 0.3 * rng.normal(size=len(cluster)), rng.normal(size=len(cluster))])
+    options = {"kinds": "continuous", "cluster": cluster, "nonlinear": "kernel"}
+    few, every = (regression(codes, {"dose": dose}, held_out=rows, **options) for rows in (100, 2500))
+    assert few.scores == every.scores
+    assert np.isfinite(few.scores["r2_nonlinear"])

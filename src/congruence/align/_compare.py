@@ -207,6 +207,13 @@ def _notes(runs: Sequence[RunStatistics], plan: Protocol) -> list[str]:
     if dead:
         notes.append(f"Some dimensions are constant (dead units): {', '.join(dead)}.")
     unmixed = {run.name: list(run.unmixings.values()) for run in runs if run.unmixings}
+    for name, fits in unmixed.items():
+        weak = int(fits[0].noise.sum())
+        if 0 < weak < fits[0].k:
+            notes.append(
+                f"{weak} of {fits[0].k} independent components of {name} are indistinguishable from Gaussian noise; "
+                "where these converge, and with them a part of the ICA row, depends on the start and on the rows."
+            )
     noise = [name for name, fits in unmixed.items() if all(fit.k > 1 and fit.noise.all() for fit in fits)]
     stuck = [name for name, fits in unmixed.items() if name not in noise and not all(fit.converged for fit in fits)]
     cause = "The data may be Gaussian, or the rows too few for their width. The other groups are not affected."

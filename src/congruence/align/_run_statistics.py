@@ -75,15 +75,30 @@ class RunStatistics:
     def unmixing(self, fold: int | None) -> Unmixing:
         """The independent components of all rows but those of one fold.
 
-        Without a fold, they start from the components of all rows: what held-out rows then test is how components
-        depend on the rows, not how they depend on the start.
+        Without a fold, they start from the components of all rows as they were when only noise still moved: what
+        held-out rows then test is how components depend on the rows, not how they depend on the start. Components that
+        are noise go on until they converge on all rows only, as in the paper: they may be the same noise in two runs.
         """
-        from congruence.ica.components import unmix
+        from congruence.ica.components import MAX_ITER_FREE, unmix
 
         if fold not in self.unmixings:
-            near = None if fold is None else self.unmixing(None)
-            self.unmixings[fold] = unmix(self.sums.outside(fold), seed=self.seed, near=near)
+            start = self._first_unmixing
+            if fold is not None:
+                found = unmix(self.sums.outside(fold), seed=self.seed, near=start)
+            elif start.reason == "noise":
+                left = max(1, MAX_ITER_FREE - start.iterations)
+                found = unmix(self.spread, seed=self.seed, near=start, noise="free", max_iter=left)
+            else:
+                found = start
+            self.unmixings[fold] = found
         return self.unmixings[fold]
+
+    @cached_property
+    def _first_unmixing(self) -> Unmixing:
+        """The components of all rows, until only those that are indistinguishable from noise still move."""
+        from congruence.ica.components import unmix
+
+        return unmix(self.spread, seed=self.seed)
 
     @cached_property
     def components(self) -> RunStatistics:

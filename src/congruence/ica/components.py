@@ -448,13 +448,18 @@ def _signs(skewness: Float, mixing: Float) -> Float:
 
 
 def unmix(
-    spread: RowScatter, *, seed: int = 0, max_iter: int = MAX_ITER_FREE, near: Unmixing | None = None
+    spread: RowScatter,
+    *,
+    seed: int = 0,
+    max_iter: int = MAX_ITER_FREE,
+    near: Unmixing | None = None,
+    noise: str = "ignored",
 ) -> Unmixing:
     """Return the independent components of the rows of `spread`, on their numerical rank, in centred coordinates.
 
     They are rotated until only components that are indistinguishable from noise still move, from a random start or
     from the components `near`, of other rows of the same run. Where nothing was distinguishable from noise there,
-    nothing is here, and these are returned.
+    nothing is here, and these are returned. `noise` "free" rotates all of them until they converge.
     """
     axes, singular = spread.axes  # (d, k), (k,)
     axes = axes * largest_positive(axes)  # else rounding decides their signs, and with them the start
@@ -465,9 +470,9 @@ def unmix(
     )
     begin, tol = random_rotation(source.k, np.random.default_rng(seed)), ROUGHLY
     if near is not None and near.k == source.k > 0:
-        begin, tol = polar(near.unmixing @ inverse), COARSE_TOLERANCE
+        begin, tol = polar(near.unmixing @ inverse), tol if noise == "free" else COARSE_TOLERANCE
         max_iter = 1 if near.reason == "gaussian" else max_iter
-    return unmix_rows(source, inverse, [begin], noise="ignored", tol=tol, max_iter=max_iter)
+    return unmix_rows(source, inverse, [begin], noise=noise, tol=tol, max_iter=max_iter)
 
 
 def advice(unmixing: Unmixing) -> str:

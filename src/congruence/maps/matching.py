@@ -101,7 +101,7 @@ def _correlation(paired: PairScatter, cca: CCA | None) -> Float:
         alive_x, alive_y = var_x > 0, var_y > 0
     else:
         alive_x, alive_y = _varies(paired.source, var_x), _varies(paired.target, var_y)
-    scale = np.sqrt(np.outer(np.where(alive_x, var_x, 1), np.where(alive_y, var_y, 1)))
+    scale = np.outer(*(np.sqrt(np.where(*one, 1.0)) for one in ((alive_x, var_x), (alive_y, var_y))))
     return np.where(np.outer(alive_x, alive_y), np.clip(cross / scale, -1, 1), 0.0)
 
 

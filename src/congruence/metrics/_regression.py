@@ -70,8 +70,8 @@ def regression(
         Folds of the cross-validation.
     held_out : int, default 2000
         Rows on which the nonlinear regression is scored, in whole folds: it is fitted for as many folds as it takes to
-        hold out this many rows, or for all. Every fit has the same number of rows, so that the expected score does not
-        depend on it. The linear regression is scored on all folds.
+        hold out this many rows, or for all (always with clusters, of which a fold may hold few). Every fit has the same
+        number of rows, so that the expected score does not depend on it. The linear regression is scored on all folds.
     cluster : (n,), optional
         The cluster of each row; clusters are held out whole.
     seed : int, default 0
@@ -93,6 +93,8 @@ def regression(
         y, x = np.hstack(targets), standardise(z)
         parts = protocol(len(z), folds=folds, nulls=0, bootstrap=0, cluster=cluster, seed=seed).folds
         needed = 1 + int(np.searchsorted(np.cumsum([len(part) for part in parts]), held_out))
+        if cluster is not None:  # a fold may hold few clusters, and these say little of the others
+            needed = len(parts)
         boost = partial(_boost_factors, columns=columns, unordered=[factor.is_unordered for factor in s], seed=seed)
         flexible = partial(_kernel, seed=seed) if nonlinear == "kernel" else boost
         linear, bent = _predict_folds(_linear, z, y, parts), _predict_folds(flexible, z, y, parts[:needed])

@@ -145,6 +145,7 @@ def polar(matrix: Float, *, rough: bool = False) -> Float | None:
 
         near = newton_schulz(torch.as_tensor(matrix, dtype=torch.float64, device=_device.get()))
         return None if near is None else np.asarray(near.cpu().numpy())
+    matrix = matrix / (np.abs(matrix).max(initial=0) or 1.0)  # so that its square neither overflows nor underflows
     with one_thread(len(matrix)):
         values, vectors = linalg.eigh(matrix @ matrix.T)
         if not values[0] > (ROUGHLY if rough else SQUARE_LOSES) * values[-1]:

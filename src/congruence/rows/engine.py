@@ -84,13 +84,17 @@ class Rows:
     @cached_property
     def _centred(self) -> Float | None:
         """All rows as they are used, on the CPU and where they fit; None where they are centred chunk by chunk."""
-        if self.device != "cpu" or 8 * self.n * self.d > KEPT_BYTES:
-            return None
+        wide = 8 * self.n * self.d
+        if self.device != "cpu" or isinstance(self.data, np.memmap) or wide > min(KEPT_BYTES, 2 * self.data.nbytes):
+            return None  # what is kept takes at most twice the memory of the rows themselves
         return np.asarray(self._raw(slice(None)) - self.mean)
 
     def placed(self) -> Rows:
         """The same rows, copied to their GPU to be read there many times; rows that do not fit stay where they are."""
-        if self.device == "cpu" or (is_tensor(self.data) and str(self.data.device) == self.device):
+        there = is_tensor(self.data) and str(self.data.device) == self.device
+        # torch knows no other byte order and no long double, and what it makes of them would hide their rounding
+        foreign = not is_tensor(self.data) and not (self.data.dtype.isnative and self.data.dtype.itemsize <= 8)
+        if self.device == "cpu" or there or foreign:
             return self
         import torch
 

@@ -197,3 +197,16 @@ def test_neighbours_that_are_equally_near_are_equally_good(dtype):
     assert neighbour_overlap(x, (x @ ortho_group.rvs(8, random_state=0)).astype(dtype)) == 1
     unrelated = neighbour_overlap(x, rng.integers(0, 2, size=(400, 8)).astype(dtype))
     assert unrelated < 0.1
+
+
+@pytest.mark.parametrize("far", [1e3, 1e8])
+def test_neighbours_beside_a_far_row_are_those_of_float64(far, rng):
+    x = rng.normal(size=(500, 20))
+    x[3] *= far
+    found = distances._find_neighbours(Rows(x))
+    apart = np.linalg.norm(x[:, None] - x, axis=2)
+    np.fill_diagonal(apart, np.inf)
+    expected = np.sort(np.partition(apart, 9, axis=1)[:, :10], axis=1)
+    near = np.sort(np.take_along_axis(apart, found.nearest, 1), axis=1)
+    few = slice(None) if far == 1e3 else np.arange(500) != 3  # from there, all others are equally far in float64
+    assert_allclose(near[few], expected[few], rtol=1e-9)

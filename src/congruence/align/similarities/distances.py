@@ -313,25 +313,25 @@ def _search(points: Float, k: int) -> Callable[[slice], Array]:
     """
     points = points / (np.abs(points).max() or 1.0)  # any size fits float32
     narrow, squares = points.astype(np.float32), np.square(points).sum(1)
-    narrow_squares, some = squares.astype(np.float32), min(k + SPARED, len(points) - 1)
-    rounding = 4 * (points.shape[1] + 8) * 2.0**-24
+    some, rounding = min(k + SPARED, len(points) - 1), 4 * (points.shape[1] + 8) * 2.0**-24
+    least = ((1 - rounding) * squares).astype(np.float32)  # products err by rounding times the squares of both rows
 
     def nearest(part: slice) -> Array:
         own = np.arange(part.start, part.stop)
         distance = narrow[part] @ narrow.T
         distance *= -2
-        distance += narrow_squares  # up to a constant per row
+        distance += least  # lower bounds, up to a constant per row
         distance[np.arange(len(own)), own] = np.inf
         found = np.argpartition(distance, some - 1, axis=1)[:, :some]
-        beyond = np.take_along_axis(distance, found, 1).max(1) + squares[part]
+        beyond = np.take_along_axis(distance, found, 1).max(1) + (1 - rounding) * squares[part]
         gap = points[part, None] - points[found]
         exact = np.einsum("ijk,ijk->ij", gap, gap)
         chosen = np.take_along_axis(found, np.argpartition(exact, k - 1, axis=1)[:, :k], 1)
-        error = rounding * (squares[part] + squares.max()) if some < len(points) - 1 else -np.inf
-        for i in np.flatnonzero(beyond - error <= np.partition(exact, k - 1, axis=1)[:, k - 1]):
-            far = np.square(points - points[own[i]]).sum(1)
-            far[own[i]] = np.inf
-            chosen[i] = np.argpartition(far, k - 1)[:k]
+        unsure = np.flatnonzero(beyond <= np.partition(exact, k - 1, axis=1)[:, k - 1])
+        if len(unsure) and some < len(points) - 1:
+            distance = squares - 2 * points[own[unsure]] @ points.T
+            distance[np.arange(len(unsure)), own[unsure]] = np.inf
+            chosen[unsure] = np.argpartition(distance, k - 1, axis=1)[:, :k]
         return chosen
 
     return nearest
