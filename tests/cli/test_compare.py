@@ -294,6 +294,22 @@ def test_the_version_is_told(capsys):
     assert run(capsys, "--version")[1] == f"congruence {congruence.__version__}\n"
 
 
+def test_an_interrupt_while_python_executes_a_string_has_the_same_exit_code(tmp_path):
+    """CPython then ends itself by SIGINT at exit, although the interrupt was handled."""
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(0).normal(size=(20, 2)))
+    code = (
+        "import sys, congruence.align._compare as c; from congruence.cli._app import main; "
+        "c.compare = lambda *a, **k: exec('raise KeyboardInterrupt'); "
+        "sys.argv = ['congruence', 'compare', 'a.npy', 'b.npy']; main()"
+    )
+    (tmp_path / "interrupted.py").write_text(code)
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert "interrupted" in done.stderr
+
+
 def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     rng = np.random.default_rng(0)
     for name in ("a", "b"):

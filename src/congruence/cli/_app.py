@@ -6,6 +6,7 @@ sentence says why), 3 an internal error, 130 interrupted.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
 import os
@@ -83,6 +84,9 @@ def build(*names: str) -> Any:
 
 def main() -> None:
     """Run the command line; errors become one sentence and an exit code, never a traceback."""
+    # If Ctrl-C comes while Python executes a string (it does to make a dataclass), CPython remembers that, and in the
+    # end kills itself by the signal, even where the interrupt was handled. Executing another string makes it forget.
+    atexit.register(exec, "", {})
     try:
         with lasting_streams():
             # Import only the command that is called; import all for help, completion and misspelt names.
