@@ -43,9 +43,7 @@ def test_re_pairings_of_clusters_lead_to_other_clusters(clusters, seed):
     cluster = np.repeat(np.arange(clusters), rng.integers(3, 6, size=clusters))
     plan = protocol(len(cluster), nulls=3, cluster=cluster, seed=seed)
     for partner in plan.repairings:
-        assert_array_equal(np.sort(partner), np.arange(len(cluster)))
-        if 2 * np.bincount(cluster).max() <= len(cluster):
-            assert (cluster[partner] != cluster).all()
+        assert (cluster[partner] != cluster).all()
 
 
 def test_folds_of_unequal_clusters_have_about_equal_rows(rng):

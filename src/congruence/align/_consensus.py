@@ -16,11 +16,12 @@ from congruence.checks import check_choice
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.maps._diameter import rows_diameter
 from congruence.maps.groups import Map
-from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol, repairing
+from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol
 from congruence.rows.algebra import eigh, one_thread, svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, RunSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
+from congruence.stats.nulls import repairing
 from congruence.tables import gather
 
 MAX_ITERATIONS = 100
@@ -179,7 +180,8 @@ def _all_pairs(sums: list[RunSums]) -> Pairs:
 def _shuffle_runs(sums: list[RunSums], plan: Protocol, seed: int) -> list[RunSums]:
     """Every run but the first, each in another random order, so that no two runs are paired."""
     rng = np.random.default_rng([plan.seed, seed])
-    orders = [repairing(plan.folds, plan.unit, plan.clustered, rng) for _ in sums[1:]]
+    unit = plan.unit if plan.clustered else None
+    orders = [repairing(len(plan.unit), rng, folds=plan.folds, unit=unit) for _ in sums[1:]]
     inside = not plan.clustered
     return [sums[0], *(s.shuffled(order, inside_folds=inside) for s, order in zip(sums[1:], orders, strict=True))]
 

@@ -22,6 +22,7 @@ from congruence.rows.blocks import Partition, compute
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, PairSums
 from congruence.stats.intervals import bootstrap_means
+from congruence.stats.nulls import repairing
 
 Fit = Callable[[PairScatter, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
@@ -107,7 +108,8 @@ def protocol(
     rng = np.random.default_rng(seed)
     dealt = _deal(np.bincount(unit), count, rng)
     parts = [np.flatnonzero(dealt[unit] == k) for k in range(count)]
-    repairings = [repairing(parts, unit, cluster is not None, rng) for _ in range(nulls)]
+    clusters = None if cluster is None else unit
+    repairings = [repairing(n, rng, folds=parts, unit=clusters) for _ in range(nulls)]
     return Protocol(parts, unit, cluster is not None, repairings, bootstrap, seed)
 
 
@@ -123,26 +125,6 @@ def _deal(sizes: Array, folds: int, rng: np.random.Generator) -> Array:
         dealt[cluster] = rows.argmin()
         rows[dealt[cluster]] += sizes[cluster]
     return dealt
-
-
-def repairing(folds: list[Array], unit: Array, clustered: bool, rng: np.random.Generator) -> Array:
-    """Draw for every row a partner other than itself, shape (n,).
-
-    Single rows are shuffled inside each fold, so that each fit uses the same rows as in the true pairing. Rows of a
-    cluster resemble each other, so clustered rows are paired with rows of another cluster, unless one cluster holds
-    more than half of the rows.
-    """
-    partner = np.arange(len(unit))
-    if clustered:
-        place = rng.permutation(int(unit.max()) + 1)
-        ring = np.lexsort([rng.random(len(unit)), place[unit]])  # cluster by cluster, in random order
-        largest = int(np.bincount(unit).max())
-        partner[ring] = np.roll(ring, rng.integers(largest, max(largest, len(unit) - largest) + 1))
-        return partner
-    for fold in folds:
-        ring = rng.permutation(fold)
-        partner[ring] = np.roll(ring, 1)  # one cycle: no row keeps its partner
-    return partner
 
 
 def measure(

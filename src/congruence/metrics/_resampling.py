@@ -11,9 +11,9 @@ import numpy as np
 
 from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
-from congruence.maps.nearness import repairing
 from congruence.metrics._results import Note, note_if
 from congruence.metrics.factors import NO_FACTORS, Factors
+from congruence.stats.nulls import exchange_clusters
 
 MOST_ROWS = 2500  # of a subsample; more add little to the estimate of the variance
 FEWEST_ROWS = 20  # below which halves are too small for an interval
@@ -106,7 +106,7 @@ def _rows_of_clusters(unit: Array, sizes: Array, order: Array, least: float) -> 
 def draw_repairings(n: int, unit: Array | None, count: int, seed: int) -> list[Array]:
     """Draw the row whose factors each row gets, shape (n,), `count` times.
 
-    Clusters are paired whole where all have the same size; otherwise rows get the factors of rows of other clusters.
+    Clusters are paired whole; rows keep their order in them where all have the same size.
     """
     rng = np.random.default_rng([seed, 2])
     return [_draw_repairing(n, unit, rng) for _ in range(count)]
@@ -122,7 +122,7 @@ def _draw_repairing(n: int, unit: Array | None, rng: np.random.Generator) -> Arr
         ring = rng.permutation(len(sizes))
         partner[rows[ring]] = rows[np.roll(ring, 1)]  # one cycle: no cluster keeps its factors
         return partner
-    return repairing([], unit, True, rng)
+    return exchange_clusters(unit, rng)
 
 
 @dataclass(frozen=True, eq=False)
