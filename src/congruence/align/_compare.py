@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, pairwise
@@ -11,14 +11,28 @@ from typing import Any
 
 import numpy as np
 
+from congruence.align._dependence import measure_dependence
+from congruence.align._distortion import measure_distortion
 from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups, is_auto
-from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
-from congruence.align.comparison import Comparison, Pair, PairMCC, Plane, Run
+from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, squared_norms, sum_run
+from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
 from congruence.align.similarities import MEASURES
-from congruence.align.verdict import diameter_notes, judge, sampling_notes, summarise
-from congruence.arrays import to_numpy
-from congruence.checks import check_choice, check_names
+from congruence.align.verdict import (
+    Evidence,
+    FarRows,
+    count_moved,
+    dependence_sentence,
+    diameter_notes,
+    far_rows,
+    judge,
+    result_in_words,
+    sampling_notes,
+    summarise,
+)
+from congruence.arrays import Array, to_numpy
+from congruence.checks import check_choice, check_names, check_number
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.formatting import count
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, measure
@@ -26,6 +40,7 @@ from congruence.options import takes
 from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.algebra import decomposing_on, eigh, multiply
+from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, PairSums, pair_sums
 from congruence.stats.matching import signed_permutation
 
@@ -67,6 +82,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     measures = check_names("similarities", options.similarities, MEASURES, shortcuts={"all": MEASURES}, least=0)
     groups = check_groups(options.groups)
     check_choice("directions", options.directions, ("forward", "both"))
+    check_number("margin", options.margin, 0, open_low=True)
+    check_number("tolerance", options.tolerance, 0, 1)
     inputs, rows, plan, settings = read_paired(runs[0] if len(runs) == 1 else list(runs), options)
     among = _choose_pairs(inputs.names, options)
     left_out = is_auto(options.groups) and rows[0].n < ROWS_FOR_ICA * max(one.d for one in rows)
@@ -83,7 +100,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
             for fold in unmixed:
                 summed[-1].unmixing(fold)
                 step(f"unmixing {name}")
-        pairs = [_compare_pair(summed[i], summed[j], groups, measures, plan, step) for i, j in among]
+        pairs = [_compare_pair(summed[i], summed[j], groups, measures, plan, options, step) for i, j in among]
         if options.consensus:
             from congruence.align._consensus import fit_consensus
 
@@ -93,7 +110,12 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
         runs=[Run(run.name, n, run.rows.d) for run, n in zip(summed, inputs.read, strict=True)],
         pairs=pairs,
         headlines=summarise(pairs),
-        notes=(*inputs.notes, *_notes(summed, plan), *([_ICA_LEFT_OUT] if left_out else [])),
+        notes=(
+            *inputs.notes,
+            *_notes(summed, plan),
+            *dict.fromkeys(note for pair in pairs for note in pair.notes),
+            *([_ICA_LEFT_OUT] if left_out else []),
+        ),
         settings={"groups": list(groups), "directions": options.directions, **settings}
         | ({"similarities": list(measures)} if measures else {})
         | recorded(inputs.files),
@@ -125,6 +147,7 @@ def _compare_pair(
     groups: Sequence[str],
     measures: Sequence[str],
     plan: Protocol,
+    options: CompareOptions,
     step: Steps,
 ) -> Pair:
     name = f"{source.name} -> {target.name}"
@@ -132,6 +155,7 @@ def _compare_pair(
     pair = PairStatistics(source, target, sums.outside(None))
     fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
     near, maps = measure(sums, fits, target.diameter.value, plan, partial(step, name))
+    known = _evidence(source, target, sums, near, plan, options, target.diameter.value)
     found = Pair(
         source=source.name,
         target=target.name,
@@ -142,14 +166,79 @@ def _compare_pair(
         mcc=PairMCC(matched_correlation(pair.sums), _held_out_weak_mcc(sums)),
         cka=MEASURES["cka"].of(pair),
         neighbour_overlap=MEASURES["neighbour_overlap"].of(pair),
-        verdict=judge(near, source.rows.n, max(source.rows.d, target.rows.d), plan.unit, name=name),
+        verdict=judge(near, replace(known, maps=maps), name=name),
         maps=maps,
         plane=_plane(sums, plan.seed),
         components=_match_components(source, target, plan) if "ica" in groups else None,
         similarities={name: MEASURES[name].of(pair) for name in measures},
+        distortion=known.distortion,
+        dependence=known.dependence,
+        notes=tuple(_pair_notes(source, target, known, plan, options)),
     )
     step(f"similarities of {name}")
     return found
+
+
+def _evidence(
+    source: RunStatistics,
+    target: RunStatistics,
+    sums: PairSums,
+    near: Mapping[str, Nearness],
+    plan: Protocol,
+    options: CompareOptions,
+    diameter: float,
+    *,
+    whole: bool = True,
+) -> Evidence:
+    """What the pair is judged by beside its errors; without the checks of single rows unless they are the `whole`."""
+    known = Evidence(plan=plan, d=max(source.rows.d, target.rows.d), tolerance=options.tolerance)
+    claim = near.get("similarity") or near.get("rigid")
+    if claim is None:
+        return known
+    known = replace(known, distortion=measure_distortion(sums, plan, options.margin))
+    errors = claim.errors * diameter
+    known = replace(known, moved=count_moved(errors, target.cached(squared_norms)))
+    if not whole:
+        return known
+    far = far_rows(source.cached(squared_norms), target.cached(squared_norms))
+    if len(far):
+        rest, verdict = _without(far, source, target, claim.group, plan, options)
+        lengths = target.cached(squared_norms)
+        share = float(lengths[far].sum() / lengths.sum())
+        known = replace(known, moved=verdict.moved, far=FarRows(len(far), share, rest, verdict))
+    if not plan.clustered and np.isfinite(claim.null) and claim.null > 0:
+        known = replace(known, dependence=measure_dependence(source.rows, target.rows, plan, claim.null * diameter))
+    return known
+
+
+def _pair_notes(
+    source: RunStatistics, target: RunStatistics, known: Evidence, plan: Protocol, options: CompareOptions
+) -> Iterator[str]:
+    """Notes on rows that depend on each other, where this does not change the verdict."""
+    found = known.dependence
+    if found is None or found.matters:
+        return
+    if found.ordered or found.clustered or found.repeated:
+        yield f"{dependence_sentence(found)} The match is too close to be due to that, but intervals are too narrow."
+    elif len(found.copies):
+        near, _ = _without(found.copies, source, target, "similarity", plan, options)
+        rows = f"{count(len(found.copies), 'row')} of {source.name} and {target.name}"
+        yield f"{rows} {'repeats' if len(found.copies) == 1 else 'repeat'} others; without, {result_in_words(near)}."
+
+
+def _without(
+    rows: Array, source: RunStatistics, target: RunStatistics, group: str, plan: Protocol, options: CompareOptions
+) -> tuple[Nearness, PairVerdict]:
+    """The nearness and the verdict without some rows."""
+    keep, rest = np.setdiff1d(np.arange(source.rows.n), rows), plan.without(rows)
+    x, y = (
+        sum_run(run.name, Rows(run.rows.data[keep], run.rows.device, run.rows.scale_rows), rest)
+        for run in (source, target)
+    )
+    sums = pair_sums(x.sums, y.sums)
+    near, maps = measure(sums, {group: _fit(group)}, target.diameter.value, rest)
+    known = _evidence(x, y, sums, near, rest, options, target.diameter.value, whole=False)
+    return near[group], judge(near, replace(known, maps=maps))
 
 
 def _fit(group: str) -> Fit:

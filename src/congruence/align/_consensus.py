@@ -21,7 +21,6 @@ from congruence.rows.algebra import eigh, one_thread, svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, RunSums, pair_sums
 from congruence.stats.intervals import bootstrap_mean
-from congruence.stats.nulls import repairing
 from congruence.tables import gather
 
 MAX_ITERATIONS = 100
@@ -180,8 +179,7 @@ def _all_pairs(sums: list[RunSums]) -> Pairs:
 def _shuffle_runs(sums: list[RunSums], plan: Protocol, seed: int) -> list[RunSums]:
     """Every run but the first, each in another random order, so that no two runs are paired."""
     rng = np.random.default_rng([plan.seed, seed])
-    unit = plan.unit if plan.clustered else None
-    orders = [repairing(len(plan.unit), rng, folds=plan.folds, unit=unit) for _ in sums[1:]]
+    orders = [plan.repair(rng) for _ in sums[1:]]
     inside = not plan.clustered
     return [sums[0], *(s.shuffled(order, inside_folds=inside) for s, order in zip(sums[1:], orders, strict=True))]
 

@@ -29,6 +29,9 @@ class CompareOptions(ReadOptions):
     """How runs are read, paired and compared."""
 
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    order_blocks: int | None = option(
+        None, "Rows are ordered and depend on rows fewer than this many places away.", panel=DATA
+    )
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     groups: str | Sequence[str] = option(
         ("auto",),
@@ -37,6 +40,8 @@ class CompareOptions(ReadOptions):
     )
     directions: str = option("forward", "'forward' (earlier run onto later) or 'both'.")
     normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
+    margin: float = option(0.1, "Largest |log gain| of a direction, after the common scale, that is no distortion.")
+    tolerance: float = option(0.1, "Largest share of the variance that a rotation and scale may leave unexplained.")
     folds: int = option(5, "Number of folds held out in turn.")
     nulls: int = option(20, "Number of random re-pairings for the null, each scored on one fold; 0 for none.")
     bootstrap: int = option(200, "Number of bootstrap draws for the interval; 0 for none.")

@@ -12,7 +12,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_float64_like, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
-from congruence.maps.nearness import Protocol, check_method, protocol
+from congruence.maps.nearness import Protocol, check_method, protocol, squared_lengths
 from congruence.memory import room_for
 from congruence.options import reading
 from congruence.rows.engine import Rows, chunk_bytes
@@ -140,10 +140,12 @@ def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns
     common = {"cluster": options.cluster, "labels": labels, "drop_missing": options.drop_missing}
     inputs = gather(runs, **reading(options), **common)
     device = resolve_device(options.device, *inputs.values)
-    plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, **counts)
+    blocks = getattr(options, "order_blocks", None)
+    plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, order_blocks=blocks, **counts)
     settings = {
         "normalize": options.normalize,
-        "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
+        "clusters": None if inputs.cluster is None else plan.units,
+        **({} if blocks is None else {"order_blocks": blocks}),
         "paired": "by id" if inputs.by_id else "by position",
         "folds": len(plan.folds),
         "nulls": options.nulls,
@@ -165,7 +167,7 @@ def sum_run(name: str, rows: Rows, plan: Protocol) -> RunStatistics:
         _ = rows.mean
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    return RunStatistics(name, run_sums(rows, plan.folds), plan.seed)
+    return RunStatistics(name, run_sums(rows, plan.folds, plan.gaps), plan.seed)
 
 
 def paired_rows(x: Any, y: Any) -> tuple[Rows, Rows]:
@@ -186,11 +188,7 @@ def sum_pair(x: Any, y: Any) -> PairStatistics:
 
 def squared_norms(run: RunStatistics) -> Float:
     """The squared norm of every centred row, shape (n,): the diagonal of the centred linear kernel."""
-    rows, norms = run.rows, np.empty(run.rows.n)
-    for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
-        chunk = rows.take(part)
-        norms[part] = to_numpy((chunk * chunk).sum(1))
-    return norms
+    return squared_lengths(run.rows)
 
 
 def sample_rows(n: int, most: int, seed: int) -> Array:

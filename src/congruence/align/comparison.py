@@ -20,6 +20,8 @@ from congruence.tables import Table
 
 if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
+    from congruence.align._dependence import Dependence
+    from congruence.align._distortion import Distortion
     from congruence.document import Document
 
 ROUNDING = 1e-6  # of float32, as a share of the diameter
@@ -86,6 +88,7 @@ class PairVerdict:
     finding: Finding
     group: str
     headline: str
+    moved: int = 0  # rows that match no better than unrelated ones
 
     @property
     def status(self) -> Status:
@@ -113,6 +116,9 @@ class Pair:
     maps: dict[str, Map] = field(repr=False)
     plane: Plane = field(repr=False)
     components: Nearness | None = None  # of ICA, in the space of matched components of unit variance
+    distortion: Distortion | None = None  # where a rotation was fitted
+    dependence: Dependence | None = None  # of the rows, unless clusters or blocks were given
+    notes: tuple[str, ...] = ()
     similarities: dict[str, float] = field(default_factory=dict)  # further measures that were requested
 
     def __repr__(self) -> str:
@@ -145,6 +151,9 @@ class Pair:
             "diameter_exact": self.diameter_exact,
             "group": self.verdict.group,
             "groups": groups,
+            "distortion": None if self.distortion is None else self.distortion.to_dict(),
+            "dependence": None if self.dependence is None else self.dependence.to_dict(),
+            "moved": self.verdict.moved,
             "mcc": dict(vars(self.mcc)),
             "cka": self.cka,
             "neighbour_overlap": self.neighbour_overlap,
@@ -162,6 +171,9 @@ class PairNumbers(TypedDict):
     diameter_exact: bool
     group: str
     groups: dict[str, dict[str, Any]]
+    distortion: dict[str, Any] | None
+    dependence: dict[str, Any] | None
+    moved: int
     mcc: dict[str, float]
     cka: float
     neighbour_overlap: float

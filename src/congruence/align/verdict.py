@@ -1,119 +1,205 @@
-"""From held-out errors and their null to a verdict: is the difference of two runs only a rotation and a scale?"""
+"""From distortion, unexplained variance and the null to a verdict: is the difference only a rotation and a scale?"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from congruence.align._dependence import Dependence
+from congruence.align._distortion import Distortion
 from congruence.align.comparison import Pair, PairVerdict
-from congruence.arrays import Array
+from congruence.arrays import Array, Float
 from congruence.errors import FewRowsWarning
-from congruence.formatting import interval, percent
-from congruence.maps.groups import GROUPS
-from congruence.maps.nearness import Nearness, Protocol
+from congruence.formatting import count, fixed, interval, number, percent
+from congruence.maps.groups import GROUPS, Map
+from congruence.maps.nearness import ROWS_FOR_AN_INTERVAL, Nearness, Protocol
 from congruence.result import Finding, Status
 from congruence.stats.intervals import bootstrap_ratio
 
 if TYPE_CHECKING:
     from congruence.align._run_statistics import RunStatistics
 
-NEARLY = 0.1  # an error below this share of the null is a match
-MOSTLY = 0.5  # and below this share, the map explains most of the difference
 WORTHWHILE = 0.1  # a larger group must reduce the error by this share, beyond its interval, to be preferred
 RELATED = 0.95  # an error above this share of the null is no better than chance
 ROWS_PER_DIMENSION = 10  # enough to distinguish a linear map from a rotation
 FEW_CLUSTERS = 10
+ENOUGH_UNITS = 30  # independent rows or clusters; with fewer, a wide interval does not mean that runs are unrelated
 ROWS_FOR_A_ROTATION = 2  # per dimension; with fewer, even a true rotation cannot be found
 DRAWS = 200  # of the bootstrap that compares two groups
 PERFECT = 1e-6  # an error below this share of the diameter is float32 rounding
+MOVED = 0.5  # of the distance to an unrelated row: a row with a larger error does not match
+OUTLYING = 4.0  # robust standard deviations that separate such a row from the others
+FAR = 10.0  # times the median distance from the mean
+DISAGREE = 1.5  # factor between the ratios to chance with and without the largest errors
+LARGE = ("ridge", "linear")  # groups larger than the claim
 
 UP_TO = {
     "identity": "Without any map",
     "permutation": "Up to the order and signs of the dimensions",
     "rigid": "Up to a rotation",
     "similarity": "Up to rotation and scale",
+    "ridge": "Up to a regularised linear map",
     "linear": "Up to a linear map",
 }
 HEADLINES = {
     "identity": "Nothing changed: the runs agree without any map.",
+    "shift": "Only a constant was added to every row.",
+    "scale": "Only the scale changed, and possibly a constant was added.",
     "permutation": "Only the order and signs of the dimensions changed.",
     "rigid": "The difference is only a rotation.",
     "similarity": "The difference is only a rotation and a scale.",
+    "within": "The difference is a rotation, a scale, and a distortion within the margin.",
+    "noise": "The difference is a rotation and a scale plus noise.",
     "linear": "The difference is a linear map, more than a rotation and a scale.",
-    "mostly": "The difference is mostly a rotation and a scale, but not only.",
     "more": "The difference is more than a rotation and a scale.",
-    "partly": "The runs are related, but none of these groups of maps explains their difference.",
+    "undecided": "The runs are related, but whether by more than a rotation and a scale is undecided.",
+    "partly": "The runs are related, but too weakly to tell by which maps.",
     "none": "The runs are no more alike than unrelated ones.",
     "few": "There are too few rows to decide.",
+    "dependent": "The rows depend on each other, so the runs cannot be judged yet.",
     "untested": "Whether the difference is a rotation was not tested: add similarity to the groups.",
     "no null": "There is no null to judge by: set nulls to at least 1.",
 }
 
 
-def judge(
-    groups: Mapping[str, Nearness], n: int, d: int, unit: Array | None = None, *, name: str = "pair"
-) -> PairVerdict:
-    """Decide for one pair, from held-out errors and the null, whether it differs only by a rotation and a scale.
+@dataclass(frozen=True)
+class FarRows:
+    """A few rows that hold most of the variance of a run, and the result without them."""
 
-    The claim "only a rotation and a scale"
+    count: int
+    share: float  # of the variance
+    without: Nearness
+    verdict: PairVerdict
 
-    - holds if a similarity, or a smaller group, leaves less than a tenth of the error of unrelated runs;
-    - fails if a general linear map does clearly better, or if nothing does better than chance;
-    - is ambiguous if the runs are related but neither explains the difference;
-    - is unknown if there are too few rows per dimension to distinguish these cases, if no rotation was fitted, or if
-      there is no null to judge by.
 
-    `unit`, shape (n,), is the cluster of each row.
+@dataclass(frozen=True)
+class Evidence:
+    """What a pair is judged by, beside the errors of its groups."""
+
+    plan: Protocol
+    d: int
+    tolerance: float = 0.1  # the share of the variance that may be left unexplained
+    distortion: Distortion | None = None
+    dependence: Dependence | None = None
+    maps: Mapping[str, Map] = field(default_factory=dict)
+    moved: int = 0  # rows that match no better than unrelated ones
+    far: FarRows | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.plan.unit)
+
+    @property
+    def unit(self) -> Array:
+        """The cluster of each row, shape (n,)."""
+        return self.plan.unit
+
+
+def judge(groups: Mapping[str, Nearness], known: Evidence, *, name: str = "pair") -> PairVerdict:
+    """Decide for one pair whether it differs only by a rotation and a scale.
+
+    ================  =====================  ====================================
+    distortion        unexplained            status
+    ================  =====================  ====================================
+    none              at most `tolerance`    holds
+    none              more                   ambiguous: a rotation plus noise
+    beyond `margin`   any                    fails
+    undecided         any                    ambiguous, or unknown with few rows
+    no better than chance                    fails, or unknown with few rows
+    dependent rows, no null, not tested      unknown
+    ================  =====================  ====================================
+
+    A few rows that hold most of the variance are left out as well, and the worse of the two answers counts.
     """
     ladder = [groups[g] for g in GROUPS if g in groups]
-    smallest = _smallest_sufficient(ladder, unit)
-    status, headline = _decide(ladder, smallest, n, d, unit)
+    smallest = _smallest_sufficient(ladder, known.unit)
+    status, key = _decide(ladder, smallest, known)
     reported = next((groups[g] for g in ("similarity", "rigid", *reversed(GROUPS)) if g in groups), None)
+    headline = HEADLINES[key]
+    if known.far is not None and known.far.verdict.status != status:
+        status = min(status, known.far.verdict.status, key=("fails", "unknown", "ambiguous", "holds").index)
+        headline = known.far.verdict.headline if status == known.far.verdict.status else headline
+    if known.moved and status in ("holds", "ambiguous"):
+        headline = f"{headline.removesuffix('.')}, except for {known.moved} of {known.n} rows."
     finding = Finding(
         name,
         "The difference is only a rotation and a scale.",
         status,
-        evidence=_evidence(reported, groups) if reported else "",
-        number=reported.held_out.mean if reported else None,
-        interval=(reported.held_out.low, reported.held_out.high) if reported else None,
-        null=reported.null if reported else None,
+        evidence=" ".join(_sentences(reported, groups, known)) if reported else "",
+        number=reported.of_chance.mean if reported else None,
+        interval=(reported.of_chance.low, reported.of_chance.high) if reported else None,
+        null=1.0 if reported else None,
+        premises=tuple(_premises(reported, known)) if reported else (),
     )
-    return PairVerdict(finding, smallest.group if smallest else "none", HEADLINES[headline])
+    return PairVerdict(finding, smallest.group if smallest else "none", headline, known.moved)
 
 
-def _decide(
-    ladder: Sequence[Nearness], smallest: Nearness | None, n: int, d: int, unit: Array | None
-) -> tuple[Status, str]:
+def _decide(ladder: Sequence[Nearness], smallest: Nearness | None, known: Evidence) -> tuple[Status, str]:
     """The status of the claim, and the key of its headline."""
-    claims = [near for near in ladder if near.group != "linear"]
-    matches = [claim for claim in claims if _matches(claim, ladder)]
-    if matches:
-        return "holds", (_smallest_sufficient(matches, unit) or matches[0]).group
+    claims = [near for near in ladder if near.group not in LARGE]
+    explained = [claim for claim in claims if _explains(claim, known.tolerance)]
+    distortion = known.distortion.status if known.distortion else "unknown"
     if not any(claim.group in ("rigid", "similarity") for claim in claims):
-        return "unknown", "untested"
+        return ("holds", _kind(explained, known)) if explained else ("unknown", "untested")
+    exact = any(claim.held_out.mean <= PERFECT for claim in explained)
+    if exact or (explained and distortion == "holds" and np.isnan(explained[-1].null)):
+        return "holds", _kind(explained, known)
     if np.isnan([near.null for near in ladder]).any():
         return "unknown", "no null"
-    if n < ROWS_FOR_A_ROTATION * d:
-        # Rows span too few directions to determine a rotation, so not finding one is no evidence.
-        return "unknown", "few"
+    if known.dependence is not None and known.dependence.matters:
+        return "unknown", "dependent"
+    if distortion == "fails":
+        linear = [near for near in ladder if near.group in LARGE and _explains(near, known.tolerance)]
+        return "fails", "linear" if linear else "more"
+    if distortion == "holds" and explained and smallest is not None:
+        return _within(ladder, explained, known)
+    if known.n < ROWS_FOR_A_ROTATION * known.d:
+        return (
+            "unknown",
+            "few",
+        )  # rows that span few directions do not determine a rotation: not finding it says nothing
     if smallest is None:
-        return "fails", "none"
-    mostly = claims[-1].held_out.mean <= MOSTLY * claims[-1].null
-    if smallest.group == "linear":
-        return "fails", "linear" if _matches(smallest, ladder) else "mostly" if mostly else "more"
-    if n < ROWS_PER_DIMENSION * d:
+        decided = all(claim.of_chance.mean >= RELATED for claim in ladder) or known.plan.units >= ENOUGH_UNITS
+        return ("fails", "none") if decided else ("unknown", "few")
+    if distortion == "holds":
+        return "ambiguous", "noise"
+    if known.n < ROWS_PER_DIMENSION * known.d:
         return "unknown", "few"
-    return "ambiguous", "mostly" if mostly else "partly"
+    return "ambiguous", "undecided" if distortion == "ambiguous" else "partly"
 
 
-def _matches(claim: Nearness, ladder: Sequence[Nearness]) -> bool:
-    """Whether the error is a small share of the null, under whichever group the null is least."""
-    null = min(near.null for near in ladder)  # NaN compares as no match
-    return bool(claim.held_out.mean <= PERFECT or claim.held_out.mean <= NEARLY * null)
+def _explains(near: Nearness, tolerance: float) -> bool:
+    """Whether the share of the variance left unexplained is at most the tolerance, with its upper limit."""
+    least = near.r2.low if math.isfinite(near.r2.low) else near.r2.mean
+    return near.held_out.mean <= PERFECT or 1 - least <= tolerance
+
+
+def _within(ladder: Sequence[Nearness], explained: Sequence[Nearness], known: Evidence) -> tuple[Status, str]:
+    """The answer where no gain is beyond the margin: "only" is not said where a linear map is clearly better."""
+    best, margin = explained[-1], known.distortion.margin if known.distortion else 0.0
+    better = [near for near in ladder if near.group in LARGE and clearly_better(near, best, known.unit)]
+    if any(near.r2.mean - best.r2.mean > margin**2 for near in better):  # more than gains within the margin could give
+        return "ambiguous", "undecided"
+    return "holds", "within" if better else _kind(explained, known)
+
+
+def _kind(explained: Sequence[Nearness], known: Evidence) -> str:
+    """The smallest kind of map that suffices, among those that explain the difference."""
+    group = (_smallest_sufficient(explained, known.unit) or explained[0]).group
+    h = known.maps.get(group)
+    if h is None or group == "identity" or not np.allclose(h.matrix, h.scale * np.eye(h.width), atol=1e-3 * h.scale):
+        return group
+    if abs(h.scale - 1) > 1e-3:
+        return "scale"
+    shift = np.linalg.norm(h.target_mean - h.source_mean)
+    return "shift" if shift > 1e-3 * np.linalg.norm(h.target_mean) + PERFECT else "identity"
 
 
 def _smallest_sufficient(ladder: Sequence[Nearness], unit: Array | None) -> Nearness | None:
@@ -121,8 +207,7 @@ def _smallest_sufficient(ladder: Sequence[Nearness], unit: Array | None) -> Near
     related = [
         near
         for near in ladder
-        if near.held_out.mean <= PERFECT
-        or (near.held_out.mean < RELATED * near.null and not near.held_out.high >= near.null)
+        if near.held_out.mean <= PERFECT or (near.of_chance.mean < RELATED and not near.of_chance.high >= 1)
     ]
     for i, near in enumerate(related):
         if not any(clearly_better(larger, near, unit) for larger in related[i + 1 :]):
@@ -138,20 +223,135 @@ def clearly_better(a: Nearness, b: Nearness, unit: Array | None = None) -> bool:
     return bootstrap_ratio(a.errors, b.errors, unit, DRAWS, 0)[1] < 1
 
 
-def _evidence(near: Nearness, groups: Mapping[str, Nearness]) -> str:
-    held = near.held_out
-    error = f"the held-out error is {percent(held.mean)} of the diameter"
-    if np.isfinite(held.low):
-        error += f" (95 % interval {interval(held.low, held.high)})"
-    if np.isfinite(near.null):
-        chance = percent(held.mean / near.null, digits=2)
-        error = f"the runs differ by {chance} of chance: {error}, and {percent(near.null)} for unrelated runs"
-    linear = groups.get("linear")
-    if linear is not None and linear is not near and held.mean >= PERFECT:
-        removed = 1 - linear.held_out.mean / held.mean
-        gain = f"reduces it by {100 * removed:.0f} %" if removed > 0.005 else "does not reduce it"
-        error += f"; a linear map {gain}"
-    return f"{UP_TO[near.group]}, {error}."
+def count_moved(errors: Float, squared_lengths: Float) -> int:
+    """The number of rows that match no better than unrelated ones, while the others match.
+
+    `errors` are held-out distances, `squared_lengths` those of the target's rows from their mean. The distance to an
+    unrelated row is sqrt(length² + mean length²) on average.
+    """
+    ratio = errors / np.maximum(np.sqrt(squared_lengths + squared_lengths.mean()), np.finfo(float).tiny)
+    logs = np.log(np.maximum(ratio, 1e-12))
+    middle = np.median(logs)
+    spread = 1.4826 * np.median(np.abs(logs - middle))
+    return int(((ratio > MOVED) & (logs > middle + OUTLYING * spread)).sum())
+
+
+def far_rows(*squared_lengths: Float) -> Array:
+    """The rows that are far from all others and together hold most of the variance of a run; mostly none."""
+    far: set[int] = set()
+    for lengths in squared_lengths:
+        beyond = np.flatnonzero(lengths > FAR**2 * np.median(lengths))
+        if lengths[beyond].sum() > lengths.sum() / 2 and len(beyond) < len(lengths) / 10:
+            far |= set(beyond.tolist())
+    return np.array(sorted(far), dtype=int)
+
+
+def _sentences(near: Nearness, groups: Mapping[str, Nearness], known: Evidence) -> list[str]:
+    sentences = [f"{UP_TO[near.group]}, {result_in_words(near)}."]
+    linear = next((groups[g] for g in ("linear", "ridge") if g in groups and groups[g] is not near), None)
+    if known.distortion is not None:
+        sentences.append(_gains(known.distortion))
+    if linear is not None and near.held_out.mean >= PERFECT:
+        removed = 1 - linear.held_out.mean / near.held_out.mean
+        gain = f"reduces the error by {100 * removed:.0f} %" if removed > 0.005 else "does not reduce the error"
+        sentences.append(f"{'A ridge regression' if linear.group == 'ridge' else 'A linear map'} {gain}.")
+    if known.moved:
+        verb = "matches" if known.moved == 1 else "match"
+        sentences.append(f"{known.moved} of {count(known.n, 'row')} {verb} no better than unrelated rows.")
+    if known.far is not None:
+        far = known.far
+        rows = f"{far.count} of {count(known.n, 'row')} {'holds' if far.count == 1 else 'hold'}"
+        sentences.append(
+            f"{rows} {percent(far.share, digits=2)} of the variance; without them, {result_in_words(far.without)}."
+        )
+    elif not known.moved and _disagrees(near):
+        sentences.append(f"Without the 5 % largest errors, the error is {percent(near.trimmed, digits=2)} of chance.")
+    if known.dependence is not None and known.dependence.matters:
+        sentences.append(dependence_sentence(known.dependence))
+    return sentences
+
+
+def result_in_words(near: Nearness) -> str:
+    """The held-out error relative to chance, with its interval, and R²."""
+    ratio = near.of_chance
+    text = f"the held-out error is {percent(ratio.mean)} of chance"
+    if not math.isfinite(ratio.mean):
+        text = f"the held-out error is {percent(near.held_out.mean)} of the diameter"
+    elif math.isfinite(ratio.low):
+        text += f" (95 % interval {interval(ratio.low, ratio.high)})"
+    return f"{text} and R² is {fixed(near.r2.mean, 3)}"
+
+
+def _disagrees(near: Nearness) -> bool:
+    low, high = sorted((near.trimmed, near.of_chance.mean))
+    return high > DISAGREE * low and high - low > 0.05
+
+
+def _gains(found: Distortion) -> str:
+    where = f"in {found.tested} of {found.directions} directions with {percent(found.share)} of the variance"
+    if found.status == "holds":
+        return f"No distortion: every |log gain| is below {number(found.bound, 2)} (margin {found.margin:g}) {where}."
+    if found.status == "fails":
+        return (
+            f"Distortion: some |log gain| is above {number(found.certain, 2)} (margin {found.margin:g}), whichever run "
+            f"has the noise; the largest is {number(found.largest, 2)}."
+        )
+    if found.status == "unknown":
+        return "Distortion was not tested: in no direction is the signal above the noise."
+    return (
+        f"Distortion is undecided: the largest |log gain| is {number(found.largest, 2)}, at most "
+        f"{number(found.bound, 2)} with 95 % confidence (margin {found.margin:g}), {where}."
+    )
+
+
+def dependence_sentence(found: Dependence) -> str:
+    """How the error changes where rows that depend on each other are left out together, and what to do."""
+    if found.ordered:
+        how, then = "consecutive rows are left out together", "order_blocks (--order-blocks)"
+        value = found.consecutive
+    elif found.clustered:
+        how, then = "rows near each other are left out together", "cluster (--cluster)"
+        value = found.neighbours
+    else:
+        return (
+            f"{len(found.copies)} of {found.n} rows are copies of others; leave them out, or give each set of copies a "
+            "label as cluster (--cluster)."
+        )
+    return (
+        f"The error rises from {percent(found.scattered)} to {percent(value)} of chance where {how}; say how rows "
+        f"belong together by {then}."
+    )
+
+
+def _premises(near: Nearness, known: Evidence) -> list[Finding]:
+    premises = []
+    if known.distortion is not None:
+        found = known.distortion
+        defined = found.status != "unknown"
+        premises.append(
+            Finding(
+                "distortion",
+                f"No direction is stretched by more than the margin, |log gain| {found.margin:g}.",
+                found.status,
+                evidence=_gains(found),
+                number=found.largest if defined else None,
+                interval=(found.certain, found.bound) if defined else None,
+            )
+        )
+    left = (1 - near.r2.high, 1 - near.r2.low)
+    status: Status = "fails" if left[0] > known.tolerance else "ambiguous"
+    status = "holds" if _explains(near, known.tolerance) else status
+    premises.append(
+        Finding(
+            "unexplained",
+            f"At most {percent(known.tolerance, digits=2)} of the variance is left unexplained.",
+            status,
+            evidence=f"{percent(1 - near.r2.mean)} of the variance is left after the best {near.group} map.",
+            number=1 - near.r2.mean,
+            interval=left,
+        )
+    )
+    return premises
 
 
 def summarise(pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -169,18 +369,14 @@ def summarise(pairs: Sequence[Pair]) -> tuple[str, ...]:
 
 
 def _ranges(pairs: Sequence[Pair], group: str) -> str:
-    held = np.array([p.groups[group].held_out.mean for p in pairs])
-    null = np.array([p.groups[group].null for p in pairs])
-    sentence = f"the held-out error is {interval(held.min(), held.max())} of the diameter"
-    if group != "linear" and all("linear" in p.groups for p in pairs):
-        linear = [p.groups["linear"].held_out.mean for p in pairs]
-        sentence += f", {interval(min(linear), max(linear))} with a linear map"
-    if np.isfinite(null).all():
-        shares = [percent(share, digits=2) for share in ((held / null).min(), (held / null).max())]
-        chance = f"between {shares[0]} and {shares[1]}" if shares[0] != shares[1] else f"by {shares[0]}"
-        sentence = f"{len(pairs)} pairs differ {chance} of chance: {sentence}"
-        sentence += f", and {interval(null.min(), null.max())} for unrelated runs"
-    return f"{UP_TO[group]}, {sentence}."
+    nears = [p.groups[group] for p in pairs]
+    ratios = [near.of_chance.mean for near in nears]
+    sentence = f"the held-out error is {interval(min(ratios), max(ratios))} of chance"
+    if not np.isfinite(ratios).all():
+        held = [near.held_out.mean for near in nears]
+        sentence = f"the held-out error is {interval(min(held), max(held))} of the diameter"
+    r2 = sorted({fixed(value, 3) for value in (min(n.r2.mean for n in nears), max(n.r2.mean for n in nears))})
+    return f"{UP_TO[group]}, {sentence} and R² {' to '.join(r2)} over {len(pairs)} pairs."
 
 
 def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
@@ -191,6 +387,11 @@ def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
             f"{n} rows for {d} dimensions are fewer than {ROWS_PER_DIMENSION} per dimension, which inflates the "
             f"held-out errors of large groups, the linear map first. Use {ROWS_PER_DIMENSION * d} rows, or fewer "
             "dimensions (PCA)."
+        )
+    if n < ROWS_FOR_AN_INTERVAL * d:
+        notes.append(
+            f"No interval is given for the linear map: with fewer than {ROWS_FOR_AN_INTERVAL} rows per dimension none "
+            "covers its error at the stated rate."
         )
     sizes = np.bincount(plan.unit)
     if plan.clustered and len(sizes) < FEW_CLUSTERS:

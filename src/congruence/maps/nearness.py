@@ -8,45 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
-from congruence.checks import check_choice, check_integer, check_integers, check_number, check_seed
-from congruence.errors import InputError
+from congruence.checks import check_number
+from congruence.maps._protocol import Protocol as Protocol
+from congruence.maps._protocol import check_method as check_method
+from congruence.maps._protocol import protocol as protocol
 from congruence.maps.groups import Map
 from congruence.rows.algebra import one_thread
 from congruence.rows.blocks import Partition, compute
-from congruence.rows.engine import Rows
+from congruence.rows.engine import Rows, chunk_bytes
 from congruence.rows.sums import PairScatter, PairSums
-from congruence.stats.intervals import bootstrap_means
-from congruence.stats.nulls import repairing
+from congruence.stats.intervals import NO_INTERVAL, percentile_interval, ratio_interval, resampled_sums
 
 Fit = Callable[[PairScatter, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
 
+TRIMMED = 0.05  # the share of the largest errors that the trimmed ratio leaves out
+ROWS_FOR_AN_INTERVAL = 5  # per dimension; with fewer, no interval of a linear map covers its error
 BLOCK_BYTES = 2 * 2**20  # of float64 rows that are mapped and measured at a time
 NULL_ROWS = 20_000  # rows scored in each re-pairing; maps are fitted on all
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The mean error on rows the map was not fitted on, with a 95 % bootstrap interval over rows (or clusters)."""
+    """A number on rows the map was not fitted on, with a 95 % bootstrap interval over rows (or clusters)."""
 
     mean: float
     low: float
     high: float
 
 
+NOTHING = HeldOut(float("nan"), *NO_INTERVAL)
+
+
 @dataclass(frozen=True)
 class Nearness:
-    """The distance of two runs up to one group of maps, as a share of the target's diameter; lower is closer.
+    """The distance of two runs up to one group of maps; lower is closer.
 
-    `mean`, `rms`, `q95` and `sup` are in sample (fitted and scored on the same rows, as in the paper's Table 1;
-    Def. 1 is about `sup`). `held_out` is scored on rows left out of the fit; `null` is the same score averaged over
-    random re-pairings of the rows, each on one fold. `errors` holds the held-out error of every row.
+    `of_chance` is the held-out error over the null error, and `r2` the share of the target's variance that the map
+    explains on held-out rows. Neither depends on the units of the target. Their intervals are those of the map fitted
+    to all rows. `trimmed` is `of_chance` without the 5 % largest errors above and below the line.
+
+    All others are shares of the target's diameter. `mean`, `rms`, `q95` and `sup` are in sample (fitted and scored on
+    the same rows, as in the paper's Table 1; Def. 1 is about `sup`). `held_out` is scored on rows left out of the fit;
+    `null` is the same score averaged over random re-pairings of the rows, each on one fold. `errors` holds the
+    held-out error of every row.
     """
 
     group: str
@@ -57,74 +67,19 @@ class Nearness:
     held_out: HeldOut
     null: float
     errors: Float = field(repr=False, compare=False)  # (n,)
+    of_chance: HeldOut = NOTHING
+    r2: HeldOut = NOTHING
+    trimmed: float = float("nan")
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows, as in the JSON contract."""
-        return {name: getattr(self, name) for name in ("mean", "rms", "q95", "sup")} | {
+        return {
+            "of_chance": dict(vars(self.of_chance)),
+            "r2": dict(vars(self.r2)),
+            "trimmed": self.trimmed,
             "held_out": dict(vars(self.held_out)),
             "null": self.null,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Protocol:
-    """Folds, clusters and re-pairings: how errors are held out, resampled and compared with the null."""
-
-    folds: list[Array]  # row indices of each fold
-    unit: Array  # (n,) the cluster of each row; rows of a cluster stay together
-    clustered: bool
-    repairings: list[Array]  # each (n,): the partner of every row in a destroyed pairing
-    bootstrap: int
-    seed: int
-
-    @cached_property
-    def fold_of(self) -> Array:
-        """The number of the fold that holds each row, shape (n,)."""
-        number = np.empty(len(self.unit), dtype=int)
-        for k, fold in enumerate(self.folds):
-            number[fold] = k
-        return number
-
-
-def check_method(normalize: str | None, *, folds: int, nulls: int, bootstrap: int, seed: int) -> None:
-    """Check the options of a protocol before any work is done."""
-    check_choice("normalize", normalize, (None, "cosine"))
-    check_integer("folds", folds, 2)
-    check_integers(0, nulls=nulls, bootstrap=bootstrap)
-    check_seed(seed)
-
-
-def protocol(
-    n: int, *, folds: int = 5, nulls: int = 20, bootstrap: int = 200, cluster: Array | None = None, seed: int = 0
-) -> Protocol:
-    """Split n rows (or clusters of rows) into folds of similar size and draw the re-pairings of the null."""
-    unit = np.arange(n) if cluster is None else np.unique(cluster, return_inverse=True)[1]
-    units = int(unit.max()) + 1
-    if cluster is not None and units < 2:
-        raise InputError("all rows belong to one cluster, so none can be held out; use a finer cluster variable")
-    count = min(folds, units, n // 2)
-    if count < 2:
-        raise InputError(f"held-out scores need at least 4 paired rows; got {n}")
-    rng = np.random.default_rng(seed)
-    dealt = _deal(np.bincount(unit), count, rng)
-    parts = [np.flatnonzero(dealt[unit] == k) for k in range(count)]
-    clusters = None if cluster is None else unit
-    repairings = [repairing(n, rng, folds=parts, unit=clusters) for _ in range(nulls)]
-    return Protocol(parts, unit, cluster is not None, repairings, bootstrap, seed)
-
-
-def _deal(sizes: Array, folds: int, rng: np.random.Generator) -> Array:
-    """Assign clusters to folds, the largest first and each to the fold with the fewest rows so far."""
-    dealt = np.empty(len(sizes), dtype=int)
-    shuffled = rng.permutation(len(sizes))
-    if sizes.max() == 1:
-        dealt[shuffled] = np.arange(len(sizes)) % folds
-        return dealt
-    rows = np.zeros(folds, dtype=int)
-    for cluster in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
-        dealt[cluster] = rows.argmin()
-        rows[dealt[cluster]] += sizes[cluster]
-    return dealt
+        } | {name: getattr(self, name) for name in ("mean", "rms", "q95", "sup")}
 
 
 def measure(
@@ -142,20 +97,28 @@ def measure(
         held_out[:, fold] = errors
     tick()
     null = _null(sums, fits, plan, tick)
-    intervals = bootstrap_means(held_out / diameter, plan.unit, plan.bootstrap, plan.seed)
-    return {
-        name: _summary(name, in_sample[i], held_out[i], null[i], intervals[i], diameter) for i, name in enumerate(fits)
-    }, maps
+    return dict(zip(fits, _summaries(list(fits), sums, in_sample, held_out, null, diameter, plan), strict=True)), maps
 
 
-def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -> Float:
-    """The mean held-out error of each fit after the pairing was destroyed, shape (fits,).
+@dataclass(frozen=True, eq=False)
+class _Null:
+    """The errors after the pairing was destroyed."""
+
+    mean: Float  # (fits,)
+    sums: Float  # (fits, n) over the re-pairings, by the row of the target
+    counts: Float  # (n,) how often each row of the target was scored
+
+
+def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -> _Null:
+    """The held-out errors of each fit after the pairing was destroyed.
 
     Each re-pairing is scored on one fold, and the folds take turns, so that every row counts (with fewer re-pairings
     than folds, on several). The expectation is that of scoring all folds of all re-pairings, the work a fraction.
     """
+    n = len(plan.unit)
+    total, counts = np.zeros((len(fits), n)), np.zeros(n)
     if not plan.repairings:
-        return np.full(len(fits), np.nan)
+        return _Null(np.full(len(fits), np.nan), total, counts)
     few = _sampled(plan)
     errors: list[list[Float]] = [[] for _ in plan.folds]
     for turn in range(max(len(plan.repairings), len(plan.folds))):
@@ -164,10 +127,14 @@ def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -
         paired, target = sums.repaired(order, fold, inside_folds=not plan.clustered)
         scored = _stacked(_fit_all(fits, paired, fold), sums.source.rows, target, few[fold])
         errors[fold].append(scored.mean(1))
+        partners = order[few[fold]]
+        counts += np.bincount(partners, minlength=n)
+        for i, of_fit in enumerate(scored):
+            total[i] += np.bincount(partners, weights=of_fit, minlength=n)
         if turn < len(plan.repairings):
             tick()
     sizes = np.array([len(fold) for fold in plan.folds]) / len(plan.unit)
-    return np.array([np.mean(of_fold, axis=0) for of_fold in errors]).T @ sizes
+    return _Null(np.array([np.mean(of_fold, axis=0) for of_fold in errors]).T @ sizes, total, counts)
 
 
 def _fit_all(fits: Mapping[str, Fit], paired: PairScatter, fold: int | None) -> dict[str, Map]:
@@ -249,20 +216,79 @@ def _sampled(plan: Protocol) -> list[Array]:
     return [np.sort(rng.permutation(fold)[:most]) if len(fold) > most else fold for fold in plan.folds]
 
 
-def _summary(
-    group: str, in_sample: Float, held_out: Float, null: float, interval: tuple[float, float], diameter: float
-) -> Nearness:
-    in_sample, held_out = in_sample / diameter, held_out / diameter
-    return Nearness(
-        group=group,
-        mean=float(in_sample.mean()),
-        rms=float(np.sqrt((in_sample**2).mean())),
-        q95=float(np.quantile(in_sample, 0.95)),
-        sup=float(in_sample.max()),
-        held_out=HeldOut(float(held_out.mean()), *interval),
-        null=float(null / diameter),
-        errors=held_out,
-    )
+def _summaries(
+    groups: list[str], sums: PairSums, in_sample: Float, held_out: Float, null: _Null, diameter: float, plan: Protocol
+) -> list[Nearness]:
+    """The numbers of every group; all intervals come from the same bootstrap samples."""
+    m, norms = len(groups), squared_lengths(sums.target.rows)
+    rows = np.vstack([held_out, held_out**2, null.sums, null.counts, norms, np.ones_like(norms)])
+    drawn = resampled_sums(rows, plan.unit, plan.bootstrap, plan.seed)  # (3 m + 3, draws)
+    scored, variance, size = drawn[-3:]
+    units, found = int(plan.unit.max()) + 1, []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for i, group in enumerate(groups):
+            inner, outer = float((in_sample[i] ** 2).mean()), float((held_out[i] ** 2).mean())
+            shrink, inflation = _all_rows(inner, outer, len(plan.folds))
+            few = group == "linear" and len(norms) < ROWS_FOR_AN_INTERVAL * sums.source.rows.d
+            error, mean = float(held_out[i].mean()), float(null.mean[i])
+            errors, squares, nulls = drawn[i] / size, drawn[m + i] / variance, drawn[2 * m + i] / scored
+            left = outer / max(float(norms.mean()), np.finfo(float).tiny)
+
+            def around(value: float, factor: float, draws: Float, none: bool = few, wide: float = inflation) -> HeldOut:
+                if none or not len(draws):
+                    return HeldOut(value, *NO_INTERVAL)
+                low, high = ratio_interval(value * factor, draws, units, wide)
+                return HeldOut(value, min(low, value), max(high, value))
+
+            unexplained = around(left, shrink**2, squares)
+            found.append(
+                Nearness(
+                    group=group,
+                    mean=float(in_sample[i].mean()) / diameter,
+                    rms=inner**0.5 / diameter,
+                    q95=float(np.quantile(in_sample[i], 0.95)) / diameter,
+                    sup=float(in_sample[i].max()) / diameter,
+                    held_out=HeldOut(error / diameter, *percentile_interval(errors / diameter)),
+                    null=mean / diameter,
+                    errors=held_out[i] / diameter,
+                    of_chance=around(error / mean if mean else np.nan, shrink, errors / nulls),
+                    r2=HeldOut(1 - unexplained.mean, 1 - unexplained.high, 1 - unexplained.low),
+                    trimmed=_trimmed(held_out[i]) / _trimmed(null.sums[i] / null.counts),
+                )
+            )
+    return found
+
+
+def _all_rows(inner: float, outer: float, folds: int) -> tuple[float, float]:
+    """By what factor the error of the map fitted to all rows is below the held-out one, and the variance above.
+
+    A map with p parameters per output, fitted to m rows, has the squared error s (1 - p / m) in sample and
+    s / (1 - p / m) on other rows. From the error in sample with n rows, `inner`, and the held-out one with
+    n (folds - 1) / folds, `outer`, follow p / n and the error on other rows with n. Held-out errors depend on each
+    other through the rows they were fitted on; their variance is inflated by outer / inner, which simulations support.
+    """
+    if not outer > inner > 0:
+        return 1.0, 1.0
+    growth = folds / (folds - 1)
+    # (1 - growth q) (1 - q) = inner / outer
+    b, c = 1 + growth, 1 - inner / outer
+    q = (b - np.sqrt(max(b * b - 4 * growth * c, 0.0))) / (2 * growth)
+    return float(np.sqrt(min(inner / (1 - q) ** 2 / outer, 1.0))), outer / inner
+
+
+def _trimmed(errors: Float) -> float:
+    """The mean without the largest errors and without NaN."""
+    rising = np.sort(errors[np.isfinite(errors)])
+    return float(rising[: len(rising) - int(TRIMMED * len(rising))].mean()) if len(rising) else float("nan")
+
+
+def squared_lengths(rows: Rows) -> Float:
+    """The squared distance of every row from the mean, shape (n,)."""
+    norms = np.empty(rows.n)
+    for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
+        chunk = rows.take(part)
+        norms[part] = to_numpy((chunk * chunk).sum(1))
+    return norms
 
 
 def statistical_from_structural(epsilon: float, lipschitz_of_inverse: float = 1.0) -> float:

@@ -6,7 +6,7 @@ cross products of two runs. Both provide the sums of all rows, of one fold, or o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -118,6 +118,9 @@ class RunSums:
     folds: list[Array]  # row indices of each fold; together they are all rows
     totals: Float  # (folds, d)
     products: Float  # (folds, d, d)
+    gaps: list[Array] | None = None  # further rows that are left out with each fold, because they depend on it
+    gap_totals: Float | float = 0.0
+    gap_products: Float | float = 0.0
 
     def inside(self, fold: int) -> RowScatter:
         """The rows of one fold."""
@@ -131,17 +134,20 @@ class RunSums:
     def _outside(self) -> list[RowScatter]:
         # Cached, because each object caches its axes, for every pair and re-pairing.
         total, product = self.totals.sum(0), self.products.sum(0)
+        totals, products = total - (self.totals + self.gap_totals), product - (self.products + self.gap_products)
         spreads = []
         for fold in range(len(self.folds)):
             index = np.sort(np.concatenate([f for k, f in enumerate(self.folds) if k != fold] or [self.folds[0][:0]]))
-            spreads.append(self._spread(index, total - self.totals[fold], product - self.products[fold]))
+            if self.gaps is not None:
+                index = np.setdiff1d(index, self.gaps[fold])
+            spreads.append(self._spread(index, totals[fold], products[fold]))
         return [*spreads, self._spread(np.arange(self.rows.n), total, product)]
 
     def shuffled(self, order: Array, *, inside_folds: bool) -> RunSums:
         """The sums of the same rows in another order; an order that stays inside the folds changes none of them."""
         rows = self.rows.with_order(order)
         if not inside_folds:
-            return run_sums(rows, self.folds)
+            return run_sums(rows, self.folds, self.gaps)
         again = replace(self, rows=rows)
         again.__dict__["_outside"] = self._outside
         return again
@@ -216,6 +222,8 @@ class PairSums:
     source: RunSums
     target: RunSums
     products: Float  # (folds, d_x, d_y)
+    gap_products: Float | float = 0.0
+    _outside: dict[int | None, PairScatter] = field(default_factory=dict, repr=False)  # with their rotations
 
     def inside(self, fold: int) -> PairScatter:
         """The rows of one fold."""
@@ -223,8 +231,11 @@ class PairSums:
 
     def outside(self, fold: int | None) -> PairScatter:
         """All rows but those of one fold; all rows when `fold` is None."""
-        product = self.products.sum(0) - (self.products[fold] if fold is not None else 0.0)
-        return _centred(self.source.outside(fold), self.target.outside(fold), product)
+        if fold not in self._outside:
+            left = 0.0 if fold is None else (self.products + self.gap_products)[fold]
+            product = self.products.sum(0) - left
+            self._outside[fold] = _centred(self.source.outside(fold), self.target.outside(fold), product)
+        return self._outside[fold]
 
     def repaired(self, order: Array, fold: int, *, inside_folds: bool) -> tuple[PairScatter, Rows]:
         """All rows but those of one fold, with the target's rows in another order; and the target in that order.
@@ -242,18 +253,27 @@ def _centred(x: RowScatter, y: RowScatter, product: Float) -> PairScatter:
     return PairScatter(x, y, product - x.n * np.outer(x.mean, y.mean))
 
 
-def run_sums(rows: Rows, folds: list[Array]) -> RunSums:
+def run_sums(rows: Rows, folds: list[Array], gaps: list[Array] | None = None) -> RunSums:
     """Sum one run over its folds: one pass over the rows, by dask workers where they hold them."""
-    totals, products = _fold_sums(rows, folds) if rows.blocks is None else _block_sums([rows], folds)
-    return RunSums(rows, folds, totals, products)
+
+    def over(index: list[Array]) -> tuple[Float, Float]:
+        totals, products = _fold_sums(rows, index) if rows.blocks is None else _block_sums([rows], index)
+        return totals, products
+
+    return RunSums(rows, folds, *over(folds)) if gaps is None else RunSums(rows, folds, *over(folds), gaps, *over(gaps))
 
 
 def pair_sums(source: RunSums, target: RunSums) -> PairSums:
     """Sum the cross products of two runs over their folds: one pass, by dask workers where they hold both."""
-    x, y, folds = source.rows, target.rows, source.folds
+    x, y = source.rows, target.rows
     here = x.blocks is None or y.blocks is None
-    (products,) = _fold_products(x, y, folds) if here else _block_sums([x, y], folds)
-    return PairSums(source, target, products)
+
+    def over(index: list[Array]) -> Float:
+        (products,) = _fold_products(x, y, index) if here else _block_sums([x, y], index)
+        return np.asarray(products)
+
+    gaps = 0.0 if source.gaps is None else over(source.gaps)
+    return PairSums(source, target, over(source.folds), gaps)
 
 
 def sums_of(x: Rows, y: Rows) -> PairScatter:

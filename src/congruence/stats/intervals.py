@@ -33,17 +33,34 @@ def bootstrap_mean(values: Float, unit: Array, draws: int, seed: int) -> tuple[f
 
 def bootstrap_means(values: Float, unit: Array, draws: int, seed: int) -> list[tuple[float, float]]:
     """The interval of `bootstrap_mean` for every row of values (m, n), with the same resampled units for all."""
-    *sums, sizes = _resampled(np.vstack([values, np.ones(len(unit))]), unit, draws, seed)
+    *sums, sizes = resampled_sums(np.vstack([values, np.ones(len(unit))]), unit, draws, seed)
     return [percentile_interval(total / sizes) for total in sums]
 
 
 def bootstrap_ratio(a: Float, b: Float, unit: Array, draws: int, seed: int) -> tuple[float, float]:
     """The 95 % percentile interval of mean(a) / mean(b) for two errors of the same rows, resampled together."""
-    above, below = _resampled(np.vstack([a, b]), unit, draws, seed)
+    above, below = resampled_sums(np.vstack([a, b]), unit, draws, seed)
     return percentile_interval(above / below)
 
 
-def _resampled(values: Float, unit: Array, draws: int, seed: int) -> Float:
+def ratio_interval(value: float, draws: Float, units: int, inflation: float = 1.0) -> tuple[float, float]:
+    """The 95 % interval of a positive ratio: Student's t over units, with the bootstrap's deviation of its logarithm.
+
+    `draws` are the ratios of the bootstrap samples; `inflation` multiplies their variance.
+    """
+    from scipy.stats import t
+
+    known = draws[np.isfinite(draws) & (draws > 0)]
+    if not math.isfinite(value) or units < 2 or not len(draws):
+        return NO_INTERVAL
+    if value <= 0 or len(known) < 2:
+        return value, value
+    variance = inflation * float(np.var(np.log(known), ddof=1)) * units / (units - 1)
+    factor = math.exp(min(float(t.ppf(0.975, units - 1)) * math.sqrt(variance), 700.0))
+    return value / factor, value * factor
+
+
+def resampled_sums(values: Float, unit: Array, draws: int, seed: int) -> Float:
     """The sums of values (m, n) over bootstrap samples of units, shape (m, draws); `unit` (n,) numbers them from 0.
 
     More than `MOST_UNITS` units are first summed in groups, drawn at random, and the groups are resampled: sums of

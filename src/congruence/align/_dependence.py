@@ -1,0 +1,162 @@
+"""Do rows depend on each other? Measured by the effect on the held-out error, not by the significance of a correlation.
+
+Held-out errors assume that a row left out tells nothing about the rows the map is fitted on. Where neighbours in the
+order of the rows, or rows close to each other in the source, are left out together, the error of independent rows
+stays the same; that of a time series, of clusters or of near-duplicates rises, for unrelated runs to that of chance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.maps._protocol import Protocol, consecutive, deal
+from congruence.maps.groups import fit_group
+from congruence.maps.nearness import row_errors
+from congruence.rows.algebra import one_thread
+from congruence.rows.engine import Rows
+from congruence.rows.sums import pair_sums, run_sums
+
+MOST_ROWS = 20_000  # neighbours in order of more rows are a stretch of them, neighbours in space a sample
+GAP = 0.02  # the share of the rows left out on both sides of a stretch
+CELLS = 20  # parts of the source; clusters larger than one part cannot be told from the shape of the data
+CELL_WIDTH = 64  # dimensions, by random projection, in which parts are formed
+ORDER_EFFECT = 1.1  # a larger rise of the error than by this factor counts
+CELL_EFFECT = 1.04  # the same for parts, if half of what was better than chance is lost as well
+MANY_COPIES = 0.05  # a larger share of repeated rows counts
+NEGLIGIBLE = 0.05  # an error below this share of chance cannot be due to dependence
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """The error after the best similarity, as a share of chance, for three ways of leaving rows out.
+
+    `scattered`: at random. `consecutive`: contiguous rows, with a gap. `neighbours`: rows close to each other in the
+    source. `copies` are the rows that repeat an earlier row in both runs, among the `n` rows that were looked at.
+    """
+
+    scattered: float
+    consecutive: float
+    neighbours: float
+    ordered: bool  # whether consecutive rows depend on each other
+    clustered: bool  # whether rows close to each other do
+    copies: Array  # (copies,)
+    n: int
+
+    @property
+    def repeated(self) -> bool:
+        """Whether so many rows are copies that they count."""
+        return len(self.copies) > MANY_COPIES * self.n
+
+    @property
+    def matters(self) -> bool:
+        """Whether dependence could explain the result."""
+        return (self.ordered or self.clustered or self.repeated) and self.scattered > NEGLIGIBLE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as in the JSON schema."""
+        return {**vars(self), "copies": len(self.copies), "matters": self.matters}
+
+
+def measure_dependence(source: Rows, target: Rows, plan: Protocol, null: float) -> Dependence:
+    """Compare held-out errors over three kinds of folds; `null` is the error of unrelated runs."""
+    n, folds = source.n, len(plan.folds)
+    stretch = np.arange(min(n, MOST_ROWS))
+    sample = stretch
+    if n > MOST_ROWS:
+        sample = np.sort(np.random.default_rng(plan.seed).choice(n, MOST_ROWS, replace=False))
+    copies = sample[_repeats(source, target, sample)]
+    cell = _cells(_projected(source, sample, plan.seed), min(CELLS, len(sample) // 10), plan.seed)
+    in_turn, gaps = zip(*consecutive(len(stretch), folds, max(1, int(GAP * len(stretch)))), strict=True)
+    parts = _folds_of(cell, folds, plan.seed)
+    at_random = {id(rows): _errors(source, target, rows, _scattered(rows, plan), None) for rows in (stretch, sample)}
+    in_order = _errors(source, target, stretch, list(in_turn), list(gaps))
+    in_space = _errors(source, target, sample, parts, None)
+    block = np.arange(len(stretch)) * CELLS // len(stretch)
+    before, near = at_random[id(stretch)], at_random[id(sample)]
+    scattered, consecutive_, neighbours = (float(errors.mean()) / null for errors in (near, in_order, in_space))
+    lost = neighbours > 1 - (1 - scattered) / 2
+    ordered, clustered = _rises(before, in_order, block, ORDER_EFFECT), _rises(near, in_space, cell, CELL_EFFECT)
+    return Dependence(scattered, consecutive_, neighbours, ordered, lost and clustered, copies, len(sample))
+
+
+def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:
+    """Whether the mean error rises by the factor, beyond two standard errors over parts of the rows."""
+    rise = np.bincount(part, weights=after - before)
+    sizes = np.bincount(part)
+    mean = rise.sum() / sizes.sum()
+    error = np.sqrt(np.square(rise - mean * sizes).sum()) / sizes.sum()
+    return bool(mean > (factor - 1) * before.mean() and mean > 2 * error)
+
+
+def _errors(source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: list[Array] | None) -> Float:
+    """The held-out error of each of these rows after the best similarity, shape (len(rows),)."""
+    some = rows if len(rows) < source.n else slice(None)
+    x, y = (Rows(run.data[some], run.device, run.scale_rows) for run in (source, target))
+    sums = pair_sums(*(run_sums(one, folds, gaps) for one in (x, y)))
+    errors = np.empty(x.n)
+    for k, fold in enumerate(folds):
+        with one_thread(max(x.d, y.d)):
+            h = fit_group(replace(sums.outside(k), rough=True), "similarity")
+        errors[fold] = row_errors({"similarity": h}, x, y, fold)["similarity"]
+    return errors
+
+
+def _scattered(rows: Array, plan: Protocol) -> list[Array]:
+    if len(rows) == len(plan.unit):
+        return plan.folds
+    number = np.random.default_rng(plan.seed).permutation(len(rows)) % len(plan.folds)
+    return [np.flatnonzero(number == k) for k in range(len(plan.folds))]
+
+
+def _projected(rows: Rows, index: Array, seed: int) -> Float:
+    """The rows in at most `CELL_WIDTH` dimensions, shape (len(index), dimensions)."""
+    matrix = np.eye(rows.d)
+    if rows.d > CELL_WIDTH:
+        matrix = np.random.default_rng(seed).normal(size=(rows.d, CELL_WIDTH))
+    chunks = (to_numpy(rows.take(index[part])) for part in row_chunks(len(index), rows.d))
+    return np.concatenate([chunk @ matrix for chunk in chunks])
+
+
+def _cells(points: Float, count: int, seed: int, rounds: int = 8) -> Array:
+    """The part of each point, shape (n,), by k-means."""
+    rng, count = np.random.default_rng(seed), max(count, 2)
+    squares = np.square(points).sum(1)
+    centres = points[rng.integers(len(points))][None]
+    nearest = np.full(len(points), np.inf)
+    while len(centres) < count:  # k-means++: each new centre far from the others
+        nearest = np.minimum(nearest, np.maximum(squares - 2 * points @ centres[-1] + centres[-1] @ centres[-1], 0))
+        total = nearest.sum()
+        if not total > 0:
+            break
+        centres = np.vstack([centres, points[rng.choice(len(points), p=nearest / total)]])
+    cell = np.zeros(len(points), dtype=int)
+    for _ in range(rounds):
+        cell = (np.square(centres).sum(1) - 2 * points @ centres.T).argmin(1)
+        sizes = np.bincount(cell, minlength=len(centres))
+        member = (cell == np.arange(len(centres))[:, None]).astype(float)
+        centres = np.where(sizes[:, None] > 0, member @ points / np.maximum(sizes, 1)[:, None], centres)
+    return np.unique(cell, return_inverse=True)[1]
+
+
+def _folds_of(cell: Array, folds: int, seed: int) -> list[Array]:
+    """Folds of whole parts; where there are fewer parts than folds, fewer folds."""
+    sizes = np.bincount(cell)
+    number = deal(sizes, max(2, min(folds, len(sizes))), np.random.default_rng(seed))[cell] if len(sizes) > 1 else None
+    if number is None:
+        number = np.arange(len(cell)) % folds
+    return [np.flatnonzero(number == k) for k in range(number.max() + 1)]
+
+
+def _repeats(source: Rows, target: Rows, index: Array) -> Array:
+    """The rows that repeat an earlier one in both runs, by a hash of their numbers."""
+    rng, code = np.random.default_rng(0), np.zeros(len(index), dtype=np.uint64)
+    for rows in (source, target):
+        weights = rng.integers(1, 2**63, size=rows.d, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        for part in row_chunks(len(index), rows.d):
+            bits = np.ascontiguousarray(to_numpy(rows.take(index[part]))).view(np.uint64)
+            code[part] += ((bits ^ (bits >> np.uint64(29))) * weights).sum(1, dtype=np.uint64)
+    return np.setdiff1d(np.arange(len(code)), np.unique(code, return_index=True)[1])
