@@ -138,13 +138,15 @@ def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns
     counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}
     check_method(options.normalize, **counts)
     common = {"cluster": options.cluster, "labels": labels, "drop_missing": options.drop_missing}
-    inputs = gather(runs, **reading(options), **common)
+    sample = {"rows": options.rows, "seed": options.seed} if hasattr(options, "rows") else {}
+    inputs = gather(runs, **reading(options), **common, **sample)
     device = resolve_device(options.device, *inputs.values)
     plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, **counts)
     settings = {
         "normalize": options.normalize,
         "clusters": None if inputs.cluster is None else int(plan.unit.max()) + 1,
         "paired": "by id" if inputs.by_id else "by position",
+        **({"rows": options.rows} if sample else {}),
         "folds": len(plan.folds),
         "nulls": options.nulls,
         **({"bootstrap": bootstrap} if hasattr(options, "bootstrap") else {}),
