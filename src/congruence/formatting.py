@@ -75,5 +75,6 @@ def setting(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {setting(item)}" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value)
+        between = "; " if any(isinstance(item, Mapping) for item in value) else ", "
+        return between.join(setting(item) for item in value)
     return str(value)

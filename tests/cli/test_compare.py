@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from congruence.cli import main
+from congruence.cli.compare import Limit
 
 QUICK = ["--nulls", "2", "--bootstrap", "20"]
 
@@ -78,15 +80,96 @@ def test_the_same_seed_writes_the_same_bytes(folder, capsys):
     assert written[0] == written[1]
 
 
-def test_a_pipeline_can_stop_on_a_limit(folder, capsys):
-    command = ["compare", "old.npy", "new.npy", "--normalize", "cosine", *QUICK, "--fail-above"]
-    assert run(capsys, *command, "similarity=0.1")[0] == 0
-    code, out, err = run(capsys, *command, "similarity=0.0001", "--fail-above", "linear=0.5")
-    assert code == 1
-    assert "old -> new: held-out similarity error" in err
-    assert "is above 0.0001" in err
-    assert "linear" not in err
-    assert "similarity" in out
+def gates(capsys, *options):
+    """The exit code, the gates of the JSON and the messages of a comparison of old with new."""
+    code, out, err = run(capsys, "compare", "old.npy", "new.npy", *QUICK, "--json", "-", "--quiet", *options)
+    result = json.loads(out)
+    recorded = result["settings"].get("gates", [])
+    assert code == any(gate["exceeded"] for gate in recorded)
+    assert err.count("\n") == sum(gate["exceeded"] for gate in recorded)
+    return result, recorded, err
+
+
+def test_a_limit_is_a_share_of_chance(folder, capsys):
+    result, (gate,), err = gates(capsys, "--fail-above", "similarity=0.3")
+    near = result["numbers"]["pairs"][0]["groups"]["similarity"]
+    assert not gate["exceeded"]
+    assert gate["value"] == pytest.approx(near["held_out"]["mean"] / near["null"])
+    _, (gate, other), err = gates(capsys, "--fail-above", "similarity=0.0001", "--fail-above", "linear=0.5")
+    assert (gate["name"], gate["of"], gate["limit"], gate["exceeded"]) == ("similarity", "old -> new", 0.0001, True)
+    assert not other["exceeded"]
+    assert "old -> new: similarity: the held-out error as a share of chance is 0.0077" in err
+    assert err.endswith(", above the limit 0.0001\n")
+
+
+def test_a_limit_can_be_a_share_of_the_diameter(folder, capsys):
+    result, (gate, other), err = gates(
+        capsys, "--fail-above", "rigid.diameter=0.0001", "--fail-above", "linear.diameter=0.5"
+    )
+    near = result["numbers"]["pairs"][0]["groups"]["rigid"]["held_out"]["mean"]
+    assert gate["value"] == pytest.approx(near)
+    assert "old -> new: rigid: the held-out error as a share of the diameter is" in err
+    assert not other["exceeded"]
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "r2", "message"),
+    [
+        ("r2", 0.9, 0.95, None),
+        ("r2", 0.9, 0.85, "held-out R² is 0.85, below the limit 0.9"),
+        ("r2", 0.9, np.nan, "held-out R² is undefined"),
+        ("unexplained", 0.1, 0.95, None),
+        ("unexplained", 0.1, 0.85, "the unexplained share of the variance is 0.15, above the limit 0.1"),
+        ("unexplained", 0.1, np.nan, "the unexplained share of the variance is undefined"),
+    ],
+)
+def test_r2_is_a_minimum_and_the_unexplained_share_a_maximum(name, limit, r2, message):
+    pair = SimpleNamespace(source="a", target="b", groups={"linear": SimpleNamespace(r2=SimpleNamespace(mean=r2))})
+    gate = Limit("linear", name, limit).gate(pair)
+    assert gate.name == f"linear.{name}"
+    assert gate.exceeded == (message is not None)
+    if message is not None:
+        assert gate.message == f"a -> b: linear: {message}"
+
+
+def test_a_pipeline_can_stop_on_a_status(folder, capsys):
+    _, (gate,), err = gates(capsys, "--fail-on", "fails,unknown")
+    assert gate == {
+        "name": "status",
+        "of": "old -> new",
+        "limit": ["fails", "unknown"],
+        "value": "holds",
+        "exceeded": False,
+    }
+    np.save("new.npy", np.random.default_rng(5).normal(size=(300, 4)))
+    _, (gate, limit), err = gates(capsys, "--fail-on", "fails, unknown", "--fail-above", "similarity=0.3")
+    assert gate["exceeded"]
+    assert limit["exceeded"]
+    assert "old -> new: the status is fails, which is among --fail-on fails,unknown\n" in err
+    assert gates(capsys, "--fail-on", "ambiguous")[1][0]["value"] == "fails"
+
+
+def test_every_pair_is_tested(folder, capsys):
+    np.save("other.npy", np.random.default_rng(5).normal(size=(300, 4)))
+    _, found, _ = gates(capsys, "other.npy", "--fail-on", "fails", "--fail-above", "similarity=0.3")
+    assert [gate["of"] for gate in found if gate["exceeded"]] == ["old -> other", "new -> other"] * 2
+    assert len(found) == 6
+
+
+def test_gates_are_shown_on_the_page(folder, capsys):
+    run(capsys, "compare", "old.npy", "new.npy", *QUICK, "--fail-above", "similarity=0.5", "--markdown", "r.md")
+    line = next(line for line in (folder / "r.md").read_text().splitlines() if "gates" in line)
+    assert "name: similarity, of: old -> new, limit: 0.5, value: 0.0077" in line
+    assert line.endswith("exceeded: no")
+
+
+def test_rows_are_sampled(folder, capsys):
+    code, out, _ = run(capsys, "compare", "old.npy", "new.npy", *QUICK, "--rows", "100", "--json", "-", "-q")
+    result = json.loads(out)
+    assert code == 0
+    assert result["numbers"]["pairs"][0]["n"] == 100
+    assert result["settings"]["rows"] == 100
+    assert "100 of 300 rows were sampled by a hash of their position (seed 0)." in result["notes"]
 
 
 @pytest.fixture
@@ -231,7 +314,13 @@ def bad_files(folder):
         (["old.npy", "new.npy", "--groups", "affine"], "got 'affine'"),
         (["old.npy", "new.npy", "--folds", "1"], "folds must be an integer of at least 2"),
         (["old.npy", "new.npy", "--normalize", "l2"], "normalize must be one of None, 'cosine'; got 'l2'"),
-        (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=SHARE such as similarity=0.02"),
+        (["old.npy", "new.npy", "--fail-above", "similarity"], "takes GROUP=LIMIT such as similarity=0.3, or"),
+        (["old.npy", "new.npy", "--fail-above", "similarity.=1"], "got 'similarity.=1'"),
+        (["old.npy", "new.npy", "--fail-above", "similarity.mean=1"], "similarity.r2; got 'similarity.mean=1'"),
+        (["old.npy", "new.npy", "--fail-above", "rigid=1", "--nulls", "0"], "set --nulls to at least 1"),
+        (["old.npy", "new.npy", "--fail-on", "bad"], "--fail-on must be a list of names from fails"),
+        (["old.npy", "new.npy", "--fail-on", ""], "--fail-on must be a list of names from fails"),
+        (["old.npy", "new.npy", "--rows", "3"], "rows must be an integer of at least 4; got 3"),
         (
             ["old.npy", "new.npy", "--fail-above", "affine=1"],
             "ica; got 'affine'",
@@ -246,7 +335,7 @@ def bad_files(folder):
         (["old.npy", "--report", "new.npy", "short.npy"], "--report new.npy must end in .html"),
         (["old.npy", "new.npy", "--csv", "-", "--json", "-"], "only one output can be written to stdout"),
         (["old.npy", "new.npy", "--report", "-"], "only --json, --csv and --markdown can be stdout"),
-        (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=SHARE such as similarity=0.02"),
+        (["old.npy", "new.npy", "--fail-above", "similarity=nan"], "takes GROUP=LIMIT such as similarity=0.3"),
         (["old.npy", "new.npy", "--fail-above", "linear=1", "--fail-above", "linear=2"], "got 'linear' twice"),
         (["old.npy", "new.npy", "--seed", "-1"], "seed must be an integer from 0 to 4294967295; got -1"),
         (["old.npy", "new.npy", "--features", "emb_*"], "--features does not apply to files like old.npy"),

@@ -79,3 +79,15 @@ def test_what_cannot_be_done_ends_with_one_sentence(call, arguments, message):
     code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_a_pipeline_can_stop_on_the_status_of_a_layer(call):
+    code, out, err = call(*BOTH, "--rows", "100", "--fail-on", "fails,unknown", "--json", "-", "--quiet")
+    settings = json.loads(out)["settings"]
+    assert (code, err, settings["rows"]) == (0, "", 100)
+    assert [gate["exceeded"] for gate in settings["gates"]] == [False] * 11
+    code, out, err = call(*BOTH, "--fail-on", "holds", "--json", "-", "--quiet")
+    assert code == 1
+    assert all(gate["exceeded"] for gate in json.loads(out)["settings"]["gates"])
+    assert "layers.0: the status is holds, which is among --fail-on holds\n" in err
+    assert call(*BOTH, "--fail-on", "good")[0] == 2

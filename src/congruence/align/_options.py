@@ -12,6 +12,10 @@ from congruence.options import DATA, ReadOptions, option
 
 ROUTES = (*GROUPS, "ica")
 ROWS_FOR_ICA = 50  # per dimension; with fewer, hardly any component can be distinguished from noise
+ROWS_HELP = (
+    "Use a sample of this many rows, chosen by a hash of their ids and the seed: the same rows in every file, in any "
+    "order. Clusters are sampled whole."
+)
 
 
 def check_groups(groups: Any) -> tuple[str, ...]:
@@ -33,6 +37,7 @@ class CompareOptions(ReadOptions):
         None, "Rows are ordered and depend on rows fewer than this many places away.", panel=DATA
     )
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    rows: int | None = option(None, ROWS_HELP, panel=DATA)
     groups: str | Sequence[str] = option(
         ("auto",),
         f"Maps to fit, separated by commas, or 'all' ({', '.join(ROUTES)}). ica takes most of the time: 'auto' fits it "
@@ -63,6 +68,7 @@ class CompareLayersOptions(ReadOptions):
 
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
+    rows: int | None = option(None, ROWS_HELP, panel=DATA)
     names: Sequence[str] = option(
         (), "Names of the two runs, separated by a comma; by default from the patterns.", panel=DATA
     )

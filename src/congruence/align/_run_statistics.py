@@ -138,7 +138,8 @@ def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns
     counts = {"folds": options.folds, "nulls": options.nulls, "bootstrap": bootstrap, "seed": options.seed}
     check_method(options.normalize, **counts)
     common = {"cluster": options.cluster, "labels": labels, "drop_missing": options.drop_missing}
-    inputs = gather(runs, **reading(options), **common)
+    sample = {"rows": options.rows, "seed": options.seed} if hasattr(options, "rows") else {}
+    inputs = gather(runs, **reading(options), **common, **sample)
     device = resolve_device(options.device, *inputs.values)
     blocks = getattr(options, "order_blocks", None)
     plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, order_blocks=blocks, **counts)
@@ -147,6 +148,7 @@ def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns
         "clusters": None if inputs.cluster is None else plan.units,
         **({} if blocks is None else {"order_blocks": blocks}),
         "paired": "by id" if inputs.by_id else "by position",
+        **({"rows": options.rows} if sample else {}),
         "folds": len(plan.folds),
         "nulls": options.nulls,
         **({"bootstrap": bootstrap} if hasattr(options, "bootstrap") else {}),

@@ -1,7 +1,7 @@
 """The program `congruence`: all commands, and one exit code per outcome.
 
-Exit codes: 0 done, 1 a limit given with --fail-above was exceeded, 2 the input or the call is wrong (one
-sentence says why), 3 an internal error, 130 interrupted.
+Exit codes: 0 done, 1 a gate given with --fail-on or --fail-above was exceeded, 2 the input or the call is wrong
+(one sentence says why), 3 an internal error, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -12,13 +12,14 @@ import typer
 
 from congruence.align._options import CompareOptions, check_groups
 from congruence.cli import _command as cli
+from congruence.cli._gates import FailOn, Gate, check_statuses, exit_by_gates, record_gates, status_gates
 from congruence.cli.cluster import on_cluster
 from congruence.errors import InputError
 from congruence.maps._names import GROUPS
 from congruence.options import OUTPUT, option
 
 if TYPE_CHECKING:
-    from congruence.align.comparison import Comparison
+    from congruence.align.comparison import Pair
 
 Files = Annotated[
     list[str],
@@ -56,11 +57,14 @@ def compare(
         ),
     ] = False,
     dask: cli.Dask = None,
+    fail_on: FailOn = None,
     fail_above: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="GROUP=SHARE",
-            help="Exit with 1 if a pair's held-out error exceeds this share of the diameter; may be repeated.",
+            metavar="GROUP=LIMIT",
+            help="Exit with 1 if the held-out error of a pair is above this share of chance; may be repeated. "
+            "GROUP.unexplained is the share of the variance, GROUP.diameter that of the diameter; GROUP.r2 is a "
+            "minimum of R².",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -75,7 +79,7 @@ def compare(
 
         congruence compare runs/*.parquet --id cell_id --features 'emb_*'
 
-        congruence compare old.npy new.npy --fail-above similarity=0.02
+        congruence compare old.npy new.npy --fail-on fails,unknown --fail-above similarity=0.3
     """
     from congruence.align._compare import compare as compare_runs
     from congruence.tables import expanded, unique_names
@@ -88,8 +92,8 @@ def compare(
         paths = sorted(paths, key=steps.__getitem__)
         options = replace(options, steps=sorted(steps.values()))
     groups = list(check_groups(options.groups))
-    limits = _limits(fail_above or [], groups)
-    if "ica" in limits:
+    statuses, limits = check_statuses(fail_on), _limits(fail_above or [], groups, options.nulls)
+    if any(limit.group == "ica" for limit in limits):
         options = replace(options, groups=groups)
     cli.check_outputs(outputs, paths, {"rows-out": outputs.rows_out})
     if outputs.rows_out is not None:
@@ -103,9 +107,9 @@ def compare(
         from congruence.tables import write_table
 
         write_table(result.moved().to_table(), outputs.rows_out)
-    result = cli.deliver(result, outputs)
-    if _exceeded(result, limits):
-        raise typer.Exit(1)
+    gates = [*status_gates(result, statuses), *(limit.gate(pair) for pair in result.pairs for limit in limits)]
+    cli.deliver(record_gates(result, gates), outputs)
+    exit_by_gates(gates)
 
 
 def _steps(paths: list[str]) -> dict[str, float]:
@@ -121,21 +125,67 @@ def _steps(paths: list[str]) -> dict[str, float]:
     return steps
 
 
-def _limits(texts: list[str], groups: list[str]) -> dict[str, float]:
-    limits: dict[str, float] = {}
+QUANTITIES = {  # of --fail-above, and how a message names them
+    "": "the held-out error as a share of chance",
+    "unexplained": "the unexplained share of the variance",
+    "diameter": "the held-out error as a share of the diameter",
+    "r2": "held-out R²",
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit given with --fail-above: a minimum for R², of which more is better, and a maximum for all others."""
+
+    group: str
+    quantity: str
+    value: float
+
+    @property
+    def name(self) -> str:
+        """The group and the quantity as they are written on the command line."""
+        return f"{self.group}.{self.quantity}".rstrip(".")
+
+    def gate(self, pair: Pair) -> Gate:
+        """The limit applied to one pair; an undefined number exceeds every limit."""
+        of, value = f"{pair.source} -> {pair.target}", self.read(pair.groups[self.group])
+        passes, side = (value >= self.value, "below") if self.quantity == "r2" else (value <= self.value, "above")
+        is_known = "is undefined" if math.isnan(value) else f"is {value:.4g}, {side} the limit {self.value:g}"
+        message = f"{of}: {self.group}: {QUANTITIES[self.quantity]} {is_known}"
+        return Gate(self.name, of, self.value, value, not passes, message)
+
+    def read(self, near: Any) -> float:
+        """The number of one group of maps that is limited."""
+        if self.quantity == "diameter":
+            value = near.held_out.mean
+        elif self.quantity == "r2":
+            value = near.r2.mean
+        elif self.quantity == "unexplained":
+            value = 1 - near.r2.mean
+        else:
+            value = near.held_out.mean / near.null if near.null else math.nan
+        return float(value)
+
+
+def _limits(texts: list[str], groups: list[str], nulls: int) -> list[Limit]:
+    limits: list[Limit] = []
     for text in texts:
-        group, _, value = text.partition("=")
+        name, _, number = text.partition("=")
+        group, _, quantity = name.partition(".")
         try:
-            limit = float(value)
+            value = float(number)
         except ValueError:
-            limit = math.nan
-        if not limit >= 0:
-            raise InputError(f"--fail-above takes GROUP=SHARE such as similarity=0.02; got {text!r}")
+            value = math.nan
+        if quantity not in QUANTITIES or name.endswith(".") or not math.isfinite(value) or value < 0:
+            known = ", ".join(f"similarity.{one}" for one in QUANTITIES if one)
+            raise InputError(f"--fail-above takes GROUP=LIMIT such as similarity=0.3, or {known}; got {text!r}")
         if group not in groups:
             raise InputError(f"--fail-above takes one of the groups {','.join(groups)}; got {group!r}")
-        if group in limits:
-            raise InputError(f"--fail-above takes each group once; got {group!r} twice")
-        limits[group] = limit
+        if name in [limit.name for limit in limits]:
+            raise InputError(f"--fail-above takes each number once; got {name!r} twice")
+        if not quantity and nulls == 0:
+            raise InputError(f"--fail-above {text} is a share of the null; set --nulls to at least 1")
+        limits.append(Limit(group, quantity, value))
     return limits
 
 
@@ -145,15 +195,3 @@ def _check_rows_out(path: Path, groups: list[str]) -> None:
         raise InputError(f"--rows-out needs a format with column names, such as .parquet or .csv; got {path}")
     if not set(groups) & set(GROUPS):
         raise InputError(f"--rows-out ranks rows by {', '.join(GROUPS)}; add one of these to --groups")
-
-
-def _exceeded(result: Comparison, limits: dict[str, float]) -> bool:
-    """Whether a pair exceeds a limit, and print which; an undefined error exceeds every limit."""
-    exceeded = False
-    for pair in result.pairs:
-        for group, limit in limits.items():
-            error = pair.groups[group].held_out.mean
-            if not error <= limit:
-                cli.say(f"{pair.source} -> {pair.target}: held-out {group} error {error:.4f} is above {limit:g}")
-                exceeded = True
-    return exceeded

@@ -8,6 +8,7 @@ import typer
 
 from congruence.align._options import CompareLayersOptions
 from congruence.cli import _command as cli
+from congruence.cli._gates import FailOn, check_statuses, exit_by_gates, record_gates, status_gates
 from congruence.errors import InputError
 
 
@@ -23,6 +24,7 @@ def layers(
     ],
     options: CompareLayersOptions,
     outputs: cli.Outputs,
+    fail_on: FailOn = None,
 ) -> None:
     """Which layer of one run corresponds to which layer of another?
 
@@ -34,6 +36,8 @@ def layers(
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --report layers.html
 
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --measure cka --json -
+
+        congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --rows 1000 --fail-on fails,unknown
     """
     from dataclasses import replace
 
@@ -44,10 +48,13 @@ def layers(
             "layers takes two patterns, in quotes so that the shell does not expand them "
             f"('run_a.*.parquet' 'run_b.*.parquet'); got {len(runs)} names"
         )
+    statuses = check_statuses(fail_on)
     (name_a, a), (name_b, b) = (named_layers(pattern, pattern) for pattern in runs)
     cli.check_outputs(outputs, [*a.values(), *b.values()])
     if not options.names:
         options = replace(options, names=(name_a, name_b if name_b != name_a else f"{name_b}#2"))
     with cli.working(outputs) as progress:
         result = compare_layers(a, b, options=options, progress=progress)
-    cli.deliver(result, outputs)
+    gates = status_gates(result, statuses)
+    cli.deliver(record_gates(result, gates), outputs)
+    exit_by_gates(gates)

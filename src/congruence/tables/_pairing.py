@@ -124,9 +124,12 @@ def _shared_notes(tables: Sequence[Table]) -> list[str]:
 def pairing_notes(joined: Joined) -> list[str]:
     """Return notes about rows that were left out."""
     notes = []
+    paired = joined.n if joined.sample is None else joined.sample.of
     left_out = ", ".join(f"{count} of {name}" for name, count in joined.unmatched.items() if count)
     if left_out:
-        notes.append(f"{joined.n} rows were paired by id; rows without a partner were left out: {left_out}.")
+        notes.append(f"{paired} rows were paired by id; rows without a partner were left out: {left_out}.")
+    if joined.sample is not None:
+        notes.append(joined.sample.note)
     dropped = ", ".join(f"{count} of {name}" for name, count in joined.dropped.items() if count)
     if dropped:
         notes.append(f"Rows with NaN or infinite values were left out: {dropped}.")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from congruence.arrays import Array, as_matrix, is_dask, is_tensor
+from congruence.checks import check_integer
 from congruence.errors import InputError, InputWarning
 from congruence.files import InputFile, describe_file
 from congruence.memory import check_fits, load_matrix
@@ -26,14 +27,16 @@ from congruence.tables._pairing import (
     pairing_notes,
     select_columns,
 )
+from congruence.tables._sampling import Sample, sample_by_hash
 from congruence.tables.access import unique_names
 from congruence.tables.columns import Selection, selection
-from congruence.tables.join import Joined, join_tables
+from congruence.tables.join import Index, Joined, join_tables, paired_clusters
 from congruence.tables.parts import lazy_files, part_files, read_files
 from congruence.tables.read import honours
 from congruence.tables.table import Table, is_anndata, is_frame, is_series
 
 Names = str | Sequence[str] | None
+LEAST_ROWS = 4  # of a sample: fewer cannot be divided into folds
 
 
 def _is_path(x: object) -> bool:
@@ -160,6 +163,8 @@ def gather(
     cluster: Any = None,
     labels: Any = None,
     drop_missing: bool = False,
+    rows: int | None = None,
+    seed: int = 0,
 ) -> PairedRuns:
     """Read runs, pair their rows and check them.
 
@@ -184,10 +189,18 @@ def gather(
         Labels of the rows, returned for the paired rows. An array has one entry for each row of the first run.
     drop_missing : bool, default False
         Leave out rows with NaN or infinity in any run instead of refusing them.
+    rows : int, optional
+        Take only this many of the paired rows, those with the least hashes of their ids (without ids, of their
+        positions), before values are checked and copied. Clusters are taken whole until there are as many rows.
+    seed : int, default 0
+        Of the hash: another seed gives another sample.
     """
+    if rows is not None:
+        check_integer("rows", rows, LEAST_ROWS)
     names, items = _named(runs)
     options = {"id": id, "features": features, "metadata": metadata, "key": key}
-    return pair_tables(read_runs(items, names, options), cluster=cluster, labels=labels, drop_missing=drop_missing)
+    tables = read_runs(items, names, options)
+    return pair_tables(tables, cluster=cluster, labels=labels, drop_missing=drop_missing, rows=rows, seed=seed)
 
 
 def read_runs(
@@ -229,7 +242,13 @@ def check_options(runs: Sequence[Any], options: Iterable[str]) -> None:
 
 
 def pair_tables(
-    tables: Sequence[Table], *, cluster: Any = None, labels: Any = None, drop_missing: bool = False
+    tables: Sequence[Table],
+    *,
+    cluster: Any = None,
+    labels: Any = None,
+    drop_missing: bool = False,
+    rows: int | None = None,
+    seed: int = 0,
 ) -> PairedRuns:
     """Pair the rows of tables, as `gather` does.
 
@@ -243,6 +262,11 @@ def pair_tables(
         Labels of the rows, returned for the paired rows. An array has one entry for each row of the first table.
     drop_missing : bool, default False
         Leave out rows with NaN or infinity in any table instead of refusing them.
+    rows : int, optional
+        Take only this many of the paired rows, those with the least hashes of their ids (without ids, of their
+        positions), before values are checked and copied. Clusters are taken whole until there are as many rows.
+    seed : int, default 0
+        Of the hash: another seed gives another sample.
     """
     # A re-pairing combines rows of one run with any rows of another, so the rows of workers are fetched once.
     fetched = fetch_rows({table.name: table.values for table in tables if is_dask(table.values)})
@@ -252,9 +276,17 @@ def pair_tables(
         if isinstance(value, str) and not any(table.metadata for table in tables):
             raise InputError(f"{option}={value!r} names a metadata column, but the runs have none; pass the labels")
     column = cluster if isinstance(cluster, str) else None
-    joined = join_tables(tables, drop_missing=drop_missing, cluster=column)
+
+    def choose(paired: Sequence[Index], ids: Array | None) -> Sample | None:
+        if column is None:
+            clusters = joined_rows(cluster, tables[0], "cluster", 1, paired[0])
+        else:
+            clusters = paired_clusters(tables, paired, column, ids)
+        return None if rows is None else sample_by_hash(len(paired[0]), rows, seed, ids=ids, cluster=clusters)
+
+    joined = join_tables(tables, drop_missing=drop_missing, cluster=column, choose=None if rows is None else choose)
     # Blocks are still the rows of a run if none was left out or moved: then the matrix is returned as it is.
-    rows = [fetched.get(table.name, (None, None)) for table in tables]
+    sources = [fetched.get(table.name, (None, None)) for table in tables]
     return PairedRuns(
         names=list(joined.names),
         values=joined.values,
@@ -266,7 +298,7 @@ def pair_tables(
         by_id=not joined.by_position,
         notes=[*notes, *pairing_notes(joined), *column_notes(tables, joined.values)],
         features=[table.features for table in tables],
-        blocks=[blocks if x is here else None for x, (here, blocks) in zip(joined.values, rows, strict=True)],
+        blocks=[blocks if x is here else None for x, (here, blocks) in zip(joined.values, sources, strict=True)],
         paths=paths_of(tables),
     )
 

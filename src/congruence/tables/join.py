@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from congruence.arrays import Array, finite_rows, listing, to_numpy
+from congruence.arrays import Array, finite_rows, listing, row_chunks, to_numpy
 from congruence.errors import PairedByPositionWarning, TableError
 from congruence.memory import take_rows
+from congruence.tables._sampling import Sample
 from congruence.tables.columns import PREFIX
 from congruence.tables.table import Table, as_labels, duplicates, in_one_kind, missing_labels
 
 Index = npt.NDArray[np.intp]
+Choose = Callable[[Sequence[Index], Array | None], Sample | None]  # from the paired rows of each table and their ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class Joined:
     dropped: Mapping[str, int]  # rows of each table with NaN or infinity
     unmatched: Mapping[str, int]  # rows of each table whose id is not in every other
     by_position: bool
+    sample: Sample | None = None  # where only some of the paired rows were taken
 
     @property
     def n(self) -> int:
@@ -39,7 +42,13 @@ class Joined:
         return int(self.values[0].shape[0])
 
 
-def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster: str | None = None) -> Joined:
+def join_tables(
+    tables: Sequence[Table],
+    *,
+    drop_missing: bool = False,
+    cluster: str | None = None,
+    choose: Choose | None = None,
+) -> Joined:
     """Pair the rows of several tables.
 
     Rows are matched by id, in the order of the first table, if every table has ids; otherwise by position, with a
@@ -55,6 +64,8 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
     cluster : str, optional
         The metadata column (with or without ``Metadata_``) that defines which rows belong together; it is taken
         from the first table that has it, and tables that have it must agree.
+    choose : callable, optional
+        Samples the paired rows, given their numbers in each table and their ids. Values of other rows are not read.
     """
     if not tables:
         raise TableError("tables must hold at least one table")
@@ -63,10 +74,13 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
     by_position = any(table.ids is None for table in tables)
     rows = _rows_by_position(tables) if by_position else _rows_by_id(tables)
     unmatched = {table.name: table.n - len(index) for table, index in zip(tables, rows, strict=True)}
+    sample = None if choose is None else choose(rows, _paired_ids(tables, rows))
+    if sample is not None:
+        rows = [index[sample.rows] for index in rows]
     keep, dropped = _finite(tables, rows, drop_missing)
     if not keep.all():
         rows = [index[keep] for index in rows]
-    ids = next((table.ids[index] for table, index in zip(tables, rows, strict=True) if table.ids is not None), None)
+    ids = _paired_ids(tables, rows)
     return Joined(
         values=[_take_values(table, index) for table, index in zip(tables, rows, strict=True)],
         rows=rows,
@@ -74,11 +88,17 @@ def join_tables(tables: Sequence[Table], *, drop_missing: bool = False, cluster:
         features=[table.features for table in tables],
         ids=ids,
         metadata={name: _take(column, rows[0]) for name, column in tables[0].metadata.items()},
-        cluster=None if cluster is None else _clusters(tables, rows, cluster, ids),
+        cluster=None if cluster is None else paired_clusters(tables, rows, cluster, ids),
         dropped=dropped,
         unmatched=unmatched,
         by_position=by_position,
+        sample=sample,
     )
+
+
+def _paired_ids(tables: Sequence[Table], rows: Sequence[Index]) -> Array | None:
+    """Return the ids of paired rows, from the first table that has ids."""
+    return next((table.ids[index] for table, index in zip(tables, rows, strict=True) if table.ids is not None), None)
 
 
 def finite_table(table: Table, *, drop_missing: bool = False) -> Table:
@@ -173,7 +193,7 @@ def _finite(
     dropped = {}
     complaints = []
     for table, index in zip(tables, rows, strict=True):
-        good = finite_rows(table.values)[index]
+        good = _finite_at(table.values, index)
         bad = np.sort(index[~good])  # numbered as in its own file
         keep &= good
         dropped[table.name] = len(bad)
@@ -188,6 +208,13 @@ def _finite(
     if not keep.any():
         raise TableError(f"no rows are left without NaN or infinite values: {'; '.join(complaints)}")
     return keep, dropped
+
+
+def _finite_at(values: Array, index: Index) -> npt.NDArray[np.bool_]:
+    """Return which of the chosen rows are finite; if these are few, the others are not read."""
+    if 2 * len(index) > len(values):
+        return finite_rows(values)[index]
+    return np.concatenate([finite_rows(values[index[part]]) for part in row_chunks(len(index), values.shape[1])])
 
 
 def _in_columns(table: Table, bad: Index) -> str:
@@ -213,7 +240,7 @@ def _is_all(index: Index, n: int) -> bool:
     return len(index) == n and np.array_equal(index, np.arange(n))
 
 
-def _clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Array | None) -> Array:
+def paired_clusters(tables: Sequence[Table], rows: Sequence[Index], name: str, ids: Array | None) -> Array:
     """Return the cluster of each joined row, (n,), after checking that the tables agree."""
     columns: list[tuple[Table, Array]] = []
     for table, index in zip(tables, rows, strict=True):
