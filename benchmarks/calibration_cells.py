@@ -28,6 +28,7 @@ from calibration_readings import (
     rate,
     related,
     relative_to_before,
+    share_above_chance,
     share_of_chance,
     share_of_diameter,
     trimmed_share,
@@ -92,10 +93,13 @@ def dependence() -> Iterator[Cell]:
     for count in (20, 50, 200):
         for within in (0.3, 0.6):
             for order in ("random", "contiguous"):
-                draw = partial(truths.clustered, count=count, within=within, contiguous=order == "contiguous")
+                draw = partial(truths.clustered, count=count, within=within, order=order)
                 name = f"unrelated, {count} clusters, sd {within}, {order}"
                 yield cell(name, draw, hidden)
                 yield cell(f"{name}, given", partial(draw, given=True), given)
+    draw = partial(truths.clustered, count=50, within=0.3, even=False)
+    yield cell("unrelated, 50 uneven clusters, sd 0.3", draw, hidden)
+    yield cell("unrelated, 50 uneven clusters, sd 0.3, given", partial(draw, given=True), given)
     for times in (2, 5):
         yield cell(f"unrelated, rows {times}x", partial(truths.repeated, times=times), hidden)
         yield cell(f"unrelated, rows {times}x, given", partial(truths.repeated, times=times, given=True), given)
@@ -116,11 +120,15 @@ def dependence() -> Iterator[Cell]:
     yield cell("unrelated, 1 % duplicates", partial(few_duplicates, truths.unrelated), (*free, noted))
     draw = partial(few_duplicates, partial(truths.related, r2=0.9))
     yield cell("related, R2 0.9, 1 % duplicates", draw, (*kept, noted))
-    for kind, options in (("series", {"order_blocks": 50}), ("clusters", {"given": True})):
+    null_fits = mean("mean share above chance", share_above_chance, least=-0.03, most=0.03)
+    for kind, options in (
+        ("series", {"order_blocks": 50}), ("clusters", {"given": True}), ("uneven clusters", {"given": True})
+    ):  # fmt: skip
         draw = partial(truths.layers, count=3, kind=kind, measure="cka")
         name = f"3 x 3 layers, cka, {kind}"
         yield Cell("dependence", name, 400, 16, draw, hidden, "compare_layers")
-        yield Cell("dependence", f"{name}, given", 400, 16, partial(draw, **options), given, "compare_layers")
+        known = (*given, null_fits)
+        yield Cell("dependence", f"{name}, given", 400, 16, partial(draw, **options), known, "compare_layers")
 
 
 def noise() -> Iterator[Cell]:

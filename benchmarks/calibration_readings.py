@@ -184,6 +184,11 @@ def share_of_chance(outcome: Outcome) -> float:
     return of_chance(outcome.pair.groups["similarity"])[0]
 
 
+def share_above_chance(outcome: Outcome) -> float:
+    """The mean of (null - value) / (null - perfect) over all pairs of layers: 0 if the null is right for these rows."""
+    return float(np.mean(outcome.result.above_chance))
+
+
 def trimmed_share(outcome: Outcome) -> float | None:
     return getattr(outcome.pair.groups["similarity"], "trimmed", None)
 

@@ -133,12 +133,19 @@ def series(rng: Generator, n: int, d: int, correlation: float, **options: Any) -
     return Sample(*(autoregressive(rng, n, d, correlation) for _ in range(2)), options)
 
 
-def clustered(
-    rng: Generator, n: int, d: int, count: int, within: float, contiguous: bool = False, given: bool = False
-) -> Sample:
+def clusters(rng: Generator, n: int, count: int, order: str = "random", even: bool = True) -> np.ndarray:
+    """The cluster of every row, shape (n,); uneven sizes have an exponential distribution."""
+    if even:
+        label = np.arange(n) * count // n
+    else:
+        sizes = rng.dirichlet(np.ones(count))
+        label = np.sort(np.concatenate([np.arange(count), rng.choice(count, size=n - count, p=sizes)]))
+    return label if order == "contiguous" else rng.permutation(label)
+
+
+def clustered(rng: Generator, n: int, d: int, count: int, within: float, *, given: bool = False, **more: Any) -> Sample:
     """Unrelated runs of the same clusters: the centres of the two runs are independent."""
-    label = np.arange(n) * count // n
-    label = label if contiguous else rng.permutation(label)
+    label = clusters(rng, n, count, **more)
     x, y = (rng.normal(size=(count, d))[label] + within * rng.normal(size=(n, d)) for _ in range(2))
     return Sample(x, y, {"cluster": label} if given else {})
 
@@ -233,14 +240,14 @@ def layers(
     rng: Generator, n: int, d: int, count: int, kind: str = "iid", given: bool = False, **options: Any
 ) -> Sample:
     """Two runs of several layers, all unrelated: independent rows, a series, or 20 clusters."""
-    label = rng.permutation(np.arange(n) % 20)
+    label = clusters(rng, n, 20, even=kind != "uneven clusters")
 
     def layer() -> np.ndarray:
         if kind == "series":
             return autoregressive(rng, n, d, 0.95)
-        if kind == "clusters":
-            return rng.normal(size=(20, d))[label] + 0.3 * rng.normal(size=(n, d))
-        return rng.normal(size=(n, d))
+        if kind == "iid":
+            return rng.normal(size=(n, d))
+        return rng.normal(size=(20, d))[label] + 0.3 * rng.normal(size=(n, d))
 
     a, b = ({f"layer{i}": layer() for i in range(count)} for _ in range(2))
     return Sample(a, b, options | ({"cluster": label} if given else {}))
