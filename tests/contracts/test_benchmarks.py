@@ -172,3 +172,24 @@ def test_the_benchmark_of_extraction_runs(tmp_path, run):
     with (tmp_path / "extract.csv").open() as handle:
         row = next(csv.DictReader(handle))
     assert (row["rows"], row["batch"]) == ("32", "64")
+
+
+def test_the_benchmark_of_verdicts_runs_and_its_limits_are_computed(tmp_path, run):
+    run("calibration.py", "--quick", "--out", tmp_path / "calibration.csv")
+    with (tmp_path / "calibration.csv").open() as handle:
+        rows = [row for row in csv.DictReader(handle) if row["count"]]
+    assert len({row["section"] for row in rows}) == 7  # all but the headline, which has means
+    for row in rows:
+        assert float(row["low"]) <= float(row["rate"]) <= float(row["high"])
+        assert bool(row["met"]) == bool(row["limit"])
+        if row["limit"] == "<= 0.05":
+            assert row["met"] == ("yes" if row["count"] == "0" else "no")
+
+
+def test_the_tables_of_error_rates_are_those_of_the_csv(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import calibration
+
+    page = calibration.PAGE.read_text()
+    assert calibration.render(page, calibration.read(calibration.RESULTS)) == page
+    assert page.count("<!-- table: ") == page.count("<!-- end of table -->") == 2 + len(calibration.SECTIONS)

@@ -1,0 +1,261 @@
+"""Error rates of the verdicts of `compare` and `compare_layers` on simulated runs whose relation is known.
+
+Every cell draws many samples of one truth (`calibration_truths.py`), calls the verb with its default settings (the
+five groups without ICA) and counts its statements (`calibration_readings.py`); only the public API is used. Rates have
+Clopper-Pearson 95 % intervals, means t intervals. A limit is met if the rate itself is within it. A quantity that the
+installed version does not report has 0 simulations.
+
+    python benchmarks/calibration.py                    # benchmarks/results/calibration.csv and docs/trust.md, hours
+    python benchmarks/calibration.py --only noise       # one section; the others keep their rows
+    python benchmarks/calibration.py --quick            # seconds, a few cells, for the test suite
+    python benchmarks/calibration.py --render           # only the tables of docs/trust.md, from the csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import multiprocessing
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from calibration_cells import SECTIONS
+from calibration_readings import Cell, Quantity
+from scipy.stats import beta, t
+from threadpoolctl import threadpool_limits
+
+import congruence
+
+RESULTS = Path(__file__).parent / "results" / "calibration.csv"
+PAGE = Path(__file__).parents[1] / "docs" / "trust.md"
+SIMULATIONS, FOR_COVERAGE = 500, 200
+CHUNK = 5  # simulations that a worker does at a time
+COLUMNS = (
+    "section", "cell", "n", "d", "simulations", "quantity", "count", "rate", "mean", "low", "high", "limit", "met",
+    "cpu_s", "versions", "machine",
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+def clopper_pearson(count: int, of: int) -> tuple[float, float]:
+    """The exact 95 % interval of a rate."""
+    low = beta.ppf(0.025, count, of - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, of - count) if count < of else 1.0
+    return float(low), float(high)
+
+
+def summarise(quantity: Quantity, values: Sequence[Any]) -> Row:
+    """The columns of one quantity over all simulations in which it is defined."""
+    known = np.array([value for value in values if value is not None], dtype=float)
+    row: Row = {"quantity": quantity.name, "simulations": len(known), "limit": quantity.limit}
+    if not len(known):
+        return row
+    value = float(known.mean())
+    if quantity.is_rate:
+        low, high = clopper_pearson(int(known.sum()), len(known))
+        row |= {"count": int(known.sum()), "rate": value}
+    else:
+        wide = t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)) if len(known) > 1 else math.nan
+        low, high = value - wide, value + wide
+        row |= {"mean": value}
+    met = {"met": "yes" if quantity.is_met(value) else "no"} if quantity.limit else {}
+    return row | {"low": low, "high": high} | met
+
+
+def compare_sizes(rows: Sequence[Row]) -> Iterator[Row]:
+    """How much each number of the headline depends on the number of rows alone."""
+    for law in ("gaussian", "t3", "lognormal"):
+        of_law = [row for row in rows if row["cell"] == law and row.get("mean") is not None]
+        for name in dict.fromkeys(row["quantity"] for row in of_law):
+            means = [row["mean"] for row in of_law if row["quantity"] == name]
+            if name == "R2" or len(means) < 2:
+                continue
+            value = max(means) / min(means)
+            row = {key: of_law[0][key] for key in ("section", "d", "simulations", "versions", "machine")}
+            row |= {"cell": f"{law}, largest / smallest mean over n", "n": "", "quantity": name, "mean": value}
+            if name.startswith("error"):
+                row |= {"limit": "<= 1.1", "met": "yes" if value <= 1.1 else "no"}
+            yield row
+
+
+CELLS: list[Cell] = []  # set before workers are forked: cells hold functions that cannot be pickled
+
+
+def simulate(task: tuple[int, range]) -> tuple[int, list[list[Any]], float]:
+    """The values of some simulations of one cell, and the CPU seconds they took."""
+    index, seeds = task
+    start = time.process_time()
+    with threadpool_limits(1):
+        values = [CELLS[index].simulate(seed) for seed in seeds]
+    return index, values, time.process_time() - start
+
+
+def run(cells: Sequence[Cell], simulations: int | None, workers: int) -> Iterator[Row]:
+    """One row per cell and quantity."""
+    CELLS[:] = cells
+    counts = [simulations or (FOR_COVERAGE if cell.section == "coverage" else SIMULATIONS) for cell in cells]
+    tasks = [
+        (index, range(start, min(start + CHUNK, count)))
+        for index, count in enumerate(counts)
+        for start in range(0, count, CHUNK)
+    ]
+    origin = {"versions": versions(), "machine": machine()}
+    values: list[list[list[Any]]] = [[] for _ in cells]
+    seconds = [0.0] * len(cells)
+    pool = multiprocessing.get_context("fork").Pool(workers) if workers > 1 else None
+    try:
+        for index, found, spent in pool.imap(simulate, tasks) if pool else map(simulate, tasks):
+            values[index] += found
+            seconds[index] += spent
+            if len(values[index]) < counts[index]:
+                continue
+            cell = cells[index]
+            named = {"section": cell.section, "cell": cell.name, "n": cell.n, "d": cell.d}
+            named |= origin | {"cpu_s": round(seconds[index], 2)}
+            for quantity, column in zip(cell.quantities, zip(*values[index], strict=True), strict=True):
+                yield named | summarise(quantity, column)
+    finally:
+        if pool:
+            pool.terminate()
+
+
+def versions() -> str:
+    return (
+        f"congruence {congruence.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
+        f"python {platform.python_version()}"
+    )
+
+
+def machine() -> str:
+    return f"{platform.machine()}, {os.cpu_count()} cores, one thread per process"
+
+
+def read(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    order = {name: place for place, name in enumerate(SECTIONS)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for row in sorted(rows, key=lambda row: order[row["section"]]):
+            writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+
+
+# The tables of the documentation, made from the csv.
+
+
+def is_measured(row: Row) -> bool:
+    return bool(row["rate"] or row["mean"])
+
+
+def entry(row: Row | None) -> str:
+    """A rate in per cent or a mean, with its interval; bold where its limit is not met."""
+    if row is None or not is_measured(row):
+        return ""
+    low, high = (float(row[end] or "nan") for end in ("low", "high"))
+    if row["rate"]:
+        text = f"{100 * float(row['rate']):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+    else:
+        text = f"{float(row['mean']):.3g}" + ("" if math.isnan(low) else f" ({low:.3g} to {high:.3g})")
+    return f"**{text}**" if row["met"] == "no" else f"{text} ✓" if row["met"] == "yes" else text
+
+
+def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *lines))
+
+
+def render_section(rows: Sequence[Row]) -> str:
+    """One line per cell, one column per quantity."""
+    rows = [row for row in rows if is_measured(row)]
+    if not rows:
+        return "*Not simulated yet.*"
+    names = list(dict.fromkeys(row["quantity"] for row in rows))
+    cells: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in rows:
+        cells.setdefault((row["cell"], row["n"], row["d"]), {})[row["quantity"]] = row
+    lines = [[*cell, *(entry(found.get(name)) for name in names)] for cell, found in cells.items()]
+    return table(["truth", "n", "d", *names], lines)
+
+
+def render_limits(rows: Sequence[Row]) -> str:
+    """One line per limit: in how many cells it is met, and the cell farthest from it."""
+    limits: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["limit"] and is_measured(row):
+            limits.setdefault((row["section"], row["quantity"], row["limit"]), []).append(row)
+    lines = []
+    for (section, quantity, limit), of_limit in limits.items():
+        sign = -1 if limit.startswith(">=") else 1
+        worst = max(of_limit, key=lambda row: (row["met"] == "no", sign * float(row["rate"] or row["mean"])))
+        met = sum(row["met"] == "yes" for row in of_limit)
+        where = f"{worst['cell']}{f', n = {n}' if (n := worst['n']) else ''}"
+        lines.append([section, quantity, limit, f"{met} of {len(of_limit)}", where, entry(worst)])
+    if not lines:
+        return "*Not simulated yet.*"
+    return table(["section", "quantity", "limit", "met in", "worst cell", "its value (95 % interval)"], lines)
+
+
+def render_origin(rows: Sequence[Row]) -> str:
+    """Versions, machine and numbers of simulations."""
+    if not rows:
+        return "*Not simulated yet.*"
+    counts = sorted({int(row["simulations"]) for row in rows if is_measured(row)})
+    origins = dict.fromkeys(f"{row['versions']}; {row['machine']}" for row in rows)
+    hours = sum({(row["section"], row["cell"], row["n"]): float(row["cpu_s"] or 0) for row in rows}.values()) / 3600
+    size = f"{' or '.join(map(str, counts))} simulations per cell, {hours:.1f} CPU hours in all."
+    return f"{size} {' / '.join(origins)}."
+
+
+def render(page: str, rows: Sequence[Row]) -> str:
+    """The page with every table between its markers made from the rows of the csv."""
+    tables = {"limits": render_limits(rows), "origin": render_origin(rows)}
+    tables |= {name: render_section([row for row in rows if row["section"] == name]) for name in SECTIONS}
+    pattern = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+    return pattern.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", page)
+
+
+def choose(only: str | None, quick: bool) -> list[Cell]:
+    """The cells of one section or of all; for --quick the first of each section."""
+    chosen = {name: list(make()) for name, make in SECTIONS.items() if only in (None, name)}
+    return [cell for cells in chosen.values() for cell in (cells[:1] if quick else cells)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="two simulations of the first cell of each section")
+    parser.add_argument("--only", choices=SECTIONS, help="simulate one section, and keep the rows of the others")
+    parser.add_argument("--simulations", type=int, help=f"per cell ({SIMULATIONS}, for coverage {FOR_COVERAGE})")
+    parser.add_argument("--workers", type=int, default=1, help="processes with one thread each")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--render", action="store_true", help="only make the tables of docs/trust.md from the csv")
+    args = parser.parse_args()
+    if not args.render:
+        rows = [] if args.only is None else [row for row in read(args.out) if row["section"] != args.only]
+        simulated = []
+        for row in run(choose(args.only, args.quick), args.simulations or (2 if args.quick else None), args.workers):
+            simulated.append(row)
+            shown = ("section", "cell", "n", "d", "quantity", "simulations", "rate", "mean", "limit", "met")
+            print(*(f"{row[key]:.3g}" if isinstance(row.get(key), float) else row.get(key, "-") for key in shown),
+                  sep=" | ", flush=True)  # fmt: skip
+        of_headline = [row for row in simulated if row["section"] == "headline"]
+        write(args.out, [*rows, *simulated, *compare_sizes(of_headline)])
+    if args.out == RESULTS and PAGE.exists():
+        PAGE.write_text(render(PAGE.read_text(), read(args.out)))
+
+
+if __name__ == "__main__":
+    main()
