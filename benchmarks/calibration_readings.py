@@ -136,7 +136,7 @@ def is_flagged(outcome: Outcome) -> bool:
     withheld = (
         not is_called_related(outcome) if outcome.cell.verb == "compare_layers" else has_status("unknown", outcome)
     )
-    return withheld and re.search(r"dependen|duplicate|autocorrelat", outcome.words) is not None
+    return withheld and re.search(r"depend|copies of others", outcome.words) is not None
 
 
 def are_duplicates_noted(outcome: Outcome) -> bool:

@@ -1,24 +1,53 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from congruence.align._dependence import Dependence
+from congruence.align._distortion import Distortion
 from congruence.align.comparison import efficiency
-from congruence.align.verdict import clearly_better, judge, sampling_notes
+from congruence.align.verdict import (
+    Evidence,
+    FarRows,
+    clearly_better,
+    count_moved,
+    far_rows,
+    judge,
+    sampling_notes,
+)
 from congruence.maps.nearness import HeldOut, Nearness, protocol
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["efficiency"]
 
 
-def near(group, mean, null=0.05, width=0.001):
-    errors = mean * np.random.default_rng(0).uniform(0.5, 1.5, size=500)
-    return Nearness(group, mean, mean, mean, mean, HeldOut(mean, mean - width, mean + width), null, errors)
+def near(group, share, unexplained=None, width=0.02, null=0.05):
+    """A group with this share of chance, and the unexplained variance that goes with it."""
+    errors = share * null * np.random.default_rng(0).uniform(0.5, 1.5, size=1000)
+    left = share**2 if unexplained is None else unexplained
+    return Nearness(
+        group, *[share * null] * 4, HeldOut(share * null, share * null, share * null), null, errors,
+        HeldOut(share, share * (1 - width), share * (1 + width)),
+        HeldOut(1 - left, 1 - left * (1 + width), 1 - left * (1 - width)), share,
+    )  # fmt: skip
 
 
-def ladder(**means):
-    return {group: near(group, mean) for group, mean in means.items()}
+def ladder(**shares):
+    return {group: near(group, share) for group, share in shares.items()}
+
+
+def distortion(status, margin=0.1):
+    gain = {"holds": 0.02, "fails": 0.4, "ambiguous": 0.08, "unknown": float("nan")}[status]
+    spread = 0.05
+    certain = max(gain - spread, 0.0)
+    none = np.zeros(0)
+    return Distortion(status, margin, gain, gain + spread, certain, 8, 10, 0.9, 0.5, none, none)
+
+
+def known(n=1000, d=10, status="holds", **changes):
+    return replace(Evidence(plan=protocol(n, nulls=0), d=d, distortion=distortion(status)), **changes)
 
 
 @pytest.mark.parametrize("row", ORACLE["rows"], ids=lambda row: row["pair"])
@@ -36,54 +65,112 @@ def test_efficiency_is_undefined_where_the_rotation_gains_nothing():
 
 
 @pytest.mark.parametrize(
-    ("means", "n", "status", "group", "headline"),
+    ("shares", "gains", "n", "status", "group", "headline"),
     [
-        ({"identity": 0.001, "similarity": 0.001, "linear": 0.001}, 1000, "holds", "identity", "Nothing changed"),
-        ({"identity": 0.04, "permutation": 0.002, "similarity": 0.002, "linear": 0.002}, 1000, "holds",
-         "permutation", "Only the order and signs"),
-        ({"identity": 0.04, "similarity": 0.003, "linear": 0.003}, 1000, "holds", "similarity", "rotation and a scale"),
-        ({"identity": 0.04, "similarity": 0.02, "linear": 0.01}, 1000, "fails", "linear", "mostly a rotation"),
-        ({"identity": 0.06, "similarity": 0.03, "linear": 0.01}, 1000, "fails", "linear", "more than a rotation"),
-        ({"identity": 0.04, "similarity": 0.02, "linear": 0.02}, 1000, "ambiguous", "similarity", "mostly a rotation"),
-        ({"identity": 0.04, "similarity": 0.02, "linear": 0.02}, 50, "unknown", "similarity", "too few rows"),
-        ({"identity": 0.06, "similarity": 0.05, "linear": 0.05}, 1000, "fails", "none", "no more alike than unrelated"),
-        ({"identity": 0.06, "similarity": 0.05, "linear": 0.05}, 15, "unknown", "none", "too few rows"),
-        ({"similarity": 0.04, "linear": 0.01}, 15, "unknown", "linear", "too few rows"),
-        ({"similarity": 0.001, "linear": 0.001}, 15, "holds", "similarity", "only a rotation"),
-        ({"similarity": 0.02, "linear": 0.001}, 1000, "fails", "linear", "is a linear map, more than a rotation"),
-        ({"linear": 0.002}, 1000, "unknown", "linear", "was not tested"),
-        ({"identity": 0.04, "linear": 0.002}, 1000, "unknown", "linear", "was not tested"),
-        ({"identity": 0.06}, 1000, "unknown", "none", "was not tested"),
-        ({"permutation": 0.03}, 1000, "unknown", "permutation", "was not tested"),
-        ({"permutation": 0.001}, 1000, "holds", "permutation", "Only the order and signs"),
-        ({"permutation": 1e-9, "similarity": 0.04}, 15, "holds", "permutation", "Only the order and signs"),
-        ({"rigid": 0.003, "linear": 0.003}, 1000, "holds", "rigid", "only a rotation."),
-        ({"similarity": 0.0055, "linear": 0.0055}, 1000, "ambiguous", "similarity", "mostly a rotation"),
-        ({"similarity": 0.03, "linear": 0.03}, 1000, "ambiguous", "similarity", "related, but"),
+        ({"identity": 0.01, "similarity": 0.01, "linear": 0.01}, "holds", 1000, "holds", "identity", "Nothing changed"),
+        ({"identity": 1.0, "permutation": 0.02, "similarity": 0.02}, "holds", 1000, "holds", "permutation",
+         "Only the order and signs"),
+        ({"identity": 1.0, "similarity": 0.2, "linear": 0.2}, "holds", 1000, "holds", "similarity", "only a rotation"),
+        ({"identity": 1.0, "rigid": 0.2, "linear": 0.2}, "holds", 1000, "holds", "rigid", "only a rotation."),
+        ({"similarity": 0.1, "linear": 0.03}, "holds", 1000, "holds", "linear", "distortion within the margin"),
+        ({"similarity": 0.3, "linear": 0.1}, "holds", 1000, "ambiguous", "linear", "undecided"),
+        ({"similarity": 0.5, "linear": 0.5}, "holds", 1000, "ambiguous", "similarity", "plus noise"),
+        ({"similarity": 0.5, "linear": 0.5}, "holds", 50, "ambiguous", "similarity", "plus noise"),
+        ({"similarity": 0.5, "linear": 0.5}, "holds", 15, "unknown", "similarity", "too few rows"),
+        ({"similarity": 0.2, "linear": 0.2}, "fails", 1000, "fails", "similarity", "a linear map, more than"),
+        ({"similarity": 0.6, "linear": 0.5}, "fails", 1000, "fails", "linear", "more than a rotation and a scale"),
+        ({"similarity": 0.2, "linear": 0.2}, "ambiguous", 1000, "ambiguous", "similarity", "undecided"),
+        ({"similarity": 0.2, "linear": 0.2}, "ambiguous", 50, "unknown", "similarity", "too few rows"),
+        ({"similarity": 0.8, "linear": 0.8}, "unknown", 1000, "ambiguous", "similarity", "too weakly"),
+        ({"similarity": 1.0, "linear": 1.0}, "unknown", 1000, "fails", "none", "no more alike than unrelated"),
+        ({"similarity": 1.0, "linear": 1.0}, "unknown", 15, "unknown", "none", "too few rows"),
+        ({"linear": 0.04}, "holds", 1000, "unknown", "linear", "was not tested"),
+        ({"identity": 1.2}, "holds", 1000, "unknown", "none", "was not tested"),
+        ({"permutation": 0.6}, "holds", 1000, "unknown", "permutation", "was not tested"),
+        ({"permutation": 0.02}, "holds", 1000, "holds", "permutation", "Only the order and signs"),
+        ({"permutation": 1e-9, "similarity": 0.8}, "unknown", 15, "holds", "permutation", "Only the order and signs"),
     ],
 )  # fmt: skip
-def test_the_verdict_follows_from_held_out_numbers(means, n, status, group, headline):
-    found = judge(ladder(**means), n, 10)
+def test_the_verdict_follows_from_the_table(shares, gains, n, status, group, headline):
+    found = judge(ladder(**shares), known(n, status=gains))
     assert (found.status, found.group) == (status, group)
     assert headline in found.headline
 
 
-def test_the_detail_is_a_sentence_with_numbers():
-    found = judge(ladder(identity=0.04, similarity=0.0183, linear=0.011), 1000, 10)
+def test_an_upper_limit_above_the_tolerance_does_not_hold():
+    wide = {"similarity": near("similarity", 0.3, unexplained=0.09, width=0.3)}
+    assert judge(wide, known()).headline == "The difference is a rotation and a scale plus noise."
+    assert judge(wide, known(tolerance=0.2)).status == "holds"
+
+
+def test_the_evidence_names_both_statements_with_their_numbers():
+    found = judge(ladder(similarity=0.366, linear=0.22), known(status="fails"))
     assert found.finding.evidence == (
-        "Up to rotation and scale, the runs differ by 37 % of chance: the held-out error is 1.83 % of the diameter "
-        "(95 % interval 1.73 to 1.93 %), and 5.00 % for unrelated runs; a linear map reduces it by 40 %."
+        "Up to rotation and scale, the held-out error is 36.6 % of chance (95 % interval 35.9 to 37.3 %) and R² is "
+        "0.866. Distortion: some |log gain| is above 0.35 (margin 0.1), whichever run has the noise; the largest is "
+        "0.40. A linear map reduces the error by 40 %."
+    )
+    gains, left = found.finding.premises
+    assert (gains.name, gains.status, gains.number) == ("distortion", "fails", 0.4)
+    assert (left.name, left.status) == ("unexplained", "fails")
+    assert_allclose(left.number, 0.366**2)
+
+
+def test_rows_that_depend_on_each_other_leave_the_verdict_open():
+    rows = Dependence(0.6, 1.1, 0.62, True, False, np.zeros(0, int), 1000)
+    found = judge(ladder(similarity=0.6, linear=0.6), known(dependence=rows))
+    assert found.status == "unknown"
+    assert "rises from 60.0 % to 110 % of chance where consecutive rows" in found.finding.evidence
+    close = replace(rows, scattered=0.01)  # a match this close cannot be due to neighbours
+    assert judge(ladder(similarity=0.01), known(dependence=close)).status == "holds"
+
+
+def test_rows_that_do_not_match_are_in_the_headline():
+    found = judge(ladder(similarity=0.3), known(moved=50))
+    assert found.headline == "The difference is only a rotation and a scale, except for 50 of 1000 rows."
+    assert "50 of 1000 rows match no better than unrelated rows." in found.finding.evidence
+
+
+def test_far_rows_are_left_out_and_the_worse_answer_counts():
+    rest = near("similarity", 1.0)
+    far = FarRows(12, 0.81, rest, judge({"similarity": rest}, known(status="unknown")))
+    found = judge(ladder(similarity=0.01), known(far=far))
+    assert (found.status, found.headline) == ("fails", "The runs are no more alike than unrelated ones.")
+    assert "12 of 1000 rows hold 81 % of the variance; without them, the held-out error is 100 %" in (
+        found.finding.evidence
     )
 
 
+def test_few_far_rows_that_hold_most_of_the_variance_are_found():
+    rng = np.random.default_rng(0)
+    lengths = rng.chisquare(16, size=1000)
+    assert not len(far_rows(lengths))
+    lengths[[3, 7]] *= 1e4
+    assert far_rows(np.ones(1000), lengths).tolist() == [3, 7]
+    assert not len(far_rows(rng.chisquare(1, size=1000) ** 3))  # heavy tails, but no gap
+
+
+def test_rows_that_match_no_better_than_unrelated_ones_are_counted():
+    rng = np.random.default_rng(0)
+    lengths, errors = np.full(1000, 32.0), 0.3 * rng.chisquare(32, size=1000) ** 0.5
+    assert count_moved(errors, lengths) == 0
+    errors[:50] = 8.0
+    assert count_moved(errors, lengths) == 50
+    assert count_moved(np.sqrt(64.0) * rng.uniform(0.8, 1.2, size=1000), lengths) == 0  # all of them: unrelated runs
+
+
 def test_ica_alone_gives_no_verdict():
-    assert judge({"ica": near("ica", 0.01)}, 100, 3).status == "unknown"
+    assert judge({"ica": near("ica", 0.2)}, known(100)).status == "unknown"
 
 
-@pytest.mark.parametrize(("mean", "status"), [(0.01, "unknown"), (1e-9, "holds")])
-def test_without_a_null_only_a_perfect_match_is_judged(mean, status):
-    bare = {g: near(g, mean, null=float("nan"), width=float("nan")) for g in ("similarity", "linear")}
-    found = judge(bare, 1000, 3)
+@pytest.mark.parametrize(("share", "status"), [(0.9, "unknown"), (1e-9, "holds")])
+def test_without_a_null_only_a_close_match_is_judged(share, status):
+    nan = float("nan")
+    bare = {
+        g: replace(near(g, share), null=nan, of_chance=HeldOut(nan, nan, nan), trimmed=nan)
+        for g in ("similarity", "linear")
+    }
+    found = judge(bare, known())
     assert found.status == status
     assert "unrelated" not in found.headline + found.finding.evidence
 

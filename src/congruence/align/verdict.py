@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WORTHWHILE = 0.1  # a larger group must reduce the error by this share, beyond its interval, to be preferred
 RELATED = 0.95  # an error above this share of the null is no better than chance
 ROWS_PER_DIMENSION = 10  # enough to distinguish a linear map from a rotation
+LEVEL = 0.05  # of the test against shifts of ordered rows
 FEW_CLUSTERS = 10
 ENOUGH_UNITS = 30  # independent rows or clusters; with fewer, a wide interval does not mean that runs are unrelated
 ROWS_FOR_A_ROTATION = 2  # per dimension; with fewer, even a true rotation cannot be found
@@ -207,7 +208,8 @@ def _smallest_sufficient(ladder: Sequence[Nearness], unit: Array | None) -> Near
     related = [
         near
         for near in ladder
-        if near.held_out.mean <= PERFECT or (near.of_chance.mean < RELATED and not near.of_chance.high >= 1)
+        if near.held_out.mean <= PERFECT
+        or (near.of_chance.mean < RELATED and not near.of_chance.high >= 1 and not near.p > LEVEL)
     ]
     for i, near in enumerate(related):
         if not any(clearly_better(larger, near, unit) for larger in related[i + 1 :]):

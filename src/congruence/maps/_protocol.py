@@ -104,8 +104,8 @@ def protocol(
 def _ordered(n: int, block: int, folds: int, nulls: int, bootstrap: int, seed: int) -> Protocol:
     """Contiguous folds of ordered rows, with a gap of one block on both sides, and circular shifts as re-pairings."""
     check_integer("order_blocks", block, 1)
-    if n < 8 * block:
-        raise InputError(f"order_blocks must be at most an eighth of the {n} rows, or too few are left; got {block}")
+    if n < 4 * block:
+        raise InputError(f"order_blocks must be at most a quarter of the {n} rows, or too few are left; got {block}")
     count = min(folds, n // (2 * block))
     parts, gaps = zip(*consecutive(n, count, block), strict=True)
     plan = Protocol(list(parts), np.arange(n) // block, True, [], bootstrap, seed, block, list(gaps))

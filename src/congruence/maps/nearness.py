@@ -70,6 +70,7 @@ class Nearness:
     of_chance: HeldOut = NOTHING
     r2: HeldOut = NOTHING
     trimmed: float = float("nan")
+    p: float = float("nan")  # of the null that the runs are unrelated, where every re-pairing was scored on all folds
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows, as in the JSON contract."""
@@ -77,6 +78,7 @@ class Nearness:
             "of_chance": dict(vars(self.of_chance)),
             "r2": dict(vars(self.r2)),
             "trimmed": self.trimmed,
+            "p": None if np.isnan(self.p) else self.p,
             "held_out": dict(vars(self.held_out)),
             "null": self.null,
         } | {name: getattr(self, name) for name in ("mean", "rms", "q95", "sup")}
@@ -105,6 +107,7 @@ class _Null:
     """The errors after the pairing was destroyed."""
 
     mean: Float  # (fits,)
+    draws: Float  # (fits, re-pairings) the mean of each over all folds; empty where each was scored on one fold
     sums: Float  # (fits, n) over the re-pairings, by the row of the target
     counts: Float  # (n,) how often each row of the target was scored
 
@@ -118,12 +121,14 @@ def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -
     n = len(plan.unit)
     total, counts = np.zeros((len(fits), n)), np.zeros(n)
     if not plan.repairings:
-        return _Null(np.full(len(fits), np.nan), total, counts)
-    few = _sampled(plan)
+        return _Null(np.full(len(fits), np.nan), np.zeros((len(fits), 0)), total, counts)
+    few, folds = _sampled(plan), len(plan.folds)
     errors: list[list[Float]] = [[] for _ in plan.folds]
-    for turn in range(max(len(plan.repairings), len(plan.folds))):
-        fold = turn % len(plan.folds)
-        order = plan.repairings[turn % len(plan.repairings)]
+    # Shifts of ordered rows vary so much that each must be compared with the true pairing as a whole.
+    whole = plan.block is not None
+    for turn in range(len(plan.repairings) * folds if whole else max(len(plan.repairings), folds)):
+        fold = turn % folds
+        order = plan.repairings[turn // folds if whole else turn % len(plan.repairings)]
         paired, target = sums.repaired(order, fold, inside_folds=not plan.clustered)
         scored = _stacked(_fit_all(fits, paired, fold), sums.source.rows, target, few[fold])
         errors[fold].append(scored.mean(1))
@@ -131,10 +136,12 @@ def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -
         counts += np.bincount(partners, minlength=n)
         for i, of_fit in enumerate(scored):
             total[i] += np.bincount(partners, weights=of_fit, minlength=n)
-        if turn < len(plan.repairings):
+        if fold == folds - 1 if whole else turn < len(plan.repairings):
             tick()
     sizes = np.array([len(fold) for fold in plan.folds]) / len(plan.unit)
-    return _Null(np.array([np.mean(of_fold, axis=0) for of_fold in errors]).T @ sizes, total, counts)
+    mean = np.array([np.mean(of_fold, axis=0) for of_fold in errors]).T @ sizes
+    draws = np.einsum("krf,k->fr", np.array(errors), sizes) if whole else np.zeros((len(fits), 0))
+    return _Null(mean, draws, total, counts)
 
 
 def _fit_all(fits: Mapping[str, Fit], paired: PairScatter, fold: int | None) -> dict[str, Map]:
@@ -224,7 +231,7 @@ def _summaries(
     rows = np.vstack([held_out, held_out**2, null.sums, null.counts, norms, np.ones_like(norms)])
     drawn = resampled_sums(rows, plan.unit, plan.bootstrap, plan.seed)  # (3 m + 3, draws)
     scored, variance, size = drawn[-3:]
-    units, found = int(plan.unit.max()) + 1, []
+    units, draws, found = plan.units, null.draws.shape[1], []
     with np.errstate(divide="ignore", invalid="ignore"):
         for i, group in enumerate(groups):
             inner, outer = float((in_sample[i] ** 2).mean()), float((held_out[i] ** 2).mean())
@@ -234,10 +241,12 @@ def _summaries(
             errors, squares, nulls = drawn[i] / size, drawn[m + i] / variance, drawn[2 * m + i] / scored
             left = outer / max(float(norms.mean()), np.finfo(float).tiny)
 
-            def around(value: float, factor: float, draws: Float, none: bool = few, wide: float = inflation) -> HeldOut:
-                if none or not len(draws):
+            def around(
+                value: float, factor: float, samples: Float, none: bool = few, wide: float = inflation
+            ) -> HeldOut:
+                if none or not len(samples):
                     return HeldOut(value, *NO_INTERVAL)
-                low, high = ratio_interval(value * factor, draws, units, wide)
+                low, high = ratio_interval(value * factor, samples, units, wide)
                 return HeldOut(value, min(low, value), max(high, value))
 
             unexplained = around(left, shrink**2, squares)
@@ -254,6 +263,7 @@ def _summaries(
                     of_chance=around(error / mean if mean else np.nan, shrink, errors / nulls),
                     r2=HeldOut(1 - unexplained.mean, 1 - unexplained.high, 1 - unexplained.low),
                     trimmed=_trimmed(held_out[i]) / _trimmed(null.sums[i] / null.counts),
+                    p=float((1 + (null.draws[i] <= error).sum()) / (1 + draws)) if draws else np.nan,
                 )
             )
     return found
