@@ -191,6 +191,13 @@ def render_section(rows: Sequence[Row]) -> str:
     return table(["truth", "n", "d", *names], lines)
 
 
+def excess(row: Row) -> float:
+    """How far a value lies beyond its limit; negative within it."""
+    value = float(row["rate"] or row["mean"])
+    ends = (part.split() for part in row["limit"].split(" and "))
+    return max(value - float(end) if sign == "<=" else float(end) - value for sign, end in ends)
+
+
 def render_limits(rows: Sequence[Row]) -> str:
     """One line per limit: in how many cells it is met, and the cell farthest from it."""
     limits: dict[tuple[str, ...], list[Row]] = {}
@@ -199,8 +206,7 @@ def render_limits(rows: Sequence[Row]) -> str:
             limits.setdefault((row["section"], row["quantity"], row["limit"]), []).append(row)
     lines = []
     for (section, quantity, limit), of_limit in limits.items():
-        sign = -1 if limit.startswith(">=") else 1
-        worst = max(of_limit, key=lambda row: (row["met"] == "no", sign * float(row["rate"] or row["mean"])))
+        worst = max(of_limit, key=excess)
         met = sum(row["met"] == "yes" for row in of_limit)
         where = f"{worst['cell']}{f', n = {n}' if (n := worst['n']) else ''}"
         lines.append([section, quantity, limit, f"{met} of {len(of_limit)}", where, entry(worst)])
