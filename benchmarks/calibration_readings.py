@@ -140,11 +140,11 @@ def is_flagged(outcome: Outcome) -> bool:
 
 
 def are_duplicates_noted(outcome: Outcome) -> bool:
-    return "duplicate" in outcome.words
+    return re.search(r"repeats? others|copies of others", outcome.words) is not None
 
 
 def are_far_rows_named(outcome: Outcome) -> bool:
-    return re.search(r"rows? carr(y|ies)", outcome.words) is not None
+    return re.search(r"rows? holds? [\d.]+ % of the variance", outcome.words) is not None
 
 
 def is_misled_by_far_rows(outcome: Outcome) -> bool:

@@ -47,8 +47,13 @@ def test_two_trainings_of_a_graph_network_agree_with_the_reference_figures(model
     assert_allclose(pair.groups["similarity"].null, 0.053, atol=5e-4)
     assert_allclose(pair.groups["rigid"].null, 0.076, atol=1.5e-3)
     assert pair.verdict.status == "fails"
-    assert "the runs differ by 35 % of chance: the held-out error is 1.8" in result.verdict
-    assert "a linear map reduces it by 41 %." in result.verdict
+    assert "the held-out error is 35." in result.verdict
+    assert "and R² is 0.88" in result.verdict
+    assert "Distortion: some |log gain| is above 0.2" in result.verdict
+    assert "A linear map reduces the error by 41 %." in result.verdict
+    assert not pair.dependence.matters  # neighbouring molecules have a correlation of 0.1
+    assert_allclose(pair.dependence.consecutive, pair.dependence.scattered, rtol=0.02)
+    assert_allclose(pair.dependence.neighbours, pair.dependence.scattered, rtol=0.1)
     assert any("dead units" in note for note in result.notes)
 
 
@@ -141,12 +146,12 @@ def test_the_json_has_exactly_the_fields_of_the_contract(rng):
     assert isinstance(result["verdict"], str)
     (pair,) = result["pairs"]
     assert list(pair) == [
-        "source", "target", "n", "diameter", "diameter_exact", "group", "groups", "mcc", "cka", "neighbour_overlap",
-        "similarities",
+        "source", "target", "n", "diameter", "diameter_exact", "group", "groups", "distortion", "dependence", "moved",
+        "mcc", "cka", "neighbour_overlap", "similarities",
     ]  # fmt: skip
     assert set(pair["mcc"]) == {"strong", "weak"}
     assert list(pair["groups"]) == [*LADDER, "ica"]
-    fields = {"mean", "rms", "q95", "sup", "held_out", "null"}
+    fields = {"of_chance", "r2", "trimmed", "p", "mean", "rms", "q95", "sup", "held_out", "null"}
     for name, group in pair["groups"].items():
         assert set(group) == (fields | {"efficiency"} if name == "ica" else fields)
         assert set(group["held_out"]) == {"mean", "low", "high"}
@@ -228,7 +233,8 @@ def test_the_null_of_clustered_rows_destroys_what_clusters_share(rng):
     )
     with pytest.warns(FewRowsWarning, match="only 5 clusters"):
         result = compare([x, y], cluster=plate, groups=["similarity"], nulls=10)
-    assert result.pairs[0].verdict.group == "similarity"
+    assert result.pairs[0].groups["similarity"].of_chance.mean < 0.7
+    assert result.status == "unknown"  # with five clusters the interval includes chance
     assert any("only 5 clusters" in note for note in result.notes)
 
 
