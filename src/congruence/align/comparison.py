@@ -20,6 +20,7 @@ from congruence.tables import Table
 
 if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
+    from congruence.align.similarities import SimilarityScore
     from congruence.document import Document
 
 ROUNDING = 1e-6  # of float32, as a share of the diameter
@@ -107,13 +108,13 @@ class Pair:
     diameter_exact: bool
     groups: dict[str, Nearness]
     mcc: PairMCC
-    cka: float
-    neighbour_overlap: float
+    cka: SimilarityScore
+    neighbour_overlap: SimilarityScore
     verdict: PairVerdict
     maps: dict[str, Map] = field(repr=False)
     plane: Plane = field(repr=False)
     components: Nearness | None = None  # of ICA, in the space of matched components of unit variance
-    similarities: dict[str, float] = field(default_factory=dict)  # further measures that were requested
+    similarities: dict[str, SimilarityScore] = field(default_factory=dict)  # further measures that were requested
 
     def __repr__(self) -> str:
         return f"<Pair {self.source} -> {self.target}, {self.verdict.status}: {self.verdict.headline}>"
@@ -146,14 +147,17 @@ class Pair:
             "group": self.verdict.group,
             "groups": groups,
             "mcc": dict(vars(self.mcc)),
-            "cka": self.cka,
-            "neighbour_overlap": self.neighbour_overlap,
-            "similarities": dict(self.similarities),
+            "cka": self.cka.to_dict(),
+            "neighbour_overlap": self.neighbour_overlap.to_dict(),
+            "similarities": {name: score.to_dict() for name, score in self.similarities.items()},
         }
 
 
 class PairNumbers(TypedDict):
-    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest sufficient group."""
+    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest sufficient group.
+
+    Similarities have `value`, `null`, `calibrated` and `p`.
+    """
 
     source: str
     target: str
@@ -163,9 +167,9 @@ class PairNumbers(TypedDict):
     group: str
     groups: dict[str, dict[str, Any]]
     mcc: dict[str, float]
-    cka: float
-    neighbour_overlap: float
-    similarities: dict[str, float]
+    cka: dict[str, float]
+    neighbour_overlap: dict[str, float]
+    similarities: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
