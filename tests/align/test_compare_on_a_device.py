@@ -46,9 +46,9 @@ def test_both_engines_agree(rng, on_torch, monkeypatch, normalize, shape):
         for name in ("mean", "rms", "q95", "sup", "null"):
             assert_allclose(getattr(other, name), getattr(near, name), rtol=tolerance, atol=tolerance, err_msg=group)
         assert_allclose(other.errors, near.errors, rtol=tolerance, atol=tolerance)
-    assert_allclose(there.cka, here.cka, rtol=1e-9)
+    assert_allclose(there.cka.value, here.cka.value, rtol=1e-9)
     assert_allclose(there.mcc.weak, here.mcc.weak, rtol=1e-6)
-    assert_allclose(there.neighbour_overlap, here.neighbour_overlap, rtol=1e-9)
+    assert_allclose(there.neighbour_overlap.value, here.neighbour_overlap.value, rtol=1e-9)
     assert_allclose(there.components.held_out.mean, here.components.held_out.mean, rtol=1e-3)
 
 

@@ -30,7 +30,7 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(options):
             assert_allclose(getattr(there.groups[group], name), getattr(near, name), rtol=1e-4, err_msg=group)
         assert_allclose(there.groups[group].errors, near.errors, rtol=1e-4, atol=1e-6)
     for name, value in here.similarities.items():
-        assert_allclose(there.similarities[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+        assert_allclose(there.similarities[name].value, value.value, rtol=1e-4, atol=1e-6, err_msg=name)
     assert_allclose(there.diameter, here.diameter, rtol=1e-12)
     assert_allclose(there.mcc.weak, here.mcc.weak, rtol=1e-4)
 

@@ -16,6 +16,7 @@ import pytest
 from congruence.align._consensus import Consensus
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
 from congruence.align.layer_comparison import LayerComparison
+from congruence.align.similarities import SimilarityScore
 from congruence.batches.deconfounding import Deconfounding, Levels, Target, compare_folds
 from congruence.batches.deconfounding import Score as TargetScore
 from congruence.batches.leakage import FeatureProfile
@@ -130,8 +131,8 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
         "diameter_exact": True,
         "groups": groups,
         "mcc": PairMCC(0.41, 0.97),
-        "cka": 0.98,
-        "neighbour_overlap": 0.76,
+        "cka": SimilarityScore(0.98, 0.01, 0.98, math.nan),
+        "neighbour_overlap": SimilarityScore(0.76, 0.05, 0.75, math.nan),
         "verdict": PairVerdict(
             Finding(f"{source} -> {target}", "Only a rotation and a scale.", status, evidence=detail),
             "similarity",

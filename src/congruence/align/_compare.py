@@ -16,7 +16,8 @@ from congruence.align._distortion import measure_distortion
 from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups, is_auto
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
-from congruence.align.similarities import MEASURES
+from congruence.align.similarities import MEASURES, check_measures
+from congruence.align.similarities.scores import score_pair
 from congruence.align.verdict import (
     Evidence,
     FarRows,
@@ -30,7 +31,7 @@ from congruence.align.verdict import (
     summarise,
 )
 from congruence.arrays import Array, to_numpy
-from congruence.checks import check_choice, check_names, check_number
+from congruence.checks import check_choice, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.formatting import count
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
@@ -68,7 +69,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     cluster : array of shape (n,), or name of a metadata column, optional
         Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
     similarities : sequence of str, or "all", default ()
-        Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample.
+        Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample, each
+        with its null, its calibrated value and, from 199 re-pairings on, its p value (`SimilarityScore`).
 
     Returns
     -------
@@ -79,7 +81,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     ----------
     Nelson et al. 2026, Definition 1, Theorem 1 and Table 1.
     """
-    measures = check_names("similarities", options.similarities, MEASURES, shortcuts={"all": MEASURES}, least=0)
+    measures = check_measures(options.similarities)
     groups = check_groups(options.groups)
     check_choice("directions", options.directions, ("forward", "both"))
     check_number("margin", options.margin, 0, open_low=True)
@@ -156,6 +158,8 @@ def _compare_pair(
     fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
     near, maps = measure(sums, fits, target.diameter.value, plan, partial(step, name))
     known = _evidence(source, target, sums, near, plan, options, target.diameter.value)
+    asked = {one: MEASURES[one] for one in dict.fromkeys((*measures, "cka", "neighbour_overlap"))}
+    scores = score_pair(asked, pair, plan.repairings, plan.unit if plan.clustered else None)
     found = Pair(
         source=source.name,
         target=target.name,
@@ -164,13 +168,13 @@ def _compare_pair(
         diameter_exact=target.diameter.exact,
         groups=near,
         mcc=PairMCC(matched_correlation(pair.sums), _held_out_weak_mcc(sums)),
-        cka=MEASURES["cka"].of(pair),
-        neighbour_overlap=MEASURES["neighbour_overlap"].of(pair),
+        cka=scores["cka"],
+        neighbour_overlap=scores["neighbour_overlap"],
         verdict=judge(near, replace(known, maps=maps), name=name),
         maps=maps,
         plane=_plane(sums, plan.seed),
         components=_match_components(source, target, plan) if "ica" in groups else None,
-        similarities={name: MEASURES[name].of(pair) for name in measures},
+        similarities={one: scores[one] for one in measures},
         distortion=known.distortion,
         dependence=known.dependence,
         notes=tuple(_pair_notes(source, target, known, plan, options)),

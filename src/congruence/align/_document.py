@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.align._rows_section import rows_section
-from congruence.align.similarities import MEASURES
+from congruence.align.similarities import MEASURES, SimilarityScore
 from congruence.document import (
     Block,
     Cell,
@@ -212,9 +212,17 @@ def _similarities(pairs: Sequence[Pair], total: int) -> Table:
     first = f", first {len(pairs)} pairs" if len(pairs) < total else ""
     columns = (Column("measure", "text"), *(Column(_arrow(pair)) for pair in pairs), Column("direction", "text"))
     rows: list[tuple[Any, ...]] = [
-        (name, *(pair.similarities[name] for pair in pairs), MEASURES[name].direction) for name in pairs[0].similarities
+        (name, *(_beside_null(pair.similarities[name]) for pair in pairs), MEASURES[name].direction)
+        for name in pairs[0].similarities
     ]
-    return Table(f"Similarities, in sample{first}", columns, rows, brief=True)
+    return Table(f"Similarities, in sample, with their null{first}", columns, rows, brief=True)
+
+
+def _beside_null(score: SimilarityScore) -> Cell:
+    """A similarity, and below it its null and p value where there are any."""
+    below = "" if math.isnan(score.null) else f"null {number(score.null)}"
+    below += "" if math.isnan(score.p) else f", p {number(score.p)}"
+    return Cell(number(score.value), score.value if score.value == score.value else "", below=below)
 
 
 def _arrow(pair: Pair) -> str:
@@ -262,8 +270,8 @@ def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
         ("diameter", number(pair.diameter, 4), f"largest distance between two rows of the target; {exact}"),
         ("MCC, strong", pair.mcc.strong, "correlation of dimensions matched one to one, in sample; 1 is best"),
         ("MCC, weak", pair.mcc.weak, "the same after the best linear map (CCA), held out; 1 is best"),
-        ("CKA", pair.cka, "agreement of the similarity structure (linear, unbiased); 1 is best"),
-        ("neighbour overlap", share(pair.neighbour_overlap), "share of nearest neighbours in common"),
+        ("CKA", _beside_null(pair.cka), "agreement of the similarity structure (linear, unbiased); 1 is best"),
+        ("neighbour overlap", _beside_null(pair.neighbour_overlap), "share of nearest neighbours in common"),
     ]
     if "ica" in pair.groups:
         meaning = "share of the gain of a similarity over a permutation that unsupervised ICA reaches"
@@ -277,7 +285,7 @@ def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
             about = MEASURES[name]
             low, high = about.range
             meaning = f"{about.meaning}; {about.direction}, {low:.3g} to {high:.3g}"
-            facts.append((about.title, similarity, meaning))
+            facts.append((about.title, _beside_null(similarity), meaning))
     return facts
 
 

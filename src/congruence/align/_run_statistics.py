@@ -12,7 +12,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_float64_like, listing, resolve_device, row_chunks, to_numpy
 from congruence.errors import InputError
 from congruence.maps._diameter import Diameter, rows_diameter
-from congruence.maps.nearness import Protocol, check_method, protocol, squared_lengths
+from congruence.maps.nearness import Protocol, check_method, protocol
 from congruence.memory import room_for
 from congruence.options import reading
 from congruence.rows.engine import Rows, chunk_bytes
@@ -34,6 +34,9 @@ class RunStatistics:
     sums: RunSums
     seed: int = 0
     unmixings: dict[int | None, Unmixing] = field(default_factory=dict, repr=False)  # by the fold left out
+    original: RunStatistics | None = field(default=None, repr=False)  # the same rows in their own order
+    order: Array | None = field(default=None, repr=False)  # (n,) row i is row order[i] of the original
+    unit: Array | None = field(default=None, repr=False)  # (n,) the clusters that were exchanged
     _cache: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -65,12 +68,36 @@ class RunStatistics:
             raise InputError(f"all rows of {self.name} are equal, so errors cannot be divided by its diameter")
         return diameter
 
-    def cached(self, compute: Callable[[RunStatistics], T]) -> T:
-        """Return `compute(self)`, computed once."""
+    def cached(
+        self, compute: Callable[[RunStatistics], T], reorder: Callable[[T, RunStatistics], T] | None = None
+    ) -> T:
+        """Return `compute(self)`, computed once.
+
+        Where this run is another one in another order, it is `reorder(value of the original, self)`.
+        """
         if compute not in self._cache:
-            self._cache[compute] = compute(self)
+            if reorder is None or self.original is None:
+                self._cache[compute] = compute(self)
+            else:
+                self._cache[compute] = reorder(self.original.cached(compute), self)
         value: T = self._cache[compute]
         return value
+
+    def reordered(self, order: Array, unit: Array | None = None) -> RunStatistics:
+        """The run with row order[i] in place i, for a null; `unit` numbers the clusters that were exchanged.
+
+        Statistics of a permutation are those of this run, in another order; where rows repeat, they are computed anew.
+        """
+        if np.bincount(order, minlength=self.rows.n).max() > 1:
+            return RunStatistics(self.name, self.sums.shuffled(order, inside_folds=False), self.seed)
+        sums = self.sums.shuffled(order, inside_folds=True)  # also across folds: only sums of all rows are used
+        return RunStatistics(self.name, sums, self.seed, original=self, order=order, unit=unit)
+
+    @cached_property
+    def whole(self) -> RunSums:
+        """The sums of all rows as those of one fold."""
+        totals, products = self.sums.totals.sum(0), self.sums.products.sum(0)
+        return RunSums(self.rows, [np.arange(self.rows.n)], totals[None], products[None])
 
     def unmixing(self, fold: int | None) -> Unmixing:
         """The independent components of all rows but those of one fold.
@@ -120,11 +147,20 @@ class RunStatistics:
 
 @dataclass(frozen=True, eq=False)
 class PairStatistics:
-    """Two runs with paired rows, and the centred cross product of all rows."""
+    """Two runs with paired rows, and the centred cross product of all rows, computed when first used."""
 
     source: RunStatistics
     target: RunStatistics
-    sums: PairScatter
+    known: PairScatter | None = None  # the sums, where they were computed before
+
+    @cached_property
+    def sums(self) -> PairScatter:
+        """The scatters of both runs and their centred cross product."""
+        if self.known is not None:
+            return self.known
+        x, y = self.source.spread, self.target.spread
+        product = pair_sums(self.source.whole, self.target.whole).products[0]
+        return PairScatter(x, y, product - x.n * np.outer(x.mean, y.mean))
 
     @property
     def vary(self) -> bool:
@@ -190,7 +226,12 @@ def sum_pair(x: Any, y: Any) -> PairStatistics:
 
 def squared_norms(run: RunStatistics) -> Float:
     """The squared norm of every centred row, shape (n,): the diagonal of the centred linear kernel."""
-    return squared_lengths(run.rows)
+    rows, norms = run.rows, np.empty(run.rows.n)
+    for part in row_chunks(rows.n, rows.d, chunk_bytes(rows.device)):
+        chunk = rows.take(part)
+        chunk = chunk - as_float64_like(run.spread.mean, chunk)  # not 0 where rows repeat
+        norms[part] = to_numpy((chunk * chunk).sum(1))
+    return norms
 
 
 def sample_rows(n: int, most: int, seed: int) -> Array:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
     from congruence.align._dependence import Dependence
     from congruence.align._distortion import Distortion
+    from congruence.align.similarities import SimilarityScore
     from congruence.document import Document
 
 ROUNDING = 1e-6  # of float32, as a share of the diameter
@@ -110,8 +111,8 @@ class Pair:
     diameter_exact: bool
     groups: dict[str, Nearness]
     mcc: PairMCC
-    cka: float
-    neighbour_overlap: float
+    cka: SimilarityScore
+    neighbour_overlap: SimilarityScore
     verdict: PairVerdict
     maps: dict[str, Map] = field(repr=False)
     plane: Plane = field(repr=False)
@@ -119,7 +120,7 @@ class Pair:
     distortion: Distortion | None = None  # where a rotation was fitted
     dependence: Dependence | None = None  # of the rows, unless clusters or blocks were given
     notes: tuple[str, ...] = ()
-    similarities: dict[str, float] = field(default_factory=dict)  # further measures that were requested
+    similarities: dict[str, SimilarityScore] = field(default_factory=dict)  # further measures that were requested
 
     def __repr__(self) -> str:
         return f"<Pair {self.source} -> {self.target}, {self.verdict.status}: {self.verdict.headline}>"
@@ -155,14 +156,17 @@ class Pair:
             "dependence": None if self.dependence is None else self.dependence.to_dict(),
             "moved": self.verdict.moved,
             "mcc": dict(vars(self.mcc)),
-            "cka": self.cka,
-            "neighbour_overlap": self.neighbour_overlap,
-            "similarities": dict(self.similarities),
+            "cka": self.cka.to_dict(),
+            "neighbour_overlap": self.neighbour_overlap.to_dict(),
+            "similarities": {name: score.to_dict() for name, score in self.similarities.items()},
         }
 
 
 class PairNumbers(TypedDict):
-    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest sufficient group."""
+    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest sufficient group.
+
+    Similarities have `value`, `null`, `calibrated` and `p`.
+    """
 
     source: str
     target: str
@@ -175,9 +179,9 @@ class PairNumbers(TypedDict):
     dependence: dict[str, Any] | None
     moved: int
     mcc: dict[str, float]
-    cka: float
-    neighbour_overlap: float
-    similarities: dict[str, float]
+    cka: dict[str, float]
+    neighbour_overlap: dict[str, float]
+    similarities: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,14 @@ exchanged whole, and ordered rows are shifted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from congruence.arrays import Array
+from congruence.arrays import Array, Float
 from congruence.errors import InputError
 
+ROUNDING = 1e-9  # values this close, as a share, are equal
 WINDOW = 10  # clusters of similar size that are exchanged among each other
 
 
@@ -82,6 +84,31 @@ def shift_rows(n: int, block: int, rng: np.random.Generator) -> Array:
     if not 1 <= block <= n // 2:
         raise InputError(f"blocks of ordered rows must hold 1 to half of the {n} rows; got {block}")
     return np.roll(np.arange(n), rng.integers(block, n - block + 1))
+
+
+def restrict(order: Array, rows: Array) -> Array:
+    """A permutation of some rows, by increasing number, of the kind of a permutation of all: positions in `rows`.
+
+    Ranks keep what it does to the order: independent rows are shuffled, and ordered rows shifted. Clusters of which
+    only some rows are chosen cannot be exchanged in this way.
+    """
+    return order if len(rows) == len(order) else np.argsort(np.argsort(order[rows]))
+
+
+def p_values(closeness: Any, null: Float) -> Float:
+    """The p value (1 + number of null values at least as close) / (1 + number of null values) of each entry.
+
+    Closeness has any shape, the null shape (re-pairings,); larger is closer. The true pairing counts as one of the
+    re-pairings, which makes the p value valid for any number of them. NaN has no p value.
+
+    References
+    ----------
+    Phipson & Smyth 2010.
+    """
+    closeness, null = np.asarray(closeness, dtype=float), np.sort(null[np.isfinite(null)])
+    slack = ROUNDING * np.abs(closeness)
+    closer = len(null) - np.searchsorted(null, closeness - slack)
+    return np.where(np.isfinite(closeness) & (len(null) > 0), (1 + closer) / (1 + len(null)), np.nan)
 
 
 def _cycle(partner: Array, among: Array, rng: np.random.Generator) -> None:

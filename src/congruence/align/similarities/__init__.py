@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from congruence.align._run_statistics import PairStatistics
 from congruence.align.similarities import correlations, distances
@@ -21,11 +22,14 @@ from congruence.align.similarities.distances import (
     rsa_pearson,
     size_and_shape,
 )
+from congruence.align.similarities.scores import SimilarityScore
+from congruence.checks import check_names
 from congruence.maps.matching import fit_cca, matched_correlation, strong_mcc, weak_mcc
 
 __all__ = [
     "MEASURES",
     "Measure",
+    "SimilarityScore",
     "angular_procrustes",
     "cka",
     "neighbour_overlap",
@@ -41,6 +45,7 @@ __all__ = [
 ]
 
 MAPS = ("permutation", "rotation", "linear", "scale", "translation")
+ALIASES = {"bures": "angular_procrustes"}  # names of the same measure in other papers
 HIGHER, LOWER = "higher is closer", "lower is closer"
 
 
@@ -67,6 +72,11 @@ class Measure:
     def name(self) -> str:
         """The name of the function, by which the measure is chosen."""
         return self.function.__name__
+
+    @property
+    def sign(self) -> float:
+        """1 if higher is closer, -1 if lower is."""
+        return 1.0 if self.direction == HIGHER else -1.0
 
     @property
     def itself(self) -> float:
@@ -110,8 +120,9 @@ MEASURES = {measure.name: measure for measure in (
     Measure(procrustes, distances.procrustes_of, "Procrustes distance",
             "between shapes of norm 1 after the best rotation",
             _SIMILARITY, _CHORD, LOWER, "Williams et al. 2021, Ding et al. 2021"),
-    Measure(angular_procrustes, distances.angle_of, "Procrustes angle", "between shapes after the best rotation",
-            _SIMILARITY, _ARC, LOWER, "Williams et al. 2021"),
+    Measure(angular_procrustes, distances.angle_of, "Procrustes angle (Bures)",
+            "between shapes after the best rotation; the Bures angle of the kernels",
+            _SIMILARITY, _ARC, LOWER, "Williams et al. 2021, Harvey et al. 2024"),
     Measure(size_and_shape, distances.size_and_shape_of, "size-and-shape distance",
             "after the best rotation, without scaling, over all rows",
             _RIGID, _DISTANCE, LOWER, "Dryden & Mardia 2016"),
@@ -121,3 +132,10 @@ MEASURES = {measure.name: measure for measure in (
             _LINEAR, _SHARE, HIGHER, _MCC),
 )}
 # fmt: on
+
+
+def check_measures(names: Any) -> tuple[str, ...]:
+    """The measures asked for, by the names of their functions; "all" is all of them."""
+    if not isinstance(names, str):
+        names = [ALIASES.get(name, name) for name in names]
+    return check_names("similarities", names, MEASURES, shortcuts={"all": MEASURES}, least=0)

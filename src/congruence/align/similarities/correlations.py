@@ -16,9 +16,11 @@ from congruence.align._run_statistics import PairStatistics, RunStatistics, squa
 from congruence.arrays import Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_number
 from congruence.rows.algebra import svd
-from congruence.rows.sums import PairScatter, RowScatter
+from congruence.rows.sums import RowScatter
 
 VARIANCE = 0.99
+KERNEL_ROWS = 2000  # up to which an n x n matrix is kept for each run
+KERNEL_COST = 100  # permuting an entry of a matrix takes the time of about as many products
 CONDITION = 1e6  # beyond this the sums no longer resolve the correlation of the weakest directions
 ROUNDING = 1e-12  # the rounding of a difference of sums, as a share of them
 
@@ -131,12 +133,38 @@ def cka_of(pair: PairStatistics) -> float:
     if pair.source.rows.n < 4 or not pair.vary:
         return float("nan")
     # Kernels of trace 1: sums of squares of squares then stay in the range of floats.
-    diag_x, diag_y = (run.cached(squared_norms) / run.norm**2 for run in (pair.source, pair.target))
+    diag_x, diag_y = (run.cached(squared_norms, reorder_rows) / run.norm**2 for run in (pair.source, pair.target))
     own_x, own_y = _own(pair.source, diag_x), _own(pair.target, diag_y)
     if own_x <= 0 or own_y <= 0:
         return float("nan")
+    return float(np.clip(_hsic(shared_squares(pair), diag_x, diag_y) / np.sqrt(own_x * own_y), -1, 1))
+
+
+def reorder_rows(values: Float, run: RunStatistics) -> Float:
+    """Values of the rows, shape (n,), in the order of a reordered run."""
+    return values[run.order]
+
+
+def shared_squares(pair: PairStatistics) -> float:
+    """The squared norm of the cross product of runs of norm 1, which is the inner product of their n x n kernels.
+
+    For the many re-pairings of few wide rows, the entries of one kernel are permuted instead of summing products.
+    """
+    n, wide = pair.source.rows.n, pair.source.rows.d * pair.target.rows.d
+    if pair.target.order is not None and n <= KERNEL_ROWS and n * KERNEL_COST <= wide:
+        return float(np.vdot(pair.source.cached(_kernel), pair.target.cached(_kernel, _reorder_kernel)))
     cross = pair.sums.cross / (pair.source.norm * pair.target.norm)
-    return float(np.clip(_hsic((cross * cross).sum(), diag_x, diag_y) / np.sqrt(own_x * own_y), -1, 1))
+    return float((cross * cross).sum())
+
+
+def _kernel(run: RunStatistics) -> Float:
+    """The kernel of all rows, centred and of trace 1, shape (n, n)."""
+    rows = to_numpy(run.rows.take(slice(None))) / run.norm
+    return rows @ rows.T
+
+
+def _reorder_kernel(kernel: Float, run: RunStatistics) -> Float:
+    return kernel[run.order][:, run.order]
 
 
 def _own(run: RunStatistics, diagonal: Float) -> float:
@@ -162,16 +190,15 @@ def plain_cka_of(pair: PairStatistics) -> float:
     if not pair.vary:
         return float("nan")
     own = [np.linalg.norm(run.spread.scatter / run.norm**2) for run in (pair.source, pair.target)]
-    shared = np.linalg.norm(pair.sums.cross / (pair.source.norm * pair.target.norm)) ** 2
-    return min(float(shared / (own[0] * own[1])), 1.0)
+    return min(float(shared_squares(pair) / (own[0] * own[1])), 1.0)
 
 
 def svcca_of(pair: PairStatistics, variance: float = VARIANCE) -> float:
     """SVCCA from cached statistics."""
-    x, y = _kept(pair.sums.source, variance), _kept(pair.sums.target, variance)
+    x, y = _kept(pair.source.spread, variance), _kept(pair.target.spread, variance)
     if not (x[1].size and y[1].size):
         return float("nan")
-    return float(_canonical(pair.sums, x, y)[1].mean())
+    return float(_canonical(pair, x, y)[1].mean())
 
 
 def _kept(spread: RowScatter, variance: float) -> tuple[Float, Float]:
@@ -184,32 +211,30 @@ def _kept(spread: RowScatter, variance: float) -> tuple[Float, Float]:
 
 def pwcca_of(pair: PairStatistics) -> float:
     """PWCCA from cached statistics."""
-    x, y = pair.sums.source.axes, pair.sums.target.axes
+    x, y = pair.source.spread.axes, pair.target.spread.axes
     if not (x[1].size and y[1].size):
         return float("nan")
-    directions, correlations = _canonical(pair.sums, x, y)
+    directions, correlations = _canonical(pair, x, y)
     # h_i = X axes / singular @ directions_i, and X' X axes = axes singular^2, so <h_i, x_j> needs no rows.
     weights = np.abs(directions.T @ (x[1][:, None] * x[0].T)).sum(1)  # (c,)
     return float(weights @ correlations / weights.sum())
 
 
-def _canonical(paired: PairScatter, x: tuple[Float, Float], y: tuple[Float, Float]) -> tuple[Float, Float]:
+def _canonical(pair: PairStatistics, x: tuple[Float, Float], y: tuple[Float, Float]) -> tuple[Float, Float]:
     """Canonical directions of x in its whitened axes, (r_x, c), and canonical correlations, (c,)."""
     white = x[0] / x[1], y[0] / y[1]
     condition = (x[1][0] / x[1][-1]) * (y[1][0] / y[1][-1])
-    cross = white[0].T @ paired.cross @ white[1] if condition < CONDITION else _cross_of_rows(paired, *white)
+    cross = white[0].T @ pair.sums.cross @ white[1] if condition < CONDITION else _cross_of_rows(pair, *white)
     directions, correlations, _ = svd(cross, full_matrices=False)
     return directions, np.clip(correlations, 0, 1)
 
 
-def _cross_of_rows(paired: PairScatter, white_x: Float, white_y: Float) -> Float:
+def _cross_of_rows(pair: PairStatistics, white_x: Float, white_y: Float) -> Float:
     """The cross product of whitened rows, (r_x, r_y), whitened before they are summed: slower, and exact."""
-    source, target = paired.source, paired.target
     total = np.zeros((white_x.shape[1], white_y.shape[1]))
-    for part in row_chunks(source.n, paired.width):
-        x = source.rows.take(source.index[part])
-        y = target.rows.take(target.index[part])
-        x = (x - as_float64_like(source.mean, x)) @ as_float64_like(white_x, x)
-        y = (y - as_float64_like(target.mean, y)) @ as_float64_like(white_y, y)
+    for part in row_chunks(pair.source.rows.n, pair.sums.width):
+        x, y = pair.source.rows.take(part), pair.target.rows.take(part)
+        x = (x - as_float64_like(pair.source.spread.mean, x)) @ as_float64_like(white_x, x)
+        y = (y - as_float64_like(pair.target.spread.mean, y)) @ as_float64_like(white_y, y)
         total += to_numpy(x.T @ y)
     return total

@@ -23,10 +23,11 @@ from congruence.align._run_statistics import (
     squared_norms,
     sum_pair,
 )
-from congruence.align.similarities.correlations import ROUNDING
+from congruence.align.similarities.correlations import ROUNDING, reorder_rows, shared_squares
 from congruence.arrays import Array, Float, as_float64_like, is_tensor, row_chunks, to_numpy
 from congruence.checks import check_integer
 from congruence.rows.engine import Rows
+from congruence.stats.nulls import restrict
 
 RSA_ROWS = 2000  # there are n (n - 1) / 2 distances to rank: 2 million, 16 MB and a third of a second per run
 NEIGHBOURS = 10
@@ -145,6 +146,9 @@ def procrustes(x: Any, y: Any) -> float:
 def angular_procrustes(x: Any, y: Any) -> float:
     """Angle between two runs as vectors of norm 1, after the best rotation: the arc whose chord is `procrustes`.
 
+    Also known as the Bures angle: its cosine is the fidelity, the nuclear norm of K^1/2 L^1/2, of the centred linear
+    kernels K and L of trace 1. Where measures are chosen by name, "bures" is this one.
+
     A metric: symmetric, and the triangle inequality holds. Invariant to permutation, rotation (with reflection), one
     scale and translation of either run.
 
@@ -160,7 +164,7 @@ def angular_procrustes(x: Any, y: Any) -> float:
 
     References
     ----------
-    Williams et al. 2021 (angular ground metric).
+    Williams et al. 2021 (angular ground metric); Harvey et al. 2024 (Bures distance and fidelity of kernels).
     """
     return angle_of(sum_pair(x, y))
 
@@ -190,11 +194,32 @@ def size_and_shape(x: Any, y: Any) -> float:
 
 def rsa_of(pair: PairStatistics) -> float:
     """RSA from cached statistics."""
-    return _cosine(pair.source.cached(_ranks), pair.target.cached(_ranks))
+    if not _reorders(pair.target, RSA_ROWS):
+        return _cosine(pair.source.cached(_ranks), pair.target.cached(_ranks))
+    return _cosine(*(run.cached(_rank_matrix, _reorder_ranks).ravel() for run in (pair.source, pair.target)))
+
+
+def _reorders(run: RunStatistics, most: int) -> bool:
+    """Whether a statistic of a sample of `most` rows is that of the original in another order."""
+    return run.order is not None and (run.unit is None or run.rows.n <= most)
 
 
 def _ranks(run: RunStatistics) -> Float:
     return _centred_ranks(run.rows, RSA_ROWS, run.seed)
+
+
+def _rank_matrix(run: RunStatistics) -> Float:
+    """The ranks as a symmetric matrix of unit norm with a zero diagonal, shape (m, m)."""
+    from scipy.spatial.distance import squareform
+
+    matrix: Float = squareform(run.cached(_ranks)) / np.sqrt(2)
+    return matrix
+
+
+def _reorder_ranks(matrix: Float, run: RunStatistics) -> Float:
+    assert run.order is not None
+    order = restrict(run.order, sample_rows(run.rows.n, RSA_ROWS, run.seed))
+    return matrix[order][:, order] if matrix.size > 1 else matrix
 
 
 def _centred_ranks(rows: Rows, most: int, seed: int) -> Float:
@@ -222,37 +247,81 @@ def rsa_pearson_of(pair: PairStatistics) -> float:
     if x.rows.n < 3 or not pair.vary:
         return float("nan")
     excess_x, excess_y = _excess(x), _excess(y)
-    own_x = _covariance(excess_x, excess_x, x.spread.scatter / x.norm**2)
-    own_y = _covariance(excess_y, excess_y, y.spread.scatter / y.norm**2)
+    own_x, own_y = (
+        _covariance(one, one, float(np.square(run.spread.scatter / run.norm**2).sum()))
+        for one, run in ((excess_x, x), (excess_y, y))
+    )
     if min(own_x, own_y) <= ROUNDING / x.rows.n:
         return float("nan")
-    shared = _covariance(excess_x, excess_y, pair.sums.cross / (x.norm * y.norm))
+    shared = _covariance(excess_x, excess_y, shared_squares(pair))
     return float(np.clip(shared / np.sqrt(own_x * own_y), -1, 1))
 
 
 def _excess(run: RunStatistics) -> Float:
     """The deviation of each squared row norm from their mean, in units of their sum, shape (n,)."""
-    return run.cached(squared_norms) / run.norm**2 - 1 / run.rows.n
+    return run.cached(squared_norms, reorder_rows) / run.norm**2 - 1 / run.rows.n
 
 
-def _covariance(excess_x: Float, excess_y: Float, cross: Float) -> float:
+def _covariance(excess_x: Float, excess_y: Float, squares: float) -> float:
     """Half the centred sum of products of squared distances, over all ordered pairs of different rows.
 
     With kernels K and L of centred rows and trace 1, D_ij = K_ii + K_jj - 2 K_ij and each row of K sums to 0, so
     sum D E - sum D sum E / (n (n - 1)) = 2 n <excess_x, excess_y> + 4 |cross|^2 - 4 / (n - 1). Rows that are
-    all equally far from each other leave 0.
+    all equally far from each other leave 0. `squares` is |cross|^2.
     """
     n = len(excess_x)
-    return n * float(excess_x @ excess_y) + 2 * float((cross * cross).sum()) - 2 / (n - 1)
+    return n * float(excess_x @ excess_y) + 2 * squares - 2 / (n - 1)
 
 
 def overlap_of(pair: PairStatistics) -> float:
     """Neighbour overlap from cached statistics."""
-    return _shared_neighbours(pair.source.cached(_nearest), pair.target.cached(_nearest))
+    if not _reorders(pair.target, NEIGHBOUR_ROWS):
+        return _shared_neighbours(pair.source.cached(_nearest), pair.target.cached(_nearest))
+    a, b = (run.cached(_listed, _reorder_neighbours) for run in (pair.source, pair.target))
+    if not (a.chosen.size and b.chosen.size):
+        return float("nan")
+    hits = [
+        (one.within[:ASKED_ROWS, None] == other.chosen[:ASKED_ROWS, :, None]).any(2) for one, other in ((a, b), (b, a))
+    ]
+    return float(np.mean([hit.mean() for hit in hits]))
 
 
 def _nearest(run: RunStatistics) -> _Neighbours:
     return _find_neighbours(run.rows, seed=run.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class _NeighbourLists:
+    """The neighbours of all sampled rows, by their positions in the sample: what another order only renames."""
+
+    chosen: Array  # (m, k)
+    within: Array  # (m, k + SPARED) all those no farther than the k-th, and -1
+
+    def renamed(self, order: Array) -> _NeighbourLists:
+        place = np.append(np.argsort(order), -1)  # of each row in the new order
+        return _NeighbourLists(place[self.chosen[order]], place[self.within[order]])
+
+
+def _listed(run: RunStatistics) -> _NeighbourLists:
+    """The neighbours of all rows of the sample, and as many as `SPARED` others at the same distance."""
+    found = _find_neighbours(run.rows, NEIGHBOURS + SPARED, run.seed, every=True)
+    if not found.nearest.size:
+        return _NeighbourLists(found.nearest, found.nearest)
+    distances = found.distances(found.nearest)
+    by_distance = np.argsort(distances, axis=1)
+    nearest, distances = (np.take_along_axis(one, by_distance, 1) for one in (found.nearest, distances))
+    k = min(NEIGHBOURS, nearest.shape[1])
+    reach = distances[:, k - 1 : k] * (1 + 1e-12) + found.rounding
+    return _NeighbourLists(nearest[:, :k], np.where(distances <= reach, nearest, -1))
+
+
+def _reorder_neighbours(lists: _NeighbourLists, run: RunStatistics) -> _NeighbourLists:
+    assert run.order is not None
+    points = _sample_points(run.rows.n, run.seed)
+    rows = np.sort(points)
+    place = np.searchsorted(rows, points)  # of each point among the sorted rows
+    order = np.argsort(place)[restrict(run.order, rows)[place]]
+    return lists.renamed(order) if lists.chosen.size else lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,14 +347,21 @@ class _Neighbours:
         return distances
 
 
-def _find_neighbours(rows: Rows, k: int = NEIGHBOURS, seed: int = 0) -> _Neighbours:
-    """Find the k nearest neighbours of each row; of a sample of rows among a larger sample, where there are many."""
-    order = sample_rows(rows.n, NEIGHBOUR_ROWS, seed)
-    if len(order) > ASKED_ROWS:
-        order = np.random.default_rng(seed).permutation(order)
+def _sample_points(n: int, seed: int) -> Array:
+    """The rows among which neighbours are searched; those that are asked for theirs come first."""
+    rows = sample_rows(n, NEIGHBOUR_ROWS, seed)
+    return np.random.default_rng(seed).permutation(rows) if len(rows) > ASKED_ROWS else rows
+
+
+def _find_neighbours(rows: Rows, k: int = NEIGHBOURS, seed: int = 0, *, every: bool = False) -> _Neighbours:
+    """Find the k nearest neighbours of each row; where there are many, of a sample of rows among a larger sample.
+
+    `every` row of the larger sample is asked for its neighbours.
+    """
+    order = _sample_points(rows.n, seed)
     points = rows.take(order)
     varies = bool(((points * points).mean(0) > as_float64_like(rows.rounding, points) ** 2).any())
-    k, asked = min(k, len(order) - 1) if varies else 0, min(len(order), ASKED_ROWS)
+    k, asked = min(k, len(order) - 1) if varies else 0, len(order) if every else min(len(order), ASKED_ROWS)
     nearest = np.empty((asked, k), dtype=np.intp)
     search = _search_on_device(points, k) if is_tensor(points) else _search(points, k)
     for start in range(0, asked if k else 0, _BLOCK):
@@ -379,7 +455,11 @@ def _squared_rows(pair: PairStatistics, scale_x: float, scale_y: float) -> float
     width, total = pair.sums.width, 0.0
     u, v = pair.sums.svd[0], pair.sums.svd[2].T  # (width, k)
     for part in row_chunks(pair.source.rows.n, width):
-        x, y = scale_x * pair.source.rows.take(part, width), scale_y * pair.target.rows.take(part, width)
+        x, y = (
+            scale * (rows - as_float64_like(np.pad(run.spread.mean, (0, width - run.rows.d)), rows))
+            for run, scale in ((pair.source, scale_x), (pair.target, scale_y))
+            for rows in [run.rows.take(part, width)]
+        )
         to_u, to_v = as_float64_like(u, x), as_float64_like(v, y)
         shared_x, shared_y = x @ to_u, y @ to_v
         for left in (shared_x - shared_y, x - shared_x @ to_u.T, y - shared_y @ to_v.T):
