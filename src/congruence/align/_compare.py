@@ -158,8 +158,9 @@ def _compare_pair(
     fits: dict[str, Fit] = {g: partial(_fit_ica, source, target) if g == "ica" else _fit(g) for g in groups}
     near, maps = measure(sums, fits, target.diameter.value, plan, partial(step, name))
     known = _evidence(source, target, sums, near, plan, options, target.diameter.value)
-    asked = {one: MEASURES[one] for one in dict.fromkeys((*measures, "cka", "neighbour_overlap"))}
-    scores = score_pair(asked, pair, plan.repairings, plan.unit if plan.clustered else None)
+    asked, always = ({one: MEASURES[one] for one in names} for names in (measures, ("cka", "neighbour_overlap")))
+    scores = score_pair(always, pair, ())  # without a null, which would take longer than the rest
+    scores |= score_pair(asked, pair, plan.repairings, plan.unit if plan.clustered else None)
     found = Pair(
         source=source.name,
         target=target.name,
@@ -211,7 +212,8 @@ def _evidence(
         share = float(lengths[far].sum() / lengths.sum())
         known = replace(known, moved=verdict.moved, far=FarRows(len(far), share, rest, verdict))
     if not plan.clustered and np.isfinite(claim.null) and claim.null > 0:
-        known = replace(known, dependence=measure_dependence(source.rows, target.rows, plan, claim.null * diameter))
+        found = measure_dependence(source.rows, target.rows, plan, errors, claim.null * diameter)
+        known = replace(known, dependence=found)
     return known
 
 

@@ -61,8 +61,11 @@ class Dependence:
         return {**vars(self), "copies": len(self.copies), "matters": self.matters}
 
 
-def measure_dependence(source: Rows, target: Rows, plan: Protocol, null: float) -> Dependence:
-    """Compare held-out errors over three kinds of folds; `null` is the error of unrelated runs."""
+def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float, null: float) -> Dependence:
+    """Compare held-out errors over three kinds of folds.
+
+    `errors` (n,) are those after the best similarity with rows left out at random, `null` those of unrelated runs.
+    """
     n, folds = source.n, len(plan.folds)
     stretch = np.arange(min(n, MOST_ROWS))
     sample = stretch
@@ -72,12 +75,15 @@ def measure_dependence(source: Rows, target: Rows, plan: Protocol, null: float) 
     cell = _cells(_projected(source, sample, plan.seed), min(CELLS, len(sample) // 10), plan.seed)
     in_turn, gaps = zip(*consecutive(len(stretch), folds, max(1, int(GAP * len(stretch)))), strict=True)
     parts = _folds_of(cell, folds, plan.seed)
-    at_random = {id(rows): _errors(source, target, rows, _scattered(rows, plan), None) for rows in (stretch, sample)}
+    before = near = errors
+    if n > MOST_ROWS:
+        number = np.random.default_rng(plan.seed).permutation(len(stretch)) % folds
+        scattered_folds = [np.flatnonzero(number == k) for k in range(folds)]
+        before, near = (_errors(source, target, rows, scattered_folds, None) for rows in (stretch, sample))
     in_order = _errors(source, target, stretch, list(in_turn), list(gaps))
     in_space = _errors(source, target, sample, parts, None)
     block = np.arange(len(stretch)) * CELLS // len(stretch)
-    before, near = at_random[id(stretch)], at_random[id(sample)]
-    scattered, consecutive_, neighbours = (float(errors.mean()) / null for errors in (near, in_order, in_space))
+    scattered, consecutive_, neighbours = (float(found.mean()) / null for found in (near, in_order, in_space))
     lost = neighbours > 1 - (1 - scattered) / 2
     ordered, clustered = _rises(before, in_order, block, ORDER_EFFECT), _rises(near, in_space, cell, CELL_EFFECT)
     return Dependence(scattered, consecutive_, neighbours, ordered, lost and clustered, copies, len(sample))
@@ -103,13 +109,6 @@ def _errors(source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: l
             h = fit_group(replace(sums.outside(k), rough=True), "similarity")
         errors[fold] = row_errors({"similarity": h}, x, y, fold)["similarity"]
     return errors
-
-
-def _scattered(rows: Array, plan: Protocol) -> list[Array]:
-    if len(rows) == len(plan.unit):
-        return plan.folds
-    number = np.random.default_rng(plan.seed).permutation(len(rows)) % len(plan.folds)
-    return [np.flatnonzero(number == k) for k in range(len(plan.folds))]
 
 
 def _projected(rows: Rows, index: Array, seed: int) -> Float:
