@@ -25,7 +25,7 @@ GAP = 0.02  # the share of the rows left out on both sides of a stretch
 CELLS = 20  # parts of the source; clusters larger than one part cannot be told from the shape of the data
 CELL_WIDTH = 64  # dimensions, by random projection, in which parts are formed
 ORDER_EFFECT = 1.1  # a larger rise of the error than by this factor counts
-CELL_EFFECT = 1.04  # the same for parts, if half of what was better than chance is lost as well
+CELL_EFFECT = 1.02  # the same for parts, if half of what was better than chance is lost as well
 MANY_COPIES = 0.05  # a larger share of repeated rows counts
 NEGLIGIBLE = 0.05  # an error below this share of chance cannot be due to dependence
 
@@ -90,12 +90,13 @@ def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float
 
 
 def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:
-    """Whether the mean error rises by the factor, beyond two standard errors over parts of the rows."""
-    rise = np.bincount(part, weights=after - before)
+    """Whether errors rise by the factor, as geometric means, beyond two standard errors over parts of the rows."""
+    least = 1e-9 * before.mean() + np.finfo(float).tiny
+    rise = np.bincount(part, weights=np.log(np.maximum(after, least)) - np.log(np.maximum(before, least)))
     sizes = np.bincount(part)
     mean = rise.sum() / sizes.sum()
     error = np.sqrt(np.square(rise - mean * sizes).sum()) / sizes.sum()
-    return bool(mean > (factor - 1) * before.mean() and mean > 2 * error)
+    return bool(mean > np.log(factor) and mean > 2 * error)
 
 
 def _errors(source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: list[Array] | None) -> Float:

@@ -28,6 +28,7 @@ Fit = Callable[[PairScatter, int | None], Map]  # the sums of the rows to fit on
 Tick = Callable[[], None]
 
 TRIMMED = 0.05  # the share of the largest errors that the trimmed ratio leaves out
+FEW_UNITS = 200  # clusters or blocks; with fewer, an interval alone does not tell whether runs are related
 ROWS_FOR_AN_INTERVAL = 5  # per dimension; with fewer, no interval of a linear map covers its error
 BLOCK_BYTES = 2 * 2**20  # of float64 rows that are mapped and measured at a time
 NULL_ROWS = 20_000  # rows scored in each re-pairing; maps are fitted on all
@@ -70,7 +71,7 @@ class Nearness:
     of_chance: HeldOut = NOTHING
     r2: HeldOut = NOTHING
     trimmed: float = float("nan")
-    p: float = float("nan")  # of the null that the runs are unrelated, where every re-pairing was scored on all folds
+    p: float = float("nan")  # that no group is closer than chance, where each re-pairing was scored on all folds
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows, as in the JSON contract."""
@@ -124,8 +125,8 @@ def _null(sums: PairSums, fits: Mapping[str, Fit], plan: Protocol, tick: Tick) -
         return _Null(np.full(len(fits), np.nan), np.zeros((len(fits), 0)), total, counts)
     few, folds = _sampled(plan), len(plan.folds)
     errors: list[list[Float]] = [[] for _ in plan.folds]
-    # Shifts of ordered rows vary so much that each must be compared with the true pairing as a whole.
-    whole = plan.block is not None
+    # Few clusters, and shifts of ordered rows, vary so much that each is compared with the true pairing as a whole.
+    whole = plan.clustered and plan.units < FEW_UNITS
     for turn in range(len(plan.repairings) * folds if whole else max(len(plan.repairings), folds)):
         fold = turn % folds
         order = plan.repairings[turn // folds if whole else turn % len(plan.repairings)]
@@ -231,7 +232,8 @@ def _summaries(
     rows = np.vstack([held_out, held_out**2, null.sums, null.counts, norms, np.ones_like(norms)])
     drawn = resampled_sums(rows, plan.unit, plan.bootstrap, plan.seed)  # (3 m + 3, draws)
     scored, variance, size = drawn[-3:]
-    units, draws, found = plan.units, null.draws.shape[1], []
+    units, found = plan.units, []
+    p = _p_value(held_out.mean(1), null)
     with np.errstate(divide="ignore", invalid="ignore"):
         for i, group in enumerate(groups):
             inner, outer = float((in_sample[i] ** 2).mean()), float((held_out[i] ** 2).mean())
@@ -260,10 +262,13 @@ def _summaries(
                     held_out=HeldOut(error / diameter, *percentile_interval(errors / diameter)),
                     null=mean / diameter,
                     errors=held_out[i] / diameter,
-                    of_chance=around(error / mean if mean else np.nan, shrink, errors / nulls),
+                    # with all rows, the null error of a linear map is lower by the same factor as its error
+                    of_chance=around(
+                        error / mean if mean else np.nan, 1.0 if group == "linear" else shrink, errors / nulls
+                    ),
                     r2=HeldOut(1 - unexplained.mean, 1 - unexplained.high, 1 - unexplained.low),
                     trimmed=_trimmed(held_out[i]) / _trimmed(null.sums[i] / null.counts),
-                    p=float((1 + (null.draws[i] <= error).sum()) / (1 + draws)) if draws else np.nan,
+                    p=p,
                 )
             )
     return found
@@ -275,15 +280,25 @@ def _all_rows(inner: float, outer: float, folds: int) -> tuple[float, float]:
     A map with p parameters per output, fitted to m rows, has the squared error s (1 - p / m) in sample and
     s / (1 - p / m) on other rows. From the error in sample with n rows, `inner`, and the held-out one with
     n (folds - 1) / folds, `outer`, follow p / n and the error on other rows with n. Held-out errors depend on each
-    other through the rows they were fitted on; their variance is inflated by outer / inner, which simulations support.
+    other through the rows they were fitted on, so their variance is inflated, as Nadeau & Bengio (2003) do by the share
+    of rows left out, and by outer / inner: the factors for which simulated intervals cover.
     """
-    if not outer > inner > 0:
-        return 1.0, 1.0
     growth = folds / (folds - 1)
+    if not outer > inner > 0:
+        return 1.0, growth
     # (1 - growth q) (1 - q) = inner / outer
     b, c = 1 + growth, 1 - inner / outer
     q = (b - np.sqrt(max(b * b - 4 * growth * c, 0.0))) / (2 * growth)
-    return float(np.sqrt(min(inner / (1 - q) ** 2 / outer, 1.0))), outer / inner
+    return float(np.sqrt(min(inner / (1 - q) ** 2 / outer, 1.0))), growth * outer / inner
+
+
+def _p_value(errors: Float, null: _Null) -> float:
+    """The add-one p value of the least ratio of all groups to chance; NaN where no re-pairing was scored whole."""
+    count = null.draws.shape[1]
+    if not count or not (null.mean > 0).all():
+        return float("nan")
+    least = (null.draws / null.mean[:, None]).min(0)
+    return float((1 + (least <= (errors / null.mean).min()).sum()) / (1 + count))
 
 
 def _trimmed(errors: Float) -> float:
