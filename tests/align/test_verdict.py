@@ -43,7 +43,7 @@ def distortion(status, margin=0.1):
     spread = 0.05
     certain = max(gain - spread, 0.0)
     none = np.zeros(0)
-    return Distortion(status, margin, gain, gain + spread, certain, 8, 10, 0.9, 0.5, none, none)
+    return Distortion(status, margin, gain, gain + spread, gain + spread, certain, 8, 10, 0.9, 0.5, none, none)
 
 
 def known(n=1000, d=10, status="holds", **changes):
@@ -99,7 +99,7 @@ def test_the_verdict_follows_from_the_table(shares, gains, n, status, group, hea
 
 def test_an_upper_limit_above_the_tolerance_does_not_hold():
     wide = {"similarity": near("similarity", 0.3, unexplained=0.09, width=0.3)}
-    assert judge(wide, known()).headline == "The difference is a rotation and a scale plus noise."
+    assert judge(wide, known()).headline == "The difference looks like a rotation and a scale plus noise."
     assert judge(wide, known(tolerance=0.2)).status == "holds"
 
 

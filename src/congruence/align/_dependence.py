@@ -90,13 +90,15 @@ def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float
 
 
 def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:
-    """Whether errors rise by the factor, as geometric means, beyond two standard errors over parts of the rows."""
+    """Whether errors rise by the factor, as geometric means, beyond chance over parts of the rows (level 1 %)."""
+    from scipy.stats import t
+
     least = 1e-9 * before.mean() + np.finfo(float).tiny
     rise = np.bincount(part, weights=np.log(np.maximum(after, least)) - np.log(np.maximum(before, least)))
     sizes = np.bincount(part)
     mean = rise.sum() / sizes.sum()
     error = np.sqrt(np.square(rise - mean * sizes).sum()) / sizes.sum()
-    return bool(mean > np.log(factor) and mean > 2 * error)
+    return bool(len(sizes) > 1 and mean > np.log(factor) and mean > t.ppf(0.99, len(sizes) - 1) * error)
 
 
 def _errors(source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: list[Array] | None) -> Float:

@@ -56,7 +56,7 @@ HEADLINES = {
     "rigid": "The difference is only a rotation.",
     "similarity": "The difference is only a rotation and a scale.",
     "within": "The difference is a rotation, a scale, and a distortion within the margin.",
-    "noise": "The difference is a rotation and a scale plus noise.",
+    "noise": "The difference looks like a rotation and a scale plus noise.",
     "linear": "The difference is a linear map, more than a rotation and a scale.",
     "more": "The difference is more than a rotation and a scale.",
     "undecided": "The runs are related, but whether by more than a rotation and a scale is undecided.",
@@ -169,7 +169,7 @@ def _decide(ladder: Sequence[Nearness], smallest: Nearness | None, known: Eviden
     if smallest is None:
         decided = all(claim.of_chance.mean >= RELATED for claim in ladder) or known.plan.units >= ENOUGH_UNITS
         return ("fails", "none") if decided else ("unknown", "few")
-    if distortion == "holds":
+    if not explained and known.distortion is not None and known.distortion.measured < known.distortion.margin:
         return "ambiguous", "noise"
     if known.n < ROWS_PER_DIMENSION * known.d:
         return "unknown", "few"
@@ -300,9 +300,15 @@ def _gains(found: Distortion) -> str:
         )
     if found.status == "unknown":
         return "Distortion was not tested: in no direction is the signal above the noise."
+    seen = f"the largest |log gain| is {number(found.largest, 2)}"
+    if found.measured < found.margin:
+        return (
+            f"No distortion was found, but one up to {number(found.bound, 2)} is not excluded (margin "
+            f"{found.margin:g}): {seen} {where}."
+        )
     return (
-        f"Distortion is undecided: the largest |log gain| is {number(found.largest, 2)}, at most "
-        f"{number(found.bound, 2)} with 95 % confidence (margin {found.margin:g}), {where}."
+        f"Distortion is undecided: {seen}, at most {number(found.bound, 2)} with 95 % confidence (margin "
+        f"{found.margin:g}), {where}."
     )
 
 
