@@ -22,6 +22,7 @@ def runs(rng, count=3, n=200, d=4, noise=0.0, scales=None):
 def test_turned_copies_have_everything_in_common(rng):
     found = consensus(runs(rng, scales=[1, 2, 5]), **QUICK)
     assert all(held.mean < 1e-12 for held in found.held_out.values())
+    assert all(held.mean < 1e-11 for held in found.of_chance.values())
     assert found.converged
     assert found.null > 0.1
     for name, x in runs(np.random.default_rng(0), scales=[1, 2, 5]).items():
@@ -90,6 +91,20 @@ def test_clusters_are_held_out_whole(rng):
     assert found.null > 2 * found.held_out["run0"].mean
 
 
+def test_errors_are_relative_to_those_of_unrelated_runs(rng):
+    found = consensus(runs(rng, noise=0.3), nulls=3, bootstrap=200)
+    for name, held in found.held_out.items():
+        ratio = found.of_chance[name]
+        assert_allclose(ratio.mean, held.mean / found.null)
+        assert ratio.low < ratio.mean < ratio.high < 0.5
+    unrelated = consensus([rng.normal(size=(400, 3)) for _ in range(3)], nulls=5, bootstrap=200)
+    assert all(ratio.low < 1 < ratio.high for ratio in unrelated.of_chance.values())
+
+
+def test_without_a_null_there_is_no_share_of_chance(rng):
+    assert all(np.isnan(ratio.mean) for ratio in consensus(runs(rng), nulls=0, **QUICK).of_chance.values())
+
+
 def test_five_trainings_of_a_graph_network_share_most(data_folder):
     folder = data_folder / "modelpairs"
     given = {f"seed{k}": np.load(folder / f"admet_cls_seed{k}.npy") for k in range(5)}
@@ -102,6 +117,7 @@ def test_numbers_are_plain(rng):
     result = consensus(runs(rng), **QUICK).to_dict()
     assert set(result) == {"group", "diameter", "diameter_exact", "runs", "null", "iterations", "converged"}
     assert set(result["runs"]) == {"run0", "run1", "run2"}
+    assert set(result["runs"]["run0"]) == {"of_chance", "held_out"}
 
 
 def test_wrong_options_are_named(rng):

@@ -44,7 +44,7 @@ def test_it_answers_in_a_sentence_and_a_table(folder, capsys):
     code, out, _ = run(capsys, "compare", "old.npy", "new.npy", *QUICK)
     assert code == 0
     assert "The difference is only a rotation." in out
-    for word in ("old → new", "held out", "null", "similarity", "ica"):
+    for word in ("old → new", "of chance", "R²", "of diameter", "similarity", "ica"):
         assert word in out
 
 
@@ -230,6 +230,7 @@ def test_rows_that_moved_are_written_as_a_table(tables, capsys):
     assert found["Metadata_plate"][0] == "p7"
     assert found["moved"] == sorted(found["moved"], reverse=True)
     assert found["moved_run1"][0] > found["moved_run0"][0]
+    assert found["moved"][0] > found["moved_diameter"][0] > 0  # relative to chance, and a share of the diameter
     assert len(found["id"]) == 299 < len(moved)
 
 
@@ -243,8 +244,9 @@ def test_checkpoints_are_compared_in_the_order_of_their_steps(folder, capsys):
     result = json.loads((folder / "r.json").read_text())
     assert [point["step"] for point in result["numbers"]["series"]] == [9, 100, 1000]
     to_last = [point["to_last"].get("similarity") for point in result["numbers"]["series"]]
-    assert to_last[0] > to_last[1]
+    assert 1 > to_last[0] > to_last[1]
     assert to_last[2] is None
+    assert result["numbers"]["series"][0]["to_last_diameter"]["similarity"] < to_last[0]
     names = [(pair["source"], pair["target"]) for pair in result["numbers"]["pairs"]]
     assert names == [("ckpt_step9", "ckpt_step100"), ("ckpt_step9", "ckpt_step1000"), ("ckpt_step100", "ckpt_step1000")]
 

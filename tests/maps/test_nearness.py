@@ -58,10 +58,12 @@ def test_the_null_is_that_of_maps_fitted_to_the_shuffled_rows(clustered, rng):
     cluster = np.repeat(np.arange(12), 5) if clustered else None
     near, plan = measured(x, y, "similarity", folds=4, nulls=2, cluster=cluster)
     expected = []
-    for turn, fold in enumerate(plan.folds):  # two re-pairings, each scored on every other fold
-        partner, rest = plan.repairings[turn % 2], np.setdiff1d(np.arange(60), fold)
-        h = fit_map(x[rest], y[partner][rest], "similarity")
-        expected += list(np.linalg.norm(h(x[fold]) - y[partner][fold], axis=1))
+    for turn, fold in enumerate(plan.folds):
+        rest = np.setdiff1d(np.arange(60), fold)
+        # few clusters: both re-pairings are scored on all folds; rows: each on every other fold
+        for partner in plan.repairings if clustered else [plan.repairings[turn % 2]]:
+            h = fit_map(x[rest], y[partner][rest], "similarity")
+            expected += list(np.linalg.norm(h(x[fold]) - y[partner][fold], axis=1))
     assert_allclose(near.null, np.mean(expected), atol=1e-10)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from congruence.align._consensus import Consensus
+from congruence.align._distortion import Distortion
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.similarities import SimilarityScore
@@ -104,6 +105,9 @@ def nearness_by_hand(group, held_out, null=0.25, rows=400, seed=0):
         held_out=HeldOut(held_out, 0.96 * held_out, 1.04 * held_out),
         null=null,
         errors=errors,
+        of_chance=HeldOut(*(factor * held_out / null for factor in (1.0, 0.96, 1.04))),
+        r2=HeldOut(*(1 - factor * (held_out / null) ** 2 for factor in (1.0, 1.08, 0.92))),
+        trimmed=0.98 * held_out / null,
     )
 
 
@@ -122,7 +126,7 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
         "ambiguous": "The runs are related, but no map tried here explains their difference.",
         "unknown": "There are too few rows to decide.",
     }
-    detail = "Up to rotation and scale, the held-out error is 1.80 % of the diameter."
+    detail = "Up to rotation and scale, the held-out error is 7.20 % of chance and R² is 0.995."
     fields = {
         "source": source,
         "target": target,
@@ -143,6 +147,12 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
         "components": nearness_by_hand("ica", 0.05),
     }
     return Pair(**(fields | changes))
+
+
+def distortion_by_hand(tested=12, margin=0.1):
+    log_gains = 0.2 * np.cos(np.arange(tested))
+    errors = np.full(tested, 0.02)
+    return Distortion("fails", margin, 0.2, 0.23, 0.14, tested, 16, 0.93, 0.5, log_gains, errors)
 
 
 def comparison_by_hand(names=("old", "new"), pairs=None, notes=(), headlines=None, **changes):
@@ -180,7 +190,9 @@ def consensus_by_hand(names, **changes):
         "diameter_exact": True,
         "iterations": 7,
     }
-    fields = {"group": "similarity", "held_out": held_out, "null": 0.21, "converged": True} | still
+    of_chance = {name: HeldOut(*(part / 0.21 for part in vars(held).values())) for name, held in held_out.items()}
+    fields = {"group": "similarity", "of_chance": of_chance, "held_out": held_out, "null": 0.21, "converged": True}
+    fields |= still
     return Consensus(**(fields | changes))
 
 
@@ -653,6 +665,11 @@ def make_mixture():
 @pytest.fixture(scope="session")
 def make_nearness():
     return nearness_by_hand
+
+
+@pytest.fixture(scope="session")
+def make_distortion():
+    return distortion_by_hand
 
 
 @pytest.fixture(scope="session")

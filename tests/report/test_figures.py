@@ -1,10 +1,12 @@
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from congruence.align.comparison import Plane
+from congruence.maps.nearness import NOTHING
 from congruence.report import figures
 from congruence.report.figures.svg import PALETTE
 
@@ -16,7 +18,7 @@ def _svg(name):
 
 ladder, planes, error_histogram = map(_svg, ("ladder", "planes", "error_histogram"))
 heat_map, learning_curve, moved_curve = map(_svg, ("heat_map", "learning_curve", "moved_curve"))
-training_curves = _svg("training_curves")
+training_curves, gains = map(_svg, ("training_curves", "gains"))
 SVG = "{http://www.w3.org/2000/svg}"
 OF_PAIRS = [ladder, planes, error_histogram]
 
@@ -29,16 +31,17 @@ FALLING = np.linspace(0.3, 0.01, 500)
 
 
 @pytest.fixture(
-    scope="module", params=["ladder", "planes", "histogram", "heat map", "moved", "training", "learning curve"]
+    scope="module", params=["ladder", "planes", "histogram", "heat map", "moved", "training", "gains", "learning curve"]
 )
-def svg(request, pair, three, make_training, make_translation):
+def svg(request, pair, three, make_pair, make_distortion, make_training, make_translation):
     draw = {
         "ladder": lambda: ladder(pair),
         "planes": lambda: planes(pair),
         "histogram": lambda: error_histogram(pair),
         "heat map": lambda: heat_map(three),
-        "moved": lambda: moved_curve(FALLING, 0.25, ["a", "b"]),
-        "training": lambda: training_curves(make_training().series()[:-1], ["rigid", "similarity"], "similarity", {}),
+        "moved": lambda: moved_curve(FALLING, True, ["a", "b"]),
+        "training": lambda: training_curves(make_training().series()[:-1], ["rigid", "similarity"]),
+        "gains": lambda: gains(make_pair(distortion=make_distortion())),
         "learning curve": lambda: learning_curve(make_translation().certificate.curve, 4000, 0.25),
     }
     return draw[request.param]()
@@ -94,10 +97,10 @@ def test_the_heat_map_draws_any_name_as_it_is(make_comparison):
 
 def test_the_ladder_shows_every_group_and_its_held_out_number(pair):
     written = texts(ladder(pair))
-    for group, number in [("identity", "31.0 %"), ("similarity", "1.83 %"), ("ica", "3.00 %")]:
+    for group, number in [("identity", "124 %"), ("similarity", "7.32 %"), ("ica", "12.0 %"), ("rigid", "R² 0.993")]:
         assert group in written
         assert number in written
-    assert {"in sample", "null (chance)"} <= set(written)
+    assert {"in sample", "chance", "error, % of chance", "100"} <= set(written)
 
 
 def test_the_ladder_starts_at_zero(pair):
@@ -106,22 +109,25 @@ def test_the_ladder_starts_at_zero(pair):
 
 def test_a_raw_difference_far_above_the_rest_does_not_flatten_the_ladder(make_pair, make_nearness):
     pair = make_pair()
-    far = make_pair(groups=pair.groups | {"identity": make_nearness("identity", 40.0, null=40.0)})
+    groups = pair.groups | {"identity": make_nearness("identity", 40.0, null=40.0)}
+    without_null = {name: replace(near, null=np.nan, of_chance=NOTHING) for name, near in groups.items()}
+    far = make_pair(groups=without_null)
     written = texts(ladder(far))
     assert "4000 %" in written
+    assert "error, % of the target's diameter" in written
     assert max(float(text) for text in written if text.isdigit()) <= 30
 
 
 def test_the_heat_map_prints_only_what_was_computed(three):
     written = texts(heat_map(three))
-    assert {"1.83", "1.92", "2.01"} <= set(written)
+    assert {"7.32", "7.69", "8.05"} <= set(written)
     assert sum(bool(re.fullmatch(r"[\d.]+", text)) for text in written) == 3
 
 
 def test_a_large_heat_map_has_a_scale_instead_of_numbers(make_comparison):
     written = texts(heat_map(make_comparison([str(i) for i in range(100, 114)])))
-    assert "0 %" in written
-    assert "1.83" not in written
+    assert {"0 %", "100 %"} <= set(written)  # of chance
+    assert "7.32" not in written
 
 
 def test_the_heat_map_of_very_many_runs_shows_the_first_ones(make_pair, make_comparison):
@@ -174,13 +180,14 @@ def test_drawing_leaves_the_settings_of_matplotlib_alone(pair):
 
 
 def test_the_curve_of_rows_is_logarithmic_only_where_errors_lie_far_apart():
-    assert "disagreement, % of the diameter" in texts(moved_curve(np.linspace(0.3, 0.1, 500), 0.25, "ab"))
-    assert "disagreement, % of the diameter (log)" in texts(moved_curve(FALLING, 0.25, "ab"))
+    assert "disagreement, % of chance" in texts(moved_curve(np.linspace(0.9, 0.3, 500), True, "ab"))
+    assert "disagreement, % of chance (log)" in texts(moved_curve(FALLING, True, "ab"))
+    assert "disagreement, % of the diameter" in texts(moved_curve(np.linspace(0.3, 0.1, 500), False, "ab"))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 10_000_000])
 def test_the_curve_of_rows_is_drawn_for_one_row_or_millions(rows):
-    svg = moved_curve(np.linspace(0.3, 0.0, rows), 0.25, "ab")
+    svg = moved_curve(np.linspace(0.3, 0.0, rows), True, "ab")
     assert len(svg) < 20_000
     assert "1" in texts(svg)
 
@@ -189,3 +196,10 @@ def test_the_learning_curve_marks_all_rows_and_the_null(make_translation):
     written = texts(learning_curve(make_translation().certificate.curve, 4000, 0.25))
     assert {"all 4000 rows", "null (chance)", "10", "100", "1000"} <= set(written)
     assert "null (chance)" not in texts(learning_curve(make_translation().certificate.curve, 4000, np.nan))
+
+
+@pytest.mark.parametrize("tested", [1, 12, 300])
+def test_gains_name_the_margin_and_the_order_of_the_directions(tested, make_pair, make_distortion):
+    svg = gains(make_pair(distortion=make_distortion(tested=tested)))
+    assert {"margin, ±0.1", "log gain, 95 % interval", "tested directions, by decreasing covariance"} <= set(texts(svg))
+    assert f"Log gains of {tested} directions" in ET.fromstring(svg).get("aria-label")

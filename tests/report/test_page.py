@@ -1,12 +1,15 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from congruence.align import _document as document
+from congruence.align import _pair_section
+from congruence.align._dependence import Dependence
 from congruence.maps._names import MEANINGS
 from congruence.report import html
-from congruence.result import STATUSES
+from congruence.result import STATUSES, Finding
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +72,19 @@ def test_further_numbers_are_there(page, outline):
     text = outline(page).text
     for words in ("MCC, strong", "0.410", "MCC, weak", "CKA", "0.980", "neighbour overlap", "76.0 %", "12.35", "exact"):
         assert words in text
-    for words in ("ICA efficiency, held out", "94.7 %", "ICA efficiency, in sample", "5.00 % (null 25.0 %)"):
+    for words in (
+        "ICA efficiency, held out",
+        "94.7 %",
+        "ICA efficiency, in sample",
+        "20.0 % of chance",
+        "5.00 % of their own diameter",
+    ):
         assert words in text
 
 
 def test_an_estimated_diameter_is_called_one(make_pair):
-    assert "estimated" not in str(document._facts(make_pair()))
-    assert "estimated" in str(document._facts(make_pair(diameter_exact=False)))
+    assert "estimated" not in str(_pair_section._facts(make_pair()))
+    assert "estimated" in str(_pair_section._facts(make_pair(diameter_exact=False)))
 
 
 def test_settings_runs_and_versions_are_shown(page, outline):
@@ -143,7 +152,7 @@ def test_a_consensus_is_shown_run_by_run_with_its_null(make_rich, outline, rende
     text = " ".join(outline(render(make_rich())).text.split())
     assert "Consensus of the runs" in text
     assert "All runs were rotated and scaled onto one common configuration" in text
-    assert "seed 10 3.00 % 2.70 to 3.30 % 21.0 %" in text
+    assert "seed 10 14.3 % 12.9 to 15.7 % 3.00 % 2.70 to 3.30 %" in text
     assert "did not converge" not in text
 
 
@@ -168,4 +177,32 @@ def test_whatever_was_compared_is_drawn(groups, render_figures, drawn_once):
     with drawn_once():
         page = render_figures(compare(runs, groups=groups, nulls=1, bootstrap=5))
     assert f"Held-out error up to {groups[0]}, in" in page
-    assert "null of " + groups[0] in page
+    assert "% of chance" in page
+
+
+def test_the_two_statements_and_their_status_are_shown(make_pair, make_comparison, outline, render):
+    premises = (
+        Finding("distortion", "No direction is stretched.", "fails", number=0.2, interval=(0.14, 0.23)),
+        Finding("unexplained", "Little is left.", "holds", number=0.012, interval=(0.01, 0.02)),
+    )
+    verdict = make_pair().verdict
+    pair = make_pair(verdict=replace(verdict, finding=replace(verdict.finding, premises=premises), moved=7))
+    text = " ".join(outline(render(make_comparison(pairs=[pair]))).text.split())
+    assert "No direction is stretched. ✕ fails |log gain| 0.20 0.14 to 0.23" in text
+    assert "Little is left. ✓ holds 1.20 % 1.00 to 2.00 %" in text
+    assert "moved rows 7" in text
+
+
+def test_gains_are_drawn_only_where_directions_were_tested(make_pair, make_comparison, make_distortion, render):
+    title = "Are all directions stretched alike?"
+    assert title in render(make_comparison(pairs=[make_pair(distortion=make_distortion())]))
+    assert title not in render(make_comparison(pairs=[make_pair(distortion=make_distortion(tested=0))]))
+    assert title not in render(make_comparison())
+
+
+def test_the_effect_of_dependent_rows_is_shown(make_pair, make_comparison, outline, render):
+    found = Dependence(0.2, 0.5, 0.21, ordered=True, clustered=False, copies=np.arange(3), n=400)
+    text = " ".join(outline(render(make_comparison(pairs=[make_pair(dependence=found)]))).text.split())
+    assert "3 of 400 rows repeat another row" in text
+    assert "consecutive rows 50.0 % higher: these rows depend on each other" in text
+    assert "rows close to each other in the source 21.0 % no effect" in text

@@ -20,7 +20,15 @@ def test_csv_gives_back_every_number_exactly(three):
 def test_csv_leaves_undefined_numbers_empty(undefined):
     (row,) = csv.DictReader(io.StringIO(undefined.to_csv()))
     assert (row["low"], row["high"], row["null"]) == ("", "", "")
+    assert (row["of_chance"], row["r2_low"], row["trimmed"]) == ("", "", "")
     assert row["held_out"] == "0.1"
+
+
+def test_csv_leads_with_the_share_of_chance_and_r2(three):
+    first = next(iter(three.rows()))
+    leading = ["of_chance", "of_chance_low", "of_chance_high", "r2", "r2_low", "r2_high", "trimmed", "held_out"]
+    assert list(first)[4:12] == leading
+    assert first["of_chance"] == first["held_out"] / first["null"]
 
 
 def test_csv_writes_numpy_scalars_as_plain_numbers(make_pair, make_comparison):
@@ -42,12 +50,12 @@ def test_latex_has_one_line_per_pair_and_one_column_per_group(three):
     assert len(body) == 3
     assert r"\begin{tabular}{lrrrrrr}" in text
     assert all(line.count("&") == 6 and line.endswith(r"\\") for line in body)
-    assert "1.83 (25.0)" in body[0]
+    assert "7.32 (0.995)" in body[0]
 
 
 def test_latex_caption_says_what_the_numbers_are(three):
     caption = three.to_latex().split(r"\caption{")[1].split("}\n")[0]
-    assert all(word in caption for word in ("Held-out", "null", "diameter", "per cent"))
+    assert all(word in caption for word in ("Held-out", "chance", "R^2", "per cent"))
 
 
 def test_latex_escapes_names(make_comparison):
@@ -59,12 +67,12 @@ def test_latex_escapes_names(make_comparison):
 
 
 def test_latex_says_where_a_number_is_undefined_or_tiny(undefined, make_nearness, make_pair, make_comparison):
-    assert "10.0 (--)" in undefined.to_latex()
+    assert "-- (--)" in undefined.to_latex()
     tiny = make_pair(groups={"rigid": make_nearness("rigid", 1e-9)})
-    assert "$< 0.001$ (25.0)" in make_comparison(pairs=[tiny]).to_latex()
+    assert "$< 0.001$ (1.000)" in make_comparison(pairs=[tiny]).to_latex()
 
 
 def test_latex_leaves_groups_a_pair_lacks_empty(make_nearness, make_pair, make_comparison):
     pairs = [make_pair("a", "b"), make_pair("b", "c", groups={"rigid": make_nearness("rigid", 0.5)})]
     line = next(line for line in make_comparison("abc", pairs).to_latex().split("\n") if "b $\\to$ c" in line)
-    assert line.strip() == r"b $\to$ c &  &  & 50.0 (25.0) &  &  &  \\"
+    assert line.strip() == r"b $\to$ c &  &  & 200 ($-$3.000) &  &  &  \\"

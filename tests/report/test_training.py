@@ -1,9 +1,12 @@
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
 from congruence.align import _document as document
 from congruence.document import Figure, Table, Text
+from congruence.maps.nearness import NOTHING
 from congruence.report import html
 from congruence.report.figures import drawing
 
@@ -50,16 +53,16 @@ def test_a_training_takes_the_place_of_the_heat_map(make_training, render):
 
 def test_the_sentence_tells_how_the_error_onto_the_last_checkpoint_changes(make_training):
     assert training_section(make_training()).sentence == (
-        "The held-out error onto the last checkpoint, after the best rotation and scale, falls from 13.7 % at step 1 "
-        "to 4.21 % at step 10000."
+        "The held-out error onto the last checkpoint, after the best rotation and scale, falls from 54.9 % of chance "
+        "at step 1 to 16.8 % at step 10000."
     )
 
 
 def test_every_checkpoint_but_the_last_has_a_row_with_both_errors(page, make_training):
     table = page[page.index("Checkpoints of the training</h2>") : page.index("Pair by pair</h2>")]
     assert table.count('<th scope="row"') == 5
-    errors = {(p.source, p.target): p.groups["similarity"].held_out.mean for p in make_training().pairs}
-    assert f'data-value="{errors["step 10", "step 100000"]}"><bdi>9.15 %</bdi><small>next 6.40 %</small>' in table
+    errors = {(p.source, p.target): p.groups["similarity"].of_chance.mean for p in make_training().pairs}
+    assert f'data-value="{errors["step 10", "step 100000"]}"><bdi>36.6 %</bdi><small>next 25.6 %</small>' in table
     assert "step 100000 at step 100000" in table
 
 
@@ -83,7 +86,7 @@ def test_steps_are_logarithmic_where_they_span_more_than_two_decades(steps, log,
 def test_the_figure_has_a_line_for_each_group_and_way(make_training):
     figure = training_section(make_training()).figure
     written = said(figure)
-    for words in ("onto the last checkpoint", "onto the next checkpoint", "similarity", "ica", "null of similarity"):
+    for words in ("onto the last checkpoint", "onto the next checkpoint", "similarity", "ica", "chance"):
         assert words in written
     dashed = len(re.findall(r"stroke-dasharray: 6,", figure))
     assert dashed == 6  # one of each group, onto the next
@@ -121,3 +124,13 @@ def test_hundreds_of_checkpoints_stay_small(make_training, monkeypatch, render_f
     page = render_figures(make_training(range(1, 302)))
     assert "The first 100 of 300 rows are shown" in page
     assert len(page.encode()) < 1_000_000
+
+
+def test_without_a_null_errors_are_shares_of_the_diameter(make_training):
+    comparison = make_training((1, 2, 3))
+    for pair in comparison.pairs:
+        for name, near in pair.groups.items():
+            pair.groups[name] = replace(near, null=math.nan, of_chance=NOTHING)
+    training = training_section(comparison)
+    assert "% of the target’s diameter at step 1" in training.sentence
+    assert "chance" not in said(training.figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from congruence.maps.nearness import HeldOut, Protocol, check_method, protocol
 from congruence.rows.algebra import eigh, one_thread, svd
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairSums, RunSums, pair_sums
-from congruence.stats.intervals import bootstrap_mean
+from congruence.stats.intervals import percentile_interval, ratio_interval, resampled_sums
 from congruence.tables import gather
 
 MAX_ITERATIONS = 100
@@ -36,7 +37,9 @@ class Consensus:
 
     `values` are the coordinates of every row on the principal axes of the consensus. `errors[name]` is the distance of
     each row of a run, mapped by a map that was fitted without it, from the mean of all mapped runs, over the diameter
-    of the consensus. `held_out` is their mean; `null` is that mean for randomly re-paired rows.
+    of the consensus. `held_out` is their mean; `null` is that mean for randomly re-paired rows, over all runs.
+    `of_chance` is `held_out` over `null`: 0 if a run coincides with the consensus, 1 if it is no closer than unrelated
+    runs are.
     """
 
     group: str
@@ -44,6 +47,7 @@ class Consensus:
     maps: dict[str, Map] = field(repr=False)
     diameter: float
     diameter_exact: bool  # otherwise `diameter` is a lower bound
+    of_chance: dict[str, HeldOut]
     held_out: dict[str, HeldOut]
     null: float
     errors: dict[str, Float] = field(repr=False)  # each (n,)
@@ -61,7 +65,10 @@ class Consensus:
             "group": self.group,
             "diameter": self.diameter,
             "diameter_exact": self.diameter_exact,
-            "runs": {name: {"held_out": dict(vars(held))} for name, held in self.held_out.items()},
+            "runs": {
+                name: {"of_chance": dict(vars(self.of_chance[name])), "held_out": dict(vars(held))}
+                for name, held in self.held_out.items()
+            },
             "null": self.null,
             "iterations": self.iterations,
             "converged": self.converged,
@@ -112,7 +119,7 @@ def consensus(
     Returns
     -------
     Consensus
-        Errors are shares of the consensus's diameter; lower is closer.
+        Errors relative to chance, and as shares of the consensus's diameter; lower is closer.
 
     References
     ----------
@@ -144,23 +151,39 @@ def fit_consensus(names: Sequence[str], sums: list[RunSums], plan: Protocol, gro
     if diameter.value == 0:
         raise InputError("all rows of the consensus are equal, so errors cannot be divided by its diameter")
     errors = _held_out_errors(sums, pairs, plan, group, fit.rotations) / diameter.value
-    null = []
-    for draw in range(nulls):
-        shuffled = _shuffle_runs(sums, plan, draw)
-        null.append(float(_held_out_errors(shuffled, _all_pairs(shuffled), plan, group).mean()) / diameter.value)
-    held = [HeldOut(float(e.mean()), *bootstrap_mean(e, plan.unit, plan.bootstrap, plan.seed)) for e in errors]
+    null = np.full(len(plan.unit), np.nan)  # of each row, over runs and re-pairings
+    if nulls:
+        shuffled = [_shuffle_runs(sums, plan, draw) for draw in range(nulls)]
+        drawn = [_held_out_errors(some, _all_pairs(some), plan, group).mean(0) for some in shuffled]
+        null = np.mean(drawn, axis=0) / diameter.value
+    of_chance, held = _summaries(errors, null, plan)
     return Consensus(
         group=group,
         values=values,
         maps=dict(zip(names, maps, strict=True)),
         diameter=diameter.value,
         diameter_exact=diameter.exact,
+        of_chance=dict(zip(names, of_chance, strict=True)),
         held_out=dict(zip(names, held, strict=True)),
-        null=float(np.mean(null)) if null else float("nan"),
+        null=float(null.mean()),
         errors=dict(zip(names, errors, strict=True)),
         iterations=fit.iterations,
         converged=fit.converged,
     )
+
+
+def _summaries(errors: Float, null: Float, plan: Protocol) -> tuple[list[HeldOut], list[HeldOut]]:
+    """The mean errors (runs, n) relative to the null (n,) and as they are; the intervals share bootstrap samples."""
+    *drawn, nulls, size = resampled_sums(
+        np.vstack([errors, null, np.ones_like(null)]), plan.unit, plan.bootstrap, plan.seed
+    )
+    units, below = int(plan.unit.max()) + 1, float(null.mean())
+    of_chance, held_out = [], []
+    for mean, sums in zip(errors.mean(1).tolist(), drawn, strict=True):
+        ratio = mean / below if below else math.nan
+        of_chance.append(HeldOut(ratio, *ratio_interval(ratio, sums / nulls, units)))
+        held_out.append(HeldOut(mean, *percentile_interval(sums / size)))
+    return of_chance, held_out
 
 
 @dataclass(frozen=True, eq=False)

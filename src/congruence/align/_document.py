@@ -1,4 +1,4 @@
-"""A comparison as a document and as a LaTeX table."""
+"""A comparison as a document."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence.align._pair_section import arrow, beside_null, pair_details, r2_text
 from congruence.align._rows_section import rows_section
-from congruence.align.similarities import MEASURES, SimilarityScore
+from congruence.align.similarities import MEASURES
 from congruence.document import (
     Block,
     Cell,
     Column,
-    Details,
     Document,
     Figure,
-    Grid,
-    Heading,
     Section,
     Table,
     Text,
@@ -27,55 +25,26 @@ from congruence.document import (
     share,
     shares,
 )
-from congruence.document import facts as fact_table
-from congruence.formatting import number, percent, step
-from congruence.maps._names import AFTER, MEANINGS, ordered_groups
+from congruence.formatting import percent, step
+from congruence.maps._names import AFTER, MEANINGS, has_null, leading_error, ordered_groups
 from congruence.result import STATUSES
 
 if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
     from congruence.align.comparison import Comparison, Pair
-    from congruence.maps.nearness import Nearness
 
 HEAT_RUNS = 40  # more do not fit on a page
 DETAILED_PAIRS = 12  # the others have their numbers in the table
 REMARKS = {
     "fails": "more than a rotation and a scale changed",
-    "ambiguous": "the numbers allow both answers",
-    "unknown": "too little data to decide",
+    "ambiguous": "a rotation plus noise, or undecided",
+    "unknown": "the data do not allow a decision",
     "holds": "at most a rotation and a scale",
 }
-ALWAYS_SHOWN = ("cka", "neighbour_overlap", "strong_mcc")  # similarities that every pair has
-PICTURES = {  # of a pair: caption and explanation
-    "ladder": (
-        "Which group explains the difference?",
-        "The error after the best map of each group, from the smallest group to the largest.",
-    ),
-    "error_histogram": ("Is the error spread over all rows?", "The distribution of the error of single rows."),
-    "planes": ("What the map does", "Grey lines link rows of the source with the same rows of the target."),
-}
-CAPTION = (
-    "Held-out error (mean over rows the map was not fitted on) after the best map of each group, "
-    "in per cent of the diameter of the target. In parentheses the null: the same score for randomly re-paired rows."
-)
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "[": "{[}",  # after a line break, [ and * would be read as its arguments
-    "*": "{*}",
-    "−": "$-$",
-    "∞": r"$\infty$",
-} | {character: "\\" + character for character in "&%$#_{}"}
 ERROR_TERMS = (
     (
         "error",
-        "the distance between a mapped row and its target, averaged over rows, as a percentage of the target’s "
-        "diameter (the largest distance between two of its rows). 0 % is a perfect match.",
+        "the distance between a mapped row and its target, averaged over rows. 0 is a perfect match.",
     ),
     (
         "held out",
@@ -83,16 +52,32 @@ ERROR_TERMS = (
         "that error is biased downwards, more so with more dimensions.",
     ),
     (
-        "null",
-        "the same held-out score for randomly re-paired rows, as for unrelated runs. An error near its null is no "
-        "better than chance.",
+        "chance, null",
+        "the same held-out score for randomly re-paired rows, as for unrelated runs. An error of 100 % of chance is no "
+        "better than that of unrelated runs.",
     ),
+    (
+        "nearness, share of the diameter",
+        "the error over the largest distance between two rows of the target, as in published tables. One far row makes "
+        "it small, so it cannot be compared between data sets.",
+    ),
+)
+VERDICT_TERMS = (
+    ("R²", "the share of the target’s variance that the map explains on held-out rows; 1 is best."),
+    (
+        "distortion, log gain",
+        "the gain is how much the best map stretches a direction relative to the scale of all directions, corrected "
+        "for noise. Its logarithm is 0 in every direction for a rotation and a scale.",
+    ),
+    ("margin", "the largest |log gain| that still counts as no distortion."),
+    ("unexplained", "the share of the target’s variance that is left after the best map, 1 − R²."),
+    ("tolerance", "the largest unexplained share of the variance that still counts as only a rotation and a scale."),
 )
 
 
-def group_terms(groups: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The glossary of errors and of these groups."""
-    return (*ERROR_TERMS, *((name, MEANINGS.get(name, "")) for name in groups))
+def group_terms(groups: Sequence[str], more: Sequence[tuple[str, str]] = ()) -> tuple[tuple[str, str], ...]:
+    """The glossary of errors, of further terms and of these groups."""
+    return (*ERROR_TERMS, *more, *((name, MEANINGS.get(name, "")) for name in groups))
 
 
 def describe(comparison: Comparison) -> Document:
@@ -111,10 +96,11 @@ def describe(comparison: Comparison) -> Document:
         sections=tuple(_sections(comparison, groups)),
         reading=(
             "Two runs embed the same rows. For each pair, maps from one run (the source) onto the other (the target) "
-            "are fitted, from the smallest group of maps to the largest. The smallest group that leaves little error "
-            "describes what changed."
+            "are fitted, from the smallest group of maps to the largest. Two statements decide: whether the best map "
+            "stretches some directions more than others (distortion), and how much of the variance no rotation and "
+            "scale explains (unexplained)."
         ),
-        glossary=group_terms(groups),
+        glossary=group_terms(groups, VERDICT_TERMS),
         settings=comparison.settings,
         title=f"{subject}: only a rotation?",
     )
@@ -141,7 +127,9 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
         yield Section("Checkpoints of the training", tuple(_training(comparison, groups)))
     elif len(comparison.runs) > 2:
         group = headline_group(comparison)
-        note = f"Held-out error up to {group}, in % of the target’s diameter. Stronger colours are larger errors."
+        unit = "chance" if _judged(comparison) else "the target’s diameter"
+        full = ", the strongest is chance" if _judged(comparison) else ""
+        note = f"Held-out error up to {group}, in % of {unit}. Stronger colours are larger errors{full}."
         if len(comparison.runs) > HEAT_RUNS:
             note += f" The first {HEAT_RUNS} of {len(comparison.runs)} runs are shown."
         blocks = (Text(note, muted=True), Figure("heat_map", (comparison, group, HEAT_RUNS), wide=True, brief=True))
@@ -149,7 +137,7 @@ def _sections(comparison: Comparison, groups: list[str]) -> Iterator[Section]:
     if comparison.consensus is not None:
         yield Section("Consensus of the runs", tuple(_consensus(comparison.consensus)))
     single = len(comparison.pairs) == 1
-    detailed = [_detail(number, pair, groups, single) for number, pair in enumerate(worst, start=1)]
+    detailed = [pair_details(number, pair, groups, single) for number, pair in enumerate(worst, start=1)]
     note = (
         f"{len(worst)} of {len(comparison.pairs)} pairs are shown in detail: those with the largest held-out error "
         "after the best rotation and scale."
@@ -174,34 +162,45 @@ def _worst(pairs: Sequence[Pair]) -> list[Pair]:
     if len(pairs) <= DETAILED_PAIRS:
         return list(pairs)
 
+    judged = has_null(near for pair in pairs for near in pair.groups.values())
+
     def error(pair: Pair) -> float:
         near = pair.groups.get("similarity") or next(iter(pair.groups.values()), None)
-        return near.held_out.mean if near is not None and near.held_out.mean == near.held_out.mean else -1.0
+        value = math.nan if near is None else leading_error(near, judged)
+        return value if math.isfinite(value) else -1.0
 
     return sorted(pairs, key=error, reverse=True)[:DETAILED_PAIRS]
 
 
 def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> Iterator[Block]:
+    judged = _judged(comparison)
+    unit = "chance" if judged else "the target’s diameter"
+    what = "Chance, the error of unrelated runs, differs between groups: compare groups by R². " if judged else ""
     yield Text(
-        "Held-out error after the best map of each group, in % of the target’s diameter; below it the null, the error "
-        "of unrelated runs. Click a heading to sort.",
+        f"Held-out error after the best map of each group, in % of {unit}; below it R², the share of the variance that "
+        f"the map explains. {what}Click a heading to sort.",
         muted=True,
     )
     links = {(pair.source, pair.target): f"pair-{i}" for i, pair in enumerate(worst, start=1)}
     rows = []
     for pair in comparison.pairs:
-        name = Cell(_arrow(pair), link=links.get((pair.source, pair.target), ""))
+        name = Cell(arrow(pair), link=links.get((pair.source, pair.target), ""))
         nears = [pair.groups.get(group) for group in groups]
         cells = [
-            Cell("", "") if near is None else share(near.held_out.mean, below=f"null {percent(near.null)}")
+            Cell("", "") if near is None else share(leading_error(near, judged), below=r2_text(near.r2.mean))
             for near in nears
         ]
         rows.append((name, badge(pair.verdict.status), *cells))
     columns = (Column("pair", "name"), Column("verdict", "text"), *(Column(group) for group in groups))
-    nulls = [np.mean([p.groups[g].null for p in comparison.pairs if g in p.groups]) for g in groups]
-    means = (share(float(null)) for null in nulls)
-    footer: tuple[Any, ...] = ("null, mean of pairs", "", *means) if len(rows) > 1 else ()
-    yield Table("Held-out error, % of the diameter", columns, rows, brief=len(rows) > 1, footer=footer)
+    errors = [[leading_error(p.groups[g], judged) for p in comparison.pairs if g in p.groups] for g in groups]
+    footer: tuple[Any, ...] = ("mean of pairs", "", *(share(float(np.mean(some))) for some in errors))
+    yield Table(
+        f"Held-out error, % of {unit}",
+        columns,
+        rows,
+        brief=len(rows) > 1,
+        footer=footer if len(rows) > 1 else (),
+    )
     similar = [pair for pair in comparison.pairs if pair.similarities][:4]
     if similar:
         yield _similarities(similar, len(comparison.pairs))
@@ -210,171 +209,70 @@ def _overview(comparison: Comparison, groups: list[str], worst: list[Pair]) -> I
 def _similarities(pairs: Sequence[Pair], total: int) -> Table:
     """Further measures, one line each and one column per pair."""
     first = f", first {len(pairs)} pairs" if len(pairs) < total else ""
-    columns = (Column("measure", "text"), *(Column(_arrow(pair)) for pair in pairs), Column("direction", "text"))
+    columns = (Column("measure", "text"), *(Column(arrow(pair)) for pair in pairs), Column("direction", "text"))
     rows: list[tuple[Any, ...]] = [
-        (name, *(_beside_null(pair.similarities[name]) for pair in pairs), MEASURES[name].direction)
+        (name, *(beside_null(pair.similarities[name]) for pair in pairs), MEASURES[name].direction)
         for name in pairs[0].similarities
     ]
     return Table(f"Similarities, in sample, with their null{first}", columns, rows, brief=True)
 
 
-def _beside_null(score: SimilarityScore) -> Cell:
-    """A similarity, and below it its null and p value where there are any."""
-    below = "" if math.isnan(score.null) else f"null {number(score.null)}"
-    below += "" if math.isnan(score.p) else f", p {number(score.p)}"
-    return Cell(number(score.value), score.value if score.value == score.value else "", below=below)
-
-
-def _arrow(pair: Pair) -> str:
-    return f"{pair.source} → {pair.target}"
-
-
-def _detail(number_: int, pair: Pair, groups: list[str], single: bool) -> Details:
-    verdict = pair.verdict
-    bound = "" if pair.diameter_exact else "at least "
-    pictures = [
-        Figure(name, (pair,), caption=caption, detail=detail, brief=single and name == "ladder", wide=name == "planes")
-        for name, (caption, detail) in PICTURES.items()
-    ]
-    columns = (
-        Column("group", "text"),
-        *map(Column, ("held out", "95 % interval", "null", "in sample")),
-        *(Column(name, brief=False) for name in ("95 % of rows below", "largest")),
-    )
-    rows: list[tuple[Any, ...]] = [
-        (
-            name,
-            share(near.held_out.mean, strong=True),
-            shares(near.held_out.low, near.held_out.high),
-            *map(share, (near.null, near.mean, near.q95, near.sup)),
-        )
-        for name, near in ((name, pair.groups[name]) for name in groups if name in pair.groups)
-    ]
-    title = f"{_arrow(pair)}, errors in % of the diameter {bound}{number(pair.diameter, 4)}"
-    blocks: tuple[Block, ...] = (
-        Text(verdict.finding.evidence, strong=verdict.headline),
-        Grid(pictures, "pictures"),
-        Heading("Errors, in % of the target’s diameter"),
-        Table(title, columns, rows, sortable=False, brief=single),
-        Text("The last three columns are in sample, as in published tables.", muted=True),
-        Heading("Further numbers"),
-        fact_table(_facts(pair), f"Further numbers of {_arrow(pair)}"),
-    )
-    return Details(_arrow(pair), blocks, id=f"pair-{number_}", open=number_ == 1, status=verdict.status)
-
-
-def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
-    exact = "exact" if pair.diameter_exact else "estimated from below by search"
-    facts: list[tuple[str, Any, str]] = [
-        ("paired rows", pair.n, "rows that both runs have"),
-        ("diameter", number(pair.diameter, 4), f"largest distance between two rows of the target; {exact}"),
-        ("MCC, strong", pair.mcc.strong, "correlation of dimensions matched one to one, in sample; 1 is best"),
-        ("MCC, weak", pair.mcc.weak, "the same after the best linear map (CCA), held out; 1 is best"),
-        ("CKA", _beside_null(pair.cka), "agreement of the similarity structure (linear, unbiased); 1 is best"),
-        ("neighbour overlap", _beside_null(pair.neighbour_overlap), "share of nearest neighbours in common"),
-    ]
-    if "ica" in pair.groups:
-        meaning = "share of the gain of a similarity over a permutation that unsupervised ICA reaches"
-        facts.append(("ICA efficiency, held out", share(pair.held_out_efficiency), meaning))
-        facts.append(("ICA efficiency, in sample", share(pair.efficiency), "the same, in sample"))
-    if pair.components is not None:
-        value = f"{percent(pair.components.held_out.mean)} (null {percent(pair.components.null)})"
-        facts.append(("ICA components", value, "unmixed on all rows, matched on held-out ones; own diameter"))
-    for name, similarity in pair.similarities.items():
-        if name not in ALWAYS_SHOWN:
-            about = MEASURES[name]
-            low, high = about.range
-            meaning = f"{about.meaning}; {about.direction}, {low:.3g} to {high:.3g}"
-            facts.append((about.title, _beside_null(similarity), meaning))
-    return facts
-
-
 def _training(comparison: Comparison, groups: list[str]) -> Iterator[Block]:
     """Held-out errors of checkpoints onto the next and onto the last."""
     group = "similarity" if "similarity" in groups else groups[0]
+    judged = _judged(comparison)
+    unit, key = ("chance", "") if judged else ("the target’s diameter", "_diameter")
     *points, last = comparison.series()
-    nulls = {p.source: p.groups[group].null for p in comparison.pairs if p.target == last["name"] and group in p.groups}
-    start, end = (points[i]["to_last"].get(group, math.nan) for i in (0, -1))
+    start, end = (points[i][f"to_last{key}"].get(group, math.nan) for i in (0, -1))
     if len(points) > 1 and math.isfinite(start) and math.isfinite(end):
         yield Text(
             f"The held-out error onto the last checkpoint, {AFTER.get(group, f'up to {group}')}, "
-            f"{'falls' if end < start else 'rises'} from {percent(start)} at step {step(points[0]['step'])} "
+            f"{'falls' if end < start else 'rises'} from {percent(start)} of {unit} at step {step(points[0]['step'])} "
             f"to {percent(end)} at step {step(points[-1]['step'])}."
         )
     yield Text(
-        f"Held-out error of each checkpoint, in % of the target’s diameter: onto the last, {last['name']} at step "
+        f"Held-out error of each checkpoint, in % of {unit}: onto the last, {last['name']} at step "
         f"{step(last['step'])}, and onto the next.",
         muted=True,
     )
-    yield Figure("training_curves", (points, groups, group, nulls), wide=True, brief=True)
+    yield Figure("training_curves", (points, groups, judged), wide=True, brief=True)
+
+    def cell(point: dict[str, Any], name: str) -> Cell:
+        onto_last, onto_next = (point[f"{onto}{key}"].get(name, math.nan) for onto in ("to_last", "to_next"))
+        return share(onto_last, below=f"next {percent(onto_next)}")
+
     rows = [
-        (
-            point["name"],
-            Cell(step(point["step"]), point["step"]),
-            *(
-                share(
-                    point["to_last"].get(name, math.nan), below=f"next {percent(point['to_next'].get(name, math.nan))}"
-                )
-                for name in groups
-            ),
-        )
+        (point["name"], Cell(step(point["step"]), point["step"]), *(cell(point, name) for name in groups))
         for point in points
     ]
     columns = (Column("checkpoint", "name"), Column("step"), *(Column(name) for name in groups))
-    yield Table("Checkpoints of the training", columns, rows)
+    yield Table(f"Checkpoints of the training, error in % of {unit}", columns, rows)
 
 
 def _consensus(consensus: Consensus) -> Iterator[Block]:
     scaled = " and scaled" if consensus.group == "similarity" else ""
     yield Text(
         f"All runs were rotated{scaled} onto one common configuration, the consensus. The held-out distance of each "
-        f"run from it is in % of its diameter; for unrelated runs it is {percent(consensus.null)}."
+        "run from it is in % of chance, the distance of unrelated runs from theirs "
+        f"({percent(consensus.null)} of the consensus’s diameter)."
     )
     if not consensus.converged:
         yield Text("", strong="The fit did not converge, so these numbers are approximate.")
-    columns = (Column("run", "name"), Column("distance"), Column("95 % interval"), Column("null"))
+    names = ("of chance", "95 % interval", "held out, of diameter", "95 % interval")
     rows = [
-        (name, share(held.mean, strong=True), shares(held.low, held.high), share(consensus.null))
+        (
+            name,
+            share(consensus.of_chance[name].mean, strong=True),
+            shares(consensus.of_chance[name].low, consensus.of_chance[name].high),
+            share(held.mean),
+            shares(held.low, held.high),
+        )
         for name, held in consensus.held_out.items()
     ]
-    yield Table("Distance of each run from the consensus", columns, rows, brief=True)
+    yield Table(
+        "Distance of each run from the consensus", (Column("run", "name"), *map(Column, names)), rows, brief=True
+    )
 
 
-def to_latex(comparison: Comparison) -> str:
-    r"""Write a booktabs table of held-out errors, one line per pair, with the null in parentheses.
-
-    It needs ``\usepackage{booktabs}`` and nothing else.
-    """
-    groups = ordered_groups({name for pair in comparison.pairs for name in pair.groups})
-
-    def cell(near: Nearness | None) -> str:
-        return "" if near is None else f"{_latex_share(near.held_out.mean)} ({_latex_share(near.null)})"
-
-    rows = [["pair", *map(_latex_text, groups)]]
-    for pair in comparison.pairs:
-        name = rf"{_latex_text(pair.source)} $\to$ {_latex_text(pair.target)}"
-        rows.append([name, *(cell(pair.groups.get(group)) for group in groups)])
-    head, *lines = [f"    {' & '.join(row)} \\\\" for row in rows]
-    table = [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{CAPTION}}}",
-        rf"  \begin{{tabular}}{{l{'r' * len(groups)}}}",
-        r"    \toprule",
-        head,
-        r"    \midrule",
-        *lines,
-        r"    \bottomrule",
-        r"  \end{tabular}",
-        r"\end{table}",
-    ]
-    return "\n".join(table) + "\n"
-
-
-def _latex_share(share: float) -> str:
-    text = percent(share, unit="")
-    return f"${text}$" if text.startswith("<") else _latex_text(text).replace("–", "--")
-
-
-def _latex_text(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
+def _judged(comparison: Comparison) -> bool:
+    return has_null(near for pair in comparison.pairs for near in pair.groups.values())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LISTED_ROWS, LISTED_RUNS, LISTED_COLUMNS = 20, 8, 5
 TOP = (0.01, 0.05)  # shares of rows whose part of the total is stated
-ROUNDING = 1e-5  # a disagreement below this share of the diameter is no difference
+ROUNDING = 1e-5  # an error below this share of the diameter is no difference
 CONCENTRATION = {  # by the part of the total that the top 5 % of rows hold
     0.5: "A few rows cause most of the disagreement",
     0.2: "Some rows differ much more than others",
@@ -35,20 +35,21 @@ def rows_section(comparison: Comparison) -> Section | None:
     if not len(falling):
         return None
     over = f", averaged over {len(comparison.pairs)} pairs" if len(comparison.pairs) > 1 else ""
-    note = f"The disagreement of a row is its held-out error {AFTER[moved.group]}{over}, in % of the target’s diameter."
-    if falling[0] < ROUNDING:
+    unit = "chance, the mean error of unrelated runs" if moved.judged else "the target’s diameter"
+    note = f"The disagreement of a row is its held-out error {AFTER[moved.group]}{over}, in % of {unit}."
+    if np.nanmax(moved.of_diameter) < ROUNDING:
         equal = f"No row differs: {AFTER[moved.group]}, every error is below 0.001 % of the diameter."
         return Section("Which rows differ most?", (Text(equal), Text(note, muted=True)), id="moved")
     if moved.ids is None:
         note += " Rows are counted from 0."
     if len(moved.metadata) > LISTED_COLUMNS:
         note += f" {LISTED_COLUMNS} of {len(moved.metadata)} metadata columns are shown."
-    curve = Figure("moved_curve", (falling, moved.null, [run.name for run in comparison.runs]))
+    curve = Figure("moved_curve", (falling, moved.judged, [run.name for run in comparison.runs]))
     columns = (Column("", "text"), Column(""))
-    numbers = Table("Disagreement of rows", columns, _quantiles(falling, moved.null), sortable=False, header=False)
+    numbers = Table("Disagreement of rows", columns, _quantiles(falling), sortable=False, header=False)
     table = _table(moved)
     blocks: tuple[Block, ...] = (
-        Text(_concentration(falling, moved.null)),
+        Text(_concentration(falling, moved.judged)),
         Text(note, muted=True),
         Grid((curve, numbers), "pictures"),
         Heading(f"The {len(table.rows)} rows that differ most", id="moved-most"),
@@ -57,7 +58,7 @@ def rows_section(comparison: Comparison) -> Section | None:
     return Section("Which rows differ most?", blocks, id="moved")
 
 
-def _concentration(falling: Any, null: float) -> str:
+def _concentration(falling: Any, judged: bool) -> str:
     running = np.cumsum(np.square(falling))
     counts = {top: round(top * len(falling)) for top in TOP}
     parts_held = {top: float(running[k - 1] / running[-1]) for top, k in counts.items() if k}
@@ -68,20 +69,19 @@ def _concentration(falling: Any, null: float) -> str:
             f"the top {100 * top:.0f} % of rows hold {percent(part)} of it" for top, part in parts_held.items()
         )
         parts.append(f"{how}: {each} (in squared distance).")
-    if math.isfinite(null):
-        beyond = int((falling > null).sum())
+    if judged:
+        beyond = int((falling > 1).sum())
         who = f"{beyond} of {count(len(falling), 'row')} {'is' if beyond == 1 else 'are'}" if beyond else "No row is"
-        parts.append(f"{who} above the mean error of unrelated runs (the null, {percent(null)}).")
+        parts.append(f"{who} above the mean error of unrelated runs (100 %).")
     return " ".join(parts)
 
 
-def _quantiles(falling: Any, null: float) -> list[tuple[str, Cell]]:
+def _quantiles(falling: Any) -> list[tuple[str, Cell]]:
     quantiles = [top for top in TOP if round(top * len(falling))]
     return [
         ("largest", share(float(falling[0]))),
         *((f"{100 * q:.0f} % of rows are above", share(float(np.quantile(falling, 1 - q)))) for q in quantiles),
         ("median", share(float(np.median(falling)))),
-        ("null (unrelated runs)", share(null)),
     ]
 
 
@@ -95,6 +95,7 @@ def _table(moved: MovedRows) -> Table:
         if moved.ids is None
         else (Column("id", "text"), [label_cell(value) for value in moved.ids[order]]),
         (Column("disagreement"), [share(float(x)) for x in moved.disagreement[order]]),
+        (Column("of diameter"), [share(float(x)) for x in moved.of_diameter[order]]),
         (Column("× median"), [Cell(text, float(x)) for text, x in zip(times, moved.disagreement[order], strict=True)]),
     ]
     for name, values in list(moved.metadata.items())[:LISTED_COLUMNS]:

@@ -14,7 +14,7 @@ from congruence.arrays import Array, Float
 from congruence.errors import InputError
 from congruence.files import check_writable, write_text
 from congruence.maps.groups import GROUPS, Map
-from congruence.maps.nearness import Nearness
+from congruence.maps.nearness import HeldOut, Nearness
 from congruence.result import Finding, Result, Status
 from congruence.tables import Table
 
@@ -101,7 +101,7 @@ class PairVerdict:
 class Pair:
     """The comparison of one run (source) mapped onto another (target).
 
-    All errors are Euclidean distances divided by the diameter of the target: 0 is a perfect match.
+    Errors are Euclidean distances relative to chance, or divided by the diameter of the target: 0 is a perfect match.
     """
 
     source: str
@@ -163,7 +163,7 @@ class Pair:
 
 
 class PairNumbers(TypedDict):
-    """A pair in JSON. Errors are shares of the target's diameter; `group` is the smallest sufficient group.
+    """A pair in JSON; `group` is the smallest sufficient group.
 
     Similarities have `value`, `null`, `calibrated` and `p`.
     """
@@ -188,21 +188,29 @@ class PairNumbers(TypedDict):
 class MovedRows:
     """The held-out error of each row after the map of `group`, averaged over the pairs: which rows differ between runs.
 
-    `disagreement`, shape (n,), is a share of the target's diameter: 0 means that all runs agree on the row. `by_run`
-    averages over the pairs of one run, so a run that differs from the others is visible. `null` is the mean for
-    unrelated runs.
+    `disagreement`, shape (n,), is relative to chance: the error of the row over the mean error of unrelated runs. 0
+    means that all runs agree on the row, 1 that they agree no better than unrelated ones. `by_run` averages over the
+    pairs of one run, so a run that differs from the others is visible. `of_diameter`, shape (n,), are the same errors
+    as shares of the target's diameter, and `null` is the mean for unrelated runs in that unit. Without a null (NaN),
+    `disagreement` and `by_run` are shares of the diameter too.
     """
 
     group: str
     disagreement: Float
     by_run: dict[str, Float]
+    of_diameter: Float = field(repr=False)
     null: float
     ids: Array | None = field(repr=False)
     metadata: Mapping[str, Array] = field(repr=False)
 
     def __repr__(self) -> str:
-        most = float(np.nanmax(self.disagreement))
-        return f"<MovedRows {len(self.disagreement)} rows up to {self.group}: at most {most:.3g}, null {self.null:.3g}>"
+        most, unit = float(np.nanmax(self.disagreement)), "of chance" if self.judged else "of the diameter"
+        return f"<MovedRows {len(self.disagreement)} rows up to {self.group}: at most {most:.3g} {unit}>"
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a null, so that `disagreement` is relative to chance."""
+        return math.isfinite(self.null)
 
     @property
     def order(self) -> Array:
@@ -210,11 +218,19 @@ class MovedRows:
         return np.argsort(-self.disagreement, kind="stable")
 
     def to_table(self) -> Table:
-        """A table by decreasing disagreement: columns `moved` and `moved_RUN`; ids, metadata and the row number."""
+        """A table by decreasing disagreement, with ids, metadata and the row number.
+
+        Columns `moved` and `moved_RUN` are relative to chance (of the diameter without a null); `moved_diameter` is a
+        share of the target's diameter.
+        """
         order, number = self.order, "Metadata_row"
         while {number, number.removeprefix("Metadata_")} & set(self.metadata):  # the rows of a plate, for example
             number += "_number"
         columns = {"moved": self.disagreement} | {f"moved_{name}": values for name, values in self.by_run.items()}
+        diameter = "moved_diameter"
+        while diameter in columns:  # a run of that name
+            diameter += "_share"
+        columns[diameter] = self.of_diameter
         return Table(
             np.column_stack(list(columns.values()))[order],
             "moved",
@@ -269,13 +285,18 @@ class Comparison(Result):
         return {(pair.source, pair.target): pair for pair in self.pairs}
 
     def moved(self, group: str | None = None) -> MovedRows:
-        """Rank the rows by their held-out error after the map of `group` (similarity, or the largest compared)."""
+        """Rank the rows by their held-out error after the map of `group` (similarity, or the largest compared).
+
+        Errors are relative to chance: those of each pair are divided by its null error.
+        """
         shared = [g for g in GROUPS if all(g in pair.groups for pair in self.pairs)]
         if group is None:
             group = "similarity" if "similarity" in shared or not shared else shared[-1]
         if group not in shared:
             raise InputError(f"group must be one of those compared ({', '.join(shared) or 'none'}); got {group!r}")
-        errors = {(pair.source, pair.target): pair.groups[group].errors for pair in self.pairs}
+        nears = {(pair.source, pair.target): pair.groups[group] for pair in self.pairs}
+        null = float(np.mean([near.null for near in nears.values()]))
+        errors = {names: near.errors / (near.null if null > 0 else 1.0) for names, near in nears.items()}
         return MovedRows(
             group=group,
             disagreement=np.mean(list(errors.values()), axis=0),
@@ -283,7 +304,8 @@ class Comparison(Result):
                 run.name: np.mean([error for names, error in errors.items() if run.name in names], axis=0)
                 for run in self.runs
             },
-            null=float(np.mean([pair.groups[group].null for pair in self.pairs])),
+            of_diameter=np.mean([near.errors for near in nears.values()], axis=0),
+            null=null,
             ids=self.ids,
             metadata=self.metadata,
         )
@@ -301,21 +323,33 @@ class Comparison(Result):
         return numbers
 
     def series(self) -> list[dict[str, Any]]:
-        """For checkpoints of one training: the held-out error of each onto the next and onto the last, by group."""
+        """For checkpoints of one training: the held-out error of each onto the next and onto the last, by group.
+
+        `to_next` and `to_last` are relative to chance; `to_next_diameter` and `to_last_diameter` are the same errors as
+        shares of the target's diameter.
+        """
         known = self.parts()
         names = [run.name for run in self.runs]
 
-        def onto(source: str, target: str) -> dict[str, float]:
+        def onto(key: str, source: str, target: str) -> dict[str, dict[str, float]]:
             pair = known.get((source, target))
-            return {} if pair is None else {name: near.held_out.mean for name, near in pair.groups.items()}
+            groups = pair.groups if pair else {}
+            return {
+                key: {name: near.of_chance.mean for name, near in groups.items()},
+                f"{key}_diameter": {name: near.held_out.mean for name, near in groups.items()},
+            }
 
         return [
-            {"name": name, "step": step, "to_next": onto(name, following), "to_last": onto(name, names[-1])}
+            {"name": name, "step": step} | onto("to_next", name, following) | onto("to_last", name, names[-1])
             for name, following, step in zip(names, [*names[1:], ""], self.steps or [], strict=True)
         ]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One row per pair and group; errors are shares of the target's diameter."""
+        """One row per pair and group.
+
+        `of_chance` and `trimmed` are relative to chance, `r2` is the explained share of the variance; `held_out` and
+        the columns after it are shares of the target's diameter.
+        """
         for pair in self.pairs:
             for name, near in pair.groups.items():
                 yield {
@@ -323,6 +357,9 @@ class Comparison(Result):
                     "target": pair.target,
                     "group": name,
                     "pair_status": pair.verdict.status,
+                    **_with_interval("of_chance", near.of_chance),
+                    **_with_interval("r2", near.r2),
+                    "trimmed": near.trimmed,
                     "held_out": near.held_out.mean,
                     "low": near.held_out.low,
                     "high": near.held_out.high,
@@ -338,10 +375,14 @@ class Comparison(Result):
         return describe(self)
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        r"""Return a booktabs table of held-out errors with the null in parentheses, and write it to `path` if given."""
-        from congruence.align._document import to_latex
+        r"""Return a booktabs table of held-out errors with R² in parentheses, and write it to `path` if given."""
+        from congruence.align._latex import to_latex
 
         text = to_latex(self)
         if path is not None:
             write_text(check_writable(path), text)
         return text
+
+
+def _with_interval(name: str, value: HeldOut) -> dict[str, float]:
+    return {name: value.mean, f"{name}_low": value.low, f"{name}_high": value.high}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from congruence.maps.nearness import Nearness
 
 GROUPS = ("identity", "permutation", "rigid", "similarity", "linear")
 MEANINGS = {  # of the groups, and of the unsupervised route
@@ -27,3 +32,13 @@ def ordered_groups(names: Iterable[str]) -> list[str]:
     """Sort groups from small to large, the unsupervised route last and unknown names before it."""
     known = list(MEANINGS)
     return sorted(names, key=lambda name: known.index(name) if name in known else known.index("ica") - 0.5)
+
+
+def has_null(nears: Iterable[Nearness]) -> bool:
+    """Whether errors are known as a share of chance; otherwise only as a share of the diameter."""
+    return any(math.isfinite(near.of_chance.mean) for near in nears)
+
+
+def leading_error(near: Nearness, judged: bool) -> float:
+    """The held-out error as a share of chance, or of the diameter where there is no null."""
+    return near.of_chance.mean if judged else near.held_out.mean

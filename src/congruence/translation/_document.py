@@ -185,13 +185,14 @@ def _maps(translation: Translation, groups: list[str], certificate: Certificate)
     rows = [
         (
             Cell(name, strong=name == translation.group),
+            share(near.of_chance.mean, below=interval(near.of_chance.low, near.of_chance.high)),
             share(near.held_out.mean, below=interval(near.held_out.low, near.held_out.high)),
             share(near.null),
         )
         for name, near in nears
     ]
-    columns = (Column("group", "text"), Column("held out"), Column("null"))
-    label = f"Error by group of maps, % of the old diameter {number(translation.diameter, 4)}"
+    columns = (Column("group", "text"), *map(Column, ("of chance", "held out, of diameter", "null")))
+    label = f"Held-out error by group of maps; the old diameter is {number(translation.diameter, 4)}"
     yield Grid((figure, Table(label, columns, rows, brief=True)), "pictures")
 
 

@@ -23,6 +23,7 @@ from congruence.report.figures.evaluation import score_range as score_range
 from congruence.report.figures.heat_maps import heat_map as heat_map
 from congruence.report.figures.heat_maps import layer_picture as layer_picture
 from congruence.report.figures.pairs import error_histogram as error_histogram
+from congruence.report.figures.pairs import gains as gains
 from congruence.report.figures.pairs import groups_ladder as groups_ladder
 from congruence.report.figures.pairs import ladder as ladder
 from congruence.report.figures.pairs import planes as planes

@@ -29,23 +29,25 @@ GROUPS = {
 CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2, "dashes": (1, 1.2)}
 
 
-def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
+def moved_curve(falling: Any, judged: bool, names: Sequence[str]) -> Drawing:
     """Draw how far rows moved, from the one that moved most, against their rank.
 
-    `falling` holds the disagreement of all rows, largest first. The ranks are logarithmic, so that the few rows that
+    `falling` holds the disagreement of all rows, largest first, as shares of chance or, if not `judged` by a null, of
+    the diameter. The ranks are logarithmic, so that the few rows that
     moved most are visible among a million.
     """
     n = len(falling)
     ranks = np.unique(np.geomspace(1, n, RANKS).round().astype(int))
-    median = float(np.median(falling))
+    median, unit = float(np.median(falling)), "chance" if judged else "the diameter"
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], null], "disagreement, % of the diameter")
+        chance = [1.0] if judged else []
+        error_axis(axes, [*falling[[0, n // 2, int(0.99 * (n - 1))]], *chance], f"disagreement, % of {unit}")
         axes.plot(ranks, 100 * falling[ranks - 1], color=HELD_OUT, linewidth=2.5, label="a row")
         axes.axhline(100 * median, color=MUTED, linewidth=1.5, dashes=(5, 2), label="the median row")
-        if math.isfinite(null):
-            axes.axhline(100 * null, **CHANCE, label="null (chance)")
+        if judged:
+            axes.axhline(100, **CHANCE, label="chance")
         axes.set(xscale="log", xlim=(1 / 1.1, 1.1 * n), xlabel="rows, from the one that moved most (log)")
         plain_decades(axes.xaxis, 1, n)
         figure.legend(loc="outside upper left", ncols=3)
@@ -55,35 +57,34 @@ def moved_curve(falling: Any, null: float, names: Sequence[str]) -> Drawing:
         paint,
         (535, 300),
         key=f"moved {list(names)!r}",
-        label=f"Disagreement of the runs about each of {n} rows: {summary}; null {percent(null)}",
+        label=f"Disagreement of the runs about each of {n} rows, as a share of {unit}: {summary}",
     )
 
 
-def training_curves(
-    points: Sequence[Mapping[str, Any]], groups: Sequence[str], reference: str, null: Mapping[str, float]
-) -> Drawing:
+def training_curves(points: Sequence[Mapping[str, Any]], groups: Sequence[str], judged: bool = True) -> Drawing:
     """Draw the held-out error of each checkpoint, by group: onto the last (solid) and onto the next (dashed).
 
-    `points` are those of `Comparison.series` but the last; `null`, by their names, is that of the group `reference`
-    onto the last checkpoint (dotted).
+    `points` are those of `Comparison.series` but the last. Errors are in % of chance (dotted) or, if not `judged` by a
+    null, in % of the diameter.
     """
     steps = [point["step"] for point in points]
-    nulls = [null.get(point["name"], math.nan) for point in points]
+    unit, key = ("chance", "") if judged else ("the target's diameter", "_diameter")
     directions = {
-        "onto the last checkpoint": [point["to_last"] for point in points],
-        "onto the next checkpoint": [point["to_next"] for point in points],
+        "onto the last checkpoint": [point[f"to_last{key}"] for point in points],
+        "onto the next checkpoint": [point[f"to_next{key}"] for point in points],
     }
     all_errors = [error for errors in directions.values() for onto in errors for error in onto.values()]
 
     def paint(figure: Any) -> None:
         panels = figure.subplots(1, 2, sharey=True)
-        error_axis(panels[0], [*all_errors, *nulls], "error, % of the target's diameter")
+        error_axis(panels[0], [*all_errors, *([1.0] if judged else [])], f"error, % of {unit}")
         for axes, (title, errors), solid in zip(panels, directions.items(), (True, False), strict=True):
             axes.set_title(title, loc="left")
             axes.grid(visible=True, axis="y")
             for group in groups:
                 _group_line(axes, steps, [100 * onto.get(group, math.nan) for onto in errors], group, solid)
-            axes.plot(steps, [100 * null for null in nulls], **CHANCE, label=f"null of {reference}")
+            if judged:
+                axes.axhline(100, **CHANCE, label="chance")
             step_axis(axes, steps)
         handles = panels[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside upper left", ncols=len(groups) + 1)

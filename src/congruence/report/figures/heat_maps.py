@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from congruence.formatting import elided, number, percent
+from congruence.maps._names import has_null, leading_error
 from congruence.report.figures.svg import GRID, HEAT, INK, MUTED, Drawing
 
 if TYPE_CHECKING:
@@ -19,37 +20,40 @@ PRINTED_RUNS, PRINTED_LAYERS = 12, 14  # with more, cells are too narrow for a n
 
 
 def heat_map(comparison: Comparison, group: str = "similarity", most: int = 40) -> Drawing:
-    """Draw the held-out error up to `group` for all pairs of runs, from source (row) to target (column).
+    """Draw the held-out error up to `group`, in % of chance, for all pairs, from source (row) to target (column).
 
-    Cells that were not computed are left blank. With more than `most` runs, the first ones are shown.
+    The strongest colour is chance. Without a null, errors are in % of the diameter. Cells that were not computed are
+    left blank. With more than `most` runs, the first ones are shown.
     """
     runs = [run.name for run in comparison.runs[:most]]
     place = {name: i for i, name in enumerate(runs)}
+    judged = has_null(pair.groups[group] for pair in comparison.pairs if group in pair.groups)
     cells = {
-        (place[pair.source], place[pair.target]): pair.groups[group].held_out.mean
+        (place[pair.source], place[pair.target]): leading_error(pair.groups[group], judged)
         for pair in comparison.pairs
         if group in pair.groups and pair.source in place and pair.target in place
     }
     top = max((value for value in cells.values() if math.isfinite(value)), default=0.0)
-    printed = len(runs) <= PRINTED_RUNS
+    unit, printed = "chance" if judged else "the diameter", len(runs) <= PRINTED_RUNS
+    full = 1.0 if judged else top  # the strongest colour: chance
     side = len(runs) * (min(72.0, max(54.0, 420 / len(runs))) if printed else max(16.0, 640 / len(runs)))
 
     def paint(axes: Any) -> None:
         for (row, column), value in cells.items():
-            tint(axes, (column - 0.5, row - 0.5), 1.0, value / top if top > 0 else 0.0)
+            tint(axes, (column - 0.5, row - 0.5), 1.0, min(value / full, 1.0) if full > 0 else 0.0)
             if printed:
                 axes.text(column, row, percent(value, unit=""), ha="center", va="center", fontsize=12.5)
         axes.set(xlim=(-0.5, len(runs) - 0.5), ylim=(len(runs) - 0.5, -0.5), aspect="equal")
         _label(axes, runs, runs, side / len(runs), ("to (target)", "from (source)"))
         axes.xaxis.labelpad, axes.yaxis.labelpad = 10, 8
         if not printed:
-            _heat_scale(axes, top)
+            _heat_scale(axes, full)
 
     return Drawing(
         paint,
         (side + 170, side + (140 if printed else 190)),
         key=f"heat map {group} {runs!r}",
-        label=f"Held-out error up to {group} between {len(runs)} runs: at most {percent(top)}",
+        label=f"Held-out error up to {group} between {len(runs)} runs: at most {percent(top)} of {unit}",
         on_axes=True,
     )
 

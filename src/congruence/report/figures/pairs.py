@@ -1,24 +1,26 @@
-"""Figures of one pair of runs: the error of each group, both runs in a plane, and the errors of single rows."""
+"""Figures of one pair of runs: errors by group and by row, gains by direction, and both runs in a plane."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.formatting import elided, percent
-from congruence.maps._names import ordered_groups
+from congruence.formatting import elided, fixed, number, percent
+from congruence.maps._names import has_null, ordered_groups
 from congruence.report.figures.scales import far_apart, plain_decades
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, LINE, LINEAR, MUTED, NULL, SOURCE, Drawing
 
 if TYPE_CHECKING:
     from congruence.align.comparison import Pair
-    from congruence.maps.nearness import Nearness
+    from congruence.maps.nearness import HeldOut, Nearness
 
 POINTS = 200  # of each run in a plane
 LINKS = 50
+MARKED_DIRECTIONS = 80  # with more, marks would overlap
 _DISC = {"marker": "o", "markersize": 8, "linewidth": 0, "clip_on": False}
 SCORED: dict[str, Any] = {"color": HELD_OUT} | _DISC
 IN_SAMPLE: dict[str, Any] = {"color": MUTED, "markerfacecolor": "none", "markeredgewidth": 1.6} | _DISC
@@ -32,11 +34,11 @@ CHANCE: dict[str, Any] = {"color": NULL, "linewidth": 2.5, "dashes": (1.6, 0.8)}
 
 
 def ladder(pair: Pair) -> Drawing:
-    """Draw the error that each group leaves, from small to large: held out, in sample, and the null.
+    """Draw the error that each group leaves, from small to large: held out and in sample, in % of chance.
 
-    The held-out mark carries its 95 % interval. The y axis, in % of the target's diameter, starts at 0.
-    Where the raw difference is far above everything else, its mark becomes an arrow at the top; its number is
-    in the label below.
+    Each group's errors are divided by its own null error, so chance is the line at 100 %; below each group are the
+    held-out number and R². The held-out mark carries its 95 % interval. Without a null, errors are in % of the target's
+    diameter; where the raw difference is then far above everything else, its mark becomes an arrow at the top.
     """
     return groups_ladder(
         pair.groups,
@@ -49,42 +51,63 @@ def groups_ladder(groups: Mapping[str, Nearness], *, key: str, about: str) -> Dr
     """Draw the ladder of any groups; `about` names the pair in the text for screen readers."""
     names = ordered_groups(groups)
     at = [float(i) + (0.5 if name == "ica" else 0.0) for i, name in enumerate(names)]
-    nears = [groups[name] for name in names]
-    top = _ladder_top(names, nears)
+    nears, judged = [groups[name] for name in names], has_null(groups.values())
+    rungs = [_rung_of(near, judged) for near in nears]
+    top = _ladder_top(names, rungs)
+    unit = "chance" if judged else "the target's diameter"
 
     def paint(axes: Any) -> None:
-        axes.set(ylabel="error, % of the target's diameter", xlim=(at[0] - 0.6, at[-1] + 0.6), ylim=(0, top))
+        axes.set(ylabel=f"error, % of {unit}", xlim=(at[0] - 0.6, at[-1] + 0.6), ylim=(0, top))
         axes.grid(axis="y")
         axes.set_xticks(at, [""] * len(at), minor=False)
         axes.tick_params(length=0)
-        for x, name, near in zip(at, names, nears, strict=True):
-            _rung(axes, x, near, top)
+        if judged:
+            axes.axhline(100, **CHANCE)
+        for x, name, near, rung in zip(at, names, nears, rungs, strict=True):
+            _draw_rung(axes, x, rung, top)
             _below(axes, x, -18, name)
-            _below(axes, x, -34, percent(near.held_out.mean).replace("< ", "<"), weight="bold")
+            _below(axes, x, -34, percent(rung.held_out.mean).replace("< ", "<"), weight="bold")
+            if math.isfinite(near.r2.mean):
+                _below(axes, x, -50, f"R² {fixed(near.r2.mean, 3)}", color=MUTED)
         if names[-1] == "ica" and len(names) > 1:
             axes.axvline((at[-1] + at[-2]) / 2, color=LINE, dashes=(3, 3), linewidth=1)
-        _ladder_legend(axes)
+        _ladder_legend(axes, judged)
 
     summary = "; ".join(
-        f"{name} {percent(near.held_out.mean)} held out, null {percent(near.null)}"
-        for name, near in zip(names, nears, strict=True)
+        f"{name} {percent(rung.held_out.mean)}, R² {fixed(near.r2.mean, 3)}"
+        for name, near, rung in zip(names, nears, rungs, strict=True)
     )
     return Drawing(
         paint,
-        (535, 330),
+        (535, 346),
         key=key,
-        label=f"Error left after the best map of each group, {about}: {summary}",
+        label=f"Held-out error left after the best map of each group, as a share of {unit}, {about}: {summary}",
         on_axes=True,
     )
 
 
-def _ladder_top(names: Sequence[str], nears: Sequence[Nearness]) -> float:
-    def highest(only: Sequence[Nearness]) -> float:
-        values = [v for near in only for v in (near.held_out.mean, near.held_out.high, near.mean, near.null)]
+@dataclass(frozen=True)
+class _Rung:
+    """The errors of one group, in the unit of the axis."""
+
+    held_out: HeldOut
+    in_sample: float
+    chance: float
+
+
+def _rung_of(near: Nearness, judged: bool) -> _Rung:
+    if not judged:
+        return _Rung(near.held_out, near.mean, math.nan)
+    return _Rung(near.of_chance, near.mean / near.null if near.null > 0 else math.nan, 1.0)
+
+
+def _ladder_top(names: Sequence[str], rungs: Sequence[_Rung]) -> float:
+    def highest(only: Sequence[_Rung]) -> float:
+        values = [v for one in only for v in (one.held_out.mean, one.held_out.high, one.in_sample, one.chance)]
         return 100 * max((v for v in values if math.isfinite(v)), default=0.0)
 
-    everything = highest(nears)
-    rest = highest([near for name, near in zip(names, nears, strict=True) if name != "identity"])
+    everything = highest(rungs)
+    rest = highest([one for name, one in zip(names, rungs, strict=True) if name != "identity"])
     return 1.12 * (rest if everything > 3 * rest > 0 else everything) or 1.0
 
 
@@ -93,24 +116,23 @@ def _below(axes: Any, x: float, depth: float, text: str, **style: str) -> None:
     axes.annotate(text, (x, 0), (0, depth), textcoords="offset points", ha="center", fontsize=12, **style)
 
 
-def _rung(axes: Any, x: float, near: Nearness, top: float) -> None:
-    held_out = near.held_out
+def _draw_rung(axes: Any, x: float, rung: _Rung, top: float) -> None:
+    held_out = rung.held_out
     if 100 * held_out.mean > top:
         axes.plot(x, 0.95 * top, "^", color=HELD_OUT, markersize=9)
         return
-    axes.plot([x - 0.34, x + 0.34], [100 * near.null] * 2, **CHANCE)
-    axes.plot(x - 0.2, 100 * near.mean, **IN_SAMPLE)
+    axes.plot(x - 0.2, 100 * rung.in_sample, **IN_SAMPLE)
     axes.plot([x, x], [100 * held_out.low, 100 * held_out.high], color=HELD_OUT, linewidth=2.5)
     axes.plot(x, 100 * held_out.mean, **SCORED)
 
 
-def _ladder_legend(axes: Any) -> None:
+def _ladder_legend(axes: Any, judged: bool) -> None:
     from matplotlib.lines import Line2D
 
     marks = [
         Line2D([], [], **SCORED | {"linewidth": 2.5}, label="held out, 95 % interval"),
         Line2D([], [], **IN_SAMPLE, label="in sample"),
-        Line2D([], [], **CHANCE, label="null (chance)"),
+        *([Line2D([], [], **CHANCE, label="chance")] if judged else []),
     ]
     axes.legend(handles=marks, **ABOVE, ncols=3)
 
@@ -187,15 +209,16 @@ def _scatter(axes: Any, source: Any, target: Any, pair: Pair) -> None:
 def error_histogram(pair: Pair) -> Drawing:
     """Draw the distribution of the held-out errors of single rows, for identity, similarity and linear if present.
 
-    All share their bins. A vertical line marks the null of the similarity (or of the first group).
+    Errors are in % of chance, the mean null error of the group, which a vertical line marks; without a null, in % of
+    the target's diameter. All groups share their bins, the last of which holds all larger errors.
     The x axis is logarithmic where the groups lie too far apart to be seen on one linear axis.
     """
     chosen = [name for name in HISTOGRAM if name in pair.groups] or list(pair.groups)[:1]
-    samples = {name: 100 * _finite(pair.groups[name].errors) for name in chosen}
+    judged = has_null(pair.groups[name] for name in chosen)
+    units = {name: pair.groups[name].null if judged else 1.0 for name in chosen}
+    samples = {name: 100 * _finite(pair.groups[name].errors / units[name]) for name in chosen}
     samples = {name: errors for name, errors in samples.items() if len(errors)}
-    reference = "similarity" if "similarity" in samples else next(iter(samples), "")
-    null = 100 * pair.groups[reference].null if reference else math.nan
-    bins, log = _bins(list(samples.values()), null)
+    bins, log = _bins(list(samples.values()), 100.0 if judged else math.nan)
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -204,10 +227,11 @@ def error_histogram(pair: Pair) -> Drawing:
             counts = np.histogram(np.clip(errors, bins[0], bins[-1]), bins)[0]
             steps = 100 * np.repeat([0, *counts, 0], 2)[1:-1] / len(errors)
             axes.plot(np.repeat(bins, 2), steps, color=colour, dashes=dashes, linewidth=2, label=name)
-        if math.isfinite(null):
-            axes.axvline(null, color=NULL, linewidth=2, dashes=(1, 1.2), label=f"null of {reference}")
+        if judged:
+            axes.axvline(100, color=NULL, linewidth=2, dashes=(1, 1.2), label="chance")
         axes.set(xscale="log" if log else "linear", xlim=(bins[0], 1.02 * bins[-1]), ylabel="% of rows")
-        axes.set_xlabel("error of a row, % of the target's diameter" + (" (log)" if log else ""))
+        unit = "chance" if judged else "the target's diameter"
+        axes.set_xlabel(f"error of a row, % of {unit}" + (" (log)" if log else ""))
         axes.set_ylim(bottom=0)
         axes.grid(axis="y")
         if log:
@@ -230,10 +254,48 @@ def _finite(errors: Any) -> Any:
 
 def _bins(samples: list[Any], null: float) -> tuple[Any, bool]:
     """Choose common bins, from 0 or, where medians are far apart, logarithmic."""
-    tops = [float(sample.max()) for sample in samples] + [null]
+    tops = [float(np.quantile(sample, 0.995)) for sample in samples] + [null]  # single far rows would hide the others
     top = 1.04 * max((value for value in tops if math.isfinite(value)), default=0.0) or 1.0
     medians = [float(np.median(sample)) for sample in samples] + [null]
     if not far_apart(medians):
         return np.linspace(0, top, BINS + 1), False
     low = max(min(float(np.quantile(sample, 0.01)) for sample in samples), 1e-9 * top)
     return np.geomspace(low, top, BINS + 1), True
+
+
+def gains(pair: Pair) -> Drawing:
+    """Draw the log gain of every tested direction with its 95 % interval, and the margin as a band.
+
+    A log gain of 0 is the scale that all directions have in common; directions are in order of decreasing covariance.
+    """
+    found = pair.distortion
+    assert found is not None
+    at, values, half = np.arange(1, found.tested + 1), found.log_gains, 1.96 * found.errors
+    reach = 1.08 * max(float(np.max(np.abs(values) + half)), 1.2 * found.margin)
+    few = found.tested <= MARKED_DIRECTIONS
+
+    def paint(axes: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        band = f"margin, ±{found.margin:g}"
+        axes.axhspan(-found.margin, found.margin, color=LINEAR, alpha=0.16, linewidth=0, label=band)
+        axes.axhline(0, color=MUTED, linewidth=1)
+        axes.vlines(
+            at, values - half, values + half, color=HELD_OUT, linewidth=2 if few else 1, alpha=1 if few else 0.6
+        )
+        style = {"marker": "o", "linewidth": 0, "markersize": 6 if few else 2.5}
+        axes.plot(at, values, color=HELD_OUT, **style, label="log gain, 95 % interval")
+        axes.set(xlim=(0.3, found.tested + 0.7), ylim=(-reach, reach), ylabel="log gain (0: the common scale)")
+        axes.set_xlabel("tested directions, by decreasing covariance")
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        axes.grid(axis="y")
+        axes.legend(**ABOVE, ncols=2)
+
+    return Drawing(
+        paint,
+        (535, 300),
+        key=f"gains {pair.source!r} {pair.target!r}",
+        label=f"Log gains of {found.tested} directions from {pair.source} to {pair.target}: at most "
+        f"{number(found.largest, 2)} in size, margin {found.margin:g}",
+        on_axes=True,
+    )
