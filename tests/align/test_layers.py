@@ -1,6 +1,7 @@
 """`compare_layers` finds the layer that was only rotated, judges it against chance, and names what it leaves out."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy.stats import ortho_group
 
 from congruence import compare
 from congruence.align import compare_layers
+from congruence.align._layers import max_null
 from congruence.align.similarities import cka
 from congruence.errors import FewRowsWarning, InputError
 
@@ -114,7 +116,7 @@ def test_clusters_stay_together(layers):
 def test_it_is_written_as_json_with_what_is_undefined_as_null(layers):
     found = compare_layers(layers, {"flat": np.ones((400, 3)), "in": layers["in"]}, measure="cka")
     read = json.loads(found.to_json())["numbers"]
-    assert [row[0] for row in read["nearness"]] == [row[0] for row in read["standard_error"]] == [None] * 4
+    assert [row[0] for row in read["nearness"]] == [row[0] for row in read["p"]] == [None] * 4
     assert read["nearest"] == ["in"] * 4
     line = next(compare_layers(layers, turned(layers), nulls=1).rows())
     assert (line["source"], line["target"], line["nearest"]) == ("in", "in", True)
@@ -171,37 +173,63 @@ def test_few_rows_are_noted(layers):
 
 @pytest.mark.parametrize("measure", ["identity", "similarity", "linear", "rsa", "svcca"])
 def test_of_few_rows_related_layers_are_called_near_and_unrelated_ones_are_not(measure):
-    rng = np.random.default_rng(0)
-    a, b = ({str(i): rng.laplace(size=(60, 6)) for i in range(6)} for _ in "ab")
-    assert compare_layers(a, b, measure=measure).related.sum() == 0
+    called = 0
+    for seed in range(10):  # at a level of 5 %, more than 3 of 10 have a probability of 0.001
+        rng = np.random.default_rng(seed)
+        a, b = ({str(i): rng.laplace(size=(60, 6)) for i in range(6)} for _ in "ab")
+        called += compare_layers(a, b, measure=measure).related.any()
+    assert called <= 3
     noisy = {name: x + 0.5 * rng.normal(size=x.shape) for name, x in a.items()}
     assert compare_layers(a, noisy, measure=measure).related.all()
 
 
-def test_the_standard_error_is_how_far_the_gap_moves_from_rows_to_rows():
+def test_p_values_are_those_of_the_maximum_over_layers_with_shared_re_pairings():
     rng = np.random.default_rng(0)
-    draws = [rng.normal(size=(2, 100, 4)) for _ in range(60)]
-    found = [compare_layers({"x": x}, {"y": y}, measure="identity", nulls=5, seed=k) for k, (x, y) in enumerate(draws)]
-    gaps = [one.null[0, 0] - one.nearness[0, 0] for one in found]
-    assert np.std(gaps) == pytest.approx(np.mean([one.standard_error[0, 0] for one in found]), rel=0.2)
+    closeness = rng.normal(size=(20, 3, 4)) * rng.uniform(1, 9, size=(3, 4)) + rng.normal(size=(3, 4))
+    closeness[0, 1, 2] += 200
+    p, p_layer = max_null(closeness)
+    score = (closeness - closeness.mean(0)) / closeness.std(0)
+    for i, j in np.ndindex(3, 4):
+        assert p[i, j] == pytest.approx((1 + (score[1:].max((1, 2)) >= score[0, i, j]).sum()) / 20)
+    for i in range(3):
+        assert p_layer[i] == pytest.approx((1 + (score[1:, i].max(1) >= score[0, i].max()).sum()) / 20)
+    assert p[1, 2] == p_layer[1] == 0.05
+    assert all(np.isnan(one).all() for one in max_null(closeness[:19]))
+    closeness[:, 0] = 1.0  # which no re-pairing changes
+    assert np.isnan(max_null(closeness)[0][0]).all()
+    assert np.isnan(max_null(closeness)[1]).tolist() == [True, False, False]
 
 
-def test_rows_of_one_cluster_say_nothing_about_chance(layers):
+@pytest.mark.parametrize("measure", ["cka", "similarity"])
+def test_unrelated_runs_are_called_related_as_often_as_the_level_says(measure):
+    """At most 6 of 30 pairs of runs have any related layer; 1.5 are expected, more than 6 have a chance of 0.0004."""
+    found = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        a, b = ({str(i): rng.normal(size=(40, 5)) for i in range(3)} for _ in "ab")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FewRowsWarning)
+            found += compare_layers(a, b, measure=measure, seed=seed).related.any()
+    assert found <= 6
+
+
+def test_wide_layers_are_tested_in_their_leading_components(rng):
+    x = rng.normal(size=(400, 90)) * np.geomspace(1, 0.1, 90)
+    with pytest.warns(FewRowsWarning):
+        found = compare_layers({"x": x}, {"turned": turned({"x": x})["x"], "other": rng.normal(size=(400, 90))})
+    assert found.p.tolist() == [[0.05, pytest.approx(found.p[0, 1])]]
+    assert found.p[0, 1] > 0.05
+
+
+def test_few_clusters_or_re_pairings_say_nothing_about_chance(layers):
     with pytest.warns(FewRowsWarning, match="only 2 clusters"):
-        found = compare_layers(layers, turned(layers), cluster=np.arange(400) // 200, nulls=1)
-    assert np.isinf(found.standard_error).all()
-    assert not found.related.any()
-    assert found.verdict.endswith("than unrelated layers would be. Too few rows to decide: 4 of 4 layers.")
-    assert found.status == "ambiguous"
-
-
-def test_one_repairing_of_a_similarity_is_noted(layers):
-    assert (
-        "One re-pairing does not show how much the null varies"
-        in compare_layers(layers, layers, measure="cka", nulls=1).notes[-1]
-    )
-    assert not compare_layers(layers, layers, measure="cka").notes
-    assert not compare_layers(layers, layers, nulls=1).notes
+        found = compare_layers(layers, turned(layers), cluster=np.arange(400) // 200)
+    assert "Fewer than 5 clusters" in found.notes[-1]
+    for one in (found, compare_layers(layers, turned(layers), nulls=18)):
+        assert np.isnan(one.p).all()
+        assert not one.related.any()
+        assert one.verdict.startswith("There are too few re-pairings to judge by.")
+        assert one.status == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def call(tmp_path, monkeypatch, capsys):
     return run
 
 
-BOTH = ("run_a.*.parquet", "run_b.*.parquet", "--nulls", "1")
+BOTH = ("run_a.*.parquet", "run_b.*.parquet", "--nulls", "19")
 
 
 def test_layers_are_called_after_the_star_and_rows_joined_by_id(call):

@@ -12,7 +12,7 @@ def test_the_page_says_the_answer_first_and_lists_the_nearest(make_layers, rende
     page = render(make_layers())
     assert '<p class="lead">All 3 layers of old &amp; &lt;new&gt; are closer' in page
     assert "<new>" not in page
-    assert page.count("1.00\u00a0%") + page.count("1.00 %") >= 3
+    assert page.count("4.76\u00a0%") + page.count("4.76 %") >= 3  # 1 % of 21 %
     assert "after the best rotation and scale" in page
     assert "A note." in page
 
@@ -23,7 +23,7 @@ def test_same_layers_same_bytes_and_names_are_text(make_layers, render):
 
 
 def test_strong_colours_are_near_and_frames_only_where_nearer_than_chance(make_layers):
-    framed, plain = (layer_picture(x).svg() for x in (make_layers(), make_layers(nearness=np.full((3, 3), 0.21))))
+    framed, plain = (layer_picture(x).svg() for x in (make_layers(), make_layers(p=np.ones((3, 3)))))
     opacities = [float(o) for o in re.findall(r"opacity: ([\d.]+)", framed)]
     assert sorted(opacities)[-3:] == pytest.approx([0.86] * 3, abs=0.02)
     assert min(opacities) < 0.2
@@ -33,20 +33,21 @@ def test_strong_colours_are_near_and_frames_only_where_nearer_than_chance(make_l
 
 def test_many_layers_undefined_ones_and_no_null_are_drawn(make_layers, render_figures):
     assert "The first 60 layers are drawn" in render_figures(make_layers(2, 61))
-    undefined = make_layers(nearness=np.full((3, 3), np.nan))
+    undefined = make_layers(nearness=np.full((3, 3), np.nan), p=np.full((3, 3), np.nan), p_layer=np.full(3, np.nan))
     assert "No pair of layers has a defined value." in render_figures(undefined)
-    without = make_layers(null=np.full((3, 3), np.nan))
+    without = make_layers(null=np.full((3, 3), np.nan), p=np.full((3, 3), np.nan), p_layer=np.full(3, np.nan))
     assert "the stronger, the closer" in render_figures(without)
     assert [finding.status for finding in without.findings] == ["unknown"] * 3
     assert "badge fails" not in render_figures(without)  # nothing is said of chance
 
 
 def test_a_layer_that_is_no_nearer_than_chance_is_marked_in_the_table(make_layers, render, outline):
-    nearness = make_layers().nearness
-    nearness[2] = 0.21
-    page = " ".join(outline(render(make_layers(nearness=nearness))).text.split())
+    nearness, p = make_layers().nearness, make_layers().p
+    nearness[2], p[2] = 0.21, 1.0
+    found = make_layers(nearness=nearness, p=p, p_layer=np.array([0.05, 0.05, 0.4]))
+    page = " ".join(outline(render(found)).text.split())
     assert "fails for 1, holds for 2 of 3 layers" in page
-    assert "layers.2 $l_0$ ✕ fails 21.0 % 21.0 %" in page
+    assert "layers.2 $l_0$ ✕ fails 100 % 21.0 % 21.0 % 1.00" in page
 
 
 def test_a_similarity_is_not_a_percentage(make_layers, render):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ import numpy as np
 from congruence.align._options import CompareLayersOptions
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.layer_comparison import LayerComparison
-from congruence.align.similarities import LOWER, MEASURES, Measure
+from congruence.align.similarities import ALIASES, LOWER, MEASURES
 from congruence.align.verdict import diameter_notes, sampling_notes
-from congruence.arrays import Array, Float
+from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError
 from congruence.maps.groups import GROUPS, fit_group
@@ -25,10 +26,15 @@ from congruence.progress import Progress, Steps
 from congruence.result import recorded
 from congruence.rows.algebra import decomposing_on, one_thread
 from congruence.rows.engine import Rows
-from congruence.rows.sums import PairScatter, pair_sums
+from congruence.rows.sums import PairScatter, pair_sums, run_sums
+from congruence.stats.nulls import p_values
 from congruence.tables import expanded, unique_names
 
-Score = tuple[float, float, float]  # the nearness of two layers, its null, and the standard error of their gap
+NULL_FITS = 5  # re-pairings whose error is averaged to the null of a pair; all of them are tested
+TESTED_AXES = 64  # principal components of a layer in which rotations of the re-pairings are fitted
+TESTED_ROWS = 5  # rows per component, so that no map of the re-pairings fits them by chance
+CLUSTERS_TO_TEST = 5  # of four, one in seven re-pairings is the true one
+LEAST_SPREAD = 1e-9  # of the null, as a share of its size; less is rounding
 
 
 @takes(CompareLayersOptions)
@@ -62,41 +68,48 @@ def compare_layers(
     Returns
     -------
     LayerComparison
-        With `nearness`, `null` and `standard_error`, all of shape (len(a), len(b)); ``result["layer1", "layer2"]`` is
-        one pair of layers.
+        With `nearness`, `null`, `above_chance` and `p`, all of shape (len(a), len(b));
+        ``result["layer1", "layer2"]`` is one pair of layers.
 
     References
     ----------
     Nelson et al. 2026, Definition 1; Kornblith et al. 2019 (maps of layers, by CKA).
     """
-    measure, nulls = options.measure, options.nulls
+    measure, nulls = ALIASES.get(options.measure, options.measure), options.nulls
     check_choice("measure", measure, (*GROUPS, *MEASURES))
     (name_a, a), (name_b, b) = (named_layers(x, called) for called, x in (("a", a), ("b", b)))
     names = _name_runs(options.names, name_a, name_b)
     runs = {f"{layer} of {run}": x for run, layers in zip(names, (a, b), strict=True) for layer, x in layers.items()}
     inputs, rows, plan, settings = read_paired(runs, options)
     notes = inputs.notes + sampling_notes(max(x.d for x in rows), plan, warn=True)
-    if nulls == 1 and measure in MEASURES:
-        notes.append("One re-pairing does not show how much the null varies; set nulls to at least 2.")
     step = Steps(progress, len(a) + len(b) * (1 + len(a)))
     skipped: list[str] = []
-    nearness, null, error = (np.full((len(a), len(b)), np.nan) for _ in range(3))
+    shape = len(a), len(b)
+    nearness, null = np.full(shape, np.nan), np.full(shape, np.nan)
+    tested = np.full((1 + nulls, *shape), np.nan)
     with decomposing_on(settings["device"]):
         layers = (_sum_layer(step, name, x, plan, skipped) for name, x in zip(inputs.names, rows, strict=True))
         sources = list(islice(layers, len(a)))
         _check_any(a, skipped)
+        tested_sources = [source and _leading(measure, source) for source in sources]
         for j, target in enumerate(layers):  # one at a time: only the sums of the sources are kept
             if target is None:
                 continue
-            score = _score_by(measure, target, plan)
+            tested[:, :, j] = _test_statistics(measure, tested_sources, _leading(measure, target), plan)
             for i, source in enumerate(sources):
+                if source is not None and measure in MEASURES:
+                    nearness[i, j], null[i, j] = tested[0, i, j], tested[1:, i, j].mean() if nulls else np.nan
+                elif source is not None:
+                    nearness[i, j], null[i, j] = _score_error(measure, source, target, plan)
                 if source is not None:
-                    nearness[i, j], null[i, j], error[i, j] = score(source)
                     step(f"{source.name} -> {target.name}")
             notes += diameter_notes([target])
     _check_any(b, skipped[sum(source is None for source in sources) :])
-    if measure in MEASURES:
-        error[:] = _pool(error)
+    closeness = tested if measure in MEASURES and MEASURES[measure].sign > 0 else -tested
+    if plan.clustered and int(plan.unit.max()) + 1 < CLUSTERS_TO_TEST:
+        notes.append(f"Fewer than {CLUSTERS_TO_TEST} clusters can be exchanged in too few ways to judge by.")
+        closeness[:] = np.nan
+    p, p_layer = max_null(closeness)
     similarity = MEASURES.get(measure)
     return LayerComparison(
         source=names[0],
@@ -109,7 +122,8 @@ def compare_layers(
         held_out=similarity is None,
         nearness=nearness,
         null=null,
-        standard_error=error,
+        p=p,
+        p_layer=p_layer,
         n=rows[0].n,
         notes=(*notes, *(f"A layer is left out: {reason}." for reason in skipped)),
         settings={"measure": measure, **settings, **recorded(inputs.files)},
@@ -184,26 +198,69 @@ def _check_any(layers: Mapping[str, Any], skipped: Sequence[str]) -> None:
         raise InputError(f"no layer of a run can be measured: {'; '.join(skipped)}")
 
 
-def _score_by(measure: str, target: RunStatistics, plan: Protocol) -> Callable[[RunStatistics], Score]:
-    """A function that scores any source against one target, whose statistics are computed once."""
-    if measure not in MEASURES:
-        diameter = target.diameter.value
-        return lambda source: _score_error(measure, source, target, diameter, plan)
-    shuffled = [
-        RunStatistics(target.name, target.sums.shuffled(partner, inside_folds=not plan.clustered), plan.seed)
-        for partner in plan.repairings
-    ]
-    return lambda source: _score_similarity(MEASURES[measure], source, target, shuffled)
+def _leading(measure: str, run: RunStatistics) -> RunStatistics:
+    """The leading principal components of a wide layer, in which maps are fitted to re-paired rows.
+
+    A test needs the same statistic for the true pairing and for each re-pairing, not the error in all dimensions.
+    """
+    most = run.rows.n // TESTED_ROWS
+    if measure in ("rigid", "similarity"):
+        most = min(most, TESTED_AXES)
+    if measure not in ("rigid", "similarity", "linear") or run.rows.d <= most:
+        return run
+    axes = run.spread.axes[0][:, :most]
+    chunks = (run.rows.take(part) for part in row_chunks(run.rows.n, run.rows.d))
+    values = np.concatenate([to_numpy(chunk @ as_float64_like(axes, chunk)) for chunk in chunks])
+    return RunStatistics(run.name, run_sums(Rows(values), [np.arange(run.rows.n)]), run.seed)
 
 
-def _score_error(
-    group: str,
-    source: RunStatistics,
-    target: RunStatistics,
-    diameter: float,
-    plan: Protocol,
-) -> Score:
-    """The held-out error of the best map onto the target, over its diameter."""
+def _test_statistics(
+    measure: str, sources: Sequence[RunStatistics | None], target: RunStatistics, plan: Protocol
+) -> Float:
+    """The value of each source and one target, for the true pairing and each re-pairing: (1 + nulls, sources).
+
+    Every source and target gets the same re-pairings, so that the largest of all values has a null, too.
+    """
+    of = MEASURES[measure].of if measure in MEASURES else partial(_in_sample_error, measure)
+    values = np.full((1 + len(plan.repairings), len(sources)), np.nan)
+    unit = plan.unit if plan.clustered else None
+    for r, order in enumerate([None, *plan.repairings]):
+        other = target if order is None else target.reordered(order, unit)
+        values[r] = [np.nan if source is None else of(PairStatistics(source, other)) for source in sources]
+    return values
+
+
+def _in_sample_error(group: str, pair: PairStatistics) -> float:
+    with one_thread(pair.sums.width):
+        best = fit_group(pair.sums, group)
+    everything = np.arange(pair.source.rows.n)
+    return float(row_errors({group: best}, pair.source.rows, pair.target.rows, everything)[group].mean())
+
+
+def max_null(closeness: Float) -> tuple[Float, Float]:
+    """The p values of all pairs of layers, (a, b), and of all source layers, (a,), by the null of the maximum.
+
+    `closeness`, shape (1 + nulls, a, b), is that of the true pairing and of each re-pairing. Nulls of pairs differ in
+    mean and spread, so each pair is standardised over all its values, the true one included: under the hypothesis that
+    the runs are unrelated all are exchangeable, and the p values are exact. A pair is compared with the maximum over
+    all pairs (family-wise), a layer with the maximum over its own pairs. NaN below 19 re-pairings, which cannot give a
+    p value of 0.05.
+    """
+    p, p_layer = np.full(closeness.shape[1:], np.nan), np.full(closeness.shape[1], np.nan)
+    if len(closeness) < 20:
+        return p, p_layer
+    mean, spread = closeness.mean(0), closeness.std(0)
+    known = spread > LEAST_SPREAD * np.abs(mean)  # not where it is NaN
+    score = np.where(known, (closeness - mean) / np.where(known, spread, 1.0), -np.inf)
+    p[known] = p_values(score[0], score[1:].max((1, 2)))[known]
+    for i, any_known in enumerate(known.any(1)):
+        if any_known:
+            p_layer[i] = p_values(score[0, i].max(), score[1:, i].max(1))
+    return p, p_layer
+
+
+def _score_error(group: str, source: RunStatistics, target: RunStatistics, plan: Protocol) -> tuple[float, float]:
+    """The held-out error of the best map onto the target and its null, over the diameter of the target."""
     sums = pair_sums(source.sums, target.sums)
     errors = [
         _held_out(group, sums.outside(k), source.rows, target.rows, fold) for k, fold in enumerate(plan.folds)
@@ -211,30 +268,13 @@ def _score_error(
     near = float(np.concatenate(errors).mean())
     # Folds differ in their errors, so a re-pairing is compared with the true pairing of its own fold.
     gaps = []
-    for number, order in enumerate(plan.repairings):
+    for number, order in enumerate(plan.repairings[:NULL_FITS]):
         fold = number % len(errors)
         paired, rows = sums.repaired(order, fold, inside_folds=not plan.clustered)
-        gaps.append(_held_out(group, paired, source.rows, rows, plan.folds[fold]) - errors[fold])
-    if not gaps:
-        return near / diameter, float("nan"), float("nan")
-    gap = float(np.mean([rows.mean() for rows in gaps]))
-    return near / diameter, (near + gap) / diameter, _standard_error(gaps, gap, plan) / diameter
-
-
-def _standard_error(gaps: Sequence[Float], mean: float, plan: Protocol) -> float:
-    """The standard error, over rows (or clusters), of the mean gap between re-pairings and the true pairing.
-
-    `gaps` are those of the rows of one fold for each re-pairing, folds in turn. Infinite where all rows are of one
-    cluster.
-    """
-    total = np.zeros(len(plan.unit))
-    for k, rows in enumerate(gaps):
-        total[plan.folds[k % len(plan.folds)]] += rows - mean
-    scored = np.unique(plan.unit[np.concatenate(plan.folds[: len(gaps)])])
-    if len(scored) < 2:
-        return float("inf")
-    spread = np.bincount(plan.unit, weights=total)[scored]
-    return float(np.sqrt((spread**2).sum() * len(scored) / (len(scored) - 1)) / sum(map(len, gaps)))
+        null = _held_out(group, paired, source.rows, rows, plan.folds[fold])
+        gaps.append(float((null - errors[fold]).mean()))
+    gap = float(np.mean(gaps)) if gaps else float("nan")
+    return near / target.diameter.value, (near + gap) / target.diameter.value
 
 
 def _held_out(group: str, paired: PairScatter, x: Rows, y: Rows, fold: Array) -> Float:
@@ -242,24 +282,3 @@ def _held_out(group: str, paired: PairScatter, x: Rows, y: Rows, fold: Array) ->
     with one_thread(paired.width):
         best = fit_group(paired, group)
     return row_errors({group: best}, x, y, fold)[group]
-
-
-def _score_similarity(
-    measure: Measure, source: RunStatistics, target: RunStatistics, shuffled: Sequence[RunStatistics]
-) -> Score:
-    """The value of a similarity measure over all rows."""
-
-    def value(other: RunStatistics) -> float:
-        return measure.of(PairStatistics(source, other, pair_sums(source.sums, other.sums).outside(None)))
-
-    nulls = [value(other) for other in shuffled]
-    spread = float(np.std(nulls, ddof=1) * np.sqrt(1 + 1 / len(nulls))) if len(nulls) > 1 else float("nan")
-    return value(target), float(np.mean(nulls)) if nulls else float("nan"), spread
-
-
-def _pool(error: Float) -> Float:
-    """The standard error of a column or of all pairs, the larger: few re-pairings of one pair vary much."""
-    known = np.isfinite(error)
-    squares = np.where(known, error, 0.0) ** 2
-    of_column, of_all = squares.sum(0) / np.maximum(known.sum(0), 1), squares.sum() / max(known.sum(), 1)
-    return np.where(known, np.sqrt(np.maximum(of_column, of_all)), np.nan)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from congruence.align.similarities import MEASURES
-from congruence.document import Cell, Column, Document, Figure, Section, Table, Text, badge, share
-from congruence.formatting import number
+from congruence.document import Column, Document, Figure, Section, Table, Text, badge, share
 from congruence.maps._names import AFTER, MEANINGS
 from congruence.result import STATUSES
 
@@ -16,13 +15,18 @@ if TYPE_CHECKING:
 
 SHOWN = 60  # layers of each run in the picture; the table has all
 ERROR = (
-    "the distance between a mapped row and its target, averaged over rows, as a percentage of the target layer’s "
-    "diameter (the largest distance between two of its rows). The map is fitted on some rows and scored on others."
+    "the distance between a mapped row and its target, averaged over rows that the map was not fitted on, as a "
+    "percentage of chance: of the same error for randomly re-paired rows. The JSON and csv also have it as a share of "
+    "the target layer’s diameter (the largest distance between two of its rows), as in the papers."
 )
 ABOVE_CHANCE = (
     "the position of a pair between its null (0 %) and a perfect match (100 %). Layers differ in shape, and so in "
-    "their null, so they are compared by this. A layer is closer than chance from 5 % on, if this also exceeds three "
-    "standard errors."
+    "their null, so they are compared by this."
+)
+P_VALUE = (
+    "the share of re-pairings, the true pairing counted as one, in which some pair of layers is as close as this one, "
+    "each measured in standard deviations of its own null. All pairs get the same re-pairings. A layer is closer than "
+    "chance if the smallest p of its pairs is at most 0.05; of unrelated runs, 5 % have any such layer."
 )
 
 
@@ -57,6 +61,7 @@ def describe(layers: LayerComparison) -> Document:
             *(glossary if layers.held_out else ()),
             ("null", "the same number for randomly re-paired rows, as for unrelated layers."),
             ("above chance", ABOVE_CHANCE),
+            ("p", P_VALUE),
         ),
         settings=settings | dict(layers.settings),
         title=f"Layers of {layers.source} and {layers.target}: {headline}",
@@ -75,7 +80,7 @@ def _legend(layers: LayerComparison) -> Text:
     if layers.held_out:
         numbers = (
             f"the held-out error {AFTER[layers.measure]} from a layer of {layers.source} to one of {layers.target}, "
-            "in % of the diameter of the latter; lower is closer"
+            f"in % of {'chance' if layers.judged else 'the diameter of the latter'}; lower is closer"
         )
     else:
         numbers = f"{MEASURES[layers.measure].title}, in sample; {layers.direction}"
@@ -90,24 +95,24 @@ def _legend(layers: LayerComparison) -> Text:
 
 
 def _closest(layers: LayerComparison) -> Table:
-    def cell(value: float) -> Cell:
-        return share(value) if layers.held_out else Cell(number(value), value if value == value else "")
-
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for i, (layer, j, finding) in enumerate(zip(layers.source_layers, layers.nearest, layers.findings, strict=True)):
         if j < 0:
-            rows.append((layer, None, badge(finding.status), None, None, None))
+            rows.append((layer, None, badge(finding.status), None, None, None, None))
             continue
-        values = (cell(float(x[i, j])) for x in (layers.nearness, layers.null))
-        above = share(float(layers.above_chance[i, j]))
-        rows.append((layer, layers.target_layers[j], badge(finding.status), *values, above))
+        value, null, of_chance, above, p = (
+            float(x[i, j])
+            for x in (layers.nearness, layers.null, layers.share_of_chance, layers.above_chance, layers.p)
+        )
+        cells = (share(of_chance), share(value), share(null)) if layers.held_out else (value, null, share(above))
+        rows.append((layer, layers.target_layers[j], badge(finding.status), *cells, p))
+    held_out = ("held out, of chance", "of the diameter", "null, of the diameter")
     columns = (
         Column(f"layer of {layers.source}", "name"),
         Column(f"closest of {layers.target}", "name"),
         Column("closer than chance", "text"),
-        Column("held out" if layers.held_out else layers.measure),
-        Column("null"),
-        Column("above chance"),
+        *map(Column, held_out if layers.held_out else (layers.measure, "null", "above chance")),
+        Column("p"),
     )
-    unit = "held-out error, % of the diameter" if layers.held_out else f"{layers.measure}, {layers.direction}"
+    unit = "held-out error, % of chance" if layers.held_out else f"{layers.measure}, {layers.direction}"
     return Table(f"The closest layer of each: {unit}", columns, rows, brief=True)

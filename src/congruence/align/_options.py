@@ -75,6 +75,6 @@ class CompareLayersOptions(ReadOptions):
     measure: str = option("similarity", "A group of maps (rigid, linear, ...) or a similarity (cka, svcca, rsa, ...).")
     normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
     folds: int = option(5, "Number of folds held out in turn.")
-    nulls: int = option(3, "Number of random re-pairings for the null, each scored on one fold; 0 for none.")
+    nulls: int = option(19, "Number of random re-pairings for the null; a p value of 0.05 takes 19. 0 for none.")
     seed: int = option(0, "The same seed gives the same result.")
     device: str = option("auto", "auto, cpu, cuda or cuda:1.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from congruence.align.similarities.scores import above_chance
 from congruence.align.verdict import RELATED
 from congruence.arrays import Array, Float
 from congruence.formatting import number, percent
@@ -18,8 +19,8 @@ from congruence.result import Finding, Result, Status
 if TYPE_CHECKING:
     from congruence.document import Document
 
-BEYOND = 3.0  # standard errors; of 37 unrelated columns, the largest exceeds them in one row of twenty
-ROUNDING = 1e-9  # a null this close to perfect leaves no range above chance
+LEVEL = 0.05  # of the test of a layer
+FEWEST = 19  # re-pairings with which a p value can reach it
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class LayerPair:
     nearness: float
     null: float
     above_chance: float
-    standard_error: float
+    share_of_chance: float
+    p: float
     nearest: bool  # whether this target layer is the closest to this source layer
 
 
@@ -53,7 +55,9 @@ class LayerNumbers(TypedDict):
     nearness: list[list[float]]
     null: list[list[float]]
     above_chance: list[list[float]]
-    standard_error: list[list[float]]
+    share_of_chance: list[list[float]]
+    p: list[list[float]]
+    p_layer: list[float]
     nearest: list[str | None]
 
 
@@ -65,8 +69,12 @@ class LayerComparison(Result):
     of maps they are held-out errors over the diameter of the target layer: 0 is a perfect match, lower is closer. For a
     similarity they are its values in sample. `null` is the same number averaged over random re-pairings of the
     rows; NaN where there were none. Both are NaN for layers without a defined number. `perfect` is
-    the number of a layer compared with itself. `standard_error`, of the same shape, is that of the gap between the two:
-    over rows (or clusters) for a group of maps, over re-pairings for a similarity; NaN where it is unknown.
+    the number of a layer compared with itself.
+
+    `p`, of the same shape, is the p value of each pair by the null of the maximum over all pairs: the share of the
+    re-pairings, which are the same for all pairs, in which any two layers are as close, each pair measured in standard
+    deviations of its own null. `p_layer`, shape (len(source_layers),), is the p value of a source layer by the maximum
+    over its own pairs. Both are NaN below 19 re-pairings.
 
     ``result["layer1", "layer2"]`` is one pair; there is a finding for each source layer.
     """
@@ -81,7 +89,8 @@ class LayerComparison(Result):
     held_out: bool
     nearness: Float
     null: Float
-    standard_error: Float
+    p: Float
+    p_layer: Float
     n: int
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -94,14 +103,23 @@ class LayerComparison(Result):
         target layers are compared by this. Below 0 is worse than chance; NaN where there is no null, or where the null
         is perfect.
         """
-        room = self.null - self.perfect
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(abs(room) > ROUNDING, (self.null - self.nearness) / room, np.nan)
+        above: Float = above_chance(self.nearness, self.null, self.perfect)
+        return above
+
+    @property
+    def share_of_chance(self) -> Float:
+        """1 - `above_chance`: for a group of maps, the held-out error over its null."""
+        return 1 - self.above_chance
 
     @property
     def judged(self) -> bool:
-        """Whether there is a null to judge by."""
+        """Whether there is a null."""
         return bool(np.isfinite(self.above_chance).any())
+
+    @property
+    def tested(self) -> bool:
+        """Whether there are enough re-pairings for a test."""
+        return bool(np.isfinite(self.p_layer).any())
 
     @cached_property
     def nearest(self) -> Array:
@@ -116,24 +134,24 @@ class LayerComparison(Result):
 
     @property
     def related(self) -> Array:
-        """Whether each source layer is closer to its closest target layer than chance; never without a null.
+        """Whether each source layer is closer to some target layer than unrelated layers would be, p <= 0.05.
 
-        That is at least 5 % above chance and, where it is known, more than `BEYOND` standard errors from the null.
+        By the maximum over all pairs: if the runs are unrelated, any layer is called related in 5 % of the cases.
         """
-        return self._above_chance[0]
+        return np.asarray(np.where(np.isfinite(self.p), self.p, 1.0).min(1) <= LEVEL)
 
     @property
-    def _above_chance(self) -> tuple[Array, Array]:
-        """The layers that are above chance, and those that seem to be but are within `BEYOND` standard errors of it."""
+    def _undecided(self) -> Array:
+        """The layers that are not called related but may be: by their own pairs, or by how far above chance."""
         best = np.arange(len(self.source_layers)), self.nearest
         above = (self.nearest >= 0) & (self.above_chance[best] > 1 - RELATED)
-        uncertain = abs(self.null - self.nearness)[best] <= BEYOND * self.standard_error[best]
-        return above & ~uncertain, above & uncertain
+        return ~self.related & np.isfinite(self.p_layer) & (above | (self.p_layer <= LEVEL))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """One finding for each source layer: is it closer to some target layer than unrelated layers would be?"""
-        return tuple(self._finding(i, *flags) for i, flags in enumerate(zip(*self._above_chance, strict=True)))
+        flags = zip(self.related, self._undecided, strict=True)
+        return tuple(self._finding(i, *both) for i, both in enumerate(flags))
 
     def _finding(self, i: int, related: bool, undecided: bool) -> Finding:
         layer, j = self.source_layers[i], int(self.nearest[i])
@@ -142,12 +160,24 @@ class LayerComparison(Result):
             return Finding(layer, claim, "unknown", evidence="The measure is undefined for this layer.")
         value, null, above = (float(x[i, j]) for x in (self.nearness, self.null, self.above_chance))
         status: Status = "holds" if related else "ambiguous" if undecided else "fails"
-        written = percent if self.held_out else number
-        what = f"held-out {self.measure} error" if self.held_out else self.measure
-        evidence = f"The closest layer is {self.target_layers[j]}: {what} {written(value)}"
+        evidence = f"The closest layer is {self.target_layers[j]}: "
         if math.isnan(above):
-            return Finding(layer, claim, "unknown", evidence=f"{evidence}, without a null.", number=value)
-        evidence += f", null {written(null)}, {percent(above)} above chance."
+            shown = (
+                f"held-out {self.measure} error {percent(value)}"
+                if self.held_out
+                else f"{self.measure} {number(value)}"
+            )
+            return Finding(layer, claim, "unknown", evidence=f"{evidence}{shown}, without a null.", number=value)
+        if self.held_out:
+            evidence += (
+                f"held-out {self.measure} error {percent(1 - above)} of chance ({percent(value)} of the diameter)"
+            )
+        else:
+            evidence += f"{self.measure} {number(value)}, null {number(null)}, {percent(above)} above chance"
+        p = float(self.p_layer[i])
+        if math.isnan(p):
+            return Finding(layer, claim, "unknown", evidence=f"{evidence}; not tested.", number=value, null=null)
+        evidence += f"; p {number(p)}, over all pairs {number(float(np.nanmin(self.p[i])))}."
         return Finding(layer, claim, status, evidence=evidence, number=value, null=null)
 
     @property
@@ -157,8 +187,10 @@ class LayerComparison(Result):
         if not known.any():
             return ("No pair of layers has a defined value.",)
         if not self.judged:
-            return ("There is no null to judge by: set nulls to at least 1.", *self._in_place(known))
-        undecided = int(self._above_chance[1].sum())
+            return (f"There is no null to judge by: set nulls to at least {FEWEST}.", *self._in_place(known))
+        if not self.tested:
+            return ("There are too few re-pairings to judge by.", *self._in_place(known))
+        undecided = int(self._undecided.sum())
         rest = (f"Too few rows to decide: {undecided} of {len(related)} layers.",) if undecided else ()
         if not related.any():
             none = f"No layer of {self.source} is closer to a layer of {self.target} than unrelated layers would be."
@@ -184,12 +216,13 @@ class LayerComparison(Result):
 
     def parts(self) -> dict[tuple[str, str], LayerPair]:
         """The pairs by (source layer, target layer)."""
-        matrices = (self.nearness, self.null, self.above_chance, self.standard_error)
+        matrices = (self.nearness, self.null, self.above_chance, self.share_of_chance, self.p)
         pairs = {}
         for i, row in enumerate(self.source_layers):
             for j, column in enumerate(self.target_layers):
-                near, null, above, error = (float(x[i, j]) for x in matrices)
-                pairs[row, column] = LayerPair(row, column, near, null, above, error, bool(self.nearest[i] == j))
+                near, null, above, share, p = (float(x[i, j]) for x in matrices)
+                nearest = bool(self.nearest[i] == j)
+                pairs[row, column] = LayerPair(row, column, near, null, above, share, p, nearest)
         return pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -211,7 +244,9 @@ class LayerComparison(Result):
             "nearness": self.nearness.tolist(),
             "null": self.null.tolist(),
             "above_chance": self.above_chance.tolist(),
-            "standard_error": self.standard_error.tolist(),
+            "share_of_chance": self.share_of_chance.tolist(),
+            "p": self.p.tolist(),
+            "p_layer": self.p_layer.tolist(),
             "nearest": [self.target_layers[j] if j >= 0 else None for j in self.nearest],
         }
 

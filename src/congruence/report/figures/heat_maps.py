@@ -100,8 +100,9 @@ def _heat_scale(axes: Any, top: float) -> None:
 def layer_picture(layers: LayerComparison, most: int = 60) -> Drawing:
     """Draw a row for each layer of the source and a column for each of the target, in order, at most `most`.
 
-    The colour is the position of a pair between chance (faint) and a perfect match (strong); the number is the nearness
-    itself, if it fits. A frame marks the nearest column of each row that is nearer than chance.
+    The colour is the position of a pair between chance (faint) and a perfect match (strong); the number, if it fits, is
+    the held-out error as a share of chance, or the similarity. A frame marks the nearest column of each row that is
+    nearer than chance.
     Without a null, colours follow the numbers.
     """
     rows, columns = layers.source_layers[:most], layers.target_layers[:most]
@@ -140,8 +141,11 @@ def _strength(layers: LayerComparison) -> Any:
 
 
 def _short(layers: LayerComparison, i: int, j: int) -> str:
-    value = float(layers.nearness[i, j])
-    return percent(value, unit="").replace("< ", "<") if layers.held_out else number(value, 2)
+    """The number of a cell: an error as a share of chance, where there is a null; a similarity as it is."""
+    if not layers.held_out:
+        return number(float(layers.nearness[i, j]), 2)
+    shown = layers.share_of_chance if layers.judged else layers.nearness
+    return percent(float(shown[i, j]), unit="").replace("< ", "<")
 
 
 def _frame_nearest(axes: Any, layers: LayerComparison, shape: tuple[int, ...]) -> None:

@@ -153,6 +153,7 @@ def read_layers(scores: Mapping[str, Any]) -> LayerComparison:
     made = {new: scores[name] for new, name in old.items() if name in scores}
     made |= {field.name: scores[field.name] for field in fields(LayerComparison) if field.name in scores}
     made.setdefault("perfect", 0.0)
-    numbers = {name: scores.get(name) for name in ("nearness", "null", "standard_error")}
+    numbers = {name: scores.get(name) for name in ("nearness", "null", "p")}
     made |= {name: undefined if one is None else np.array(one, dtype=float) for name, one in numbers.items()}
+    made["p_layer"] = np.array(scores.get("p_layer", undefined[:, 0]), dtype=float)
     return LayerComparison(**made)

@@ -219,7 +219,7 @@ def _compare_layers(study: PairStudy, two: Mapping[str, Arrays], cluster: Array 
         for count in [_count_layers(one)]
     ]
     first, second = two
-    how = {"folds": study.parameters["folds"], "nulls": 2, "seed": study.seed, "device": "cpu"}
+    how = {"folds": study.parameters["folds"], "seed": study.seed, "device": "cpu"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewRowsWarning)
         some = None if cluster is None else cluster[:FEW]
