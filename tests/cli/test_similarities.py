@@ -38,7 +38,7 @@ def test_measures_are_printed_with_their_direction_and_written(compare):
 
 
 def test_all_means_all_and_none_is_the_default(compare):
-    assert compare("a.npy", "b.npy", "c.npy", "--similarities", "all")[1].count("is closer") == 12
+    assert compare("a.npy", "b.npy", "c.npy", "--similarities", "all")[1].count("is closer") == 13
     assert "is closer" not in compare("a.npy", "b.npy")[1]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.maps._protocol import Protocol, consecutive, deal
 from congruence.maps.groups import fit_group
-from congruence.maps.nearness import row_errors
+from congruence.maps.nearness import row_errors, squared_lengths
 from congruence.rows.algebra import one_thread
 from congruence.rows.engine import Rows
 from congruence.rows.sums import pair_sums, run_sums
@@ -87,6 +87,14 @@ def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float
     lost = neighbours > 1 - (1 - scattered) / 2
     ordered, clustered = _rises(before, in_order, block, ORDER_EFFECT), _rises(near, in_space, cell, CELL_EFFECT)
     return Dependence(scattered, consecutive_, neighbours, ordered, lost and clustered, copies, len(sample))
+
+
+def check_rows(source: Rows, target: Rows, plan: Protocol) -> Dependence:
+    """Measure the dependence for a pair whose held-out errors are not known yet."""
+    null = float(np.sqrt(squared_lengths(target)).mean())  # the map of unrelated runs has a scale near 0
+    index = np.arange(source.n)
+    known = _errors(source, target, index, plan.folds, None) if source.n <= MOST_ROWS else np.zeros(source.n)
+    return measure_dependence(source, target, plan, known, null)
 
 
 def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from congruence.align._dependence import check_rows
 from congruence.align._options import CompareLayersOptions
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.similarities import ALIASES, LOWER, MEASURES
+from congruence.align.similarities.scores import above_chance
 from congruence.align.verdict import diameter_notes, sampling_notes
 from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_choice
@@ -58,7 +60,7 @@ def compare_layers(
     progress : callable, optional
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
-        Rows of one cluster (document, patient) stay together in folds.
+        Rows of one cluster (document, patient) stay together in folds, and are exchanged whole in the null.
     measure : str, default "similarity"
         One of the groups identity, permutation, rigid, similarity (rigid and one scale) and linear: then
         nearness is the held-out error of the best map of the group from the layer of a to that of b, over the diameter
@@ -109,8 +111,15 @@ def compare_layers(
     if plan.clustered and int(plan.unit.max()) + 1 < CLUSTERS_TO_TEST:
         notes.append(f"Fewer than {CLUSTERS_TO_TEST} clusters can be exchanged in too few ways to judge by.")
         closeness[:] = np.nan
-    p, p_layer = max_null(closeness)
     similarity = MEASURES.get(measure)
+    dependence = None
+    if not plan.clustered and np.isfinite(null).any():
+        above = above_chance(nearness, null, 0.0 if similarity is None else similarity.itself)
+        i, j = np.unravel_index(np.nan_to_num(above, nan=-np.inf).argmax(), shape)  # the pair that matters most
+        dependence = check_rows(rows[i], rows[len(a) + j], plan)
+        if dependence.matters:
+            closeness[:] = np.nan
+    p, p_layer = max_null(closeness)
     return LayerComparison(
         source=names[0],
         target=names[1],
@@ -125,6 +134,7 @@ def compare_layers(
         p=p,
         p_layer=p_layer,
         n=rows[0].n,
+        dependence=dependence,
         notes=(*notes, *(f"A layer is left out: {reason}." for reason in skipped)),
         settings={"measure": measure, **settings, **recorded(inputs.files)},
     )

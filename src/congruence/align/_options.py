@@ -12,6 +12,7 @@ from congruence.options import DATA, ReadOptions, option
 
 ROUTES = (*GROUPS, "ica")
 ROWS_FOR_ICA = 50  # per dimension; with fewer, hardly any component can be distinguished from noise
+BLOCKS_HELP = "Rows are ordered and depend on rows fewer than this many places away."
 ROWS_HELP = (
     "Use a sample of this many rows, chosen by a hash of their ids and the seed: the same rows in every file, in any "
     "order. Clusters are sampled whole."
@@ -33,9 +34,7 @@ class CompareOptions(ReadOptions):
     """How runs are read, paired and compared."""
 
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
-    order_blocks: int | None = option(
-        None, "Rows are ordered and depend on rows fewer than this many places away.", panel=DATA
-    )
+    order_blocks: int | None = option(None, BLOCKS_HELP, panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     rows: int | None = option(None, ROWS_HELP, panel=DATA)
     groups: str | Sequence[str] = option(
@@ -67,6 +66,7 @@ class CompareLayersOptions(ReadOptions):
     """How the layers of two runs are read, paired and compared."""
 
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    order_blocks: int | None = option(None, BLOCKS_HELP, panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     rows: int | None = option(None, ROWS_HELP, panel=DATA)
     names: Sequence[str] = option(

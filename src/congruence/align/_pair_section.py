@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from congruence.align.similarities import MEASURES, SimilarityScore
@@ -189,7 +189,7 @@ def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
         ("MCC, strong", pair.mcc.strong, "correlation of dimensions matched one to one, in sample; 1 is best"),
         ("MCC, weak", pair.mcc.weak, "the same after the best linear map (CCA), held out; 1 is best"),
         ("CKA", beside_null(pair.cka), "agreement of the similarity structure (linear, unbiased); 1 is best"),
-        ("neighbour overlap", beside_null(pair.neighbour_overlap), "share of nearest neighbours in common"),
+        ("neighbour overlap", beside_null(pair.neighbour_overlap, percent), "share of nearest neighbours in common"),
     ]
     if "ica" in pair.groups:
         meaning = "share of the gain of a similarity over a permutation that unsupervised ICA reaches"
@@ -209,8 +209,8 @@ def _facts(pair: Pair) -> list[tuple[str, Any, str]]:
     return facts
 
 
-def beside_null(score: SimilarityScore) -> Cell:
+def beside_null(score: SimilarityScore, written: Callable[[float], str] = number) -> Cell:
     """A similarity, and below it its null and p value where there are any."""
-    below = "" if math.isnan(score.null) else f"null {number(score.null)}"
+    below = "" if math.isnan(score.null) else f"null {written(score.null)}"
     below += "" if math.isnan(score.p) else f", p {number(score.p)}"
-    return Cell(number(score.value), score.value if score.value == score.value else "", below=below)
+    return Cell(written(score.value), score.value if score.value == score.value else "", below=below)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from congruence.align.similarities.scores import above_chance
-from congruence.align.verdict import RELATED
+from congruence.align.verdict import HEADLINES, RELATED, dependence_sentence
 from congruence.arrays import Array, Float
 from congruence.formatting import number, percent
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
+    from congruence.align._dependence import Dependence
     from congruence.document import Document
 
 LEVEL = 0.05  # of the test of a layer
@@ -58,6 +59,7 @@ class LayerNumbers(TypedDict):
     share_of_chance: list[list[float]]
     p: list[list[float]]
     p_layer: list[float]
+    dependence: dict[str, Any] | None
     nearest: list[str | None]
 
 
@@ -94,6 +96,7 @@ class LayerComparison(Result):
     n: int
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
+    dependence: Dependence | None = None  # of the rows of the closest pair, unless clusters or blocks were given
 
     @cached_property
     def above_chance(self) -> Float:
@@ -188,6 +191,8 @@ class LayerComparison(Result):
             return ("No pair of layers has a defined value.",)
         if not self.judged:
             return (f"There is no null to judge by: set nulls to at least {FEWEST}.", *self._in_place(known))
+        if self.dependence is not None and self.dependence.matters:
+            return (HEADLINES["dependent"], dependence_sentence(self.dependence), *self._in_place(known))
         if not self.tested:
             return ("There are too few re-pairings to judge by.", *self._in_place(known))
         undecided = int(self._undecided.sum())
@@ -247,6 +252,7 @@ class LayerComparison(Result):
             "share_of_chance": self.share_of_chance.tolist(),
             "p": self.p.tolist(),
             "p_layer": self.p_layer.tolist(),
+            "dependence": None if self.dependence is None else self.dependence.to_dict(),
             "nearest": [self.target_layers[j] if j >= 0 else None for j in self.nearest],
         }
 

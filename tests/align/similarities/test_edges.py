@@ -19,7 +19,9 @@ from congruence.align.similarities import (
     rsa,
     rsa_pearson,
     size_and_shape,
+    strong_mcc,
     svcca,
+    transport,
 )
 from congruence.errors import InputError
 from congruence.rows.engine import Rows
@@ -210,3 +212,14 @@ def test_neighbours_beside_a_far_row_are_those_of_float64(far, rng):
     near = np.sort(np.take_along_axis(apart, found.nearest, 1), axis=1)
     few = slice(None) if far == 1e3 else np.arange(500) != 3  # from there, all others are equally far in float64
     assert_allclose(near[few], expected[few], rtol=1e-9)
+
+
+def test_soft_matching_is_the_best_permutation_for_equal_widths_and_transport_for_others(rng, monkeypatch):
+    x, y = rng.normal(size=(50, 4)), rng.normal(size=(50, 4))
+    assert_allclose(transport.soft_matching(x, y), strong_mcc(x, y))
+    assert_allclose(transport.soft_matching(x, np.hstack([x, -2 * x])), 1)  # every dimension twice
+    wide = rng.normal(size=(50, 6))
+    copies = transport.soft_matching(x, wide)
+    monkeypatch.setattr(transport, "MOST_COPIES", 0)
+    assert_allclose(transport.soft_matching(x, wide), copies)
+    assert transport.soft_matching(np.hstack([x, np.ones((50, 1))]), x) == pytest.approx(1)

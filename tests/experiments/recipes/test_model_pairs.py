@@ -242,4 +242,4 @@ def test_layers_are_read_from_parts_of_version_0_1_0_too():
     new = {"source_layers": ["x"], "target_layers": ["y", "z"], "notes": [], "perfect": 0.0, "standard_error": None}
     assert old.to_json() == read_layers(names | numbers | new).to_json()
     assert (old.source_layers, old.target_layers) == (["x"], ["y", "z"])
-    assert np.isnan([old.nearness[0, 1], *old.standard_error[0]]).all()
+    assert np.isnan([old.nearness[0, 1], *old.p[0], *old.p_layer]).all()

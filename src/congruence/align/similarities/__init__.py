@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.align._run_statistics import PairStatistics
-from congruence.align.similarities import correlations, distances
+from congruence.align.similarities import correlations, distances, transport
 from congruence.align.similarities.correlations import cka, plain_cka, pwcca, svcca
 from congruence.align.similarities.distances import (
     angular_procrustes,
@@ -23,6 +23,7 @@ from congruence.align.similarities.distances import (
     size_and_shape,
 )
 from congruence.align.similarities.scores import SimilarityScore
+from congruence.align.similarities.transport import soft_matching
 from congruence.checks import check_names
 from congruence.maps.matching import fit_cca, matched_correlation, strong_mcc, weak_mcc
 
@@ -39,6 +40,7 @@ __all__ = [
     "rsa",
     "rsa_pearson",
     "size_and_shape",
+    "soft_matching",
     "strong_mcc",
     "svcca",
     "weak_mcc",
@@ -128,6 +130,9 @@ MEASURES = {measure.name: measure for measure in (
             _RIGID, _DISTANCE, LOWER, "Dryden & Mardia 2016"),
     Measure(strong_mcc, _strong_mcc, "MCC, strong", "correlation of dimensions matched one to one",
             _PERMUTATION, _SHARE, HIGHER, _MCC),
+    Measure(soft_matching, transport.soft_matching_of, "soft matching",
+            "correlation of dimensions matched by optimal transport",
+            _PERMUTATION, _SHARE, HIGHER, "Khosla & Williams 2024"),
     Measure(weak_mcc, _weak_mcc, "MCC, weak, in sample", "correlation after the best linear map (CCA)",
             _LINEAR, _SHARE, HIGHER, _MCC),
 )}
