@@ -36,6 +36,7 @@ UP_TO = {
     "permutation": "Up to the order and signs of the dimensions",
     "rigid": "Up to a rotation",
     "similarity": "Up to rotation and scale",
+    "ridge": "Up to a ridge regression",
     "linear": "Up to a linear map",
 }
 HEADLINES = {
@@ -43,6 +44,7 @@ HEADLINES = {
     "permutation": "Only the order and signs of the dimensions changed.",
     "rigid": "The difference is only a rotation.",
     "similarity": "The difference is only a rotation and a scale.",
+    "ridge": "The difference is a linear map, more than a rotation and a scale.",
     "linear": "The difference is a linear map, more than a rotation and a scale.",
     "mostly": "The difference is mostly a rotation and a scale, but not only.",
     "more": "The difference is more than a rotation and a scale.",
@@ -89,7 +91,7 @@ def _decide(
     ladder: Sequence[Nearness], smallest: Nearness | None, n: int, d: int, unit: Array | None
 ) -> tuple[Status, str]:
     """The status of the claim, and the key of its headline."""
-    claims = [near for near in ladder if near.group != "linear"]
+    claims = [near for near in ladder if near.group not in ("ridge", "linear")]
     matches = [claim for claim in claims if _matches(claim, ladder)]
     if matches:
         return "holds", (_smallest_sufficient(matches, unit) or matches[0]).group
@@ -103,7 +105,7 @@ def _decide(
     if smallest is None:
         return "fails", "none"
     mostly = claims[-1].held_out.mean <= MOSTLY * claims[-1].null
-    if smallest.group == "linear":
+    if smallest.group in ("ridge", "linear"):
         return "fails", "linear" if _matches(smallest, ladder) else "mostly" if mostly else "more"
     if n < ROWS_PER_DIMENSION * d:
         return "unknown", "few"
