@@ -14,7 +14,7 @@ from congruence.align._consensus import consensus
 from congruence.errors import FewRowsWarning, InputError, NotConvergedWarning
 from congruence.ica.components import unmix
 
-LADDER = ("identity", "permutation", "rigid", "similarity", "linear")
+LADDER = ("identity", "permutation", "rigid", "similarity", "ridge", "linear")
 QUICK = {"nulls": 3, "bootstrap": 20}
 
 

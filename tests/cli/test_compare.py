@@ -56,7 +56,15 @@ def test_it_writes_every_output(folder, capsys):
     assert result["numbers"]["pairs"][0]["groups"]["similarity"]["held_out"]["mean"] < 0.02
     assert "The difference is only a rotation." in (folder / "r.html").read_text()
     rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
-    assert [row["group"] for row in rows] == ["identity", "permutation", "rigid", "similarity", "linear", "ica"]
+    assert [row["group"] for row in rows] == [
+        "identity",
+        "permutation",
+        "rigid",
+        "similarity",
+        "ridge",
+        "linear",
+        "ica",
+    ]
     assert r"\toprule" in (folder / "r.tex").read_text()
     assert {p.name for p in folder.iterdir()} == {"old.npy", "new.npy", "r.html", "r.json", "r.csv", "r.tex"}
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import ortho_group
+from sklearn.linear_model import Ridge, RidgeCV
 
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import GROUPS, Map, fit_map, load_map
@@ -305,3 +306,73 @@ def test_wrong_arguments_are_named(rng):
 def test_a_map_is_a_plain_value():
     h = Map("rigid", np.eye(2), np.zeros(2), np.ones(2))
     assert_array_equal(h(np.zeros((1, 2))), [[1, 1]])
+
+
+def linear_pair(n, d, seed, noise=0.5, more=2000):
+    """Rows for fitting and further rows for scoring, of a linear relation with noise."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(d, d)) / np.sqrt(d)
+    x = rng.normal(size=(n + more, d)) * np.exp(-3 * np.arange(d) / d) + 1
+    y = x @ matrix + noise * rng.normal(size=(n + more, d))
+    return x[:n], y[:n], x[n:], y[n:]
+
+
+@pytest.mark.parametrize("rows_per_dimension", [1, 2, 5])
+def test_ridge_predicts_other_rows_better_than_least_squares_where_rows_are_few(rows_per_dimension):
+    for seed in range(5):
+        x, y, more_x, more_y = linear_pair(30 * rows_per_dimension, 30, seed)
+        assert rms(fit_map(x, y, "ridge"), more_x, more_y) < 0.99 * rms(fit_map(x, y, "linear"), more_x, more_y)
+
+
+def test_ridge_equals_least_squares_where_rows_are_many():
+    x, y, more_x, more_y = linear_pair(3000, 30, 0)
+    assert_allclose(
+        rms(fit_map(x, y, "ridge"), more_x, more_y), rms(fit_map(x, y, "linear"), more_x, more_y), rtol=0.01
+    )
+
+
+def test_ridge_chooses_its_penalty_as_well_as_leaving_one_row_out_does():
+    for n in (20, 40, 100):
+        x, y, more_x, more_y = linear_pair(n, 20, n)
+        peer = RidgeCV(alphas=np.logspace(-6, 6, 200)).fit(x, y)
+        assert_allclose(rms(fit_map(x, y, "ridge"), more_x, more_y), rms(peer.predict, more_x, more_y), rtol=0.02)
+
+
+def test_ridge_is_that_of_scikit_learn_at_its_penalty():
+    """The matrix satisfies (S + penalty) B = C with one penalty for all entries."""
+    x, y, *_ = linear_pair(60, 5, 0)
+    matrix = fit_map(x, y, "ridge").matrix
+    x, y = x - x.mean(0), y - y.mean(0)
+    gap = x.T @ y - x.T @ x @ matrix
+    penalty = (gap * matrix).sum() / np.square(matrix).sum()
+    assert penalty > 0
+    assert_allclose(matrix, Ridge(alpha=penalty, fit_intercept=False).fit(x, y).coef_.T, atol=1e-10)
+
+
+@given(st.integers(1, 6), st.integers(8, 40), st.integers(0, 1000))
+def test_ridge_does_not_depend_on_rotations_shifts_and_scales(d, n, seed):
+    x, y, *_ = linear_pair(n, d, seed)
+    h = fit_map(x, y, "ridge")(x)
+    turn, other = rotation(d, seed), rotation(d, seed + 1)
+    assert_allclose(fit_map(x @ turn + 5, y, "ridge")(x @ turn + 5), h, atol=1e-6)
+    assert_allclose(fit_map(x, y @ other - 2, "ridge")(x), h @ other - 2, atol=1e-6)
+    for scale in (1e-8, 1e8):
+        assert_allclose(fit_map(scale * x, y, "ridge")(scale * x), h, atol=1e-6)
+        assert_allclose(fit_map(x, scale * y, "ridge")(x), scale * h, atol=1e-6 * scale)
+
+
+def test_ridge_of_sources_of_low_rank_or_without_variance():
+    x, y, *_ = linear_pair(100, 4, 0)
+    wide = np.hstack([x, x, np.zeros((100, 2))])
+    assert_allclose(fit_map(wide, y, "ridge")(wide)[:, :4], fit_map(x, y, "ridge")(x), atol=0.01)
+    flat = fit_map(np.full((100, 4), 3.0), y, "ridge")
+    assert_array_equal(flat.matrix, 0)
+    assert_allclose(flat(x), np.tile(y.mean(0), (100, 1)), atol=1e-12)
+    few = fit_map(x[:3], y[:3], "ridge")
+    assert np.isfinite(few.matrix).all()
+    assert_allclose(few(x[:3]).mean(0), y[:3].mean(0), atol=1e-10)
+
+
+def test_ridge_of_unrelated_rows_predicts_about_the_mean():
+    x, y = np.random.default_rng(0).normal(size=(2, 200, 50))
+    assert np.linalg.norm(fit_map(x, y, "ridge").matrix) < 0.1 * np.linalg.norm(fit_map(x, y, "linear").matrix)

@@ -62,6 +62,7 @@ ERRORS = {
     "permutation": 0.24,
     "rigid": 0.021,
     "similarity": 0.0183,
+    "ridge": 0.0172,
     "linear": 0.0171,
     "ica": 0.03,
 }

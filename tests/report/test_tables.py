@@ -11,7 +11,7 @@ from congruence.maps.nearness import HeldOut, Nearness
 def test_csv_gives_back_every_number_exactly(three):
     rows = list(csv.DictReader(io.StringIO(three.to_csv())))
     expected = list(three.rows())
-    assert len(rows) == len(expected) == 18
+    assert len(rows) == len(expected) == 21
     for row, truth in zip(rows, expected, strict=True):
         assert list(row) == list(truth)
         assert [type(value)(row[name]) for name, value in truth.items()] == list(truth.values())
@@ -48,8 +48,8 @@ def test_latex_has_one_line_per_pair_and_one_column_per_group(three):
     text = three.to_latex()
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().split("\n")
     assert len(body) == 3
-    assert r"\begin{tabular}{lrrrrrr}" in text
-    assert all(line.count("&") == 6 and line.endswith(r"\\") for line in body)
+    assert r"\begin{tabular}{lrrrrrrr}" in text
+    assert all(line.count("&") == 7 and line.endswith(r"\\") for line in body)
     assert "7.32 (0.995)" in body[0]
 
 
@@ -63,7 +63,7 @@ def test_latex_escapes_names(make_comparison):
     line = next(line for line in text.split("\n") if r"$\to$" in line)
     assert r"{[}50\%\_a\&b]\#\textbackslash{}x" in line
     assert r"{*}\textasciitilde{}\textasciicircum{}\$''\textless{}\textbar{}\textgreater{}\{\}" in line
-    assert len(re.findall(r"(?<!\\)&", line)) == 6
+    assert len(re.findall(r"(?<!\\)&", line)) == 7
 
 
 def test_latex_says_where_a_number_is_undefined_or_tiny(undefined, make_nearness, make_pair, make_comparison):
@@ -75,4 +75,4 @@ def test_latex_says_where_a_number_is_undefined_or_tiny(undefined, make_nearness
 def test_latex_leaves_groups_a_pair_lacks_empty(make_nearness, make_pair, make_comparison):
     pairs = [make_pair("a", "b"), make_pair("b", "c", groups={"rigid": make_nearness("rigid", 0.5)})]
     line = next(line for line in make_comparison("abc", pairs).to_latex().split("\n") if "b $\\to$ c" in line)
-    assert line.strip() == r"b $\to$ c &  &  & 200 ($-$3.000) &  &  &  \\"
+    assert line.strip() == r"b $\to$ c &  &  & 200 ($-$3.000) &  &  &  &  \\"

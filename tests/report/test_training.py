@@ -89,7 +89,7 @@ def test_the_figure_has_a_line_for_each_group_and_way(make_training):
     for words in ("onto the last checkpoint", "onto the next checkpoint", "similarity", "ica", "chance"):
         assert words in written
     dashed = len(re.findall(r"stroke-dasharray: 6,", figure))
-    assert dashed == 6  # one of each group, onto the next
+    assert dashed == 7  # one of each group, onto the next
 
 
 def test_two_checkpoints_are_enough(make_training):

@@ -23,8 +23,8 @@ class Aligner(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    group : {"identity", "permutation", "rigid", "similarity", "linear"}
-        The group of maps, from small to large.
+    group : {"identity", "permutation", "rigid", "similarity", "ridge", "linear"}
+        The group of maps, from small to large; for "ridge" a penalty is chosen, see `fit_map`.
 
     Attributes
     ----------

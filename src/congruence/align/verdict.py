@@ -45,7 +45,7 @@ UP_TO = {
     "permutation": "Up to the order and signs of the dimensions",
     "rigid": "Up to a rotation",
     "similarity": "Up to rotation and scale",
-    "ridge": "Up to a regularised linear map",
+    "ridge": "Up to a ridge regression",
     "linear": "Up to a linear map",
 }
 HEADLINES = {
@@ -162,10 +162,7 @@ def _decide(ladder: Sequence[Nearness], smallest: Nearness | None, known: Eviden
     if distortion == "holds" and explained and smallest is not None:
         return _within(ladder, explained, known)
     if known.n < ROWS_FOR_A_ROTATION * known.d:
-        return (
-            "unknown",
-            "few",
-        )  # rows that span few directions do not determine a rotation: not finding it says nothing
+        return "unknown", "few"  # such rows do not determine a rotation, so not finding one says nothing
     if smallest is None:
         decided = all(claim.of_chance.mean >= RELATED for claim in ladder) or known.plan.units >= ENOUGH_UNITS
         return ("fails", "none") if decided else ("unknown", "few")
@@ -383,7 +380,7 @@ def _ranges(pairs: Sequence[Pair], group: str) -> str:
     if not np.isfinite(ratios).all():
         held = [near.held_out.mean for near in nears]
         sentence = f"the held-out error is {interval(min(held), max(held))} of the diameter"
-    r2 = sorted({fixed(value, 3) for value in (min(n.r2.mean for n in nears), max(n.r2.mean for n in nears))})
+    r2 = dict.fromkeys(fixed(end([near.r2.mean for near in nears]), 3) for end in (min, max))
     return f"{UP_TO[group]}, {sentence} and R² {' to '.join(r2)} over {len(pairs)} pairs."
 
 

@@ -163,7 +163,7 @@ class Limit:
         elif self.quantity == "unexplained":
             value = 1 - near.r2.mean
         else:
-            value = near.held_out.mean / near.null if near.null else math.nan
+            value = near.of_chance.mean
         return float(value)
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from congruence.maps.nearness import Nearness
 
-GROUPS = ("identity", "permutation", "rigid", "similarity", "linear")
+GROUPS = ("identity", "permutation", "rigid", "similarity", "ridge", "linear")
 MEANINGS = {  # of the groups, and of the unsupervised route
     "identity": "no map; the raw difference",
     "permutation": "a permutation of the dimensions, with signs",
     "rigid": "rotation, reflection and translation",
     "similarity": "rigid, and one scale for all directions",
+    "ridge": "a linear map, shrunk by a penalty that the fitted rows choose",
     "linear": "any linear map, so stretching and shearing too",
     "ica": "each run is unmixed on its own, without using the other; then components are matched",
 }
@@ -23,6 +24,7 @@ AFTER = {  # the map that was applied, in a sentence
     "permutation": "after the best permutation",
     "rigid": "after the best rotation",
     "similarity": "after the best rotation and scale",
+    "ridge": "after the best ridge regression",
     "linear": "after the best linear map",
     "ica": "after unmixing",
 }

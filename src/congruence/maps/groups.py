@@ -1,8 +1,10 @@
 """The groups of allowed ambiguity, and the least-squares map of each.
 
 From small to large: `identity` (raw difference), `permutation` (signed), `rigid` (rotation or reflection),
-`similarity` (rigid and one scale; what Table 1 of the paper calls "rigid") and `linear` (least squares). Every
-group but `identity` includes the translation that matches the means. Each map minimises the squared error.
+`similarity` (rigid and one scale; what Table 1 of the paper calls "rigid"), `ridge` (linear, with a penalty on its
+size) and `linear` (least squares). Every group but `identity` includes the translation that matches the means. Each
+map minimises the squared error, and `ridge` the squared error and the penalty: it is no group, but where rows are few
+for their width it is the linear map that predicts other rows best.
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ from congruence.checks import check_choice
 from congruence.errors import InputError, NotInvertibleError
 from congruence.formatting import number
 from congruence.maps._names import GROUPS as GROUPS
+from congruence.rows.algebra import multiply
 from congruence.rows.engine import Rows
 from congruence.rows.sums import PairScatter, sums_of
 from congruence.stats.matching import signed_permutation
 from congruence.tables import as_paired
 
 _ARRAYS = ("matrix", "source_mean", "target_mean")  # of a saved map
+_LEAST, _MOST = 1e-12, 1e4  # penalties of `ridge`, as multiples of the least and the largest eigenvalue of the source
+_TRIED, _FINER = 4, 8  # penalties for each factor of e, and how much finer they are around the best
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,7 +131,9 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
     """Fit the map of `group` that carries the rows of x onto the rows of y with the least squared error.
 
     Where the data do not determine the map (dead units, low rank, fewer rows than dimensions), `linear` takes the
-    solution of minimum norm, and `rigid` and `similarity` take the rotation nearest to the identity.
+    solution of minimum norm, and `rigid` and `similarity` take the rotation nearest to the identity. `ridge` minimises
+    |(x - mean) B - (y - mean)|^2 + penalty |B|^2, with the penalty that minimises the generalised cross-validation
+    score; it is invariant to rotations of x and of y and to the scale of each.
 
     Parameters
     ----------
@@ -143,7 +150,7 @@ def fit_map(x: Any, y: Any, group: str = "similarity") -> Map:
 
     References
     ----------
-    Schönemann 1966 (rigid); Umeyama 1991 (similarity).
+    Schönemann 1966 (rigid); Umeyama 1991 (similarity); Golub, Heath and Wahba 1979, eq. 2.3 (ridge).
     """
     check_choice("group", group, GROUPS)
     x, y = as_paired(x, y)
@@ -157,15 +164,45 @@ def fit_group(paired: PairScatter, group: str) -> Map:
         return Map(group, np.eye(width), np.zeros(width), np.zeros(width))
     if group == "permutation":
         matrix = signed_permutation(paired.padded)
-    elif group == "linear":  # least squares of minimum norm
+    elif group in ("ridge", "linear"):
         d_x, d_y = paired.cross.shape
         matrix = np.zeros((width, width))
-        matrix[:d_x, :d_y] = paired.source.solve(paired.cross)
+        # least squares of minimum norm, or with a penalty
+        matrix[:d_x, :d_y] = paired.source.solve(paired.cross) if group == "linear" else _ridge(paired)
     else:
         matrix, size = paired.rotation, paired.source.size
         if group == "similarity" and size > 0:  # a constant source fits at every scale
             matrix = matrix * (paired.nuclear_norm / size)
     return centred_map(paired, group, matrix)
+
+
+def _ridge(paired: PairScatter) -> Float:
+    """The matrix B that minimises |xB - y|^2 + penalty |B|^2 over centred rows, shape (d_x, d_y).
+
+    In the principal axes of the source, of eigenvalues l and with g the cross product, B = g / (l + penalty). All that
+    the score needs is the norm of each row of g, so a penalty costs a sum over the axes.
+    """
+    axes, singular = paired.source.axes
+    if not len(singular):
+        return np.zeros(paired.cross.shape)
+    size = singular**2  # falling
+    cross = multiply(axes.T, paired.cross)  # (r, d_y)
+    explained = np.square(cross / singular[:, None]).sum(1)  # by each axis, without a penalty; no square overflows
+    spare = max(paired.source.n - 1 - len(size), 0)  # degrees of freedom of the residual
+    rest = max(np.trace(paired.target.scatter) - explained.sum(), 0.0) if spare else 0.0
+
+    def score(log_penalty: Float) -> Float:
+        """Generalised cross-validation, RSS / (1 - df / n)^2 up to a constant, as sums of positive terms."""
+        penalty = np.exp(log_penalty)[:, None]
+        shrunk = penalty / (size + penalty)  # (penalties, r)
+        return np.asarray((rest + np.square(shrunk) @ explained) / np.square(spare + shrunk.sum(1)))
+
+    # On a grid that starts at the largest eigenvalue, the choice does not depend on the last digits of the sums.
+    high, span = np.log(_MOST * size[0]), np.log(_MOST * size[0]) - np.log(_LEAST * size[-1])
+    tried = high - np.arange(int(_TRIED * span) + 2) / _TRIED
+    closer = tried[score(tried).argmin()] + np.arange(-_FINER, _FINER + 1) / (_FINER * _TRIED)
+    penalty = np.exp(closer[score(closer).argmin()])
+    return multiply(axes, cross / (size + penalty)[:, None])
 
 
 def centred_map(paired: PairScatter, group: str, matrix: Float) -> Map:

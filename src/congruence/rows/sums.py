@@ -15,7 +15,9 @@ from scipy import linalg
 
 from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.rows.algebra import (
+    CLEAR,
     complete_rotation,
+    eigh,
     in_rounding_units,
     noise_level,
     one_thread,
@@ -77,7 +79,11 @@ class RowScatter:
 
     @cached_property
     def axes(self) -> tuple[Float, Float]:
-        """Principal axes (d, r) and singular values (r,) of the centred rows, those above rounding."""
+        """Principal axes (d, r) and singular values (r,), falling, of the centred rows, those above rounding."""
+        if self._factor is not None:  # all are; one decomposition resolves them unless units differ much
+            values, vectors = eigh(self.scatter)
+            if values[0] > CLEAR * values[-1]:
+                return np.ascontiguousarray(vectors[:, ::-1]), np.sqrt(values[::-1])
         return principal_axes(*self._scaled)
 
     @cached_property

@@ -101,7 +101,8 @@ def test_measures_of_a_sample_have_their_null_on_the_sample(rng, monkeypatch):
     some, points = sample_rows(90, 50, 0), np.sort(distances._sample_points(90, 0))
     asked = np.searchsorted(points, distances._sample_points(90, 0))[:40]
     for cluster in (None, np.arange(90) // 5):
-        found = compare(x, y, groups=["rigid"], bootstrap=0, similarities=["rsa"], nulls=3, cluster=cluster).pairs[0]
+        asked_for = {"similarities": ["rsa", "neighbour_overlap"], "nulls": 3, "cluster": cluster}
+        found = compare(x, y, groups=["rigid"], bootstrap=0, **asked_for).pairs[0]
         rsa_null, overlap_null = [], []
         for order in protocol(90, nulls=3, cluster=cluster).repairings:
             shuffled = [

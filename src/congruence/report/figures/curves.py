@@ -23,6 +23,7 @@ GROUPS = {
     "permutation": (SOURCE, "D"),
     "rigid": (INK, "^"),
     "similarity": (HELD_OUT, "o"),
+    "ridge": (LINEAR, "<"),
     "linear": (LINEAR, "v"),
     "ica": (ICA, "P"),
 }
