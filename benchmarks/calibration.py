@@ -1,7 +1,7 @@
 """Error rates of the verdicts of `compare` and `compare_layers` on simulated runs whose relation is known.
 
-Every cell draws many samples of one truth (`calibration_truths.py`), calls the verb with its default settings (the
-five groups without ICA) and counts its statements (`calibration_readings.py`); only the public API is used. Rates have
+Every cell draws many samples of one truth (`calibration_truths.py`), calls the verb with its default settings (all
+groups without ICA) and counts its statements (`calibration_readings.py`); only the public API is used. Rates have
 Clopper-Pearson 95 % intervals, means t intervals. A limit is met if the rate itself is within it. A quantity that the
 installed version does not report has 0 simulations.
 

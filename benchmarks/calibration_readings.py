@@ -21,7 +21,7 @@ import numpy as np
 import congruence
 from congruence.errors import InputError
 
-GROUPS = ("identity", "permutation", "rigid", "similarity", "linear")
+GROUPS = ("identity", "permutation", "rigid", "similarity", "ridge", "linear")
 FRESH_ROWS = 50_000  # for population values
 
 

@@ -84,7 +84,8 @@ def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float
     in_space = _errors(source, target, sample, parts, None)
     block = np.arange(len(stretch)) * CELLS // len(stretch)
     scattered, consecutive_, neighbours = (float(found.mean()) / null for found in (near, in_order, in_space))
-    lost = neighbours > 1 - (1 - scattered) / 2
+    # where one part holds most rows, the map of the others is fitted to too few of them
+    lost = neighbours > 1 - (1 - scattered) / 2 and max(map(len, parts)) <= len(sample) / 2
     ordered, clustered = _rises(before, in_order, block, ORDER_EFFECT), _rises(near, in_space, cell, CELL_EFFECT)
     return Dependence(scattered, consecutive_, neighbours, ordered, lost and clustered, copies, len(sample))
 
@@ -128,7 +129,10 @@ def _projected(rows: Rows, index: Array, seed: int) -> Float:
     if rows.d > CELL_WIDTH:
         matrix = np.random.default_rng(seed).normal(size=(rows.d, CELL_WIDTH))
     chunks = (to_numpy(rows.take(index[part])) for part in row_chunks(len(index), rows.d))
-    return np.concatenate([chunk @ matrix for chunk in chunks])
+    points = np.concatenate([chunk @ matrix for chunk in chunks])
+    lengths = np.sqrt(np.square(points).sum(1, keepdims=True))
+    # far rows are drawn in, or they would have most of the parts
+    return np.asarray(points / (np.median(lengths) + lengths + np.finfo(float).tiny))
 
 
 def _cells(points: Float, count: int, seed: int, rounds: int = 8) -> Array:

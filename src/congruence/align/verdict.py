@@ -18,6 +18,7 @@ from congruence.arrays import Array, Float
 from congruence.errors import FewRowsWarning
 from congruence.formatting import count, fixed, interval, number, percent
 from congruence.maps.groups import GROUPS, Map
+from congruence.maps.nearness import RELATED as RELATED
 from congruence.maps.nearness import ROWS_FOR_AN_INTERVAL, Nearness, Protocol
 from congruence.result import Finding, Status
 from congruence.stats.intervals import bootstrap_ratio
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from congruence.align._run_statistics import RunStatistics
 
 WORTHWHILE = 0.1  # a larger group must reduce the error by this share, beyond its interval, to be preferred
-RELATED = 0.95  # an error above this share of the null is no better than chance
 ROWS_PER_DIMENSION = 10  # enough to distinguish a linear map from a rotation
 LEVEL = 0.05  # of the test against shifts of ordered rows
 FEW_CLUSTERS = 10

@@ -27,6 +27,7 @@ from congruence.stats.intervals import NO_INTERVAL, percentile_interval, ratio_i
 Fit = Callable[[PairScatter, int | None], Map]  # the sums of the rows to fit on, and the fold left out
 Tick = Callable[[], None]
 
+RELATED = 0.95  # an error above this share of chance is no better than chance
 TRIMMED = 0.05  # the share of the largest errors that the trimmed ratio leaves out
 FEW_UNITS = 200  # clusters or blocks; with fewer, an interval alone does not tell whether runs are related
 ROWS_FOR_AN_INTERVAL = 5  # per dimension; with fewer, no interval of a linear map covers its error
@@ -71,7 +72,7 @@ class Nearness:
     of_chance: HeldOut = NOTHING
     r2: HeldOut = NOTHING
     trimmed: float = float("nan")
-    p: float = float("nan")  # that no group is closer than chance, where each re-pairing was scored on all folds
+    p: float = float("nan")  # of no group being 5 % closer than chance, where each re-pairing was scored on all folds
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers without the rows, as in the JSON contract."""
@@ -293,11 +294,14 @@ def _all_rows(inner: float, outer: float, folds: int) -> tuple[float, float]:
 
 
 def _p_value(errors: Float, null: _Null) -> float:
-    """The add-one p value of the least ratio of all groups to chance; NaN where no re-pairing was scored whole."""
+    """The add-one p value of being closer than every re-pairing by 5 %, for the least ratio of all groups to chance.
+
+    NaN where no re-pairing was scored whole.
+    """
     count = null.draws.shape[1]
     if not count or not (null.mean > 0).all():
         return float("nan")
-    least = (null.draws / null.mean[:, None]).min(0)
+    least = RELATED * (null.draws / null.mean[:, None]).min(0)
     return float((1 + (least <= (errors / null.mean).min()).sum()) / (1 + count))
 
 
