@@ -142,7 +142,7 @@ def test_runs_are_compared_as_without(table, scheduler, capsys):
         results.append(json.loads(lazy.Path("c.json").read_text()))
         del results[-1]["settings"]["command"]
     assert results[0] == results[1]
-    assert "the held-out error is < 0.001 % of the diameter" in results[0]["verdict"]  # so rows were paired by id
+    assert "the held-out error is < 0.001 % of chance" in results[0]["verdict"]  # so rows were paired by id
 
 
 def test_npy_with_resamples(table, scheduler, capsys):

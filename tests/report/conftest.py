@@ -153,7 +153,7 @@ def pair_by_hand(source="old", target="new", scale=1.0, status="holds", seed=0, 
 def distortion_by_hand(tested=12, margin=0.1):
     log_gains = 0.2 * np.cos(np.arange(tested))
     errors = np.full(tested, 0.02)
-    return Distortion("fails", margin, 0.2, 0.23, 0.14, tested, 16, 0.93, 0.5, log_gains, errors)
+    return Distortion("fails", margin, 0.2, 0.23, 0.23, 0.14, tested, 16, 0.93, 0.5, log_gains, errors)
 
 
 def comparison_by_hand(names=("old", "new"), pairs=None, notes=(), headlines=None, **changes):

@@ -19,6 +19,7 @@ from congruence.maps.nearness import row_errors, squared_lengths
 from congruence.rows.algebra import one_thread
 from congruence.rows.engine import Rows
 from congruence.rows.sums import pair_sums, run_sums
+from congruence.stats.intervals import student_quantile
 
 MOST_ROWS = 20_000  # neighbours in order of more rows are a stretch of them, neighbours in space a sample
 GAP = 0.02  # the share of the rows left out on both sides of a stretch
@@ -100,14 +101,12 @@ def check_rows(source: Rows, target: Rows, plan: Protocol) -> Dependence:
 
 def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:
     """Whether errors rise by the factor, as geometric means, beyond chance over parts of the rows (level 1 %)."""
-    from scipy.stats import t
-
     least = 1e-9 * before.mean() + np.finfo(float).tiny
     rise = np.bincount(part, weights=np.log(np.maximum(after, least)) - np.log(np.maximum(before, least)))
     sizes = np.bincount(part)
     mean = rise.sum() / sizes.sum()
     error = np.sqrt(np.square(rise - mean * sizes).sum()) / sizes.sum()
-    return bool(len(sizes) > 1 and mean > np.log(factor) and mean > t.ppf(0.99, len(sizes) - 1) * error)
+    return bool(len(sizes) > 1 and mean > np.log(factor) and mean > student_quantile(len(sizes) - 1, 0.99) * error)
 
 
 def _errors(source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: list[Array] | None) -> Float:

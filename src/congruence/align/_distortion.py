@@ -28,6 +28,7 @@ from congruence.result import Status
 from congruence.rows.algebra import eigh, leading_pairs, multiply
 from congruence.rows.engine import chunk_bytes
 from congruence.rows.sums import PairScatter, PairSums
+from congruence.stats.intervals import student_quantile
 
 MOST_DIRECTIONS = 512  # those of the largest covariance; the others count as untested
 MOST_ROWS = 50_000  # that are measured; more would not change the decision
@@ -130,9 +131,7 @@ def _largest_gain(sums: PairSums, split: float) -> float:
 
 def _quantiles(df: int, tests: int) -> tuple[float, float]:
     """Of Student's t: for one test, and for the largest of several (Bonferroni)."""
-    from scipy.stats import t
-
-    return float(t.ppf(1 - LEVEL, df)), float(t.ppf(1 - LEVEL / tests, df))
+    return student_quantile(df, 1 - LEVEL), student_quantile(df, 1 - LEVEL / tests)
 
 
 def _groups(plan: Protocol) -> list[Array]:

@@ -48,16 +48,21 @@ def ratio_interval(value: float, draws: Float, units: int, inflation: float = 1.
 
     `draws` are the ratios of the bootstrap samples; `inflation` multiplies their variance.
     """
-    from scipy.stats import t
-
     known = draws[np.isfinite(draws) & (draws > 0)]
     if not math.isfinite(value) or units < 2 or not len(draws):
         return NO_INTERVAL
     if value <= 0 or len(known) < 2:
         return value, value
     variance = inflation * float(np.var(np.log(known), ddof=1)) * units / (units - 1)
-    factor = math.exp(min(float(t.ppf(0.975, units - 1)) * math.sqrt(variance), 700.0))
+    factor = math.exp(min(student_quantile(units - 1, 0.975) * math.sqrt(variance), 700.0))
     return value / factor, value * factor
+
+
+def student_quantile(df: int, level: float) -> float:
+    """The quantile of Student's t, without the second that importing scipy.stats takes."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, level))
 
 
 def resampled_sums(values: Float, unit: Array, draws: int, seed: int) -> Float:

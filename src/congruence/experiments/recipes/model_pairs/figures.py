@@ -156,4 +156,4 @@ def read_layers(scores: Mapping[str, Any]) -> LayerComparison:
     numbers = {name: scores.get(name) for name in ("nearness", "null", "p")}
     made |= {name: undefined if one is None else np.array(one, dtype=float) for name, one in numbers.items()}
     made["p_layer"] = np.array(scores.get("p_layer", undefined[:, 0]), dtype=float)
-    return LayerComparison(**made)
+    return LayerComparison(**(made | {"dependence": None}))  # which the caption does not name
