@@ -160,7 +160,7 @@ def _compare_pair(
     known = _evidence(source, target, sums, near, plan, options, target.diameter.value)
     asked, always = ({one: MEASURES[one] for one in names} for names in (measures, ("cka", "neighbour_overlap")))
     scores = score_pair(always, pair, ())  # without a null, which would take longer than the rest
-    scores |= score_pair(asked, pair, plan.repairings, plan.unit if plan.clustered else None)
+    scores |= score_pair(asked, pair, plan.shuffles(), plan.unit if plan.clustered else None)
     found = Pair(
         source=source.name,
         target=target.name,

@@ -234,7 +234,7 @@ def _test_statistics(
     of = MEASURES[measure].of if measure in MEASURES else partial(_in_sample_error, measure)
     values = np.full((1 + len(plan.repairings), len(sources)), np.nan)
     unit = plan.unit if plan.clustered else None
-    for r, order in enumerate([None, *plan.repairings]):
+    for r, order in enumerate([None, *plan.shuffles()]):
         other = target if order is None else target.reordered(order, unit)
         values[r] = [np.nan if source is None else of(PairStatistics(source, other)) for source in sources]
     return values

@@ -46,6 +46,16 @@ class Protocol:
             return repairing(len(self.unit), rng, block=self.block)
         return repairing(len(self.unit), rng, folds=self.folds, unit=self.unit if self.clustered else None)
 
+    def shuffles(self) -> list[Array]:
+        """As many re-pairings for a test in sample, where rows may move between folds and keep their partner.
+
+        Only if any permutation may come are the true pairing and the re-pairings exchangeable, and p values exact.
+        """
+        if self.clustered:
+            return self.repairings
+        rng = np.random.default_rng([self.seed, 1])
+        return [rng.permutation(len(self.unit)) for _ in self.repairings]
+
     def without(self, rows: Array) -> Protocol:
         """The same folds and units without some rows, which the others are numbered without."""
         keep = np.ones(len(self.unit), dtype=bool)

@@ -79,7 +79,7 @@ def test_the_null_is_the_measure_of_re_paired_rows(runs, clusters, rows, monkeyp
         pair = compare(x, y, similarities="all", **options).pairs[0]
     for name, score in pair.similarities.items():
         measure = MEASURES[name]
-        null = np.mean([measure.function(x, y[order]) for order in plan.repairings])
+        null = np.mean([measure.function(x, y[order]) for order in plan.shuffles()])
         assert_allclose(score.null, null, atol=1e-9, err_msg=name)
         assert_allclose(score.calibrated, (null - score.value) / (null - measure.itself), atol=1e-8, err_msg=name)
         assert np.isnan(score.p)
@@ -104,7 +104,7 @@ def test_measures_of_a_sample_have_their_null_on_the_sample(rng, monkeypatch):
         asked_for = {"similarities": ["rsa", "neighbour_overlap"], "nulls": 3, "cluster": cluster}
         found = compare(x, y, groups=["rigid"], bootstrap=0, **asked_for).pairs[0]
         rsa_null, overlap_null = [], []
-        for order in protocol(90, nulls=3, cluster=cluster).repairings:
+        for order in protocol(90, nulls=3, cluster=cluster).shuffles():
             shuffled = [
                 y[rows][restrict(order, rows)] if cluster is None else y[order][rows] for rows in (some, points)
             ]
