@@ -14,7 +14,7 @@ from congruence.stats.intervals import bootstrap_mean
 
 def measured(x, y, group="similarity", **options):
     plan = protocol(len(x), **options)
-    sums = pair_sums(run_sums(Rows(x), plan.folds), run_sums(Rows(y), plan.folds))
+    sums = pair_sums(*(run_sums(Rows(run), plan.folds, plan.gaps) for run in (x, y)))
     near, _ = measure(sums, {group: lambda paired, fold: fit_group(paired, group)}, 1.0, plan)
     return near[group], plan
 
@@ -159,3 +159,33 @@ def test_too_few_rows_or_clusters_are_refused():
         protocol(3)
     with pytest.raises(InputError, match="all rows belong to one cluster"):
         protocol(10, cluster=np.zeros(10))
+
+
+def test_ordered_rows_are_held_out_in_stretches_with_gaps():
+    plan = protocol(100, folds=5, nulls=3, order_blocks=5)
+    assert [fold.tolist() for fold in plan.folds] == [list(range(k, k + 20)) for k in range(0, 100, 20)]
+    assert plan.gaps[1].tolist() == [15, 16, 17, 18, 19, 40, 41, 42, 43, 44]
+    assert plan.units == 20
+    for order in plan.repairings:
+        shift = (order - np.arange(100)) % 100
+        assert len(set(shift)) == 1
+        assert 5 <= shift[0] <= 95
+
+
+def test_maps_are_fitted_without_the_fold_and_its_gap(rng):
+    x, y = rng.normal(size=(2, 80, 3))
+    near, plan = measured(x, y, "linear", folds=4, nulls=0, order_blocks=4)
+    for fold, gap in zip(plan.folds, plan.gaps, strict=True):
+        rest = np.setdiff1d(np.arange(80), np.r_[fold, gap])
+        h = fit_map(x[rest], y[rest], "linear")
+        assert_allclose(near.errors[fold], np.linalg.norm(h(x[fold]) - y[fold], axis=1))
+
+
+def test_intervals_contain_their_value_and_r2_is_that_of_the_held_out_rows(rng):
+    x = rng.normal(size=(200, 4))
+    y = x + rng.normal(size=x.shape)
+    near, _ = measured(x, y, "similarity")
+    for estimate in (near.of_chance, near.r2):
+        assert estimate.low <= estimate.mean <= estimate.high
+    assert_allclose(near.of_chance.mean, near.held_out.mean / near.null)
+    assert_allclose(near.r2.mean, 1 - np.square(near.errors).sum() / np.square(y - y.mean(0)).sum())

@@ -44,7 +44,7 @@ PICTURES = {  # of a pair: caption and explanation
     "gains": (
         "Are all directions stretched alike?",
         "The gain of the best map in each direction with signal, relative to the common scale. A log gain of 0.1 "
-        "stretches by 10.5 %.",
+        "stretches by 10.5 %. Directions between these may be stretched more: the text gives the extreme of all.",
     ),
     "planes": ("What the map does", "Grey lines link rows of the source with the same rows of the target."),
 }
