@@ -47,6 +47,7 @@ from congruence.stats.matching import signed_permutation
 
 ROWS_FOR_CCA = 10  # in every fold; a held-out correlation over fewer rows has no meaning
 PLANE_ROWS = 300
+ROWS_TO_CHECK = 50  # with fewer, rows left out together are so many that the error rises for that reason
 _ICA_LEFT_OUT = (
     f"The ICA route was left out: with fewer than {ROWS_FOR_ICA} rows per dimension hardly any independent component "
     "can be distinguished from noise. Ask for it with groups='all' (--groups all)."
@@ -136,6 +137,8 @@ def _choose_pairs(names: Sequence[str], options: CompareOptions) -> list[tuple[i
         return forward if options.directions == "forward" else forward + [(j, i) for i, j in forward]
     if len(steps) != len(names):
         raise InputError(f"steps must have one entry for each of the {len(names)} runs; got {len(steps)}")
+    if not all(isinstance(one, int | float) for one in steps):
+        raise InputError(f"steps must be numbers; got {', '.join(map(repr, steps))}")
     if not all(np.isfinite(steps)) or any(later <= earlier for earlier, later in pairwise(steps)):
         raise InputError(f"steps must increase from run to run; got {', '.join(f'{s:g}' for s in steps)}")
     if options.directions != "forward":
@@ -178,7 +181,9 @@ def _compare_pair(
         similarities={one: scores[one] for one in measures},
         distortion=known.distortion,
         dependence=known.dependence,
-        notes=tuple(_pair_notes(source, target, known, plan, options)),
+        notes=tuple(
+            _pair_notes(source, target, known, "similarity" if "similarity" in near else "rigid", plan, options)
+        ),
     )
     step(f"similarities of {name}")
     return found
@@ -195,7 +200,7 @@ def _evidence(
     *,
     whole: bool = True,
 ) -> Evidence:
-    """What the pair is judged by beside its errors; without the checks of single rows unless they are the `whole`."""
+    """What the pair is judged by beside its errors; far rows are looked for among the `whole` only."""
     known = Evidence(plan=plan, d=max(source.rows.d, target.rows.d), tolerance=options.tolerance)
     claim = near.get("similarity") or near.get("rigid")
     if claim is None:
@@ -203,22 +208,26 @@ def _evidence(
     known = replace(known, distortion=measure_distortion(sums, plan, options.margin))
     errors = claim.errors * diameter
     known = replace(known, moved=count_moved(errors, target.cached(squared_norms)))
-    if not whole:
-        return known
-    far = far_rows(source.cached(squared_norms), target.cached(squared_norms))
-    if len(far):
+    lengths = [run.cached(squared_norms) for run in (source, target)]
+    far = far_rows(*lengths) if whole else np.zeros(0, dtype=int)
+    if len(far) and len(np.unique(np.delete(plan.unit, far))) > 1:  # dependence is then measured without them
         rest, verdict = _without(far, source, target, claim.group, plan, options)
-        lengths = target.cached(squared_norms)
-        share = float(lengths[far].sum() / lengths.sum())
-        known = replace(known, moved=verdict.moved, far=FarRows(len(far), share, rest, verdict))
-    if not plan.clustered and np.isfinite(claim.null) and claim.null > 0:
-        found = measure_dependence(source.rows, target.rows, plan, errors, claim.null * diameter)
+        share = max(float(one[far].sum() / one.sum()) for one in lengths)
+        return replace(known, moved=verdict.moved, far=FarRows(len(far), share, rest, verdict))
+    if not plan.clustered and source.rows.n >= ROWS_TO_CHECK and np.isfinite(claim.null) and claim.null > 0:
+        null = claim.null * diameter
+        found = measure_dependence(source.rows, target.rows, plan, errors, null, claim.group)
         known = replace(known, dependence=found)
     return known
 
 
 def _pair_notes(
-    source: RunStatistics, target: RunStatistics, known: Evidence, plan: Protocol, options: CompareOptions
+    source: RunStatistics,
+    target: RunStatistics,
+    known: Evidence,
+    group: str,
+    plan: Protocol,
+    options: CompareOptions,
 ) -> Iterator[str]:
     """Notes on rows that depend on each other, where this does not change the verdict."""
     found = known.dependence
@@ -227,7 +236,7 @@ def _pair_notes(
     if found.ordered or found.clustered or found.repeated:
         yield f"{dependence_sentence(found)} The match is too close to be due to that, but intervals are too narrow."
     elif len(found.copies):
-        near, _ = _without(found.copies, source, target, "similarity", plan, options)
+        near, _ = _without(found.copies, source, target, group, plan, options)
         rows = f"{count(len(found.copies), 'row')} of {source.name} and {target.name}"
         yield f"{rows} {'repeats' if len(found.copies) == 1 else 'repeat'} others; without, {result_in_words(near)}."
 

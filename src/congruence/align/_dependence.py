@@ -62,10 +62,12 @@ class Dependence:
         return {**vars(self), "copies": len(self.copies), "matters": self.matters}
 
 
-def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float, null: float) -> Dependence:
+def measure_dependence(
+    source: Rows, target: Rows, plan: Protocol, errors: Float, null: float, group: str = "similarity"
+) -> Dependence:
     """Compare held-out errors over three kinds of folds.
 
-    `errors` (n,) are those after the best similarity with rows left out at random, `null` those of unrelated runs.
+    `errors` (n,) are those after the best map of the group with rows left out at random, `null` that of unrelated runs.
     """
     n, folds = source.n, len(plan.folds)
     stretch = np.arange(min(n, MOST_ROWS))
@@ -80,9 +82,9 @@ def measure_dependence(source: Rows, target: Rows, plan: Protocol, errors: Float
     if n > MOST_ROWS:
         number = np.random.default_rng(plan.seed).permutation(len(stretch)) % folds
         scattered_folds = [np.flatnonzero(number == k) for k in range(folds)]
-        before, near = (_errors(source, target, rows, scattered_folds, None) for rows in (stretch, sample))
-    in_order = _errors(source, target, stretch, list(in_turn), list(gaps))
-    in_space = _errors(source, target, sample, parts, None)
+        before, near = (_errors(source, target, rows, scattered_folds, None, group) for rows in (stretch, sample))
+    in_order = _errors(source, target, stretch, list(in_turn), list(gaps), group)
+    in_space = _errors(source, target, sample, parts, None, group)
     block = np.arange(len(stretch)) * CELLS // len(stretch)
     scattered, consecutive_, neighbours = (float(found.mean()) / null for found in (near, in_order, in_space))
     # where one part holds most rows, the map of the others is fitted to too few of them
@@ -109,16 +111,18 @@ def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:
     return bool(len(sizes) > 1 and mean > np.log(factor) and mean > student_quantile(len(sizes) - 1, 0.99) * error)
 
 
-def _errors(source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: list[Array] | None) -> Float:
-    """The held-out error of each of these rows after the best similarity, shape (len(rows),)."""
+def _errors(
+    source: Rows, target: Rows, rows: Array, folds: list[Array], gaps: list[Array] | None, group: str = "similarity"
+) -> Float:
+    """The held-out error of each of these rows after the best map, shape (len(rows),)."""
     some = rows if len(rows) < source.n else slice(None)
     x, y = (Rows(run.data[some], run.device, run.scale_rows) for run in (source, target))
     sums = pair_sums(*(run_sums(one, folds, gaps) for one in (x, y)))
     errors = np.empty(x.n)
     for k, fold in enumerate(folds):
         with one_thread(max(x.d, y.d)):
-            h = fit_group(replace(sums.outside(k), rough=True), "similarity")
-        errors[fold] = row_errors({"similarity": h}, x, y, fold)["similarity"]
+            h = fit_group(replace(sums.outside(k), rough=True), group)
+        errors[fold] = row_errors({group: h}, x, y, fold)[group]
     return errors
 
 

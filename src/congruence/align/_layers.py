@@ -213,7 +213,7 @@ def _leading(measure: str, run: RunStatistics) -> RunStatistics:
 
     A test needs the same statistic for the true pairing and for each re-pairing, not the error in all dimensions.
     """
-    most = run.rows.n // TESTED_ROWS
+    most = max(1, run.rows.n // TESTED_ROWS)
     if measure in ("rigid", "similarity"):
         most = min(most, TESTED_AXES)
     if measure not in ("rigid", "similarity", "linear") or run.rows.d <= most:

@@ -178,6 +178,8 @@ def read_paired(runs: Any, options: Any, labels: Any = None) -> tuple[PairedRuns
     inputs = gather(runs, **reading(options), **common, **sample)
     device = resolve_device(options.device, *inputs.values)
     blocks = getattr(options, "order_blocks", None)
+    if blocks is not None and options.rows is not None:
+        raise InputError("rows and order_blocks exclude each other: rows of a sample are not in turn")
     plan = protocol(len(inputs.values[0]), cluster=inputs.cluster, order_blocks=blocks, **counts)
     settings = {
         "normalize": options.normalize,

@@ -235,11 +235,11 @@ def _summaries(
     scored, variance, size = drawn[-3:]
     units, found = plan.units, []
     p = _p_value(held_out.mean(1), null)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for i, group in enumerate(groups):
             inner, outer = float((in_sample[i] ** 2).mean()), float((held_out[i] ** 2).mean())
             shrink, inflation = _all_rows(inner, outer, len(plan.folds))
-            few = group == "linear" and len(norms) < ROWS_FOR_AN_INTERVAL * sums.source.rows.d
+            few = group == "linear" and len(norms) < ROWS_FOR_AN_INTERVAL * max(sums.source.rows.d, sums.target.rows.d)
             error, mean = float(held_out[i].mean()), float(null.mean[i])
             errors, squares, nulls = drawn[i] / size, drawn[m + i] / variance, drawn[2 * m + i] / scored
             left = outer / max(float(norms.mean()), np.finfo(float).tiny)
@@ -299,7 +299,7 @@ def _p_value(errors: Float, null: _Null) -> float:
     NaN where no re-pairing was scored whole.
     """
     count = null.draws.shape[1]
-    if not count or not (null.mean > 0).all():
+    if count < 1 / (1 - RELATED) - 1 or not (null.mean > 0).all():  # too few to reach 0.05
         return float("nan")
     least = RELATED * (null.draws / null.mean[:, None]).min(0)
     return float((1 + (least <= (errors / null.mean).min()).sum()) / (1 + count))

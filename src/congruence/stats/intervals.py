@@ -10,6 +10,7 @@ import numpy as np
 from congruence.arrays import Array, Float
 
 MOST_UNITS = 20_000  # that are resampled one by one
+MOST_SPREAD = math.log(1e6)  # an interval with a larger ratio of its ends to the value says nothing
 NO_INTERVAL = (math.nan, math.nan)
 
 
@@ -54,8 +55,8 @@ def ratio_interval(value: float, draws: Float, units: int, inflation: float = 1.
     if value <= 0 or len(known) < 2:
         return value, value
     variance = inflation * float(np.var(np.log(known), ddof=1)) * units / (units - 1)
-    factor = math.exp(min(student_quantile(units - 1, 0.975) * math.sqrt(variance), 700.0))
-    return value / factor, value * factor
+    half = student_quantile(units - 1, 0.975) * math.sqrt(variance)
+    return (value / math.exp(half), value * math.exp(half)) if half < MOST_SPREAD else NO_INTERVAL
 
 
 def student_quantile(df: int, level: float) -> float:

@@ -194,6 +194,8 @@ def size_and_shape(x: Any, y: Any) -> float:
 
 def rsa_of(pair: PairStatistics) -> float:
     """RSA from cached statistics."""
+    if not pair.vary:
+        return float("nan")
     if not _reorders(pair.target, RSA_ROWS):
         return _cosine(pair.source.cached(_ranks), pair.target.cached(_ranks))
     return _cosine(*(run.cached(_rank_matrix, _reorder_ranks).ravel() for run in (pair.source, pair.target)))
