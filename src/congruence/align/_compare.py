@@ -68,7 +68,7 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     progress : callable, optional
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
-        Rows of one cluster (patient, plate, document) stay together in folds and bootstrap.
+        Rows of one cluster (patient, plate, document) stay together in folds, null and bootstrap.
     similarities : sequence of str, or "all", default ()
         Further measures for every pair, by the names in `congruence.align.similarities.MEASURES`, in sample, each
         with its null, its calibrated value and, from 199 re-pairings on, its p value (`SimilarityScore`).
@@ -76,7 +76,8 @@ def compare(*runs: Any, options: CompareOptions, progress: Progress | None = Non
     Returns
     -------
     Comparison
-        All errors are shares of the target's diameter: 0 is a perfect match, lower is closer.
+        Errors relative to chance (`of_chance`: 0 is a perfect match, 1 is chance), R², and errors as shares of the
+        target's diameter; `status` and `verdict` say whether the difference is only a rotation and a scale.
 
     References
     ----------

@@ -72,8 +72,8 @@ def compare(
     """Did retraining only rotate my embeddings, or did they really change?
 
     Fits maps of growing freedom from each run onto the later ones and reports
-    the remaining error, as a share of the target's diameter: on held-out rows,
-    with an interval, and for unrelated runs. Examples:
+    the remaining error on held-out rows, relative to that of unrelated runs,
+    with an interval and R². Examples:
 
         congruence compare run_a.npy run_b.npy --report report.html
 
