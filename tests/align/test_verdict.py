@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from congruence.align._dependence import Dependence
 from congruence.align._distortion import Distortion
+from congruence.align._notes import sampling_notes
 from congruence.align.comparison import efficiency
 from congruence.align.verdict import (
     Evidence,
@@ -16,7 +17,6 @@ from congruence.align.verdict import (
     count_moved,
     far_rows,
     judge,
-    sampling_notes,
 )
 from congruence.maps.nearness import HeldOut, Nearness, protocol
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from congruence.align._dependence import measure_dependence
 from congruence.align._distortion import measure_distortion
+from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups, is_auto
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, squared_norms, sum_run
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
@@ -23,11 +24,9 @@ from congruence.align.verdict import (
     FarRows,
     count_moved,
     dependence_sentence,
-    diameter_notes,
     far_rows,
     judge,
     result_in_words,
-    sampling_notes,
     summarise,
 )
 from congruence.arrays import Array, to_numpy

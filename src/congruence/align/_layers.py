@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from congruence.align._dependence import check_rows
+from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._options import CompareLayersOptions
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.similarities import ALIASES, LOWER, MEASURES
 from congruence.align.similarities.scores import above_chance
-from congruence.align.verdict import diameter_notes, sampling_notes
 from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError

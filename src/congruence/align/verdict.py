@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from congruence.align._dependence import Dependence
 from congruence.align._distortion import Distortion
+from congruence.align._notes import ROWS_PER_DIMENSION
 from congruence.align.comparison import Pair, PairVerdict
 from congruence.arrays import Array, Float
-from congruence.errors import FewRowsWarning
 from congruence.formatting import count, fixed, interval, number, percent
 from congruence.maps.groups import GROUPS, Map
 from congruence.maps.nearness import RELATED as RELATED
-from congruence.maps.nearness import ROWS_FOR_AN_INTERVAL, Nearness, Protocol
+from congruence.maps.nearness import Nearness, Protocol
 from congruence.result import Finding, Status
 from congruence.stats.intervals import bootstrap_ratio
 
-if TYPE_CHECKING:
-    from congruence.align._run_statistics import RunStatistics
-
 WORTHWHILE = 0.1  # a larger group must reduce the error by this share, beyond its interval, to be preferred
-ROWS_PER_DIMENSION = 10  # enough to distinguish a linear map from a rotation
 LEVEL = 0.05  # of the test against shifts of ordered rows
-FEW_CLUSTERS = 10
 ENOUGH_UNITS = 30  # independent rows or clusters; with fewer, a wide interval does not mean that runs are unrelated
 ROWS_FOR_A_ROTATION = 2  # per dimension; with fewer, even a true rotation cannot be found
 DRAWS = 200  # of the bootstrap that compares two groups
@@ -397,41 +390,3 @@ def _ranges(pairs: Sequence[Pair], group: str) -> str:
         sentence = f"the held-out error is {interval(min(held), max(held))} of the diameter"
     r2 = dict.fromkeys(fixed(end([near.r2.mean for near in nears]), 3) for end in (min, max))
     return f"{UP_TO[group]}, {sentence} and R² {' to '.join(r2)} over {len(pairs)} pairs."
-
-
-def sampling_notes(d: int, plan: Protocol, *, warn: bool = False) -> list[str]:
-    """Notes on too few rows for d dimensions and on too few or too unequal clusters; with `warn` also as warnings."""
-    n, notes = len(plan.unit), []
-    if n < ROWS_PER_DIMENSION * d:
-        notes.append(
-            f"{n} rows for {d} dimensions are fewer than {ROWS_PER_DIMENSION} per dimension, which inflates the "
-            f"held-out errors of large groups, the linear map first. Use {ROWS_PER_DIMENSION * d} rows, or fewer "
-            "dimensions (PCA)."
-        )
-    if n < ROWS_FOR_AN_INTERVAL * d:
-        notes.append(
-            f"No interval is given for the linear map: with fewer than {ROWS_FOR_AN_INTERVAL} rows per dimension none "
-            "covers its error at the stated rate."
-        )
-    sizes = np.bincount(plan.unit)
-    if plan.clustered and len(sizes) < FEW_CLUSTERS:
-        notes.append(
-            f"There are only {len(sizes)} clusters. Rows of a cluster are not independent, so held-out numbers and "
-            "intervals are based on that few independent cases."
-        )
-    elif plan.clustered and sizes.max() > n / 2:
-        notes.append(f"One cluster holds {sizes.max()} of {n} rows: without it, maps are fitted on few rows.")
-    for note in notes if warn else ():
-        warnings.warn(note, FewRowsWarning, stacklevel=4)
-    return notes
-
-
-def diameter_notes(runs: Sequence[RunStatistics]) -> list[str]:
-    """A note for each run whose diameter was needed, and is only known between bounds."""
-    used = [(run.name, run.diameter) for run in runs if "diameter" in vars(run)]
-    return [
-        f"The search for the diameter of {name} stopped at its limit: it lies between {diameter.low:.4g} and "
-        f"{diameter.high:.4g}. Errors are divided by the lower bound, so they are upper bounds."
-        for name, diameter in used
-        if not diameter.exact
-    ]

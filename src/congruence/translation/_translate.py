@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._run_statistics import read_paired, sum_run
-from congruence.align.verdict import clearly_better, diameter_notes, sampling_notes
+from congruence.align.verdict import clearly_better
 from congruence.arrays import Array, Float, row_chunks, to_numpy
 from congruence.checks import check_choice, check_number
 from congruence.errors import InputError
