@@ -13,6 +13,7 @@ from calibration_readings import (
     are_duplicates_noted,
     are_far_rows_named,
     count_moved,
+    covers_mean_over_seeds,
     covers_of_chance,
     covers_r2,
     explained,
@@ -127,8 +128,10 @@ def dependence() -> Iterator[Cell]:
         draw = partial(truths.layers, count=3, kind=kind, measure="cka")
         name = f"3 x 3 layers, cka, {kind}"
         yield Cell("dependence", name, 400, 16, draw, hidden, "compare_layers")
-        known = (*given, null_fits)
+        known = given if kind == "series" else (*given, null_fits)  # few rows of a series are not judged
         yield Cell("dependence", f"{name}, given", 400, 16, partial(draw, **options), known, "compare_layers")
+    draw = partial(truths.layers, count=3, kind="series", measure="cka", order_blocks=50)
+    yield Cell("dependence", "3 x 3 layers, cka, series, given", 2000, 16, draw, (*given, null_fits), "compare_layers")
 
 
 def noise() -> Iterator[Cell]:
@@ -246,6 +249,10 @@ def layers() -> Iterator[Cell]:
             draw = partial(truths.layers, count=count, measure=measure)
             limits = {"least": 0.03, "most": 0.07} if count == 12 else {"most": 0.07}
             yield Cell("layers", f"{count} x {count}, {measure}", n, d, draw, (related(**limits),), "compare_layers")
+    covers = rate("interval over seeds and rows covers", covers_mean_over_seeds, least=0.9)
+    for count in (2, 3, 5):
+        draw = partial(truths.seeds, count=count, measure="cka", nulls=0)
+        yield Cell("layers", f"{count} x {count} seeds, cka", 200, 8, draw, (covers,), "compare_layers")
 
 
 SECTIONS = {

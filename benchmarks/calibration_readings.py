@@ -249,6 +249,21 @@ def covers_r2(group: str, outcome: Outcome) -> bool | None:
     return bool(r2.low <= 1 - left <= r2.high)
 
 
+@lru_cache
+def mean_over_seeds(measure: str, d: int) -> float:
+    """The population value of `truths.seeds`: the mean over many pairs of seeds and rows."""
+    from congruence.align.similarities import MEASURES
+
+    samples = (truths.seeds(np.random.default_rng([1, i]), 5000, d, 1) for i in range(400))
+    pairs = ((sample.x[0]["layer"], sample.y[0]["layer"]) for sample in samples)
+    return float(np.mean([MEASURES[measure].function(x, y) for x, y in pairs]))
+
+
+def covers_mean_over_seeds(outcome: Outcome) -> bool:
+    low, high = (float(end[0, 0]) for end in outcome.result.interval)
+    return bool(low <= mean_over_seeds(outcome.sample.options["measure"], outcome.cell.d) <= high)
+
+
 def has_interval(group: str, outcome: Outcome) -> bool | None:
     near = outcome.pair.groups.get(group)
     return None if near is None else bool(np.isfinite(of_chance(near)[1:]).all())

@@ -236,6 +236,17 @@ def related_clusters(rng: Generator, n: int, d: int, r2: float, count: int, *, g
     return Sample(*draw(rng, n), {"cluster": np.arange(n) // size} if given else {}, draw)
 
 
+def seeds(rng: Generator, n: int, d: int, count: int = 3, **options: Any) -> Sample:
+    """Several seeds of two runs with one layer: each mixes the same latent variables in its own way, with noise."""
+    z = rng.normal(size=(n, d)) * np.sqrt(np.arange(1, d + 1) ** -1.0)
+
+    def layer() -> np.ndarray:
+        return z @ (np.eye(d) + 0.5 * rng.normal(size=(d, d)) / np.sqrt(d)) + 0.2 * rng.normal(size=(n, d))
+
+    a, b = ([{"layer": layer()} for _ in range(count)] for _ in range(2))
+    return Sample(a, b, options)
+
+
 def layers(
     rng: Generator, n: int, d: int, count: int, kind: str = "iid", given: bool = False, **options: Any
 ) -> Sample:

@@ -9,7 +9,7 @@ from scipy.stats import ortho_group
 
 from congruence import compare
 from congruence.align import compare_layers
-from congruence.align._layers import max_null
+from congruence.align._layer_tests import max_null, seed_interval
 from congruence.align.similarities import cka
 from congruence.errors import FewRowsWarning, InputError
 
@@ -236,7 +236,7 @@ def test_few_clusters_or_re_pairings_say_nothing_about_chance(layers):
     ("change", "message"),
     [
         ({"measure": "ica"}, "measure must be one of 'identity', .*, 'cka', .*; got 'ica'"),
-        ({"a": [np.zeros((3, 2))]}, "a must be a mapping of names to layers, a pattern .*; got list"),
+        ({"a": [np.zeros((3, 2))]}, "a must be a mapping of names to layers, a list .*; got list"),
         ({"a": []}, "a must have at least one layer; got none"),
         ({"b": {}}, "b must have at least one layer"),
         ({"a": {1: np.zeros((3, 2)), "1": np.ones((3, 2))}}, "the names of the layers of a must be text; got 1, '1'"),
@@ -261,3 +261,87 @@ def test_a_gpu_gives_the_numbers_of_a_cpu():
     here, there = (compare_layers(layers, turned(layers), nulls=1, device=device) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(here.nearness, there.nearness, atol=1e-9)
     np.testing.assert_allclose(here.null, there.null, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def seeds():
+    """Three seeds of one run and two of another, with two layers each; all mix the same latent variables."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(200, 6)) / np.sqrt(np.arange(1, 7))
+
+    def layers():
+        first = z + 0.3 * z @ rng.normal(size=(6, 6))
+        return {"one": first, "two": np.tanh(3 * first @ rng.normal(size=(6, 6)))}
+
+    return [layers() for _ in range(3)], [layers() for _ in range(2)]
+
+
+@pytest.mark.parametrize("measure", ["similarity", "cka"])
+def test_numbers_of_several_seeds_are_means_over_pairs_of_seeds(seeds, measure):
+    a, b = seeds
+    found = compare_layers(a, b, measure=measure)
+    each = [[compare_layers(x, y, measure=measure) for y in b] for x in a]
+    values = np.array([[one.nearness for one in row] for row in each])
+    np.testing.assert_allclose(found.by_seed, values, rtol=1e-12)
+    np.testing.assert_allclose(found.nearness, values.mean((0, 1)), rtol=1e-12)
+    np.testing.assert_allclose(found.null, np.mean([[one.null for one in row] for row in each], axis=(0, 1)), rtol=1e-9)
+    low, high = found.interval
+    assert (low < found.nearness).all()
+    assert (found.nearness < high).all()
+    assert each[0][0].interval is None
+    assert each[0][0].by_seed is None
+    assert np.isnan(each[0][0]["one", "one"].low)
+    assert "of 6 pairs of seeds" in found.verdict
+    assert found.numbers()["interval"][0] == low.tolist()
+    assert "95 % interval" in str(found.document())
+
+
+def test_one_run_of_each_setting_in_a_list_is_the_same_as_without_the_list(seeds):
+    a, b = seeds
+    plain, listed = compare_layers(a[0], b[0]), compare_layers(a[:1], b[:1])
+    np.testing.assert_array_equal(plain.nearness, listed.nearness)
+    assert plain.verdict == listed.verdict
+
+
+def test_the_interval_is_wide_with_two_seeds_that_differ_and_narrow_where_nothing_varies():
+    same = np.full((2, 2, 1, 1), 0.5)
+    low, high = seed_interval(same, np.full((10, 1, 1), 0.5))
+    assert low[0, 0] == high[0, 0] == 0.5
+    unlike = same + np.array([-0.1, 0.1])[:, None, None, None]
+    low, high = seed_interval(unlike, np.full((10, 1, 1), 0.5))
+    assert (high - low)[0, 0] == pytest.approx(2 * 12.706 * 0.1, rel=1e-3)  # t with one degree of freedom
+
+
+@pytest.mark.parametrize("pattern", ["run/seed*/layer*.npy", "run_s*.layer*.npy"])
+def test_the_first_of_two_stars_is_the_seed(tmp_path, monkeypatch, seeds, pattern):
+    monkeypatch.chdir(tmp_path)
+    for number, layers in zip((2, 10, 9), seeds[0], strict=True):
+        for name, x in layers.items():
+            file = tmp_path / pattern.replace("*", str(number), 1).replace("*", name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.save(file, x)
+    found = compare_layers(pattern, seeds[1], measure="cka", nulls=0)
+    assert found.settings["seeds"][0] == ["seed 2", "seed 9", "seed 10"]
+    assert found.source_layers == ["one", "two"]
+    assert found.source in ("run", "run_s")
+    first = np.array(found.by_seed)[0]
+    np.testing.assert_allclose(first[0], compare_layers(seeds[0][0], seeds[1][0], measure="cka", nulls=0).nearness)
+
+
+def test_seeds_with_other_layers_are_refused(seeds):
+    a, b = seeds
+    with pytest.raises(InputError, match="all seeds of a must have the same layers; seed 1 differs in one"):
+        compare_layers([a[0], {"two": a[1]["two"]}], b)
+
+
+def test_ordered_rows_are_judged_only_where_enough_blocks_can_be_shifted():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)).cumsum(0)
+    with pytest.warns(FewRowsWarning, match="only 8 clusters"):
+        few = compare_layers({"x": x}, {"y": x + rng.normal(size=x.shape)}, measure="cka", order_blocks=50)
+    assert few.status == "unknown"
+    assert any("judged from 40 blocks on" in note for note in few.notes)
+    enough = compare_layers({"x": x}, {"y": x + rng.normal(size=x.shape)}, measure="cka", order_blocks=10)
+    assert enough.status == "holds"
+    finer = compare_layers({"x": x}, {"y": x}, measure="cka", order_blocks=10, nulls=199)
+    assert finer.p[0, 0] == pytest.approx(1 / 21)  # 20 shifts are a block apart

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from congruence.align.similarities import MEASURES
 from congruence.document import Column, Document, Figure, Section, Table, Text, badge, share
+from congruence.formatting import number, percent
 from congruence.maps._names import AFTER, MEANINGS
 from congruence.result import STATUSES
 
@@ -29,6 +31,11 @@ P_VALUE = (
     "chance if the smallest p of its pairs is at most 0.05; of unrelated runs, 5 % have any such layer."
 )
 
+SEEDS = (
+    "of the mean over pairs of seeds (of held-out errors, as a share of the diameter), for new seeds and new rows: "
+    "variances over the seeds of each run and over tenths of the rows are added, with Student’s t."
+)
+
 
 def describe(layers: LayerComparison) -> Document:
     """The document of a comparison of layers."""
@@ -39,6 +46,7 @@ def describe(layers: LayerComparison) -> Document:
         "runs": f"{layers.source}, {layers.target}",
         "layers": f"{len(layers.source_layers)} and {len(layers.target_layers)}",
         "paired rows": layers.n,
+        **({} if layers.by_seed is None else {"pairs of seeds": "{} x {}".format(*layers.by_seed.shape[:2])}),
     }
     return Document(
         question=f"Which layers of {layers.source} and {layers.target} are alike?",
@@ -62,6 +70,7 @@ def describe(layers: LayerComparison) -> Document:
             ("null", "the same number for randomly re-paired rows, as for unrelated layers."),
             ("above chance", ABOVE_CHANCE),
             ("p", P_VALUE),
+            *((("95 % interval", SEEDS),) if layers.interval is not None else ()),
         ),
         settings=settings | dict(layers.settings),
         title=f"Layers of {layers.source} and {layers.target}: {headline}",
@@ -94,18 +103,29 @@ def _legend(layers: LayerComparison) -> Text:
     return Text(f"Numbers: {numbers}. Colours: {colours}{f' The first {SHOWN} layers are drawn.' if many else ''}")
 
 
+def _interval(layers: LayerComparison, i: int, j: int) -> tuple[str | None, ...]:
+    """The interval over seeds and rows as a cell; nothing where there is one seed."""
+    if layers.interval is None:
+        return ()
+    low, high = (float(end[i, j]) for end in layers.interval)
+    if j < 0 or not math.isfinite(low):
+        return (None,)
+    written = percent if layers.held_out else number
+    return (f"{written(low)} to {written(high)}",)
+
+
 def _closest(layers: LayerComparison) -> Table:
     rows: list[tuple[Any, ...]] = []
     for i, (layer, j, finding) in enumerate(zip(layers.source_layers, layers.nearest, layers.findings, strict=True)):
         if j < 0:
-            rows.append((layer, None, badge(finding.status), None, None, None, None))
+            rows.append((layer, None, badge(finding.status), None, None, None, None, *_interval(layers, i, j)))
             continue
         value, null, of_chance, above, p = (
             float(x[i, j])
             for x in (layers.nearness, layers.null, layers.share_of_chance, layers.above_chance, layers.p)
         )
         cells = (share(of_chance), share(value), share(null)) if layers.held_out else (value, null, share(above))
-        rows.append((layer, layers.target_layers[j], badge(finding.status), *cells, p))
+        rows.append((layer, layers.target_layers[j], badge(finding.status), *cells, p, *_interval(layers, i, j)))
     held_out = ("held out, of chance", "of the diameter", "null, of the diameter")
     columns = (
         Column(f"layer of {layers.source}", "name"),
@@ -113,6 +133,7 @@ def _closest(layers: LayerComparison) -> Table:
         Column("closer than chance", "text"),
         *map(Column, held_out if layers.held_out else (layers.measure, "null", "above chance")),
         Column("p"),
+        *((Column("95 % interval", "text"),) if layers.interval is not None else ()),
     )
     unit = "held-out error, % of chance" if layers.held_out else f"{layers.measure}, {layers.direction}"
     return Table(f"The closest layer of each: {unit}", columns, rows, brief=True)

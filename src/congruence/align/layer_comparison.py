@@ -35,6 +35,8 @@ class LayerPair:
     above_chance: float
     share_of_chance: float
     p: float
+    low: float  # of the 95 % interval over seeds and rows; NaN without several seeds
+    high: float
     nearest: bool  # whether this target layer is the closest to this source layer
 
 
@@ -59,6 +61,8 @@ class LayerNumbers(TypedDict):
     share_of_chance: list[list[float]]
     p: list[list[float]]
     p_layer: list[float]
+    by_seed: list[list[list[list[float]]]] | None
+    interval: list[list[list[float]]] | None
     dependence: dict[str, Any] | None
     nearest: list[str | None]
 
@@ -78,6 +82,10 @@ class LayerComparison(Result):
     deviations of its own null. `p_layer`, shape (len(source_layers),), is the p value of a source layer by the maximum
     over its own pairs. Both are NaN below 19 re-pairings.
 
+    Where a run has several seeds, all numbers are means over pairs of seeds; `by_seed`, shape (seeds of the source,
+    seeds of the target, source layers, target layers), has the nearness of each pair, and `interval` the ends of the
+    95 % interval of its mean for new seeds and new rows. Both are None otherwise.
+
     ``result["layer1", "layer2"]`` is one pair; there is a finding for each source layer.
     """
 
@@ -96,6 +104,8 @@ class LayerComparison(Result):
     n: int
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
+    by_seed: Float | None = None
+    interval: tuple[Float, Float] | None = None
     dependence: Dependence | None = None  # of the rows of the closest pair, unless clusters or blocks were given
 
     @cached_property
@@ -180,6 +190,14 @@ class LayerComparison(Result):
         p = float(self.p_layer[i])
         if math.isnan(p):
             return Finding(layer, claim, "unknown", evidence=f"{evidence}; not tested.", number=value, null=null)
+        if self.interval is not None:
+            low, high = (float(end[i, j]) for end in self.interval)
+            ends = (
+                f"{percent(low)} to {percent(high)} of the diameter"
+                if self.held_out
+                else f"{number(low)} to {number(high)}"
+            )
+            evidence += f"; 95 % interval over seeds and rows {ends}"
         evidence += f"; p {number(p)}, over all pairs {number(float(np.nanmin(self.p[i])))}."
         return Finding(layer, claim, status, evidence=evidence, number=value, null=null)
 
@@ -205,7 +223,7 @@ class LayerComparison(Result):
         if len(related) == 1:
             many = f"The layer of {self.source} is closer"
         answer = f"{many} to some layer of {self.target} than unrelated layers would be."
-        return (answer, *self._in_place(related), *rest)
+        return (answer, *self._in_place(related), *self._seeds(), *rest)
 
     def _in_place(self, judged: Array) -> tuple[str, ...]:
         """The number of these layers whose closest layer has the same position, where both runs have as many layers."""
@@ -214,6 +232,18 @@ class LayerComparison(Result):
         in_place = int((judged & (self.nearest == np.arange(len(judged)))).sum())
         return (f"{in_place} of {judged.sum()} are closest to the layer in the same position.",)
 
+    def _seeds(self) -> tuple[str, ...]:
+        """In how many pairs of seeds the closest layer is the one of the mean, where there are several."""
+        if self.by_seed is None:
+            return ()
+        known = np.isfinite(self.by_seed)
+        sign = 1.0 if self.direction.startswith("higher") else -1.0
+        pairs = self.by_seed.shape[0] * self.by_seed.shape[1]
+        best = np.where(known, sign * self.by_seed, -np.inf).argmax(-1)  # (seeds, seeds, source layers)
+        mean = np.where(np.isfinite(self.nearness), sign * self.nearness, -np.inf).argmax(-1)
+        same = int((best == mean).all(-1).sum())
+        return (f"The closest layers are the same in {same} of {pairs} pairs of seeds.",)
+
     @property
     def verdict(self) -> str:
         """Which layers correspond, in a few sentences."""
@@ -221,13 +251,15 @@ class LayerComparison(Result):
 
     def parts(self) -> dict[tuple[str, str], LayerPair]:
         """The pairs by (source layer, target layer)."""
-        matrices = (self.nearness, self.null, self.above_chance, self.share_of_chance, self.p)
+        none = np.full(self.nearness.shape, np.nan)
+        ends = (none, none) if self.interval is None else self.interval
+        matrices = (self.nearness, self.null, self.above_chance, self.share_of_chance, self.p, *ends)
         pairs = {}
         for i, row in enumerate(self.source_layers):
             for j, column in enumerate(self.target_layers):
-                near, null, above, share, p = (float(x[i, j]) for x in matrices)
+                near, null, above, share, p, low, high = (float(x[i, j]) for x in matrices)
                 nearest = bool(self.nearest[i] == j)
-                pairs[row, column] = LayerPair(row, column, near, null, above, share, p, nearest)
+                pairs[row, column] = LayerPair(row, column, near, null, above, share, p, low, high, nearest)
         return pairs
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -252,6 +284,8 @@ class LayerComparison(Result):
             "share_of_chance": self.share_of_chance.tolist(),
             "p": self.p.tolist(),
             "p_layer": self.p_layer.tolist(),
+            "by_seed": None if self.by_seed is None else self.by_seed.tolist(),
+            "interval": None if self.interval is None else [end.tolist() for end in self.interval],
             "dependence": None if self.dependence is None else self.dependence.to_dict(),
             "nearest": [self.target_layers[j] if j >= 0 else None for j in self.nearest],
         }

@@ -18,7 +18,8 @@ def layers(
         list[str],
         typer.Argument(
             metavar="RUN_A RUN_B",
-            help="Two patterns in quotes, each for the files of one run's layers; * is the layer.",
+            help="Two patterns in quotes, each for the files of one run's layers; * is the layer. In a pattern with "
+            "two stars, the first is the seed.",
             show_default=False,
         ),
     ],
@@ -38,10 +39,11 @@ def layers(
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --measure cka --json -
 
         congruence layers 'run_a.*.parquet' 'run_b.*.parquet' --rows 1000 --fail-on fails,unknown
-    """
-    from dataclasses import replace
 
-    from congruence.align._layers import compare_layers, named_layers
+        congruence layers 'run_a/seed*/layer*.npy' 'run_b/seed*/layer*.npy'
+    """
+    from congruence.align._layer_runs import layered_run
+    from congruence.align._layers import compare_layers
 
     if len(runs) != 2:
         raise InputError(
@@ -49,12 +51,9 @@ def layers(
             f"('run_a.*.parquet' 'run_b.*.parquet'); got {len(runs)} names"
         )
     statuses = check_statuses(fail_on)
-    (name_a, a), (name_b, b) = (named_layers(pattern, pattern) for pattern in runs)
-    cli.check_outputs(outputs, [*a.values(), *b.values()])
-    if not options.names:
-        options = replace(options, names=(name_a, name_b if name_b != name_a else f"{name_b}#2"))
+    cli.check_outputs(outputs, [path for run in runs for path in layered_run(run, run).labelled(run).values()])
     with cli.working(outputs) as progress:
-        result = compare_layers(a, b, options=options, progress=progress)
+        result = compare_layers(*runs, options=options, progress=progress)
     gates = status_gates(result, statuses)
     cli.deliver(record_gates(result, gates), outputs)
     exit_by_gates(gates)
