@@ -7,6 +7,8 @@ installed version does not report has 0 simulations.
 
     python benchmarks/calibration.py                    # benchmarks/results/calibration.csv and docs/trust.md, hours
     python benchmarks/calibration.py --only noise       # one section; the others keep their rows
+    python benchmarks/calibration.py --only layers --cell "12 x 12"    # the cells with this text in their name
+    python benchmarks/calibration.py --merge part.csv   # replace the rows of the cells that were simulated apart
     python benchmarks/calibration.py --quick            # seconds, a few cells, for the test suite
     python benchmarks/calibration.py --render           # only the tables of docs/trust.md, from the csv
 """
@@ -234,31 +236,52 @@ def render(page: str, rows: Sequence[Row]) -> str:
     return pattern.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", page)
 
 
-def choose(only: str | None, quick: bool) -> list[Cell]:
-    """The cells of one section or of all; for --quick the first of each section."""
+def choose(only: str | None, quick: bool, text: str = "") -> list[Cell]:
+    """The cells of one section or of all that have this text in their name; for --quick the first of each section."""
     chosen = {name: list(make()) for name, make in SECTIONS.items() if only in (None, name)}
-    return [cell for cells in chosen.values() for cell in (cells[:1] if quick else cells)]
+    return [cell for cells in chosen.values() for cell in (cells[:1] if quick else cells) if text in cell.name]
+
+
+def merge(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+    """The rows of all cells, those of simulated cells replaced; rows of cells that are no more are left out."""
+
+    def key(row: Row) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in ("section", "cell", "n", "d"))
+
+    simulated = {key(row) for row in new}
+    order = [tuple(map(str, (cell.section, cell.name, cell.n, cell.d))) for cell in choose(None, False)]
+    place = {cell: number for number, cell in enumerate(order)}
+    kept = [row for row in old if key(row) not in simulated and (key(row) in place or not row["n"])]
+    return sorted([*kept, *new], key=lambda row: place.get(key(row), len(order)))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two simulations of the first cell of each section")
     parser.add_argument("--only", choices=SECTIONS, help="simulate one section, and keep the rows of the others")
+    parser.add_argument("--cell", default="", help="only the cells with this text in their name")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", default=(), help="csv files of cells that were simulated apart"
+    )
     parser.add_argument("--simulations", type=int, help=f"per cell ({SIMULATIONS}, for coverage {FOR_COVERAGE})")
     parser.add_argument("--workers", type=int, default=1, help="processes with one thread each")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--render", action="store_true", help="only make the tables of docs/trust.md from the csv")
     args = parser.parse_args()
-    if not args.render:
-        rows = [] if args.only is None else [row for row in read(args.out) if row["section"] != args.only]
+    if args.merge:
+        write(args.out, merge(read(args.out), [row for path in args.merge for row in read(path)]))
+    elif not args.render:
+        rows = read(args.out) if args.only or args.cell else []
         simulated = []
-        for row in run(choose(args.only, args.quick), args.simulations or (2 if args.quick else None), args.workers):
+        for row in run(
+            choose(args.only, args.quick, args.cell), args.simulations or (2 if args.quick else None), args.workers
+        ):
             simulated.append(row)
             shown = ("section", "cell", "n", "d", "quantity", "simulations", "rate", "mean", "limit", "met")
             print(*(f"{row[key]:.3g}" if isinstance(row.get(key), float) else row.get(key, "-") for key in shown),
                   sep=" | ", flush=True)  # fmt: skip
         of_headline = [row for row in simulated if row["section"] == "headline"]
-        write(args.out, [*rows, *simulated, *compare_sizes(of_headline)])
+        write(args.out, merge(rows, [*simulated, *compare_sizes(of_headline)]))
     if args.out == RESULTS and PAGE.exists():
         PAGE.write_text(render(PAGE.read_text(), read(args.out)))
 
