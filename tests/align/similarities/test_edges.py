@@ -13,6 +13,7 @@ from congruence.align.similarities import (
     cka,
     distances,
     neighbour_overlap,
+    neighbours,
     plain_cka,
     procrustes,
     pwcca,
@@ -170,7 +171,7 @@ def test_distances_of_a_run_from_a_rotated_copy_are_zero_to_the_last_digits(rng)
 
 
 def test_many_rows_are_sampled_by_seed(rng, monkeypatch):
-    monkeypatch.setattr(distances, "NEIGHBOUR_ROWS", 60)
+    monkeypatch.setattr(neighbours, "NEIGHBOUR_ROWS", 60)
     x, y = rng.normal(size=(2, 200, 3))
     for f in (neighbour_overlap, lambda x, y, seed=0: rsa(x, y, rows=60, seed=seed)):
         assert f(x, y, seed=1) == f(x, y, seed=1) != f(x, y, seed=2)
@@ -205,7 +206,7 @@ def test_neighbours_that_are_equally_near_are_equally_good(dtype):
 def test_neighbours_beside_a_far_row_are_those_of_float64(far, rng):
     x = rng.normal(size=(500, 20))
     x[3] *= far
-    found = distances._find_neighbours(Rows(x))
+    found = neighbours._find_neighbours(Rows(x))
     apart = np.linalg.norm(x[:, None] - x, axis=2)
     np.fill_diagonal(apart, np.inf)
     expected = np.sort(np.partition(apart, 9, axis=1)[:, :10], axis=1)

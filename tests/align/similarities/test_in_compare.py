@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from congruence.align._compare import compare
 from congruence.align._run_statistics import sample_rows
-from congruence.align.similarities import MEASURES, correlations, distances
+from congruence.align.similarities import MEASURES, correlations, distances, neighbours
 from congruence.errors import FewRowsWarning, InputError
 from congruence.maps.nearness import protocol
 from congruence.stats.nulls import restrict
@@ -57,7 +57,7 @@ def test_rows_on_the_unit_sphere_are_compared_as_such(runs):
 
 def test_statistics_of_one_run_are_computed_once(runs, monkeypatch):
     calls = []
-    names = {"_centred_ranks": distances, "_find_neighbours": distances, "squared_norms": correlations}
+    names = {"_centred_ranks": distances, "_find_neighbours": neighbours, "squared_norms": correlations}
     for name, module in names.items():
         work = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, _work=work, _name=name, **k: calls.append(_name) or _work(*a, **k))
@@ -95,11 +95,11 @@ def test_p_values_come_from_199_re_pairings_on_and_lie_low_for_related_runs(runs
 
 def test_measures_of_a_sample_have_their_null_on_the_sample(rng, monkeypatch):
     monkeypatch.setattr(distances, "RSA_ROWS", 50)
-    monkeypatch.setattr(distances, "NEIGHBOUR_ROWS", 60)
-    monkeypatch.setattr(distances, "ASKED_ROWS", 40)
+    monkeypatch.setattr(neighbours, "NEIGHBOUR_ROWS", 60)
+    monkeypatch.setattr(neighbours, "ASKED_ROWS", 40)
     x, y = rng.normal(size=(2, 90, 3))
-    some, points = sample_rows(90, 50, 0), np.sort(distances._sample_points(90, 0))
-    asked = np.searchsorted(points, distances._sample_points(90, 0))[:40]
+    some, points = sample_rows(90, 50, 0), np.sort(neighbours._sample_points(90, 0))
+    asked = np.searchsorted(points, neighbours._sample_points(90, 0))[:40]
     for cluster in (None, np.arange(90) // 5):
         asked_for = {"similarities": ["rsa", "neighbour_overlap"], "nulls": 3, "cluster": cluster}
         found = compare(x, y, groups=["rigid"], bootstrap=0, **asked_for).pairs[0]

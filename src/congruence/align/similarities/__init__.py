@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from congruence.align._run_statistics import PairStatistics
-from congruence.align.similarities import correlations, distances, transport
+from congruence.align.similarities import correlations, distances, neighbours, transport
 from congruence.align.similarities.correlations import cka, plain_cka, pwcca, svcca
 from congruence.align.similarities.distances import (
     angular_procrustes,
-    neighbour_overlap,
     procrustes,
     rsa,
     rsa_pearson,
     size_and_shape,
 )
+from congruence.align.similarities.neighbours import neighbour_overlap
 from congruence.align.similarities.scores import SimilarityScore
 from congruence.align.similarities.transport import soft_matching
 from congruence.checks import check_names
@@ -117,7 +117,7 @@ MEASURES = {measure.name: measure for measure in (
             _SIMILARITY, _CORRELATION, HIGHER, _RSA),
     Measure(rsa_pearson, distances.rsa_pearson_of, "RSA, Pearson", "correlation of the squared distances between rows",
             _SIMILARITY, _CORRELATION, HIGHER, _RSA),
-    Measure(neighbour_overlap, distances.overlap_of, "neighbour overlap", "share of nearest neighbours in common",
+    Measure(neighbour_overlap, neighbours.overlap_of, "neighbour overlap", "share of nearest neighbours in common",
             _SIMILARITY, _SHARE, HIGHER, "Huh et al. 2024"),
     Measure(procrustes, distances.procrustes_of, "Procrustes distance",
             "between shapes of norm 1 after the best rotation",
