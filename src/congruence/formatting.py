@@ -22,8 +22,8 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def fixed(value: float, digits: int) -> str:
-    """Write a value with a fixed number of decimals, without the sign of a zero; NaN as a dash."""
-    if not math.isfinite(value):
+    """Write a value with a fixed number of decimals, without the sign of a zero; NaN as a dash, 1e7 with exponent."""
+    if not abs(value) < 1e6:
         return number(value)
     text = f"{value:.{digits}f}"
     return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"

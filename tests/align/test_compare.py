@@ -1,4 +1,5 @@
 import json
+import warnings
 from functools import partial
 
 import numpy as np
@@ -530,3 +531,18 @@ def test_components_that_are_noise_converge_on_all_rows_and_are_noted(rng):
     result = compare(x, y, groups=["similarity", "ica"], **QUICK)
     assert result.pairs[0].groups["ica"].mean < 1e-3
     assert sum("of 14 independent components" in note for note in result.notes) == 2
+
+
+@pytest.mark.parametrize("groups", ["auto", "all"])
+@pytest.mark.parametrize("far", ["source", "target"])
+def test_one_huge_value_is_a_far_row_and_not_a_failure(groups, far):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 5))
+    y = x @ ortho_group.rvs(5, random_state=0)
+    y[0, 4] = 1e20
+    runs = (y, x) if far == "source" else (x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = compare(*runs, groups=groups)
+    assert "except for 1 of 60 far rows" in found.verdict
+    assert len(max(found.verdict.split(), key=len)) < 30  # 1e37 is not written out

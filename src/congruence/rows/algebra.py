@@ -233,7 +233,10 @@ def scaled_axes(
 
 
 def principal_axes(unit: Float, singular: Float, vectors_t: Float) -> tuple[Float, Float]:
-    """Principal axes (d, r) and singular values (r,), falling, of rows described in the units of `scaled_axes`."""
+    """Principal axes (d, r) and singular values (r,), falling, of rows described in the units of `scaled_axes`.
+
+    Singular values below the rounding of the largest (beside a value of 1e20) cannot be told from 0 and are left out.
+    """
     if not len(singular):
         return np.zeros((len(unit), 0)), np.zeros(0)
     factor = singular[:, None] * vectors_t * unit  # (r, d): factor.T @ factor is the scatter without rounding
@@ -242,4 +245,5 @@ def principal_axes(unit: Float, singular: Float, vectors_t: Float) -> tuple[Floa
         singular = np.sqrt(values[::-1])
         return (factor.T @ vectors[:, ::-1]) / singular, singular
     _, singular, vectors_t = svd(factor, full_matrices=False)
-    return vectors_t.T, singular
+    resolved = singular > np.finfo(float).eps * singular[0]
+    return vectors_t[resolved].T, singular[resolved]
