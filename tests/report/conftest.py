@@ -303,7 +303,7 @@ def components_by_hand(k=6, d=8, **changes):
         "switched": 6,
         "n": 4000,
     }
-    white = Whitening(np.zeros(d), np.eye(k, d), np.eye(d, k), d - 1, np.geomspace(9, 0.01, d - 1), k)
+    white = Whitening(np.zeros(d), np.eye(k, d), np.eye(d, k), d - 1, np.geomspace(9, 0.01, d - 1), k, np.ones(d))
     return Components(white, Unmixing(**(fields | changes)), None, None)
 
 

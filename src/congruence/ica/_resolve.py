@@ -75,6 +75,8 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         "n_components": options.components,
         "contrast": options.contrast,
         "whiten": options.whiten,
+        "standardize": options.standardize,
+        "normalize": options.normalize,
         "rows": options.rows,
         "tol": options.tol,
         "max_iter": options.max_iter,
@@ -96,7 +98,7 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         n=table.n,
         d=table.d,
         ica=ica,
-        profiles=first_profiles(table, ica.found_),
+        profiles=first_profiles(table, ica.found_, scale_rows=options.normalize is not None),
         stability=stability,
         settings=_settings(options, resamples, table),
         input_notes=notes,
@@ -152,10 +154,10 @@ def _as_table(x: Any, options: ResolveOptions) -> Table:
 
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
     """The options as shown on the page and in JSON, with the input files; reading options only where they are set."""
-    names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
+    names = ("components", "contrast", "whiten", "standardize", "normalize", "starts", "rows", "tol", "max_iter")
     reads = reading(options) | {"drop_missing": options.drop_missing}
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
-    chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in (*names, "seed", "device")}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
     chosen |= {name: value for name, value in reads.items() if value}
     return chosen | recorded(map(describe_file, paths_of([table])))

@@ -39,7 +39,9 @@ class ComponentProfiles:
         return {name: getattr(self, name).tolist() for name in self.__dataclass_fields__}
 
 
-def profile_components(data: Any, unmixing: Unmixing, *, rows: int = ROWS) -> ComponentProfiles:
+def profile_components(
+    data: Any, unmixing: Unmixing, *, rows: int = ROWS, scale_rows: bool = False
+) -> ComponentProfiles:
     """Return histogram and extreme rows of every component of `data`, shape (n, d), in one pass.
 
     Parameters
@@ -50,9 +52,13 @@ def profile_components(data: Any, unmixing: Unmixing, *, rows: int = ROWS) -> Co
         The components.
     rows : int
         Number of extreme rows at either end.
+    scale_rows : bool
+        Scale rows to unit length first.
     """
     data = DaskRows(data) if is_dask(data) else data
-    profiles: _Profiles = reduce_rows(data, _block_profiles, _Profiles.merge, unmixing.mean, unmixing.unmixing, rows)
+    profiles: _Profiles = reduce_rows(
+        data, _block_profiles, _Profiles.merge, unmixing.mean, unmixing.unmixing, rows, scale_rows
+    )
     (high, high_at), (low, low_at) = profiles.high, profiles.low
     return ComponentProfiles(EDGES, profiles.counts, high_at, -high, low_at, low)
 
@@ -81,10 +87,10 @@ class ComponentProfile:
         return {"counts": self.counts.tolist(), **ends}
 
 
-def first_profiles(table: Table, components: Components) -> tuple[ComponentProfile, ...]:
+def first_profiles(table: Table, components: Components, *, scale_rows: bool = False) -> tuple[ComponentProfile, ...]:
     """Return the profiles of the first components of a table, in one pass over its rows."""
     first = first_components(components.unmixing, PROFILED)
-    every = profile_components(table.values, first, rows=EXTREMES)
+    every = profile_components(table.values, first, rows=EXTREMES, scale_rows=scale_rows)
 
     def loadings(rows: Array, values: Array) -> tuple[Loading, ...]:
         return tuple(
@@ -145,11 +151,11 @@ def _lowest(values: Float, index: Array, most: int) -> Extremes:
     return np.take_along_axis(values, keep, 1), np.take_along_axis(index, keep, 1)
 
 
-def _block_profiles(data: Any, part: Partition, mean: Float, unmixing: Float, rows: int) -> _Profiles:
+def _block_profiles(data: Any, part: Partition, mean: Float, unmixing: Float, rows: int, scale_rows: bool) -> _Profiles:
     k = len(unmixing)
     none = np.empty((k, 0)), np.empty((k, 0), dtype=np.int64)
     profiles = _Profiles(np.zeros((k, len(EDGES) - 1), dtype=np.int64), none, none, rows)
     for some in row_chunks(*data.shape):
-        s = to_numpy(map_chunk(data[some], mean, unmixing.T)).T  # (k, m)
+        s = to_numpy(map_chunk(data[some], mean, unmixing.T, scale_rows=scale_rows)).T  # (k, m)
         profiles = profiles.update(s, part.first + some.start)
     return profiles
