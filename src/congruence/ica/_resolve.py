@@ -15,6 +15,7 @@ from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.ica._whitening import check_share
 from congruence.ica.estimator import ICA
+from congruence.ica.loadings import column_correlations, top_loadings
 from congruence.ica.profiles import first_profiles
 from congruence.ica.results import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
@@ -93,12 +94,15 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         stability = component_stability(
             table.values, **fit, **drawn, seed=options.seed, found=ica.found_, progress=progress
         )
+    scaled = {"scale_rows": options.normalize is not None}
+    correlations = column_correlations(table.values, ica.found_, whiten=options.whiten, **scaled)
     return Resolution(
         name=table.name,
         n=table.n,
         d=table.d,
         ica=ica,
-        profiles=first_profiles(table, ica.found_, scale_rows=options.normalize is not None),
+        profiles=first_profiles(table, ica.found_, **scaled),
+        loadings=top_loadings(correlations, table.feature_names),
         stability=stability,
         settings=_settings(options, resamples, table),
         input_notes=notes,

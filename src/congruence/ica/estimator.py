@@ -48,9 +48,9 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     """
     if not reset:
         return _open_rows(estimator, X, reset=False)
-    check_choice("normalize", estimator.normalize, (None, "cosine"))
+    normalize = check_choice("normalize", getattr(estimator, "normalize", None), (None, "cosine"))
     X = _open_rows(estimator, X, reset=True)
-    X = unit_rows(X) if estimator.normalize else X
+    X = unit_rows(X) if normalize else X
     return DaskRows(X) if is_dask(X) else X
 
 
@@ -116,13 +116,13 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """Base of estimators that map rows to (X - mean_) @ matrix.T and back; `_maps` names the two matrices."""
 
     _maps: tuple[str, str]  # attributes of shape (k, d) and (d, k)
-    normalize: str | None = None  # "cosine" scales rows to unit length before the map
+    _scale_rows = False  # to unit length, before the map
 
     def transform(self, X: Any) -> Any:
         """Map rows X, shape (n, d), to shape (n, k); dtype and device are kept, and dask arrays stay lazy."""
         check_is_fitted(self)
         X, matrix = open_rows(self, X, reset=False), getattr(self, self._maps[0])
-        return map_rows(X, self.mean_, matrix.T, np.zeros(len(matrix)), scale_rows=self.normalize is not None)
+        return map_rows(X, self.mean_, matrix.T, np.zeros(len(matrix)), scale_rows=self._scale_rows)
 
     def inverse_transform(self, X: Any) -> Any:
         """Map transformed rows, shape (n, k), back to shape (n, d); directions that were not kept are at their mean."""
@@ -332,6 +332,10 @@ class ICA(LinearEstimator):
         self.rank_, self.variances_ = components.whitening.rank, components.whitening.variances
         self.n_rows_, self.error_left_ = ica.n, components.error_left
         self._n_features_out = ica.k
+
+    @property
+    def _scale_rows(self) -> bool:  # type: ignore[override]
+        return self.normalize is not None
 
     def _summary(self) -> str:
         return f"{int(self.identified_.sum())} of {len(self.components_)} components identified"

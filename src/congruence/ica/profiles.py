@@ -10,6 +10,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica.components import Components, Unmixing, first_components
+from congruence.ica.loadings import explained_variance
 from congruence.rows.blocks import DaskRows, Partition
 from congruence.rows.engine import map_chunk, reduce_rows
 from congruence.tables import Table
@@ -64,7 +65,7 @@ def profile_components(
 
 
 @dataclass(frozen=True)
-class Loading:
+class ExtremeRow:
     """The value of a component at one row, with the id and metadata of the row."""
 
     row: int
@@ -75,26 +76,29 @@ class Loading:
 
 @dataclass(frozen=True, eq=False)
 class ComponentProfile:
-    """Histogram of one component, and the rows with its highest and lowest values."""
+    """Histogram of one component, the rows with its highest and lowest values, and what metadata explain of it."""
 
     counts: Array  # (b,) rows in each bin of `EDGES`; the first and last also hold what lies beyond
-    highest: tuple[Loading, ...]  # from the highest down
-    lowest: tuple[Loading, ...]  # from the lowest up
+    highest: tuple[ExtremeRow, ...]  # from the highest down
+    lowest: tuple[ExtremeRow, ...]  # from the lowest up
+    explained: Mapping[str, float] = field(default_factory=dict)  # share of its variance, by metadata column
 
     def to_dict(self) -> dict[str, Any]:
         """The profile as plain data."""
         ends = {name: [asdict(one) for one in getattr(self, name)] for name in ("highest", "lowest")}
-        return {"counts": self.counts.tolist(), **ends}
+        return {"counts": self.counts.tolist(), **ends, "explained": dict(self.explained)}
 
 
 def first_profiles(table: Table, components: Components, *, scale_rows: bool = False) -> tuple[ComponentProfile, ...]:
-    """Return the profiles of the first components of a table, in one pass over its rows."""
+    """Return the profiles of the first components of a table, in one pass over its rows, two with metadata."""
     first = first_components(components.unmixing, PROFILED)
     every = profile_components(table.values, first, rows=EXTREMES, scale_rows=scale_rows)
 
-    def loadings(rows: Array, values: Array) -> tuple[Loading, ...]:
+    explained = explained_variance(table.values, first, table.metadata, scale_rows=scale_rows)
+
+    def extremes(rows: Array, values: Array) -> tuple[ExtremeRow, ...]:
         return tuple(
-            Loading(
+            ExtremeRow(
                 row,
                 value,
                 None if table.ids is None else _plain(table.ids[row]),
@@ -103,9 +107,13 @@ def first_profiles(table: Table, components: Components, *, scale_rows: bool = F
             for row, value in zip(rows.tolist(), values.tolist(), strict=True)
         )
 
-    ends = ((every.highest, every.highest_values), (every.lowest, every.lowest_values))
     return tuple(
-        ComponentProfile(every.counts[j], *(loadings(rows[j], values[j]) for rows, values in ends))
+        ComponentProfile(
+            every.counts[j],
+            extremes(every.highest[j], every.highest_values[j]),
+            extremes(every.lowest[j], every.lowest_values[j]),
+            explained[j],
+        )
         for j in range(first.k)
     )
 
