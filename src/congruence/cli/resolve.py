@@ -68,6 +68,8 @@ def resolve(
 
         congruence resolve embeddings.parquet --components 0.95 --report report.html
 
+        congruence resolve measurements.parquet --standardize --components 0.95 --report report.html
+
         congruence resolve new.parquet --apply ica.safetensors --out components.parquet
 
         congruence resolve 'export/*.parquet' --rows auto --out components.parquet

@@ -287,12 +287,15 @@ def _explained(profiles: Sequence[ComponentProfile]) -> Iterator[Block]:
     )
     titles = elided([name.removeprefix("Metadata_") for name in names], 14)
     rows: list[tuple[Any, ...]] = [
-        (f"ica{i}", *(share(one.explained[name], tint=round(0.9 * one.explained[name], 2)) for name in names))
-        for i, one in enumerate(profiles)
+        (f"ica{i}", *(_tinted(one.explained[name]) for name in names)) for i, one in enumerate(profiles)
     ]
     hidden = f"The {len(names)} of {len(highest)} columns that explain most." if len(names) < len(highest) else ""
     columns = (Column("component", "name"), *(Column(title) for title in titles))
     yield Table("Variance explained by metadata", columns, rows, "heat", False, note=hidden)
+
+
+def _tinted(value: float) -> Cell:
+    return Cell(percent(value, digits=2), value, tint=round(0.9 * value, 2))
 
 
 def _histograms(counts: Sequence[Any], details: Sequence[str] = ()) -> Iterator[Block]:
