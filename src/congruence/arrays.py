@@ -150,6 +150,14 @@ def listing(values: Any, most: int = 5) -> str:
     return first + (", ..." if len(values) > most else "")
 
 
+def on_sphere(rows: Any) -> Any:
+    """Scale every row of a float array or tensor to length 1; rows of zeros stay."""
+    largest = library(rows).amax(abs(rows), 1)[:, None]  # first, so that no square can overflow or vanish
+    rows = rows / (largest + (largest == 0))
+    length = (rows * rows).sum(1)[:, None] ** 0.5
+    return rows / (length + (length == 0))
+
+
 def row_chunks(n: int, d: int, size: int | None = None) -> Iterator[slice]:
     """Yield slices over n rows of d float64 values, each of about `size` bytes, by default `CHUNK_BYTES`."""
     step = max(1, (size or CHUNK_BYTES) // (8 * max(1, d)))

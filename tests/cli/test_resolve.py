@@ -129,6 +129,7 @@ def test_json_and_csv_hold_every_component(folder, capsys):
     assert result["settings"]["command"] == "congruence resolve e.npy --json r.json --csv r.csv -q"
     lines = (folder / "r.csv").read_text().splitlines()
     columns = "component,status,problem,identified,negentropy,kurtosis,skewness,sampling_error,agreement"
+    columns += ",feature1,loading1,feature2,loading2,feature3,loading3"
     assert lines[0] == columns
     assert len(lines) == 7
 
@@ -175,6 +176,49 @@ def test_options_reach_the_solver(folder, capsys):
     settings = json.loads((folder / "r.json").read_text())["settings"]
     expected = {"components": 0.9, "contrast": "cube", "starts": 1, "rows": 400, "tol": 0.001, "max_iter": 300}
     assert expected.items() <= settings.items()
+
+
+def test_the_number_of_components_says_what_it_does(folder, capsys):
+    code, out, err = run(capsys, "e.npy", "--components", "400", "--starts", "1")
+    assert (code, err) == (0, "")
+    assert "note: 400 components were requested, but the rows vary in 6 directions, so there are 6." in out
+    code, out, _ = run(capsys, "e.npy", "--components", "1", "--json", "r.json")
+    assert code == 0
+    assert out.startswith("Only one direction was kept, so there is no rotation to undo.\n")
+    assert "the component is the first principal axis" in " ".join(out.split())
+    plain = json.loads((folder / "r.json").read_text())
+    assert (plain["status"], plain["numbers"]["identified"]) == ("unknown", 0)
+    assert any("ICA needs at least 2 directions" in note for note in plain["notes"])
+
+
+def test_columns_in_other_units_are_pointed_to_standardize(folder, capsys):
+    x = np.load("e.npy")
+    x[:, 2] *= 1000
+    np.save("units.npy", x)
+    _, out, _ = run(capsys, "units.npy", "--components", "0.95", "--report", "r.html", "--json", "r.json")
+    assert "standardize=True (--standardize)" in " ".join(out.split())
+    assert "--standardize" in (folder / "r.html").read_text()
+    assert any("--standardize" in note for note in json.loads((folder / "r.json").read_text())["notes"])
+    _, out, _ = run(capsys, "units.npy", "--components", "0.95", "--standardize", "--model", "m.safetensors")
+    assert "--standardize" not in out
+    assert "7 directions vary, 1 kept" not in out
+    run(capsys, "units.npy", "--apply", "m.safetensors", "--out", "c.npy")
+    assert_allclose(np.cov(np.load("c.npy"), rowvar=False, bias=True), np.eye(np.load("c.npy").shape[1]), atol=1e-4)
+
+
+def test_cosine_rows_are_applied_and_mapped_back(folder, capsys):
+    x = np.load("e.npy")
+    run(capsys, "e.npy", "--normalize", "cosine", "--out", "c.npy", "--model", "m.safetensors", "-q")
+    np.save("longer.npy", 5 * x)
+    run(capsys, "longer.npy", "--apply", "m.safetensors", "--out", "again.npy", "-q")
+    assert_allclose(np.load("again.npy"), np.load("c.npy"), atol=2e-4)
+    run(capsys, "c.npy", "--apply", "m.safetensors", "--inverse", "--out", "back.npy", "-q")
+    assert_allclose(np.load("back.npy"), x / np.linalg.norm(x, axis=1, keepdims=True), atol=1e-4)
+    x[3] = 0
+    np.save("zero.npy", x)
+    code, _, err = run(capsys, "zero.npy", "--apply", "m.safetensors", "--out", "z.npy")
+    assert code == 2
+    assert "zero.npy has rows that are all zero and so have no direction (row 3)" in err
 
 
 def test_rows_can_be_rotated_as_they_are(folder, capsys):
@@ -266,6 +310,10 @@ def test_ids_need_not_be_unique(folder, capsys):
             ["e.npy", "--components", "inf"],
             "components must be a positive integer or a share of the variance",
         ),
+        (["e.npy", "--components", "1.0"], "components is 1.0, which could mean one component or all of the variance"),
+        (["e.npy", "--normalize", "l2"], "normalize must be one of None, 'cosine'; got 'l2'"),
+        (["e.npy", "--standardize", "--no-whiten"], "standardize scales columns before whitening"),
+        (["e.npy", "--apply", "m.safetensors", "--out", "c.npy", "--standardize"], "--standardize has no effect with"),
         (["e.npy", "--rows", "some"], "rows must be 'all', 'auto' or an integer of at least 2; got 'some'"),
         (["e.npy", "--rows", "1"], "rows must be 'all', 'auto' or an integer of at least 2; got 1"),
         (["e.npy", "--contrast", "tanh"], "contrast must be one of 'logcosh', 'exp', 'cube'; got 'tanh'"),

@@ -31,7 +31,7 @@ from congruence.experiments.recipes.result import RecipeFigure, RecipeResult, nu
 from congruence.ica._whitening import Whitening
 from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
-from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, Loading
+from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, ExtremeRow
 from congruence.ica.results import Agreement, ComponentStability, Resolution, StabilityPoint
 from congruence.ica.stability import chance_agreement
 from congruence.maps.groups import Map
@@ -303,7 +303,7 @@ def components_by_hand(k=6, d=8, **changes):
         "switched": 6,
         "n": 4000,
     }
-    white = Whitening(np.zeros(d), np.eye(k, d), np.eye(d, k), d - 1, np.geomspace(9, 0.01, d - 1), k)
+    white = Whitening(np.zeros(d), np.eye(k, d), np.eye(d, k), d - 1, np.geomspace(9, 0.01, d - 1), k, np.ones(d))
     return Components(white, Unmixing(**(fields | changes)), None, None)
 
 
@@ -312,7 +312,9 @@ def profile_by_hand(seed=0, ids=True):
     counts = np.histogram(np.clip(rng.laplace(size=4000) / 2**0.5, -6, 6), EDGES)[0]
     ends = [
         tuple(
-            Loading(10 * i, sign * (7 - i), f"mol{10 * i}" if ids else None, {"Metadata_plate": "p1", "logP": 0.5 * i})
+            ExtremeRow(
+                10 * i, sign * (7 - i), f"mol{10 * i}" if ids else None, {"Metadata_plate": "p1", "logP": 0.5 * i}
+            )
             for i in range(5)
         )
         for sign in (1.0, -1.0)

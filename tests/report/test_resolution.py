@@ -27,7 +27,7 @@ def test_the_parts_come_in_the_order_a_reader_needs_them(page):
         "Which components are identified?</h2>",
         "Are they stable on other rows?</h2>",
         "With other numbers of components</h3>",
-        "What do the first components look like?</h2>",
+        "What are the components made of?</h2>",
         "How were they found?</h2>",
         "How to read this</h2>",
         "How this was made</h2>",

@@ -68,6 +68,8 @@ def resolve(
 
         congruence resolve embeddings.parquet --components 0.95 --report report.html
 
+        congruence resolve measurements.parquet --standardize --components 0.95 --report report.html
+
         congruence resolve new.parquet --apply ica.safetensors --out components.parquet
 
         congruence resolve 'export/*.parquet' --rows auto --out components.parquet
@@ -117,11 +119,12 @@ def _parsed(options: ResolveOptions, outputs: ResolveOutputs) -> ResolveOptions:
 
 
 def _number(text: str | None) -> Any:
+    """An integer, a share, or the text itself; 1.0 stays a float, which `resolve` refuses."""
     try:
         number = float(text or "")
     except ValueError:
         return text
-    return int(number) if number.is_integer() else number
+    return int(number) if (number.is_integer() and number != 1) or text == "1" else number
 
 
 def _read(paths: list[str], options: ResolveOptions, lazily: bool) -> Table:

@@ -14,7 +14,7 @@ from congruence.errors import InputError
 from congruence.ica.estimator import ICA
 from congruence.progress import Progress
 from congruence.rows.blocks import computed_blocks
-from congruence.rows.engine import map_rows
+from congruence.rows.engine import map_rows, unit_chunk
 from congruence.tables import Stream, Table, check_table_path, finite_table, slices, write_stream
 
 
@@ -98,7 +98,10 @@ def _map_chunks(chunks: Iterator[Table], ica: ICA, inverse: bool) -> Iterator[Ta
         if inverse:
             values = map_rows(chunk.values, np.zeros(k), ica.mixing_.T, ica.mean_)
         else:
-            values = map_rows(_in_order(chunk, ica), ica.mean_, ica.components_.T, np.zeros(k))
+            rows = _in_order(chunk, ica)
+            if ica.normalize is not None:
+                unit_chunk(rows, done - before, str(chunk.path or chunk.name))  # names the file of rows of zeros
+            values = map_rows(rows, ica.mean_, ica.components_.T, np.zeros(k), scale_rows=ica.normalize is not None)
         yield replace(chunk, values=values, features=_written(ica, inverse))
         done += chunk.n
 

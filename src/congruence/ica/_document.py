@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from congruence.document import (
@@ -23,19 +23,25 @@ from congruence.document import (
     label_cell,
     share,
 )
-from congruence.formatting import count, elided, number, percent
+from congruence.formatting import count, elided, fixed, number, percent
 from congruence.ica._solver import NOISE_ERROR
 from congruence.ica.components import AGREES
 from congruence.ica.profiles import EDGES, PROFILED
+from congruence.ica.results import LISTED
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
-    from congruence.ica.profiles import Loading
+    from congruence.ica.loadings import Loading
+    from congruence.ica.profiles import ComponentProfile, ExtremeRow
     from congruence.ica.results import ComponentStability, Problem, Resolution, StabilityPoint
     from congruence.result import Status
 
-LISTED_COLUMNS = 4  # of metadata of extreme rows
+LISTED_COLUMNS = 3  # of metadata of extreme rows: those that explain most of the component
+LISTED_LOADINGS = 8  # features of a component in its figure
+LISTED_METADATA = 8  # columns of the table of explained variance
+NAMED, CAPTION, SUMMARY = 28, 22, 76  # characters of a feature, of one above a histogram, and of those of a component
 BADGES: dict[Problem, str] = {
+    "single": "only direction",
     "gaussian": "Gaussian",
     "start": "depends on start",
     "not converged": "not converged",
@@ -59,6 +65,17 @@ STARTS = (
 )
 CHANCE = ("chance", "the same correlation with a random rotation.")
 COMPONENT = ("component", "one axis, of mean 0 and variance 1, signed so that its longer tail is positive.")
+LOADING = (
+    "loading",
+    "the correlation of a column with the component over all rows, from −1 to 1. Its square is the share of the "
+    "column's variance that the component explains. Columns with opposite signs change in opposite directions; which "
+    "of the two is positive is a convention.",
+)
+EXPLAINED = (
+    "explained",
+    "the share of a component's variance between the groups of a metadata column (omega squared; numbers with many "
+    "values are cut into deciles): about 0 for groups at random, 1 if the component is constant within groups.",
+)
 SHAPE = (
     ("negentropy", "how far from Gaussian, as the contrast measures it; 0 is Gaussian."),
     (
@@ -149,7 +166,9 @@ def _sections(resolution: Resolution) -> Iterator[Section]:
     if resolution.stability is not None:
         yield Section("Are they stable on other rows?", tuple(_resampled(resolution.stability)), id="stability")
     if resolution.profiles:
-        yield Section("What do the first components look like?", tuple(_profiles(resolution)), id="profiles")
+        yield Section("What are the components made of?", tuple(_profiles(resolution)), id="profiles")
+        if tables := tuple(_explained(resolution.profiles)):
+            yield Section("Which metadata explain them?", tables, id="metadata")
     yield Section("How were they found?", tuple(_convergence(resolution)), id="convergence")
 
 
@@ -180,7 +199,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     meanings += ["Starts: smallest correlation across random starts."] * with_starts
     meanings += ["Error: standard error of the axis."]
     yield Table("Components", columns, cells, brief=True, note=" ".join(meanings))
-    if not resampled:
+    if not resampled and resolution.k > 1:
         values, known = [row["negentropy"] for row in rows], [row["identified"] for row in rows]
         yield Figure("component_negentropy", (values, known), wide=True, brief=True)
 
@@ -219,29 +238,83 @@ def _curve(points: Sequence[StabilityPoint]) -> Iterator[Block]:
 
 
 def _profiles(resolution: Resolution) -> Iterator[Block]:
-    yield from _histograms([profile.counts for profile in resolution.profiles])
-    for i, profile in enumerate(resolution.profiles):
-        name = f"ica{i}"
-        ends = (("highest", profile.highest), ("lowest", profile.lowest))
-        tables = [Group((Heading(label), _extremes(rows, f"{name}, {label}"))) for label, rows in ends]
-        yield Details(f"{name}: rows with the highest and lowest values", (Grid(tables, "halves"),), open=i == 0)
+    """Histograms of the first components, and for each of them its loadings beside its extreme rows."""
+    profiles, rows = resolution.profiles, list(resolution.rows())
+    loadings = resolution.loadings[: len(profiles)] or ((),) * len(profiles)
+    if len(profiles) < resolution.k:
+        yield Text(f"The first {len(profiles)} of {resolution.k} components. JSON has the loadings of all.", muted=True)
+    yield from _histograms([profile.counts for profile in profiles], [_signed(row[:1], CAPTION) for row in loadings])
+    for i, (profile, features) in enumerate(zip(profiles, loadings, strict=True)):
+        shown: list[Block] = []
+        if features:
+            bars = [(one.feature, one.value) for one in features[:LISTED_LOADINGS]]
+            shown.append(Group((Heading("Loadings"), Figure("component_loadings", (bars, f"ica{i}")))))
+        both = (*profile.highest, *(one for one in reversed(profile.lowest) if one not in profile.highest))
+        shown.append(Group((Heading("Highest and lowest rows"), _extremes(both, profile.explained, f"ica{i}"))))
+        few = max((m for m in range(1, LISTED + 1) if len(_signed(features[:m])) <= SUMMARY), default=1)
+        summary = f"ica{i}: {_signed(features[:few]) or 'extreme rows'}"
+        yield Details(summary, (Grid(shown, "halves"),), open=i == 0, status=rows[i]["status"])
+    if resolution.loadings:
+        named = hasattr(resolution.ica, "feature_names_in_")  # else they say little on a terminal
+        columns = (Column("component", "text"), Column("columns with the largest correlations", "text"))
+        listed = [(f"ica{i}", _numbered(features[:LISTED])) for i, features in enumerate(resolution.loadings)]
+        table = Table("Loadings", columns, listed, sortable=False, brief=named)
+        yield Details(f"Largest loadings of {count(resolution.k, 'component')}", (table,))
 
 
-def _histograms(counts: Sequence[Any]) -> Iterator[Block]:
+def _signed(loadings: Sequence[Loading], letters: int = NAMED) -> str:
+    """The names of features with the signs of their loadings."""
+    names = elided([one.feature for one in loadings], letters)
+    return ", ".join(f"{'−' if one.value < 0 else '+'} {name}" for one, name in zip(loadings, names, strict=True))
+
+
+def _numbered(loadings: Sequence[Loading]) -> str:
+    """The names of features with their loadings."""
+    names = elided([one.feature for one in loadings], NAMED)
+    return ", ".join(f"{name} {fixed(one.value, 2)}" for one, name in zip(loadings, names, strict=True))
+
+
+def _explained(profiles: Sequence[ComponentProfile]) -> Iterator[Block]:
+    """A table of the first components and the metadata columns that explain most of any of them."""
+    highest = {name: max(one.explained[name] for one in profiles) for name in profiles[0].explained}
+    names = sorted(highest, key=lambda name: -highest[name])[:LISTED_METADATA]
+    if not names:
+        return
+    yield Text(
+        "Share of the variance of each component between the groups of a metadata column. Columns that group the rows "
+        "in similar ways explain the same part.",
+        muted=True,
+    )
+    titles = elided([name.removeprefix("Metadata_") for name in names], 14)
+    rows: list[tuple[Any, ...]] = [
+        (f"ica{i}", *(_tinted(one.explained[name]) for name in names)) for i, one in enumerate(profiles)
+    ]
+    hidden = f"The {len(names)} of {len(highest)} columns that explain most." if len(names) < len(highest) else ""
+    columns = (Column("component", "name"), *(Column(title) for title in titles))
+    yield Table("Variance explained by metadata", columns, rows, "heat", False, note=hidden)
+
+
+def _tinted(value: float) -> Cell:
+    return Cell(percent(value, digits=2), value, tint=round(0.9 * value, 2))
+
+
+def _histograms(counts: Sequence[Any], details: Sequence[str] = ()) -> Iterator[Block]:
     yield Text(
         "Filled: histogram of the component in standard deviations; the outermost bars include values beyond. Dashed: "
         "a Gaussian.",
         muted=True,
     )
     bars = [(one, f"ica{i}", EDGES) for i, one in enumerate(counts)]
-    yield Grid([Figure("component_histogram", data, caption=data[1]) for data in bars], "small")
+    below = details or [""] * len(bars)
+    figures = [Figure("component_histogram", one, caption=one[1], detail=d) for one, d in zip(bars, below, strict=True)]
+    yield Grid(figures, "small")
 
 
-def _extremes(loadings: Sequence[Loading], label: str) -> Table:
-    names = list(loadings[0].metadata)[:LISTED_COLUMNS]
-    titles = [elided([name.removeprefix("Metadata_")], 24)[0] for name in names]
-    numeric = [all(isinstance(one.metadata[name], int | float) for one in loadings) for name in names]
-    columns = [Column("value"), Column("row") if loadings[0].id is None else Column("id", "text")]
+def _extremes(ends: Sequence[ExtremeRow], explained: Mapping[str, float], name: str) -> Table:
+    names = sorted(ends[0].metadata, key=lambda column: -explained.get(column, 0))[:LISTED_COLUMNS]
+    titles = elided([name.removeprefix("Metadata_") for name in names], 14)
+    numeric = [all(isinstance(one.metadata[name], int | float) for one in ends) for name in names]
+    columns = [Column("value"), Column("row") if ends[0].id is None else Column("id", "text")]
     columns += [Column(title, "number" if n else "text") for title, n in zip(titles, numeric, strict=True)]
     rows = [
         (
@@ -249,9 +322,9 @@ def _extremes(loadings: Sequence[Loading], label: str) -> Table:
             one.row if one.id is None else label_cell(one.id),
             *(label_cell(one.metadata[name]) for name in names),
         )
-        for one in loadings
+        for one in ends
     ]
-    return Table(label, columns, rows, sortable=False)
+    return Table(f"{name}, highest and lowest rows", columns, rows, sortable=False)
 
 
 def _convergence(resolution: Resolution) -> Iterator[Block]:
@@ -342,6 +415,10 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
     if unmixing.agreement is not None:
         yield STARTS
     yield ERROR
+    if resolution.loadings:
+        yield LOADING
+    if resolution.profiles and resolution.profiles[0].explained:
+        yield EXPLAINED
     yield from SHAPE
 
 

@@ -22,6 +22,8 @@ class ResolveOptions(ReadOptions):
     )
     contrast: str = option("logcosh", "logcosh, exp (heavy tails) or cube (kurtosis).")
     whiten: bool = option(True, "Whiten the rows first; otherwise only rotate them.")
+    standardize: bool = option(False, "Scale columns to unit variance first, e.g. if they have different units.")
+    normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
     starts: int = option(3, "Number of random starts.")
     rows: Any = option("all", "Rows used to fit the rotation: all, auto or a number.")
     tol: float = option(1e-4, "Converged when components turn by less (radians).")

@@ -15,6 +15,7 @@ from congruence.files import describe_file
 from congruence.ica._options import RESAMPLES, ResolveOptions
 from congruence.ica._whitening import check_share
 from congruence.ica.estimator import ICA
+from congruence.ica.loadings import column_correlations, top_loadings
 from congruence.ica.profiles import first_profiles
 from congruence.ica.results import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
@@ -75,6 +76,8 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         "n_components": options.components,
         "contrast": options.contrast,
         "whiten": options.whiten,
+        "standardize": options.standardize,
+        "normalize": options.normalize,
         "rows": options.rows,
         "tol": options.tol,
         "max_iter": options.max_iter,
@@ -91,12 +94,15 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
         stability = component_stability(
             table.values, **fit, **drawn, seed=options.seed, found=ica.found_, progress=progress
         )
+    scaled = {"scale_rows": options.normalize is not None}
+    correlations = column_correlations(table.values, ica.found_, whiten=options.whiten, **scaled)
     return Resolution(
         name=table.name,
         n=table.n,
         d=table.d,
         ica=ica,
-        profiles=first_profiles(table, ica.found_),
+        profiles=first_profiles(table, ica.found_, **scaled),
+        loadings=top_loadings(correlations, table.feature_names),
         stability=stability,
         settings=_settings(options, resamples, table),
         input_notes=notes,
@@ -152,10 +158,10 @@ def _as_table(x: Any, options: ResolveOptions) -> Table:
 
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
     """The options as shown on the page and in JSON, with the input files; reading options only where they are set."""
-    names = ("components", "contrast", "whiten", "starts", "rows", "tol", "max_iter", "seed", "device")
+    names = ("components", "contrast", "whiten", "standardize", "normalize", "starts", "rows", "tol", "max_iter")
     reads = reading(options) | {"drop_missing": options.drop_missing}
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
-    chosen: dict[str, Any] = {name: getattr(options, name) for name in names}
+    chosen: dict[str, Any] = {name: getattr(options, name) for name in (*names, "seed", "device")}
     chosen |= {"stability": resamples, "curve": list(options.curve), "cluster": cluster}
     chosen |= {name: value for name, value in reads.items() if value}
     return chosen | recorded(map(describe_file, paths_of([table])))

@@ -40,6 +40,7 @@ class Whitening:
     rank: int  # directions in which the rows vary by more than rounding
     variances: Float  # (rank,) of the principal axes (of the scaled columns, for the -cor methods), falling
     retained: int  # of these directions
+    scale: Float  # (d,) standard deviations of the columns, 0 where they are constant
     shrinkage: float = 0.0
 
 
@@ -75,7 +76,7 @@ def fit_whitening(
     if 0 < moments.scatter.max() < SMALLEST:
         raise InputError("the values vary too little to be squared; rescale them")
     columns = np.sqrt(np.diag(moments.finish()))
-    columns = np.where(columns > moments.rounding, columns, 0.0)  # standard deviations, 0 where it is rounding
+    scale = columns = np.where(columns > moments.rounding, columns, 0.0)  # standard deviations, 0 where it is rounding
     if not columns.any():
         raise InputError("all rows are equal, so there is nothing to whiten")
     columns = columns if method.endswith("-cor") else np.ones(moments.d)
@@ -92,19 +93,25 @@ def fit_whitening(
     else:
         axes = axes[:, :k] * largest_positive(axes[:, :k])  # so that a fit can be repeated
         matrix, inverse = axes.T / deviations[:k, None], axes * deviations[:k]  # (k, d), (d, k)
-    matrix, inverse = matrix / np.where(columns > 0, columns, 1.0), inverse * columns[:, None]
+    units = np.divide(1.0, columns, out=np.zeros(moments.d), where=columns > 0)  # constant columns have no weight
+    matrix, inverse = matrix * units, inverse * columns[:, None]
     if reread is not None and not shrunk and deviations[k - 1] ** 2 < BLURRED * deviations[0] ** 2:
         matrix, inverse = _corrected(matrix, inverse, moments.mean, reread, lower=method == "cholesky")
     if method.startswith("zca"):
         matrix, inverse = axes @ matrix, inverse @ axes.T
-    return Whitening(moments.mean, matrix, inverse, len(deviations), deviations**2, k, shrunk)
+    return Whitening(moments.mean, matrix, inverse, len(deviations), deviations**2, k, scale, shrunk)
 
 
 def check_share(name: str, value: Any) -> None:
-    """Check that a value is a positive integer or a share below 1."""
+    """Check that a value is a positive integer or a share below 1; 1.0 could be either and is refused."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not (0 < value < 1 or (value >= 1 and value == int(value))):
         raise InputError(f"{name} must be a positive integer or a share of the variance below 1; got {value!r}")
+    if isinstance(value, float | np.floating) and value == 1:
+        raise InputError(
+            f"{name} is 1.0, which could mean one component or all of the variance; use 1 for one component, and leave "
+            f"{name} out to keep all directions that vary"
+        )
 
 
 def largest_positive(columns: Float) -> Float:

@@ -17,6 +17,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, resolve_device, to_numpy
 from congruence.checks import check_integers, check_number
 from congruence.errors import InputError, NotConvergedWarning
+from congruence.formatting import count
 from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
 from congruence.ica._spectral import nearer, rows_needed
@@ -91,6 +92,7 @@ def independent_components(
     n_components: int | float | None = None,
     contrast: str = "logcosh",
     whiten: bool = True,
+    standardize: bool = False,
     starts: int = 2,
     rows: int | str = "all",
     tol: float = TOLERANCE,
@@ -112,6 +114,8 @@ def independent_components(
         Measure of the distance from Gaussian.
     whiten : bool
         False takes the rows as they are and only rotates them.
+    standardize : bool
+        Scale columns to unit variance before whitening.
     starts : int
         Number of random starts; with more than one, their agreement is reported.
     rows : int, "all" or "auto"
@@ -129,7 +133,9 @@ def independent_components(
         "auto" (where the data are), "cpu" or "cuda".
     """
     check_fit(rows, tol, max_iter, starts)
-    prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
+    prepared = prepare_rows(
+        data, n_components=n_components, contrast=contrast, whiten=whiten, standardize=standardize, device=device
+    )
     return components_of(prepared, n_components, rows, seed, start, starts=starts, tol=tol, max_iter=max_iter)
 
 
@@ -229,6 +235,7 @@ class PreparedRows:
     whiten: bool
     contrast: Contrast
     device: str
+    standardize: bool = False  # scale columns to unit variance before whitening
 
     def subset(self, index: Array | None) -> Sample:
         """Some rows, unmixed in their own, more precise whitening; components are reported in that of all rows."""
@@ -244,12 +251,14 @@ class PreparedRows:
         """
         here, at = self.gather(index)
         reread = partial(row_moments, here.data, self.device, at)
-        return Sample(here, *_whiten(reread(), self.whitening.retained, self.whiten, reread), index=at)
+        return Sample(
+            here, *_whiten(reread(), self.whitening.retained, self.whiten, reread, self.standardize), index=at
+        )
 
     def retain(self, n_components: int | float | None) -> PreparedRows:
         """The same rows with another number of directions retained."""
         reread = partial(row_moments, self.data, self.device, None)
-        white, covariance = _whiten(self.moments, n_components, self.whiten, reread)
+        white, covariance = _whiten(self.moments, n_components, self.whiten, reread, self.standardize)
         return replace(self, whitening=white, covariance=covariance)
 
     def gather(self, index: Array) -> tuple[PreparedRows, Array]:
@@ -277,29 +286,38 @@ class PreparedRows:
 
 
 def prepare_rows(
-    data: Any, *, n_components: int | float | None, contrast: str, whiten: bool, device: str
+    data: Any,
+    *,
+    n_components: int | float | None,
+    contrast: str,
+    whiten: bool,
+    device: str,
+    standardize: bool = False,
 ) -> PreparedRows:
     """Read the rows once for their moments, and whiten them; the arguments are those of `independent_components`."""
     form = contrast_named(contrast)
+    if standardize and not whiten:
+        raise InputError("standardize scales columns before whitening, so it needs whiten=True")
     device = resolve_device(device, data)
     if device != "cpu" and isinstance(data, DaskRows):
         raise InputError(f"device {device!r} cannot be used for a dask array, which is computed on the CPU; use 'cpu'")
     reread = partial(row_moments, data, device, None)
     moments = reread()
     with decomposing_on(device):
-        white, covariance = _whiten(moments, n_components, whiten, reread)
-    return PreparedRows(data, moments, white, covariance, whiten, form, device)
+        white, covariance = _whiten(moments, n_components, whiten, reread, standardize)
+    return PreparedRows(data, moments, white, covariance, whiten, form, device, standardize)
 
 
 def _whiten(
-    moments: Moments, n_components: int | float | None, whiten: bool, reread: Reread
+    moments: Moments, n_components: int | float | None, whiten: bool, reread: Reread, standardize: bool
 ) -> tuple[Whitening, Float | None]:
     """The whitening, and the second moments of the rows where they are not to be whitened and are not white."""
     if whiten:
-        return fit_whitening(moments, "pca", n_components, reread=reread), None
-    second = moments.finish() + np.outer(moments.mean, moments.mean)
+        return fit_whitening(moments, "pca-cor" if standardize else "pca", n_components, reread=reread), None
+    covariance = moments.finish()
+    second = covariance + np.outer(moments.mean, moments.mean)
     one, d = np.eye(moments.d), moments.d
-    as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d)
+    as_given = Whitening(np.zeros(d), one, one, d, np.diag(second), d, np.sqrt(np.diag(covariance)))
     return as_given, None if np.abs(second - one).max() < WHITE else second
 
 
@@ -498,6 +516,15 @@ def advice(unmixing: Unmixing) -> str:
         f"{unmixing.changes[-1]:.1e} radians (gradient {unmixing.gradients[-1]:.1e} of that of a random rotation). "
         f"{near}{few}{remedy}"
     )
+
+
+def fewer_than_requested(n_components: Any, components: Components) -> str:
+    """Return a sentence where more components were requested than there are directions; empty where not."""
+    k, rank = components.unmixing.k, components.whitening.rank
+    if n_components is None or n_components <= k:
+        return ""
+    found = f"the rows vary in {count(rank, 'direction')}, so there {'is' if k == 1 else 'are'} {k}"
+    return f"{int(n_components)} components were requested, but {found}."
 
 
 def warn_unless_converged(unmixing: Unmixing) -> None:

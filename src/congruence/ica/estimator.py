@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from congruence.arrays import as_matrix, is_dask, is_tensor, listing, row_chunks, to_numpy
-from congruence.errors import InputError
+from congruence.checks import check_choice
+from congruence.errors import CongruenceWarning, InputError
 from congruence.files import replacing
-from congruence.ica.components import MAX_ITER, TOLERANCE, Components, independent_components, warn_unless_converged
+from congruence.ica.components import (
+    MAX_ITER,
+    TOLERANCE,
+    Components,
+    fewer_than_requested,
+    independent_components,
+    warn_unless_converged,
+)
 from congruence.memory import spill_chunks
 from congruence.result import SCHEMA_VERSION
 from congruence.rows.blocks import DaskRows, whole_rows
-from congruence.rows.engine import map_rows
+from congruence.rows.engine import map_rows, unit_rows
 from congruence.tables import Table, as_table, is_table
 from congruence.tables.inputs import warn_of
 from congruence.tables.table import is_frame, names_of
@@ -34,8 +43,18 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     Tensors stay tensors and memory maps stay maps. Paths, tables, data frames and AnnData objects are read by
     `as_table`, without their ids and metadata; after the fit, the columns of the fit are taken. An iterator of chunks,
     which can be read only once, is copied into memory or, if it is large, into a temporary file. A dask array stays
-    lazy; for a fit it becomes `DaskRows`.
+    lazy; for a fit it becomes `DaskRows`. Rows for a fit of an estimator with ``normalize="cosine"`` are scaled to
+    unit length.
     """
+    if not reset:
+        return _open_rows(estimator, X, reset=False)
+    normalize = check_choice("normalize", getattr(estimator, "normalize", None), (None, "cosine"))
+    X = _open_rows(estimator, X, reset=True)
+    X = unit_rows(X) if normalize else X
+    return DaskRows(X) if is_dask(X) else X
+
+
+def _open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     names = None
     if isinstance(X, np.ndarray):
         X = to_numpy(X) if isinstance(X, np.ma.MaskedArray) else X  # check_array ignores the mask
@@ -71,7 +90,7 @@ def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
         )
     elif names is not None and list(getattr(estimator, "feature_names_in_", names)) != list(names):
         raise InputError(f"the columns of X ({listing(names)}) are not those of the fit, or not in their order")
-    return DaskRows(X) if reset and is_dask(X) else X
+    return X
 
 
 def _fitted_names(estimator: Any, X: Any) -> list[str] | None:
@@ -97,12 +116,13 @@ class LinearEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     """Base of estimators that map rows to (X - mean_) @ matrix.T and back; `_maps` names the two matrices."""
 
     _maps: tuple[str, str]  # attributes of shape (k, d) and (d, k)
+    _scale_rows = False  # to unit length, before the map
 
     def transform(self, X: Any) -> Any:
         """Map rows X, shape (n, d), to shape (n, k); dtype and device are kept, and dask arrays stay lazy."""
         check_is_fitted(self)
         X, matrix = open_rows(self, X, reset=False), getattr(self, self._maps[0])
-        return map_rows(X, self.mean_, matrix.T, np.zeros(len(matrix)))
+        return map_rows(X, self.mean_, matrix.T, np.zeros(len(matrix)), scale_rows=self._scale_rows)
 
     def inverse_transform(self, X: Any) -> Any:
         """Map transformed rows, shape (n, k), back to shape (n, d); directions that were not kept are at their mean."""
@@ -155,6 +175,15 @@ class ICA(LinearEstimator):
         Measure of the distance from Gaussian. "logcosh" is robust; "exp" is for very heavy tails; "cube" is kurtosis.
     whiten : bool
         False takes the rows as they are, neither centred nor scaled, and only rotates them.
+    standardize : bool
+        Scale columns to unit variance before whitening, so that the units of a column do not matter. Whitening undoes
+        every invertible linear map, so this changes only which directions are kept: those of the correlation matrix
+        instead of the covariance. Where all are kept, components and their identifiability stay the same. Constant
+        columns are left out. `components_`, `mixing_` and `mean_` are in the units of X.
+    normalize : {None, "cosine"}
+        "cosine" scales every row to unit length before anything else, also in `transform`. This is not linear: the
+        lengths of rows are lost, `inverse_transform` returns rows on the unit sphere, and rows that were a linear
+        mixture of independent sources no longer are one. Use it where only angles between rows have a meaning.
     starts : int
         Number of random starts. The best is kept, and `agreement_` measures how well the others agree with it: on real
         data some components depend on the start, which only further starts reveal. 1 is faster, with `agreement_` None.
@@ -236,6 +265,8 @@ class ICA(LinearEstimator):
         *,
         contrast: str = "logcosh",
         whiten: bool = True,
+        standardize: bool = False,
+        normalize: str | None = None,
         starts: int = 2,
         rows: int | str = "all",
         tol: float = TOLERANCE,
@@ -247,6 +278,8 @@ class ICA(LinearEstimator):
         self.n_components = n_components
         self.contrast = contrast
         self.whiten = whiten
+        self.standardize = standardize
+        self.normalize = normalize
         self.starts = starts
         self.rows = rows
         self.tol = tol
@@ -265,6 +298,7 @@ class ICA(LinearEstimator):
             n_components=self.n_components,
             contrast=self.contrast,
             whiten=self.whiten,
+            standardize=self.standardize,
             starts=self.starts,
             rows=self.rows,
             tol=self.tol,
@@ -275,6 +309,8 @@ class ICA(LinearEstimator):
         )
         self._set_components(components)
         warn_unless_converged(components.unmixing)
+        if text := fewer_than_requested(self.n_components, components):
+            warnings.warn(text, CongruenceWarning, stacklevel=2)
         return self
 
     @classmethod
@@ -296,6 +332,10 @@ class ICA(LinearEstimator):
         self.rank_, self.variances_ = components.whitening.rank, components.whitening.variances
         self.n_rows_, self.error_left_ = ica.n, components.error_left
         self._n_features_out = ica.k
+
+    @property
+    def _scale_rows(self) -> bool:  # type: ignore[override]
+        return self.normalize is not None
 
     def _summary(self) -> str:
         return f"{int(self.identified_.sum())} of {len(self.components_)} components identified"
@@ -355,7 +395,7 @@ def load_ica(path: str | Path) -> ICA:
     damaged = f"{path} does not hold components: its header is damaged"
     _check_parts(parts, more, path)
     params, known = header.get("params"), ICA().get_params()
-    if not isinstance(params, dict):
+    if not isinstance(params, dict) or params.get("normalize") not in (None, "cosine"):
         raise InputError(damaged)
     ica = ICA(**{name: value for name, value in params.items() if name in known and not isinstance(value, list | dict)})
     for name, value in (dict.fromkeys(OPTIONAL) | parts | more).items():

@@ -10,6 +10,7 @@ import numpy as np
 
 from congruence.arrays import Array, Float, is_dask, row_chunks, to_numpy
 from congruence.ica.components import Components, Unmixing, first_components
+from congruence.ica.loadings import explained_variance
 from congruence.rows.blocks import DaskRows, Partition
 from congruence.rows.engine import map_chunk, reduce_rows
 from congruence.tables import Table
@@ -39,7 +40,9 @@ class ComponentProfiles:
         return {name: getattr(self, name).tolist() for name in self.__dataclass_fields__}
 
 
-def profile_components(data: Any, unmixing: Unmixing, *, rows: int = ROWS) -> ComponentProfiles:
+def profile_components(
+    data: Any, unmixing: Unmixing, *, rows: int = ROWS, scale_rows: bool = False
+) -> ComponentProfiles:
     """Return histogram and extreme rows of every component of `data`, shape (n, d), in one pass.
 
     Parameters
@@ -50,15 +53,19 @@ def profile_components(data: Any, unmixing: Unmixing, *, rows: int = ROWS) -> Co
         The components.
     rows : int
         Number of extreme rows at either end.
+    scale_rows : bool
+        Scale rows to unit length first.
     """
     data = DaskRows(data) if is_dask(data) else data
-    profiles: _Profiles = reduce_rows(data, _block_profiles, _Profiles.merge, unmixing.mean, unmixing.unmixing, rows)
+    profiles: _Profiles = reduce_rows(
+        data, _block_profiles, _Profiles.merge, unmixing.mean, unmixing.unmixing, rows, scale_rows
+    )
     (high, high_at), (low, low_at) = profiles.high, profiles.low
     return ComponentProfiles(EDGES, profiles.counts, high_at, -high, low_at, low)
 
 
 @dataclass(frozen=True)
-class Loading:
+class ExtremeRow:
     """The value of a component at one row, with the id and metadata of the row."""
 
     row: int
@@ -69,26 +76,29 @@ class Loading:
 
 @dataclass(frozen=True, eq=False)
 class ComponentProfile:
-    """Histogram of one component, and the rows with its highest and lowest values."""
+    """Histogram of one component, the rows with its highest and lowest values, and what metadata explain of it."""
 
     counts: Array  # (b,) rows in each bin of `EDGES`; the first and last also hold what lies beyond
-    highest: tuple[Loading, ...]  # from the highest down
-    lowest: tuple[Loading, ...]  # from the lowest up
+    highest: tuple[ExtremeRow, ...]  # from the highest down
+    lowest: tuple[ExtremeRow, ...]  # from the lowest up
+    explained: Mapping[str, float] = field(default_factory=dict)  # share of its variance, by metadata column
 
     def to_dict(self) -> dict[str, Any]:
         """The profile as plain data."""
         ends = {name: [asdict(one) for one in getattr(self, name)] for name in ("highest", "lowest")}
-        return {"counts": self.counts.tolist(), **ends}
+        return {"counts": self.counts.tolist(), **ends, "explained": dict(self.explained)}
 
 
-def first_profiles(table: Table, components: Components) -> tuple[ComponentProfile, ...]:
-    """Return the profiles of the first components of a table, in one pass over its rows."""
+def first_profiles(table: Table, components: Components, *, scale_rows: bool = False) -> tuple[ComponentProfile, ...]:
+    """Return the profiles of the first components of a table, in one pass over its rows, two with metadata."""
     first = first_components(components.unmixing, PROFILED)
-    every = profile_components(table.values, first, rows=EXTREMES)
+    every = profile_components(table.values, first, rows=EXTREMES, scale_rows=scale_rows)
 
-    def loadings(rows: Array, values: Array) -> tuple[Loading, ...]:
+    explained = explained_variance(table.values, first, table.metadata, scale_rows=scale_rows)
+
+    def extremes(rows: Array, values: Array) -> tuple[ExtremeRow, ...]:
         return tuple(
-            Loading(
+            ExtremeRow(
                 row,
                 value,
                 None if table.ids is None else _plain(table.ids[row]),
@@ -97,9 +107,13 @@ def first_profiles(table: Table, components: Components) -> tuple[ComponentProfi
             for row, value in zip(rows.tolist(), values.tolist(), strict=True)
         )
 
-    ends = ((every.highest, every.highest_values), (every.lowest, every.lowest_values))
     return tuple(
-        ComponentProfile(every.counts[j], *(loadings(rows[j], values[j]) for rows, values in ends))
+        ComponentProfile(
+            every.counts[j],
+            extremes(every.highest[j], every.highest_values[j]),
+            extremes(every.lowest[j], every.lowest_values[j]),
+            explained[j],
+        )
         for j in range(first.k)
     )
 
@@ -145,11 +159,11 @@ def _lowest(values: Float, index: Array, most: int) -> Extremes:
     return np.take_along_axis(values, keep, 1), np.take_along_axis(index, keep, 1)
 
 
-def _block_profiles(data: Any, part: Partition, mean: Float, unmixing: Float, rows: int) -> _Profiles:
+def _block_profiles(data: Any, part: Partition, mean: Float, unmixing: Float, rows: int, scale_rows: bool) -> _Profiles:
     k = len(unmixing)
     none = np.empty((k, 0)), np.empty((k, 0), dtype=np.int64)
     profiles = _Profiles(np.zeros((k, len(EDGES) - 1), dtype=np.int64), none, none, rows)
     for some in row_chunks(*data.shape):
-        s = to_numpy(map_chunk(data[some], mean, unmixing.T)).T  # (k, m)
+        s = to_numpy(map_chunk(data[some], mean, unmixing.T, scale_rows=scale_rows)).T  # (k, m)
         profiles = profiles.update(s, part.first + some.start)
     return profiles

@@ -11,10 +11,11 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
-from congruence.formatting import count
+from congruence.formatting import count, percent
 from congruence.ica._icasso import Clusters
-from congruence.ica.components import Components, advice
+from congruence.ica.components import Components, advice, fewer_than_requested
 from congruence.ica.estimator import ICA
+from congruence.ica.loadings import Loading
 from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles
 from congruence.result import Finding, Result, Status
 
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
 
 STABLE = 0.9  # correlation from which a component counts as reproduced
 INTERVAL = (0.05, 0.95)
+LISTED = 3  # features in the row of a component
+SHARE, FEW_COLUMNS = 0.95, 0.1  # of the variance, and of the columns: fewer columns that hold so much differ in scale
+UNCORRELATED = 1e-6  # relative difference of column variances from those of the principal axes
 FEW_ROWS = 10  # n / (kurtosis + 3) estimates how many rows make up a component; fewer are suspect
 
-Problem = Literal["gaussian", "start", "not converged", "resamples"]  # why a component is not identified or not stable
+Problem = Literal[
+    "single", "gaussian", "start", "not converged", "resamples"
+]  # why a component is not identified or not stable
 REASONS: dict[Problem, str] = {
+    "single": "the only direction kept",
     "gaussian": "indistinguishable from Gaussian noise",
     "start": "dependent on the random start",
     "not converged": "not converged",
     "resamples": "unstable across resamples",
 }
+ONE_DIRECTION = "Only one direction was kept, so there is no rotation to undo."
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +136,8 @@ class ComponentRow(TypedDict):
     """A component in JSON. `problem` is the reason why it is not identified or not stable.
 
     `sampling_error` is in radians; `agreement` is the smallest correlation with the same component of another random
-    start. With resamples, `median`, `low` and `high` are correlations with the same component of fits on these.
+    start. `feature1` is the column with the largest |correlation| with the component, and `loading1` its correlation.
+    With resamples, `median`, `low` and `high` are correlations with the same component of fits on these.
     """
 
     component: str
@@ -140,10 +149,23 @@ class ComponentRow(TypedDict):
     skewness: float
     sampling_error: float
     agreement: float | None
+    feature1: str | None
+    loading1: float | None
+    feature2: str | None
+    loading2: float | None
+    feature3: str | None
+    loading3: float | None
     median: NotRequired[float]
     low: NotRequired[float]
     high: NotRequired[float]
     stable: NotRequired[bool]
+
+
+class LoadingRow(TypedDict):
+    """A column in JSON, with its correlation with a component over all rows."""
+
+    feature: str
+    value: float
 
 
 class ResolutionNumbers(TypedDict):
@@ -165,6 +187,7 @@ class ResolutionNumbers(TypedDict):
     gradients: list[float]
     variances: list[float]
     components: list[ComponentRow]
+    loadings: list[list[LoadingRow]]
     edges: list[float]
     profiles: list[dict[str, Any]]
     stability: StabilityNumbers | None
@@ -198,9 +221,11 @@ class ComponentResult(Result):
 
     def _rows(self, columns: Mapping[str, Any], problems: list[Problem | None]) -> Iterator[Any]:
         """One row per component, with its name, status and problem first; a column may be None."""
-        status = ["holds" if p is None else "unknown" if p == "not converged" else "fails" for p in problems]
+        unknown = ("not converged", "single")
+        status = ["holds" if p is None else "unknown" if p in unknown else "fails" for p in problems]
         start = {"component": [f"ica{i}" for i in range(self.k)], "status": status, "problem": problems}
-        lists = [[None] * self.k if values is None else values.tolist() for values in columns.values()]
+        arrays = ([None] * self.k if values is None else values for values in columns.values())
+        lists = [values if isinstance(values, list) else values.tolist() for values in arrays]
         for row in zip(*start.values(), *lists, strict=True):
             yield dict(zip((*start, *columns), row, strict=True))
 
@@ -312,6 +337,7 @@ class Resolution(ComponentResult):
     profiles: tuple[ComponentProfile, ...]  # of the first components
     settings: Mapping[str, Any]
     stability: ComponentStability | None = None  # on bootstrap resamples, if requested
+    loadings: tuple[tuple[Loading, ...], ...] = ()  # of every component, the largest first
     input_notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -330,8 +356,12 @@ class Resolution(ComponentResult):
 
     @property
     def identified(self) -> int:
-        """How many components are distinguishable from noise and agree across random starts."""
-        return int(self.components.unmixing.identified.sum())
+        """How many components are identified; 0 where one direction was kept, since no rotation was resolved."""
+        return int(self._identified.sum())
+
+    @property
+    def _identified(self) -> Array:
+        return np.asarray(self.components.unmixing.identified & (self.k > 1))
 
     @property
     def stable(self) -> int:
@@ -342,6 +372,8 @@ class Resolution(ComponentResult):
     def problems(self) -> list[Problem | None]:
         """Why each component is not identified, or not stable across resamples, k; None for the others."""
         unmixing = self.components.unmixing
+        if self.k == 1:
+            return ["single"]
         lost = "not converged" if unmixing.reason == "cap" else "start"
         unstable = np.zeros(self.k, dtype=bool) if self.stability is None else ~self.stability.agreement.stable
         why = np.select(
@@ -352,6 +384,8 @@ class Resolution(ComponentResult):
     @property
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict."""
+        if self.k == 1:
+            return (ONE_DIRECTION,)
         sure, stable = self.identified, self.stable
         sentences = ["ICA did not converge."] if self.components.unmixing.reason == "cap" else []
         sentences.append(_some(sure, self.k, "identified"))
@@ -376,9 +410,11 @@ class Resolution(ComponentResult):
         capped = self.components.unmixing.reason == "cap"
 
         def finding(name: str, sure: int, adjective: str) -> Finding:
-            status: Status = "unknown" if capped else _status_of_all(sure, self.k)
-            claim, evidence = f"Every component is {adjective}.", _some(sure, self.k, adjective)
-            return Finding(name, claim, status, number=sure / self.k if self.k else None, evidence=evidence)
+            one = self.k == 1
+            status: Status = "unknown" if capped or one else _status_of_all(sure, self.k)
+            evidence = ONE_DIRECTION if one else _some(sure, self.k, adjective)
+            number = sure / self.k if self.k > 1 else None
+            return Finding(name, f"Every component is {adjective}.", status, number=number, evidence=evidence)
 
         identified = finding("identified", self.identified, "identified")
         if self.stability is None:
@@ -392,6 +428,7 @@ class Resolution(ComponentResult):
 
     def _limits(self) -> Iterator[str]:
         unmixing = self.components.unmixing
+        yield from self._chosen_directions()
         if text := advice(unmixing):
             yield text
         if "start" in self.problems:
@@ -412,10 +449,45 @@ class Resolution(ComponentResult):
         if self.stability is not None:
             yield from self.stability.notes
 
+    def _chosen_directions(self) -> Iterator[str]:
+        """How the number of components came about, where that may not be what was meant."""
+        requested = self.settings.get("components")
+        if text := fewer_than_requested(requested, self.components):
+            yield text
+        if self.k == 1 and self.rank > 1:
+            yield (
+                f"1 of {self.rank} directions that vary was kept (components={requested}): the component is the first "
+                "principal axis. ICA needs at least 2 directions; use a larger number or share, or leave "
+                "components (--components) out to keep all."
+            )
+        white = self.components.whitening
+        if not self.settings.get("whiten", True) or self.settings.get("standardize"):
+            return
+        columns = np.sort(np.square(white.scale))[::-1]
+        few, directions = (_holding(SHARE, variances) for variances in (columns, white.variances))
+        # Principal component scores have large and small columns, too, but these are not units.
+        scores = np.allclose(columns[: self.rank], white.variances, rtol=UNCORRELATED)
+        if self.d < 3 or few > max(1, FEW_COLUMNS * self.d) or scores:
+            return
+        held = percent(float(white.variances[:directions].sum() / white.variances.sum()))
+        every = "All directions were kept, so this would matter only for a smaller number of components."
+        some = "This changes which directions are kept."
+        yield (
+            f"{directions} of {self.rank} directions {'holds' if directions == 1 else 'hold'} {held} of the variance, "
+            f"because {few} of {self.d} columns {'varies' if few == 1 else 'vary'} much more than the others. If "
+            "columns have different units, scale each to unit variance with standardize=True (--standardize). "
+            f"{every if white.retained == self.rank else some}"
+        )
+
     def rows(self) -> Iterator[ComponentRow]:
         """One row per component, see `ComponentRow`."""
-        names = ("identified", "negentropy", "kurtosis", "skewness", "sampling_error", "agreement")
-        columns = {name: getattr(self.components.unmixing, name) for name in names}
+        names = ("negentropy", "kurtosis", "skewness", "sampling_error", "agreement")
+        columns: dict[str, Any] = {"identified": self._identified}
+        columns |= {name: getattr(self.components.unmixing, name) for name in names}
+        for i in range(LISTED):
+            of_each = [row[i] if i < len(row) else None for row in self.loadings] or [None] * self.k
+            columns[f"feature{i + 1}"] = [one and one.feature for one in of_each]
+            columns[f"loading{i + 1}"] = [one and one.value for one in of_each]
         if self.stability is not None:
             columns |= {name: getattr(self.stability.agreement, name) for name in ("median", "low", "high", "stable")}
         return self._rows(columns, self.problems)
@@ -444,6 +516,7 @@ class Resolution(ComponentResult):
             "gradients": list(unmixing.gradients),
             "variances": white.variances.tolist(),
             "components": list(self.rows()),
+            "loadings": [[{"feature": one.feature, "value": one.value} for one in row] for row in self.loadings],
             "edges": EDGES.tolist(),
             "profiles": [profile.to_dict() for profile in self.profiles],
             "stability": stability,
@@ -456,12 +529,17 @@ class Resolution(ComponentResult):
         return describe(self)
 
 
+def _holding(share: float, variances: Float) -> int:
+    """The fewest of the variances, falling, that hold this share of their sum."""
+    return min(int(np.searchsorted(np.cumsum(variances), share * variances.sum()) + 1), len(variances))
+
+
 def _some(sure: int, k: int, adjective: str) -> str:
     """A sentence such as "3 of 5 components are stable."."""
     if sure == 0:
         return f"No component is {adjective}."
     if k == 1:
-        return f"The only component is {adjective}."
+        return f"The only component, the first principal axis, is {adjective}."
     if sure == k:
         return f"All {k} components are {adjective}."
     return f"{sure} of {k} components {'is' if sure == 1 else 'are'} {adjective}."

@@ -51,6 +51,8 @@ def component_stability(
     n_components: int | float | None = None,
     contrast: str = "logcosh",
     whiten: bool = True,
+    standardize: bool = False,
+    normalize: str | None = None,
     restarts: int = 10,
     bootstrap: int = 20,
     cluster: Any = None,
@@ -80,6 +82,10 @@ def component_stability(
         Measure of the distance from Gaussian, as of `ICA`.
     whiten : bool
         False takes the rows as they are and only rotates them.
+    standardize : bool
+        Scale columns to unit variance before whitening, as of `ICA`.
+    normalize : {None, "cosine"}
+        "cosine" scales rows to the unit sphere first, as of `ICA`.
     restarts : int
         Number of fits of the same rows from other random starts.
     bootstrap : int
@@ -133,10 +139,11 @@ def component_stability(
     table = as_table(X, name="X") if is_table(X) else None
     X = X if table is None else table.values
     readable = is_tensor(X) or isinstance(X, (np.memmap, Iterator)) or hasattr(X, "chunks")
-    data = open_rows(ICA(), X if readable else as_matrix(X, "X"), reset=True)
+    data = open_rows(ICA(normalize=normalize), X if readable else as_matrix(X, "X"), reset=True)
     labels = cluster_labels(cluster, table, len(data))
     units = units_of(labels, len(data))
-    prepared = prepare_rows(data, n_components=n_components, contrast=contrast, whiten=whiten, device=device)
+    wishes: dict[str, Any] = {"n_components": n_components, "contrast": contrast, "device": device}
+    prepared = prepare_rows(data, **wishes, whiten=whiten, standardize=standardize)
     numbers = _check_curve(curve, prepared)
     few = 1 + min(restarts, CURVE_RESTARTS) + min(bootstrap, CURVE_BOOTSTRAP)
     step = Steps(progress, 1 + restarts + bootstrap + len(numbers) * few)
@@ -154,13 +161,15 @@ def component_stability(
     fits, agreement = plan.refit(prepared, found.unmixing, restarts, bootstrap)
     clusters = cluster_components([directions(fit.unmixing, plan.space) for fit in (found.unmixing, *fits)])
     points = [plan.point(prepared.retain(k), restarts, bootstrap) for k in numbers]
-    share = np.square(found.unmixing.mixing).sum(0) / np.trace(prepared.moments.finish())
+    mixing, scale = found.unmixing.mixing, found.whitening.scale
+    if standardize:  # shares of the variance of the scaled columns
+        mixing, scale = mixing / np.where(scale > 0, scale, 1.0)[:, None], np.sign(scale)
     return ComponentStability(
         components=found,
         agreement=agreement,
         clusters=clusters,
         chance=chance_agreement(found.unmixing.k, seed),
-        variance_share=share,
+        variance_share=np.square(mixing).sum(0) / np.square(scale).sum(),
         curve=tuple(points),
         profile=profile_components(data, found.unmixing),
         ids=None if table is None else table.ids,
@@ -170,6 +179,8 @@ def component_stability(
             "n_components": found.unmixing.k,
             "contrast": contrast,
             "whiten": whiten,
+            "standardize": standardize,
+            "normalize": normalize,
             "restarts": restarts,
             "bootstrap": bootstrap,
             "clusters": None if labels is None else plan.units.count,

@@ -24,11 +24,14 @@ from congruence.arrays import (
     is_tensor,
     library,
     like,
+    listing,
+    on_sphere,
     row_chunks,
     to_numpy,
     to_tensor,
 )
 from congruence.errors import InputError
+from congruence.memory import room_for
 from congruence.rows.blocks import DaskRows, Partition, merged
 
 CACHE_BYTES = 2**22  # of rows summed at a time: they stay in the processor's cache
@@ -138,11 +141,7 @@ class Rows:
 
     def _raw(self, index: slice | Array) -> Any:
         chunk = self._on_device(self.data[index])
-        if self.scale_rows:
-            # First by the largest entry, so that no square overflows or underflows.
-            chunk = chunk / library(chunk).amax(abs(chunk), 1)[:, None]
-            chunk = chunk / (chunk * chunk).sum(1)[:, None] ** 0.5
-        return chunk
+        return on_sphere(chunk) if self.scale_rows else chunk
 
     def _on_device(self, x: Any) -> Any:
         if self.device == "cpu":
@@ -306,27 +305,69 @@ def _merge_all(merge: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
     return reduce(merge, parts) if error is None else error
 
 
-def map_chunk(chunk: Any, mean: Float, matrix: Float) -> Any:
-    """Return (chunk - mean) @ matrix in float64, in the library and on the device of the chunk."""
-    return (as_float64_like(chunk, chunk) - as_float64_like(mean, chunk)) @ as_float64_like(matrix, chunk)
+def map_chunk(chunk: Any, mean: Float, matrix: Float, *, scale_rows: bool = False, first: int = 0) -> Any:
+    """Return (chunk - mean) @ matrix in float64, in the library and on the device of the chunk.
+
+    With `scale_rows`, rows are scaled to unit length first; messages count rows from `first` on.
+    """
+    rows = unit_chunk(chunk, first) if scale_rows else as_float64_like(chunk, chunk)
+    return (rows - as_float64_like(mean, chunk)) @ as_float64_like(matrix, chunk)
 
 
-def map_rows(x: Any, before: Float, matrix: Float, after: Float) -> Any:
+def unit_chunk(chunk: Any, first: int = 0, name: str = "X") -> Any:
+    """Return rows scaled to unit length, in float64; rows of zeros are refused, numbered from `first` on."""
+    rows = as_float64_like(chunk, chunk)
+    empty = np.flatnonzero(to_numpy((rows == 0).all(1)))
+    if empty.size:
+        raise InputError(f"{name} has rows that are all zero and so have no direction (row {listing(empty + first)})")
+    with np.errstate(invalid="ignore"):  # infinite values become NaN, which is refused where moments are summed
+        return on_sphere(rows)
+
+
+def unit_rows(x: Any) -> Any:
+    """Return a copy of x, shape (n, d), with rows of unit length; kind, device and float dtype are kept.
+
+    A large copy is stored in a temporary file, and dask arrays stay lazy.
+    """
+    if is_tensor(x):
+        return like(unit_chunk(x), x)
+    dtype = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(np.float64)
+    if is_dask(x):
+        return x.map_blocks(_unit_block, dtype, dtype=dtype, meta=np.empty((0, 0), dtype))
+    out = room_for(x.shape, dtype, "X")
+    for part in row_chunks(*x.shape):
+        out[part] = unit_chunk(x[part], part.start)
+    return out
+
+
+def _unit_block(rows: Any, to: Any, block_info: Any = None) -> Any:
+    return unit_chunk(rows, _first_row(block_info) or 0).astype(to)
+
+
+def map_rows(x: Any, before: Float, matrix: Float, after: Float, *, scale_rows: bool = False) -> Any:
     """Return (x - before) @ matrix + after, computed in float64 chunks; kind, device and dtype of x are kept."""
     if is_tensor(x):
-        return like(map_chunk(x, before, matrix) + as_float64_like(after, x), x)
+        return like(map_chunk(x, before, matrix, scale_rows=scale_rows) + as_float64_like(after, x), x)
     dtype = x.dtype if np.issubdtype(x.dtype, np.floating) else np.dtype(np.float64)
     if is_dask(x):
         chunks = (x.chunks[0], (matrix.shape[1],))
         shape: dict[str, Any] = {"chunks": chunks, "dtype": dtype, "meta": np.empty((0, 0), dtype)}
-        return x.map_blocks(_map_block, before, matrix, after, **shape)
+        return x.map_blocks(_map_block, before, matrix, after, scale_rows=scale_rows, **shape)
     out = np.empty((len(x), matrix.shape[1]), dtype)
     for part in row_chunks(len(x), max(matrix.shape)):
-        out[part] = map_chunk(x[part], before, matrix) + after
+        out[part] = map_chunk(x[part], before, matrix, scale_rows=scale_rows, first=part.start) + after
     return out
 
 
-def _map_block(rows: Any, before: Float, matrix: Float, after: Float, block_info: Any = None) -> Any:
+def _map_block(
+    rows: Any, before: Float, matrix: Float, after: Float, scale_rows: bool = False, block_info: Any = None
+) -> Any:
+    first = _first_row(block_info)
+    check_finite(rows, "X", first=first)
+    return like(map_rows(unit_chunk(rows, first or 0) if scale_rows else rows, before, matrix, after), rows)
+
+
+def _first_row(block_info: Any) -> int | None:
+    """The number of the first row of a block of a dask array; None where block sizes are unknown."""
     first = block_info[0]["array-location"][0][0] if block_info else 0
-    check_finite(rows, "X", first=None if np.isnan(first) else int(first))
-    return map_rows(rows, before, matrix, after)
+    return None if np.isnan(first) else int(first)

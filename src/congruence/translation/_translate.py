@@ -16,7 +16,7 @@ import numpy as np
 from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._run_statistics import read_paired, sum_run
 from congruence.align.verdict import clearly_better
-from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.arrays import Array, Float, on_sphere, row_chunks, to_numpy
 from congruence.checks import check_choice, check_number
 from congruence.errors import InputError
 from congruence.maps.groups import Map, fit_group
@@ -38,7 +38,7 @@ from congruence.translation.certificate import (
     measure_retrieval,
 )
 from congruence.translation.result import Translation
-from congruence.translation.translator import Translator, on_sphere
+from congruence.translation.translator import Translator
 
 EVALUATED_ROWS = 10_000  # retrieval is quadratic: more rows than this are sampled
 

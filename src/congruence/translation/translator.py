@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from congruence.arrays import as_float64_like, as_matrix, library, like
+from congruence.arrays import as_float64_like, as_matrix, like, on_sphere
 from congruence.errors import InputError, NotInvertibleError
 from congruence.maps.groups import Map, read_map, write_map
 
@@ -79,11 +79,3 @@ def load_translator(path: str | Path) -> Translator:
     if about["normalize"] not in (None, "cosine") or not all(type(d) is int and 0 < d <= h.width for d in widths):
         raise InputError(f"{path} does not hold a translator: its header is {about}")
     return Translator(h, about["normalize"], *widths)
-
-
-def on_sphere(rows: Any) -> Any:
-    """Scale every row to length 1; rows of zeros stay."""
-    largest = library(rows).amax(abs(rows), 1)[:, None]  # first, so that no square can overflow or vanish
-    rows = rows / (largest + (largest == 0))
-    length = (rows * rows).sum(1)[:, None] ** 0.5
-    return rows / (length + (length == 0))

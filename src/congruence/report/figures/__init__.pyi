@@ -6,6 +6,7 @@ from congruence.report.figures.batches import feature_profiles as feature_profil
 from congruence.report.figures.components import component_agreement as component_agreement
 from congruence.report.figures.components import component_curve as component_curve
 from congruence.report.figures.components import component_histogram as component_histogram
+from congruence.report.figures.components import component_loadings as component_loadings
 from congruence.report.figures.components import component_negentropy as component_negentropy
 from congruence.report.figures.components import solver_convergence as solver_convergence
 from congruence.report.figures.components import variance_spectrum as variance_spectrum

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from congruence.formatting import count, number, percent
+from congruence.formatting import count, elided, number, percent
 from congruence.report.figures.scales import plain_decades
 from congruence.report.figures.svg import ABOVE, GRID, HELD_OUT, INK, LINEAR, MUTED, NULL, Drawing
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
     from congruence.ica.results import StabilityPoint
 
+LETTERS = 30  # of the name of a feature
 MARKED = 40  # largest number of points on a line that are marked
 SMALLEST = 1e-12  # lower limit of angles, gradients and negentropies on a log scale
 
@@ -101,6 +102,34 @@ def component_histogram(counts: Any, name: str, edges: Any) -> Drawing:
 
     label = f"Histogram of {name}, and a Gaussian"
     return Drawing(paint, (205, 128), key=f"histogram {name}", label=label, on_axes=True)
+
+
+def component_loadings(loadings: Sequence[tuple[str, float]], name: str) -> Drawing:
+    """Draw the correlations of features with a component as bars, the largest on top."""
+    names = elided([feature for feature, _ in loadings], LETTERS)
+    values = [value for _, value in loadings]
+    at = range(len(values))
+
+    def paint(axes: Any) -> None:
+        for sign, colour in ((1, HELD_OUT), (-1, LINEAR)):
+            some = [i for i in at if (values[i] < 0) == (sign < 0)]
+            axes.barh(some, [values[i] for i in some], color=colour, alpha=0.75, height=0.62)
+        for i, value in zip(at, values, strict=True):
+            side, shift = ("left", 3) if value >= 0 else ("right", -3)
+            text, style = f"{value:+.2f}".replace("-", "−"), {"va": "center", "ha": side, "color": INK, "fontsize": 11}
+            axes.annotate(text, (value, i), (shift, 0), textcoords="offset points", **style)
+        axes.axvline(0, color=INK, linewidth=1)
+        axes.set_yticks(list(at), names)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set(visible=False)
+        low, high = -1.25 * (min(values) < 0), 1.25 * (max(values) > 0)
+        axes.set(xlim=(low, high or 0.01), ylim=(len(values) - 0.4, -0.6), xlabel="correlation with the component")
+        axes.set_xticks([x for x in (-1, -0.5, 0, 0.5, 1) if low <= x <= high])
+        axes.grid(axis="x")
+
+    summary = ", ".join(f"{feature} {number(value)}" for feature, value in loadings)
+    label = f"Features with the largest correlations with {name}: {summary}"
+    return Drawing(paint, (462, 86 + 27 * len(values)), key=f"loadings {name}", label=label, on_axes=True)
 
 
 def component_negentropy(negentropy: Sequence[float], identified: Sequence[bool]) -> Drawing:
