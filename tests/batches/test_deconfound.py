@@ -248,7 +248,7 @@ def test_an_experiment_without_held_out_positives_is_not_judged(wells):
     assert np.isfinite(target.scores["base"].auroc).sum() == 2
     assert np.isnan(target.paired["whitened"].low)
     assert target.paired["whitened"].status == "unknown"
-    assert "rare: 3 of 5 experiments were not scored (no positives held out)." in outcome.notes
+    assert "rare: 3 of 5 folds were not scored (no positives held out)." in outcome.notes
 
 
 def test_the_paired_interval_is_that_of_nadeau_and_bengio():

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from congruence.batches import Nesting, Paired
 from congruence.batches._verdict import measures_of
 from congruence.report.terminal import render_text
 
@@ -95,6 +96,44 @@ def test_without_ica_the_verdict_is_about_the_best_condition(make_deconfounding,
     )
     assert (alone.status, alone.findings) == ("unknown", ())
     assert "On held-out batches" in render(alone)
+
+
+def test_reservations_are_said_in_the_headline(make_deconfounding):
+    weeks = Nesting("week", 10, 0.493)
+    said = make_deconfounding({"ica": AHEAD}, variance={"base": 0.446}, nesting=weeks).headlines
+    assert "Batches explain 45 % of the variance of controls (mean ω² over the features)." in said
+    (nested,) = [one for one in said if "nested" in one]
+    assert nested.startswith(
+        "The 10 batches are nested in 10 groups (week), which explain 49 % of the variance between"
+    )
+    assert "hold them out with cluster=week (--cluster week)" in nested
+    high = make_deconfounding({"ica": 0 * AHEAD})
+    scores = {name: replace(one, auroc=one.auroc + 0.28) for name, one in high.targets[0].scores.items()}
+    high = replace(high, targets=(replace(high.targets[0], scores=scores), high.targets[1]))
+    assert "1 of 2 targets has an AUROC of at least 0.97 in the embedding itself, so little can be gained." in (
+        high.headlines
+    )
+
+
+def test_every_dash_has_a_reason(make_deconfounding, render):
+    result = make_deconfounding({"ica": AHEAD})
+    lost = np.full(5, np.nan)
+    scores = {name: replace(one, auroc=lost, error=math.nan) for name, one in result.targets[0].scores.items()}
+    nothing = Paired("ica", "base", math.nan, math.nan, math.nan, 0)
+    reasons = ("no positives held out",) * 5
+    unscored = replace(result.targets[0], scores=scores, reasons=reasons, paired={"ica": nothing})
+    empty = {name: replace(one, value=lost) for name, one in result.leakage.items()}
+    result = replace(result, targets=(unscored, result.targets[1]), leakage=empty, retrieval=empty)
+    assert "Mean AUROC over 1 of 3 targets" in result.verdict
+    assert "(too few batches or rows for MTOR, SRC)" in result.verdict
+    page = render(result)
+    for text in (
+        "–: MTOR: no positives held out.",
+        "batch accuracy: no fold holds out two batches with at least four controls each",
+        "replicate precision: no fold holds out a target on two batches",
+        "sparsity and shares of targets have no chance level",
+    ):
+        assert text in page
 
 
 def test_a_target_is_found_by_its_name(make_deconfounding):

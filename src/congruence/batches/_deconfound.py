@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from congruence.batches._folds import PROTOCOLS, FoldPlan, batch_by_batch, hold_
 from congruence.batches._inference import compare_conditions, correct_targets
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
 from congruence.batches._options import FITTED_ON, DeconfoundOptions
-from congruence.batches._rows import Experiment, experiments_of, screen_of
+from congruence.batches._rows import Experiment, Screen, experiments_of, screen_of
 from congruence.batches._scoring import (
     Embeddings,
     FoldScores,
@@ -30,7 +30,7 @@ from congruence.batches._scoring import (
     target_of,
     with_precision,
 )
-from congruence.batches.conditions import BY_BATCH, check_components, check_conditions
+from congruence.batches.conditions import BY_BATCH, WHITENING, check_components, check_conditions, count_components
 from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding
 from congruence.batches.leakage import FeatureProfile, find_nesting, mean_between_batches, profile_features
 from congruence.batches.sparsity import READINGS, check_shares
@@ -118,13 +118,24 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
         leakage=levels_of("leakage", names, variants, scores) if options.leakage else {},
         retrieval=levels_of("retrieval", names, variants, scores) if options.retrieval else {},
         profiles=profiles,
-        notes=(*rows.notes, *notes_on(screen, plan, targets, variants, scores)),
+        notes=(*rows.notes, *_few_rows(components, screen, wanted), *notes_on(screen, plan, targets, variants, scores)),
         settings=settings | ({"inputs": files} if (files := rows.files()) else {}),
         embedding=None if embedded is None else _embedding(rows, embedded, components, options),
         variance={"base": mean_between_batches(screen.x[controls], screen.batch[controls])}
         | {name: one.variance for name, one in profiles.items()},
         nesting=find_nesting(screen, _other_columns(rows, options)) if rows.cluster is None else None,
     )
+
+
+def _few_rows(components: int | float | str | None, screen: Screen, wanted: Sequence[str]) -> Iterator[str]:
+    """A note where whitening keeps directions that few rows determine."""
+    n, d = int(screen.fitted_on.sum()), screen.x.shape[1]
+    kept = min(count if isinstance(count := count_components(components, n, d), int) else d, n - 1)
+    if set(wanted) & set(WHITENING) and components != "auto" and not isinstance(components, float) and n < 5 * kept:
+        yield (
+            f"Whitening keeps {kept} directions of {n} rows and scales each to unit variance; those that few rows "
+            f"determine are noise. components 'auto' keeps {count_components('auto', n, d)}."
+        )
 
 
 def _other_columns(rows: LabelledRows, options: DeconfoundOptions) -> dict[str, Array]:

@@ -182,11 +182,14 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
         columns = (Column("condition", "text"), *map(Column, names))
         yield Table(label, columns, list(zip(labels, *cells, strict=True)), brief=True, note=_below_scores(result))
     else:
-        about = ["rows", "batches", *(["guides"] if any(one.guides for one in result.targets) else [])]
+        about = {"rows": [one.positives for one in result.targets], "batches": [one.batches for one in result.targets]}
+        if "cluster" in result.settings:
+            about["scored groups"] = [one.units for one in result.targets]
+        if any(one.guides for one in result.targets):
+            about["guides"] = [len(one.guides) for one in result.targets]
         columns = (Column("target", "name"), *map(Column, labels), *(Column(name, brief=False) for name in about))
         rows: list[Any] = [
-            (one.name, *row, *(one.positives, one.batches, len(one.guides))[: len(about)])
-            for one, row in zip(result.targets, cells, strict=True)
+            (one.name, *row, *facts) for one, row, *facts in zip(result.targets, cells, *about.values(), strict=True)
         ]
         footer: Any = ("mean", *(_score(result.mean(name)) for name in result.conditions), *[""] * len(about))
         footer = footer if len(rows) > 1 else ()
@@ -220,7 +223,8 @@ def _precisions(result: Deconfounding) -> Iterator[Block]:
         (one.name, *(cell(one.precision[name]) for name in result.conditions), _score(one.precision["base"].chance))
         for one in result.targets
     ]
-    note = "* above chance: p ≤ 0.05 under random rankings, corrected for the false discovery rate over targets."
+    note = "* above chance: p ≤ 0.05 under random rankings, corrected for the false discovery rate over targets. "
+    note += "A rotation does not change cosines, so whitened, ICA and random rotation are equal."
     if any(math.isnan(found.mean) for one in result.targets for found in one.precision.values()):
         note += f" {UNDEFINED}: no held-out row has both replicates and controls on another batch with this target."
     yield Table("Mean average precision of replicates among controls", columns, rows, note=note)
@@ -340,4 +344,6 @@ def _score(value: float, text: str | None = None, **more: Any) -> Cell:
 
 
 def _interval(paired: Paired) -> str:
-    return "" if math.isnan(paired.low) else f"{signed(paired.low)} to {signed(paired.high)}"
+    if math.isnan(paired.low):
+        return ""
+    return "equal in all" if paired.low == paired.high == 0 else f"{signed(paired.low)} to {signed(paired.high)}"

@@ -68,7 +68,8 @@ def compare_folds(targets: Sequence[Target], condition: str, reference: str, pro
         return Paired(*names, mean.value, math.nan, math.nan, mean.folds, mean.units)
     half = student_quantile(mean.df, 0.975) * mean.error
     p = _two_sided(mean)
-    return Paired(*names, mean.value, mean.value - half, mean.value + half, mean.folds, mean.units, p, p)
+    low, high = max(mean.value - half, -1.0), min(mean.value + half, 1.0)
+    return Paired(*names, mean.value, low, high, mean.folds, mean.units, p, p)
 
 
 def estimate_mean(targets: Sequence[Target], condition: str, reference: str | None, protocol: str) -> MeanAUROC:

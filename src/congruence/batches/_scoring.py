@@ -272,10 +272,8 @@ def notes_on(
             )
         missing = one.missing
         if missing:
-            count = len(one.reasons) - one.judged
-            notes.append(
-                f"{one.name}: {count} of {len(one.reasons)} experiments were not scored ({'; '.join(missing)})."
-            )
+            count, what = len(one.reasons) - one.judged, "folds of guides" if one.guides else "folds"
+            notes.append(f"{one.name}: {count} of {len(one.reasons)} {what} were not scored ({'; '.join(missing)}).")
         base = one.scores["base"]
         blank = int((np.isfinite(base.auroc) & np.isnan(base.sparsity)).sum())
         if blank:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from congruence.arrays import listing
 from congruence.batches._inference import FEWEST_UNITS, LEVEL, ON_ALL
 from congruence.batches._numbers import mean_of
 from congruence.formatting import UNDEFINED, count
@@ -88,7 +87,7 @@ def _means(result: Deconfounding, main: str) -> str:
     if not absent:
         return f"Mean AUROC over {count(scored, 'target')}: {values}."
     total = count(scored + len(absent), "target")
-    return f"Mean AUROC over {scored} of {total}: {values} (too few batches or rows for {listing(absent, 4)})."
+    return f"Mean AUROC over {scored} of {total}: {values} (too few batches or rows for {some_of(absent)})."
 
 
 def _reservations(result: Deconfounding) -> Iterator[str]:
@@ -97,7 +96,7 @@ def _reservations(result: Deconfounding) -> Iterator[str]:
     if few:
         yield (
             f"{count(len(few), 'target')} scored on fewer than {FEWEST_UNITS} {units_of(result)} "
-            f"{'has' if len(few) == 1 else 'have'} no interval: {listing(few, 4)}."
+            f"{'has' if len(few) == 1 else 'have'} no interval: {some_of(few)}."
         )
     if result.nesting is not None:
         column = result.nesting.column
@@ -120,6 +119,12 @@ def _reservations(result: Deconfounding) -> Iterator[str]:
 def units_of(result: Deconfounding) -> str:
     """What intervals are computed over."""
     return "groups of batches" if "cluster" in result.settings else "batches"
+
+
+def some_of(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def percent(share: float) -> str:

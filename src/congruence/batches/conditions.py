@@ -203,6 +203,7 @@ class Harmonised:
 
 
 BY_BATCH = ("standardised", "tvn")  # use the controls of each batch
+WHITENING = ("whitened", "ica", "rotated", "tvn")
 NAMES = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
 
 

@@ -74,6 +74,12 @@ class Target:
         return sum(not reason for reason in self.reasons)
 
     @property
+    def units(self) -> int:
+        """Number of held-out batches, or groups of batches, with a score."""
+        known = self.scores["base"].units
+        return self.judged if known is None else int(np.isfinite(known).any(0).sum())
+
+    @property
     def missing(self) -> list[str]:
         """Why experiments were not scored."""
         return sorted({reason for reason in self.reasons if reason})
