@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 WIDE = 5  # conditions that fit next to each other on a terminal
 TOP_NOTES = 6  # at the top of the page; more are folded
 PANELS = 4  # conditions whose features are drawn
+DRAWN = 400  # features of a panel
 FEATURES = 40  # listed
 MARKS = {"holds": "▲ ", "fails": "▼ "}
 SCORES = (
@@ -268,10 +269,14 @@ def _difference(paired: Paired, **more: Any) -> Cell:
 
 def _explanation(result: Deconfounding) -> Iterator[Block]:
     reading = "a difference of AUROC" if result.settings.get("reading") != "ratio" else "a ratio of AUROC, minus 1"
+    compared = (
+        "Concentration compares trees that see only the most used features with trees that see only the rest (as "
+        f"{reading}). "
+    )
+    asked = bool(result.targets[0].scores["base"].concentration)
     yield Text(
-        "Means over the targets. Sparse trees use few features. Concentration compares trees that see only the most "
-        f"used features with trees that see only the rest (as {reading}). The batch is predicted from held-out "
-        "controls; replicates are searched for across batches.",
+        f"Means over the targets. Sparse trees use few features. {compared if asked else ''}"
+        "The batch is predicted from held-out controls; replicates are searched for across batches.",
         muted=True,
     )
     measures = measures_of(result)
@@ -303,11 +308,13 @@ def _missing_measures(result: Deconfounding, measures: Sequence[MeasureMeans]) -
 
 
 def _profiles(result: Deconfounding) -> Iterator[Block]:
+    many = any(len(one.technical) > DRAWN for one in result.profiles.values())
     yield Text(
         "One point for each feature, fitted on all rows. Vertical: how well it separates a target from controls of the "
         "same batch. Horizontal: the share of its variance among controls that lies between batches. Top left: "
         "biology alone; top right: biology and batch share a feature. Dashed: the 95 % level of chance for the largest "
-        "value over all targets, which is drawn; 5 % of unrelated features lie above it.",
+        "value over all targets, which is drawn; 5 % of unrelated features lie above it."
+        + (f" Of more than {DRAWN} features, the {DRAWN} most biological or technical are drawn." if many else ""),
         muted=True,
     )
     shown = [name for name in NAMES if name in result.profiles][:PANELS]

@@ -16,6 +16,7 @@ MOST_ROWS = 20_000  # used to predict the batch; more would change little
 LEVEL = 1.96  # standard errors, for a 95 % level
 DRAWS = 20_000  # for the 95 % level of a maximum
 ORDERS = 99  # random assignments of batches to groups
+LEAST_SHARE = 0.05  # of the variance between batches; groups that explain less are not worth a warning
 
 
 def predict_batch(x: Array, batch: Array, seed: int = 0) -> tuple[float, float]:
@@ -125,7 +126,7 @@ def find_nesting(screen: Screen, metadata: Mapping[str, Array]) -> Nesting | Non
     """The column of the metadata that groups batches and explains most of their differences; None if none does.
 
     A column groups batches if it has one value in each batch, and the same value in several. Its share of the variance
-    between the mean controls of batches must exceed those of all of `ORDERS` random assignments of batches to groups.
+    between the mean controls of batches must exceed `LEAST_SHARE` and those of `ORDERS` random assignments of batches.
     """
     batches, where = np.unique(screen.batch[screen.control], return_inverse=True)
     sums = np.zeros((len(batches), screen.x.shape[1]))
@@ -142,7 +143,7 @@ def find_nesting(screen: Screen, metadata: Mapping[str, Array]) -> Nesting | Non
         rng = np.random.default_rng(51)
         share = mean_between_batches(means, of_batch)
         by_chance = [mean_between_batches(means, rng.permutation(of_batch)) for _ in range(ORDERS)]
-        if share > max(by_chance):
+        if share > max(LEAST_SHARE, *by_chance):
             found.append(Nesting(name, groups, share))
     return max(found, key=lambda one: one.share, default=None)
 
