@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import calibration_truths as truths
+from calibration_deconfound import deconfounding
 from calibration_readings import (
     Cell,
     Quantity,
@@ -258,4 +259,5 @@ def layers() -> Iterator[Cell]:
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
     "moved": moved_rows, "coverage": coverage, "layers": layers,
+    "deconfound": deconfounding,
 }  # fmt: skip

@@ -8,9 +8,24 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from congruence.batches._folds import hold_out_batches
+from congruence.batches._rows import experiments_of, screen_of
 from congruence.batches.classify import auroc, auroc_within, fit_trees
-from congruence.batches.leakage import between_batches, predict_batch
-from congruence.batches.retrieval import average_precision, expected_precision, retrieve_replicates
+from congruence.batches.leakage import (
+    between_batches,
+    find_nesting,
+    mean_between_batches,
+    predict_batch,
+    profile_features,
+)
+from congruence.batches.retrieval import (
+    NULLS,
+    average_precision,
+    expected_precision,
+    judge_replicates,
+    retrieve_replicates,
+    search_replicates,
+)
 from congruence.batches.sparsity import check_shares, hoyer, top_features
 from congruence.errors import InputError
 
@@ -146,3 +161,86 @@ def test_replicates_are_looked_for_on_other_batches_only(rng):
     assert retrieve_replicates(shared, label, batch)[1] == chance
     assert np.isnan(retrieve_replicates(shared, np.arange(80), batch)).all()
     assert np.isnan(retrieve_replicates(shared, np.zeros(80, dtype=int), batch)).all()
+
+
+def plates_of(rng, plates=12, genes=4, d=400):
+    """Wells without any effect: 8 controls and 4 wells of each gene on every plate."""
+    names = np.array(["none"] * 8 + [f"g{i}" for i in range(genes) for _ in range(4)])
+    plate = np.repeat(np.arange(plates), len(names))
+    return rng.normal(size=(len(plate), d)) + rng.normal(size=(plates, d))[plate], np.tile(names, plates), plate
+
+
+def test_five_per_cent_of_unrelated_features_lie_above_the_chance_line(rng):
+    x, gene, plate = plates_of(rng, genes=12)
+    screen = screen_of(x, gene, plate, "none")
+    profile = profile_features("base", x, screen, experiments_of(screen, None)[0])
+    above = np.mean(profile.strongest > profile.level)
+    assert 0.02 < above < 0.08
+    assert np.mean(profile.strongest > np.median(profile.noise)) > 0.3  # the level of one target does not do
+    (single,) = profile_features("base", x, screen, experiments_of(screen, ["g0"])[0]).noise
+    assert profile_features("base", x, screen, experiments_of(screen, ["g0"])[0]).level == pytest.approx(
+        single, rel=0.02
+    )
+
+
+def test_a_target_without_controls_does_not_hide_the_features_of_others(rng):
+    x, gene, plate = plates_of(rng, d=5)
+    bare = plate < 2
+    keep = ~(bare & (gene != "g0")) & ~(~bare & (gene == "g0"))
+    screen = screen_of(x[keep], gene[keep], plate[keep], "none")
+    profile = profile_features("base", x[keep], screen, experiments_of(screen, None)[0])
+    assert np.isnan(profile.noise[0])
+    assert np.isfinite(profile.strongest).all()
+    assert np.isfinite(profile.level)
+
+
+def test_mean_share_of_the_variance_between_batches_is_0_without_a_batch_effect(rng):
+    batch = np.repeat(np.arange(40), 6)
+    noise = rng.normal(size=(240, 300))
+    assert mean_between_batches(noise, batch) < 0.01
+    assert between_batches(noise, batch).mean() > 0.01  # shares of single features are never negative
+    assert mean_between_batches(noise + rng.normal(size=(40, 300))[batch], batch) == pytest.approx(0.5, abs=0.05)
+
+
+def test_batches_nested_in_groups_that_differ_are_found(rng):
+    x, gene, plate = plates_of(rng, d=30)
+    week = plate // 3
+    columns = {"week": week, "parity": plate % 2, "gene": gene, "one": np.zeros(len(gene)), "plate": plate}
+    screen = screen_of(x + 2 * rng.normal(size=(4, 30))[week], gene, plate, "none")
+    found = find_nesting(screen, columns)
+    assert (found.column, found.groups) == ("week", 4)
+    assert found.share > 0.5
+    assert find_nesting(screen_of(x, gene, plate, "none"), columns) is None
+
+
+def test_replicates_are_searched_for_among_controls_of_other_batches(rng):
+    x, gene, plate = plates_of(rng, d=6)
+    x[gene == "g1"] += 8
+    screen = screen_of(x, gene, plate, "none")
+    experiments = experiments_of(screen, None)[0]
+    names = [one.target for one in experiments]
+    plan = hold_out_batches(screen, experiments, 4, 0)
+    found = np.concatenate([search_replicates(x, screen, fold, names, np.zeros(6), 0) for fold in plan.folds])
+    assert len(found) == (gene != "none").sum()  # every row is a query once
+    assert set(found[:, 2]) == {4 * 11}  # replicates on the 11 other plates
+    assert set(found[:, 3]) == {12 * 11}  # and the controls there
+    scores = judge_replicates("base", found, len(names), 0)
+    assert scores[1].adjusted < 0.01
+    assert scores[1].mean > 0.9
+    assert all(one.p > 0.05 for place, one in enumerate(scores) if place != 1)
+    assert scores[0].chance == pytest.approx(float(expected_precision(44, 132)))
+
+
+def test_p_values_of_mean_average_precision_are_those_of_random_rankings():
+    """As copairs: queries of equal size share their rankings, so that their mean is that of one."""
+    queries = np.array([[0, 0.9, 2, 10], [0, 0.5, 2, 10], [1, 0.1, 1, 30], [1, 0.1, 3, 20]])
+    one, other, none = judge_replicates("base", queries, 3, 0)
+    rng = np.random.default_rng(1)
+    relevant = rng.permuted(np.tile(np.arange(10) < 2, (20000, 1)), axis=1)
+    assert one.mean == pytest.approx(0.7)
+    assert one.p == pytest.approx((average_precision(relevant) > 0.7).mean(), abs=0.02)
+    assert one.p >= 1 / (NULLS + 1)
+    assert other.p > 0.5
+    assert np.isnan(none.p)
+    assert one.adjusted == pytest.approx(min(1, 2 * one.p))
+    assert other.adjusted == pytest.approx(max(other.p, one.adjusted))

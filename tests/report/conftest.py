@@ -18,7 +18,8 @@ from congruence.align._distortion import Distortion
 from congruence.align.comparison import Comparison, Pair, PairMCC, PairVerdict, Plane, Run
 from congruence.align.layer_comparison import LayerComparison
 from congruence.align.similarities import SimilarityScore
-from congruence.batches.deconfounding import Deconfounding, Levels, Target, compare_folds
+from congruence.batches._inference import compare_conditions, compare_folds, correct_targets, estimate_mean
+from congruence.batches.deconfounding import Deconfounding, Levels, Target
 from congruence.batches.deconfounding import Score as TargetScore
 from congruence.batches.leakage import FeatureProfile
 from congruence.batches.sparsity import Concentration
@@ -450,7 +451,10 @@ def _target(name, gains):
     experiments = tuple(("", fold) for fold in range(5))
     target = Target(name, (), 40, experiments, ("",) * 5, 7, 3, scores, {})
     paired = {one: compare_folds((target,), one, "base", "folds") for one in gains}
-    return Target(**(vars(target) | {"paired": paired}))
+    scores = {
+        one: replace(score, error=estimate_mean((target,), one, None, "folds").error) for one, score in scores.items()
+    }
+    return Target(**(vars(target) | {"paired": paired, "scores": scores}))
 
 
 def _score(name, auroc):
@@ -459,14 +463,15 @@ def _score(name, auroc):
 
 
 def deconfounding_by_hand(gains=GAINS, names=("MTOR", "PLK1"), **changes):
-    targets = tuple(_target(name, gains) for name in names)
+    targets = correct_targets([_target(name, gains) for name in names])
     conditions = ("base", *gains)
     levels = {one: Levels(one, np.full(5, 0.4), np.full(5, 0.1)) for one in conditions}
     rng = np.random.default_rng(0)
     shown = {
-        one: FeatureProfile(one, rng.uniform(size=9), rng.uniform(size=(2, 9)), np.full(2, 0.1)) for one in conditions
+        one: FeatureProfile(one, rng.uniform(size=9), rng.uniform(size=(2, 9)), np.full(2, 0.1), 0.12, 0.3)
+        for one in conditions
     }
-    overall = {one: compare_folds(targets, one, "base", "folds") for one in gains}
+    overall = compare_conditions(targets, conditions, "folds")[0]
     settings = {"protocol": "folds", "reading": "difference", "command": "congruence deconfound wells.parquet"}
     made = {"name": "wells", "n": 600, "d": 9, "batches": 10, "controls": 300, "conditions": conditions}
     made |= {"targets": targets, "skipped": {"SRC": "it has 2 rows, fewer than 5"}, "overall": overall}

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from congruence.batches import Nesting, Paired
 from congruence.batches._verdict import measures_of
 from congruence.report.terminal import render_text
 
@@ -17,12 +18,14 @@ AHEAD = np.array([0.05, 0.06, 0.04, 0.05, 0.07])
         (
             AHEAD,
             "holds",
-            "ICA improves classification on held-out batches: AUROC +0.054 (95 % interval +0.033 to +0.075).",
+            "ICA improves classification on held-out batches: AUROC +0.054 (95 % interval +0.033 to +0.075; p = 0.006 "
+            "corrected for 3 comparisons).",
         ),
         (
             -AHEAD,
             "fails",
-            "ICA worsens classification on held-out batches: AUROC −0.054 (95 % interval −0.075 to −0.033).",
+            "ICA worsens classification on held-out batches: AUROC −0.054 (95 % interval −0.075 to −0.033; p = 0.006 "
+            "corrected for 3 comparisons).",
         ),
         (
             AHEAD - 0.05,
@@ -32,14 +35,14 @@ AHEAD = np.array([0.05, 0.06, 0.04, 0.05, 0.07])
         (
             np.where(np.arange(5) < 2, AHEAD, np.nan),
             "unknown",
-            "The effect of ICA on held-out batches is unknown: too few folds could be scored.",
+            "The effect of ICA on held-out batches is unknown: fewer than 3 batches could be scored.",
         ),
     ],
 )
 def test_the_verdict_is_the_same_in_python_json_terminal_and_page(make_deconfounding, render, gain, status, sentence):
     result = make_deconfounding({"rotated": -AHEAD, "ica": gain})  # the rotation is worse, which is no verdict on ICA
     assert (result.status, result.headlines[0]) == (status, sentence)
-    assert result.verdict.startswith(f"{sentence} Mean AUROC over 2 targets: base 0.690, ICA ")
+    assert result.verdict.startswith(f"{sentence} Mean AUROC over 2 of 3 targets: base 0.690, ICA ")
     assert (result.to_dict()["status"], result.to_dict()["verdict"]) == (status, result.verdict)
     assert render_text(result.document()).replace("\n", " ").startswith(sentence)
     page = render(result).replace("\u00a0%", " %")
@@ -58,20 +61,27 @@ def test_each_condition_has_a_finding_with_the_main_one_first(make_deconfounding
     ]
     assert findings[0].number == pytest.approx(0.054)
     assert findings[0].interval == pytest.approx((0.0328, 0.0752), abs=1e-4)
-    assert findings[0].evidence == "AUROC +0.054 (95 % interval +0.033 to +0.075), 5 folds."
+    assert findings[0].evidence == (
+        "AUROC +0.054 (95 % interval +0.033 to +0.075; p = 0.011 corrected for 5 comparisons), 5 held-out units."
+    )
     (unknown,) = make_deconfounding({"ica": np.where(np.arange(5) < 2, AHEAD, np.nan)}).findings
-    assert (unknown.status, unknown.interval, unknown.evidence) == ("unknown", None, "Only 2 folds could be scored.")
+    assert (unknown.status, unknown.interval, unknown.evidence) == (
+        "unknown",
+        None,
+        "Only 2 held-out units could be scored.",
+    )
 
 
 def test_the_verdict_explains_the_gain(make_deconfounding):
     result = make_deconfounding({"whitened": 0 * AHEAD, "ica": AHEAD, "rotated": AHEAD, "tvn": AHEAD})
     said = " ".join(result.headlines)
-    gain = "+0.054 (95 % interval +0.033 to +0.075)"
+    gain = "+0.054 (95 % interval +0.033 to +0.075; p = 0.013 corrected for 6 comparisons)"
     assert f"ICA is better than whitening: {gain}, so the gain is not due to whitening alone." in said
     assert "ICA is indistinguishable from a random rotation: +0.000" in said
     assert "Also better than base: random rotation, TVN." in said
     both = make_deconfounding({"ica": 0 * AHEAD, "ica, fitted on all": AHEAD}).headlines
-    assert f"When ICA is fitted on the held-out batches too, the AUROC changes by {gain}." in both
+    changed = "When ICA is fitted on the held-out batches too, the AUROC changes by +0.054"
+    assert any(one.startswith(changed) for one in both)
     worse = " ".join(make_deconfounding({"ica": 0 * AHEAD, "rotated": AHEAD}).headlines)
     assert "ICA is worse than a random rotation" in worse
 
@@ -82,10 +92,48 @@ def test_without_ica_the_verdict_is_about_the_best_condition(make_deconfounding,
     alone = make_deconfounding({})
     assert alone.headlines == (
         "On held-out batches, the embedding has a mean AUROC of 0.690.",
-        "Mean AUROC over 2 targets: base 0.690.",
+        "Mean AUROC over 2 of 3 targets: base 0.690 (too few batches or rows for SRC).",
     )
     assert (alone.status, alone.findings) == ("unknown", ())
     assert "On held-out batches" in render(alone)
+
+
+def test_reservations_are_said_in_the_headline(make_deconfounding):
+    weeks = Nesting("week", 10, 0.493)
+    said = make_deconfounding({"ica": AHEAD}, variance={"base": 0.446}, nesting=weeks).headlines
+    assert "Batches explain 45 % of the variance of controls (mean ω² over the features)." in said
+    (nested,) = [one for one in said if "nested" in one]
+    assert nested.startswith(
+        "The 10 batches are nested in 10 groups (week), which explain 49 % of the variance between"
+    )
+    assert "hold them out with cluster=week (--cluster week)" in nested
+    high = make_deconfounding({"ica": 0 * AHEAD})
+    scores = {name: replace(one, auroc=one.auroc + 0.28) for name, one in high.targets[0].scores.items()}
+    high = replace(high, targets=(replace(high.targets[0], scores=scores), high.targets[1]))
+    assert "1 of 2 targets has an AUROC of at least 0.97 in the embedding itself, so little can be gained." in (
+        high.headlines
+    )
+
+
+def test_every_dash_has_a_reason(make_deconfounding, render):
+    result = make_deconfounding({"ica": AHEAD})
+    lost = np.full(5, np.nan)
+    scores = {name: replace(one, auroc=lost, error=math.nan) for name, one in result.targets[0].scores.items()}
+    nothing = Paired("ica", "base", math.nan, math.nan, math.nan, 0)
+    reasons = ("no positives held out",) * 5
+    unscored = replace(result.targets[0], scores=scores, reasons=reasons, paired={"ica": nothing})
+    empty = {name: replace(one, value=lost) for name, one in result.leakage.items()}
+    result = replace(result, targets=(unscored, result.targets[1]), leakage=empty, retrieval=empty)
+    assert "Mean AUROC over 1 of 3 targets" in result.verdict
+    assert "(too few batches or rows for MTOR, SRC)" in result.verdict
+    page = render(result)
+    for text in (
+        "–: MTOR: no positives held out.",
+        "batch accuracy: no fold holds out two batches with at least four controls each",
+        "replicate precision: no fold holds out a target on two batches",
+        "sparsity and shares of targets have no chance level",
+    ):
+        assert text in page
 
 
 def test_a_target_is_found_by_its_name(make_deconfounding):
@@ -99,7 +147,7 @@ def test_a_target_is_found_by_its_name(make_deconfounding):
 
 def test_the_page_shows_every_target_and_measure(make_deconfounding, render):
     page = render(make_deconfounding({"ica": AHEAD, "rotated": AHEAD}))
-    error = (BASE + AHEAD).std(ddof=1) / np.sqrt(5)
+    error = (BASE + AHEAD).std(ddof=1) * np.sqrt(1 / 5 + 1 / 4)
     for text in (
         "MTOR",
         f"▲ 0.744 ± {error:.3f}",

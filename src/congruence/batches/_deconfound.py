@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from congruence.arrays import Array
 from congruence.batches._folds import PROTOCOLS, FoldPlan, batch_by_batch, hold_out_batches
+from congruence.batches._inference import compare_conditions, correct_targets
 from congruence.batches._inputs import LABELS, LabelledRows, read_rows
 from congruence.batches._options import FITTED_ON, DeconfoundOptions
-from congruence.batches._rows import Experiment, experiments_of, screen_of
+from congruence.batches._rows import Experiment, Screen, experiments_of, screen_of
 from congruence.batches._scoring import (
     Embeddings,
     FoldScores,
@@ -26,16 +28,21 @@ from congruence.batches._scoring import (
     notes_on,
     score_variant,
     target_of,
+    with_precision,
 )
-from congruence.batches.conditions import BY_BATCH, check_components, check_conditions
-from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding, compare_folds
-from congruence.batches.leakage import FeatureProfile, profile_features
+from congruence.batches.conditions import BY_BATCH, WHITENING, check_components, check_conditions, count_components
+from congruence.batches.deconfounding import ON_ALL, Deconfounding, Embedding
+from congruence.batches.leakage import FeatureProfile, find_nesting, mean_between_batches, profile_features
 from congruence.batches.sparsity import READINGS, check_shares
 from congruence.checks import check_choice, check_integer, require
 from congruence.errors import InputError
 from congruence.options import takes
 from congruence.parts import Parts
 from congruence.progress import Progress, Steps
+from congruence.tables.columns import PREFIX
+from congruence.tables.table import missing_labels
+
+FORMAT = 2  # of stored parts
 
 
 class PartStore(Protocol):
@@ -89,10 +96,15 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
     embeddings = Embeddings(screen, work)
     scores = _score_variants(embeddings, plan, variants, experiments, options.jobs, steps, store)
     names = tuple(dict.fromkeys(variant.name for variant in variants))
-    targets = tuple(
-        target_of(one, screen, plan, experiments, variants, scores, shares, protocol)
-        for one in dict.fromkeys(experiment.target for experiment in experiments)
+    targets = correct_targets(
+        [
+            target_of(one, screen, plan, experiments, variants, scores, shares, protocol)
+            for one in dict.fromkeys(experiment.target for experiment in experiments)
+        ]
     )
+    targets = with_precision(targets, variants, scores, seed) if options.retrieval else targets
+    profiles = _profiles(embeddings, variants, experiments, steps, store) if options.profiles else {}
+    controls = screen.control & screen.fitted_on
     return Deconfounding(
         name=rows.table.name,
         n=len(screen.x),
@@ -102,14 +114,36 @@ def deconfound(x: Any, *, options: DeconfoundOptions, progress: Progress | None 
         conditions=names,
         targets=targets,
         skipped=skipped,
-        overall={one: compare_folds(targets, one, "base", protocol) for one in names if one != "base"},
+        overall=compare_conditions(targets, names, protocol)[0],
         leakage=levels_of("leakage", names, variants, scores) if options.leakage else {},
         retrieval=levels_of("retrieval", names, variants, scores) if options.retrieval else {},
-        profiles=_profiles(embeddings, variants, experiments, steps, store) if options.profiles else {},
-        notes=(*rows.notes, *notes_on(screen, plan, targets, variants, scores)),
+        profiles=profiles,
+        notes=(*rows.notes, *_few_rows(components, screen, wanted), *notes_on(screen, plan, targets, variants, scores)),
         settings=settings | ({"inputs": files} if (files := rows.files()) else {}),
         embedding=None if embedded is None else _embedding(rows, embedded, components, options),
+        variance={"base": mean_between_batches(screen.x[controls], screen.batch[controls])}
+        | {name: one.variance for name, one in profiles.items()},
+        nesting=find_nesting(screen, _other_columns(rows, options)) if rows.cluster is None else None,
     )
+
+
+def _few_rows(components: int | float | str | None, screen: Screen, wanted: Sequence[str]) -> Iterator[str]:
+    """A note where whitening keeps directions that few rows determine."""
+    n, d = int(screen.fitted_on.sum()), screen.x.shape[1]
+    kept = min(count if isinstance(count := count_components(components, n, d), int) else d, n - 1)
+    if set(wanted) & set(WHITENING) and components != "auto" and not isinstance(components, float) and n < 5 * kept:
+        yield (
+            f"Whitening keeps {kept} directions of {n} rows and scales each to unit variance; those that few rows "
+            f"determine are noise. components 'auto' keeps {count_components('auto', n, d)}."
+        )
+
+
+def _other_columns(rows: LabelledRows, options: DeconfoundOptions) -> dict[str, Array]:
+    """Columns of the table that are not labels and have no missing values."""
+    used = {name for label in LABELS if isinstance(name := getattr(options, label), str)}
+    kept = slice(None) if rows.kept is None else rows.kept
+    columns = {name.removeprefix(PREFIX): column[kept] for name, column in rows.table.metadata.items()}
+    return {name: one for name, one in columns.items() if name not in used and not missing_labels(one).any()}
 
 
 @takes(DeconfoundOptions)
@@ -196,7 +230,7 @@ def _part_store(options: DeconfoundOptions, rows: LabelledRows, settings: Mappin
     for labels in (rows.target, rows.batch, rows.guide, rows.cluster, rows.image):
         digest.update(b"-" if labels is None else "\0".join(map(str, labels)).encode())
     method = {name: value for name, value in settings.items() if name not in (*LABELS, "reading")}
-    return Parts(folder, {**method, "control": rows.control, "rows": digest.hexdigest()})
+    return Parts(folder, {**method, "control": rows.control, "rows": digest.hexdigest(), "format": FORMAT})
 
 
 def _variants(wanted: tuple[str, ...], fit_on: str, rotations: int) -> list[Variant]:
@@ -267,9 +301,12 @@ def _profiles(
 
         def compute(variant: Variant = variant) -> Mapping[str, Any]:
             profile = profile_features(variant.kind, embeddings.on_all(variant), embeddings.screen, experiments)
-            return {"technical": profile.technical, "biological": profile.biological, "noise": profile.noise}
+            numbers = np.array([profile.level, profile.variance])
+            arrays = {"technical": profile.technical, "biological": profile.biological, "noise": profile.noise}
+            return arrays | {"numbers": numbers}
 
         part = compute() if store is None else store.get(f"features-{variant.kind}", compute)
-        profiles[variant.kind] = FeatureProfile(variant.kind, part["technical"], part["biological"], part["noise"])
+        arrays = (part["technical"], part["biological"], part["noise"])
+        profiles[variant.kind] = FeatureProfile(variant.kind, *arrays, *map(float, part["numbers"]))
         steps(f"features of {variant.kind}")
     return profiles

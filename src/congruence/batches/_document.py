@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from congruence.batches._inference import FEWEST_UNITS, LEVEL
 from congruence.batches._numbers import mean_of
-from congruence.batches._verdict import WORDS, kind_of, measures_of, signed, three, words_for
+from congruence.batches._verdict import (
+    WORDS,
+    MeasureMeans,
+    kind_of,
+    measures_of,
+    p_value,
+    signed,
+    three,
+    units_of,
+    words_for,
+)
 from congruence.batches.conditions import NAMES
 from congruence.document import (
     Block,
@@ -28,11 +39,14 @@ from congruence.document import (
 from congruence.formatting import UNDEFINED, count, elided
 
 if TYPE_CHECKING:
-    from congruence.batches.deconfounding import Deconfounding, Paired, Target
+    from congruence.batches._inference import Paired
+    from congruence.batches.deconfounding import Deconfounding, Target
+    from congruence.batches.retrieval import Precision
 
 WIDE = 5  # conditions that fit next to each other on a terminal
 TOP_NOTES = 6  # at the top of the page; more are folded
 PANELS = 4  # conditions whose features are drawn
+DRAWN = 400  # features of a panel
 FEATURES = 40  # listed
 MARKS = {"holds": "▲ ", "fails": "▼ "}
 SCORES = (
@@ -44,9 +58,11 @@ SCORES = (
     ("AUROC within batches", "the same, comparing only rows of the same batch."),
 )
 INTERVAL = {
-    "folds": "95 %, over folds, paired, and widened because folds share training rows (Nadeau and Bengio 2003).",
-    "batch": "95 %, over models, each trained on another batch; all are scored on nearly the same rows, so it covers "
-    "the choice of training batches only.",
+    "folds": "95 %, paired; held-out batches (or groups of batches) are the sampling units, and the variance is "
+    "increased because folds share training rows (Nadeau and Bengio 2003). It is not corrected for the number of "
+    "comparisons; marks and verdicts are, by Holm’s method.",
+    "batch": "95 %, paired; batches are the sampling units, for training and for scoring. It is not corrected for the "
+    "number of comparisons; marks and verdicts are, by Holm’s method.",
 }
 EXPLANATIONS = (
     (
@@ -62,8 +78,19 @@ EXPLANATIONS = (
         "balanced accuracy of a linear prediction of the batch of controls, on held-out rows; invariant to rotations.",
     ),
     (
+        "controls' variance between batches",
+        "mean ω² over the features, fitted on all rows: 0 if batches do not differ, 1 if only they differ.",
+    ),
+    (
         "replicate precision",
-        "mean average precision of finding the same target on other batches, by cosine; invariant to rotations.",
+        "mean average precision of finding the same target on other held-out batches, among other targets; by cosine, "
+        "invariant to rotations.",
+    ),
+    (
+        "mAP among controls",
+        "mean average precision of finding the rows of a target on other batches among the controls there, for each "
+        "held-out row; p values under random rankings, corrected for the false discovery rate over targets (copairs, "
+        "Kalinin et al. 2025).",
     ),
 )
 
@@ -83,7 +110,7 @@ def describe(result: Deconfounding) -> Document:
         claim=f"Does {main.inside} help on held-out batches?" if result.overall else "Does a condition help?",
         status=result.status,
         remark=f"{result.n} rows × {result.d} dimensions, {result.batches} batches, {result.controls} controls, "
-        f"{count(len(result.targets), 'target')}",
+        f"{len(result.scored)} of {count(len(result.targets) + len(result.skipped), 'target')} scored",
         notes=notes if few else [*notes[: TOP_NOTES - 1], more],
         sections=tuple(_sections(result, [] if few else notes)),
         reading=(
@@ -119,19 +146,33 @@ def _sections(result: Deconfounding, folded: Sequence[str]) -> Iterator[Section]
 
 
 def _differences(result: Deconfounding) -> Table:
-    columns = (Column("condition", "text"), Column("difference"), Column("95 % interval"), Column("better?", "text"))
+    names = ("difference", "95 % interval", "corrected p")
+    columns = (Column("condition", "text"), *map(Column, names), Column("better?", "text"))
     rows = [
-        (words_for(name).label, _difference(one, strong=True), _score(one.low, _interval(one)), badge(one.status))
+        (
+            words_for(name).label,
+            _difference(one, strong=True),
+            _score(one.low, _interval(one) or UNDEFINED),
+            _score(one.adjusted),
+            badge(one.status),
+        )
         for name, one in result.overall.items()
     ]
-    return Table("Difference in AUROC from base, all targets together", columns, rows, brief=True)
+    many = len(result.overall) + len(result.contrasts)
+    note = f"Mean over {count(len(result.scored), 'target')}, each counted once."
+    note += f" p is corrected for {many} comparisons (Holm), so better or worse needs p ≤ 0.05." if many > 1 else ""
+    if any(math.isnan(one.low) for one in result.overall.values()):
+        note += f" {UNDEFINED}: fewer than {FEWEST_UNITS} {units_of(result)} could be scored."
+    return Table("Difference in AUROC from base, all targets together", columns, rows, brief=True, note=note)
 
 
 def _scores(result: Deconfounding) -> Iterator[Block]:
+    many = sum(math.isfinite(paired.p) for one in result.targets for paired in one.paired.values())
     by_batch = " (one model per batch, scored on all others)" if result.settings.get("protocol") == "batch" else ""
     yield Text(
-        f"AUROC of each target against controls on held-out batches, ± standard error over folds{by_batch}. ▲ better "
-        "than base, ▼ worse; no mark: the 95 % interval of the difference includes 0. Click a heading to sort.",
+        f"AUROC of each target against controls on held-out batches, ± standard error over {units_of(result)}{by_batch}"
+        f". ▲ better than base, ▼ worse (p ≤ 0.05, corrected for all {many} comparisons by Holm’s method); no mark: no "
+        "clear difference. Click a heading to sort.",
         muted=True,
     )
     labels = [words_for(name).label for name in result.conditions]
@@ -140,21 +181,67 @@ def _scores(result: Deconfounding) -> Iterator[Block]:
     if len(result.conditions) > WIDE > len(result.targets):  # transposed, it fits a terminal
         names = elided([one.name for one in result.targets], 24)
         columns = (Column("condition", "text"), *map(Column, names))
-        yield Table(label, columns, list(zip(labels, *cells, strict=True)), brief=True, note=_draws(result))
+        yield Table(label, columns, list(zip(labels, *cells, strict=True)), brief=True, note=_below_scores(result))
     else:
-        about = [Column(name, brief=False) for name in ("rows", "batches", "guides")]
-        columns = (Column("target", "name"), *map(Column, labels), *about)
+        about = {"rows": [one.positives for one in result.targets], "batches": [one.batches for one in result.targets]}
+        if "cluster" in result.settings:
+            about["scored groups"] = [one.units for one in result.targets]
+        if any(one.guides for one in result.targets):
+            about["guides"] = [len(one.guides) for one in result.targets]
+        columns = (Column("target", "name"), *map(Column, labels), *(Column(name, brief=False) for name in about))
         rows: list[Any] = [
-            (one.name, *row, one.positives, one.batches, len(one.guides) or None)
-            for one, row in zip(result.targets, cells, strict=True)
+            (one.name, *row, *facts) for one, row, *facts in zip(result.targets, cells, *about.values(), strict=True)
         ]
-        footer: Any = ("mean", *(_score(result.mean(name)) for name in result.conditions), "", "", "")
-        yield Table(label, columns, rows, brief=True, footer=footer if len(rows) > 1 else (), note=_draws(result))
+        footer: Any = ("mean", *(_score(result.mean(name)) for name in result.conditions), *[""] * len(about))
+        footer = footer if len(rows) > 1 else ()
+        yield Table(label, columns, rows, brief=True, footer=footer, note=_below_scores(result))
     if result.overall:
         columns = (Column("target", "name"), *(Column(words_for(name).label) for name in result.overall))
         rows = [(one.name, *(_difference(one.paired[name]) for name in result.overall)) for one in result.targets]
+        few = any(p.units < FEWEST_UNITS for one in result.scored for p in one.paired.values())
+        note = f"No interval: fewer than {FEWEST_UNITS} {units_of(result)} could be scored." if few else ""
         yield Heading("Difference from base, with its 95 % interval")
-        yield Table("Difference in AUROC from base by target", columns, rows)
+        yield Table("Difference in AUROC from base by target", columns, rows, note=_unscored(result, note))
+    if all(one.precision for one in result.targets):
+        yield from _precisions(result)
+
+
+def _precisions(result: Deconfounding) -> Iterator[Block]:
+    """Mean average precision of the replicates of each target, with its p value."""
+    yield Heading("Are replicates found on other batches? Mean average precision among controls")
+    columns = (
+        Column("target", "name"),
+        *(Column(words_for(name).label) for name in result.conditions),
+        Column("chance"),
+    )
+
+    def cell(found: Precision) -> Cell:
+        mark = "* " if found.adjusted <= LEVEL else ""
+        below = "" if math.isnan(found.p) else p_value(found.adjusted)
+        return _score(found.mean, mark + three(found.mean), below=below)
+
+    rows: list[Any] = [
+        (one.name, *(cell(one.precision[name]) for name in result.conditions), _score(one.precision["base"].chance))
+        for one in result.targets
+    ]
+    note = "* above chance: p ≤ 0.05 under random rankings, corrected for the false discovery rate over targets. "
+    note += "A rotation does not change cosines, so whitened, ICA and random rotation are equal."
+    if any(math.isnan(found.mean) for one in result.targets for found in one.precision.values()):
+        note += f" {UNDEFINED}: no held-out row has both replicates and controls on another batch with this target."
+    yield Table("Mean average precision of replicates among controls", columns, rows, note=note)
+
+
+def _below_scores(result: Deconfounding) -> str:
+    """Draws of random rotations, and why scores or errors are missing."""
+    few = any(math.isnan(score.error) for one in result.scored for score in one.scores.values())
+    note = f"No ±: fewer than {FEWEST_UNITS} {units_of(result)} could be scored." if few else ""
+    return " ".join(filter(None, (_draws(result), _unscored(result, note))))
+
+
+def _unscored(result: Deconfounding, note: str) -> str:
+    """A note with the reason of every target without a score."""
+    reasons = [f"{one.name}: {', '.join(one.missing)}" for one in result.targets if not one.judged]
+    return " ".join(filter(None, (note, f"{UNDEFINED}: {'; '.join(reasons)}." if reasons else "")))
 
 
 def _draws(result: Deconfounding) -> str:
@@ -171,7 +258,8 @@ def _draws(result: Deconfounding) -> str:
 def _auroc(target: Target, condition: str) -> Cell:
     score, paired = target.scores[condition], target.paired.get(condition)
     text = three(score.mean) if math.isnan(score.error) else f"{three(score.mean)} ± {three(score.error)}"
-    return _score(score.mean, text if paired is None else MARKS.get(paired.status, "") + text)
+    hint = "" if target.judged else "; ".join(target.missing)
+    return _score(score.mean, text if paired is None else MARKS.get(paired.status, "") + text, hint=hint)
 
 
 def _difference(paired: Paired, **more: Any) -> Cell:
@@ -181,29 +269,52 @@ def _difference(paired: Paired, **more: Any) -> Cell:
 
 def _explanation(result: Deconfounding) -> Iterator[Block]:
     reading = "a difference of AUROC" if result.settings.get("reading") != "ratio" else "a ratio of AUROC, minus 1"
+    compared = (
+        "Concentration compares trees that see only the most used features with trees that see only the rest (as "
+        f"{reading}). "
+    )
+    asked = bool(result.targets[0].scores["base"].concentration)
     yield Text(
-        "Means over the targets. Sparse trees use few features. Concentration compares trees that see only the most "
-        f"used features with trees that see only the rest (as {reading}). The batch is predicted from held-out "
-        "controls; replicates are searched for across batches.",
+        f"Means over the targets. Sparse trees use few features. {compared if asked else ''}"
+        "The batch is predicted from held-out controls; replicates are searched for across batches.",
         muted=True,
     )
     measures = measures_of(result)
+    note = _missing_measures(result, measures)
     labels = [words_for(name).label for name in result.conditions]
     cells = [[*(_score(one.means[name]) for name in result.conditions), _score(one.chance)] for one in measures]
     if len(labels) > WIDE:  # transposed, it fits a terminal
         columns = (Column("condition", "text"), *(Column(one.short) for one in measures))
-        yield Table("Means over the targets", columns, list(zip([*labels, "chance"], *cells, strict=True)), brief=True)
+        rows: list[Any] = list(zip([*labels, "chance"], *cells, strict=True))
+        yield Table("Means over the targets", columns, rows, brief=True, note=note)
     else:
         columns = (Column("measure", "text"), *map(Column, labels), Column("chance"))
-        rows: list[Any] = [(one.name, *row) for one, row in zip(measures, cells, strict=True)]
-        yield Table("Means over the targets", columns, rows, brief=True)
+        rows = [(one.name, *row) for one, row in zip(measures, cells, strict=True)]
+        yield Table("Means over the targets", columns, rows, brief=True, note=note)
+
+
+def _missing_measures(result: Deconfounding, measures: Sequence[MeasureMeans]) -> str:
+    """Why measures have no value."""
+    alone = "there is one target, so no other targets to rank" if len(result.targets) == 1 else ""
+    why = {
+        "sparsity": "no model made a split",
+        "batch accuracy": "no fold holds out two batches with at least four controls each",
+        "replicate precision": alone or "no fold holds out a target on two batches",
+        "mAP among controls": "no held-out row has both replicates and controls on another batch",
+    }
+    blank = [one.name for one in measures if not any(map(math.isfinite, one.means.values()))]
+    reasons = [f"{name}: {why.get(name, 'there is a single feature')}" for name in blank]
+    return f"{UNDEFINED}: {'; '.join(['sparsity and shares of targets have no chance level', *reasons])}."
 
 
 def _profiles(result: Deconfounding) -> Iterator[Block]:
+    many = any(len(one.technical) > DRAWN for one in result.profiles.values())
     yield Text(
         "One point for each feature, fitted on all rows. Vertical: how well it separates a target from controls of the "
         "same batch. Horizontal: the share of its variance among controls that lies between batches. Top left: "
-        "biology alone; top right: biology and batch share a feature. Dashed: 95 % level of an unrelated feature.",
+        "biology alone; top right: biology and batch share a feature. Dashed: the 95 % level of chance for the largest "
+        "value over all targets, which is drawn; 5 % of unrelated features lie above it."
+        + (f" Of more than {DRAWN} features, the {DRAWN} most biological or technical are drawn." if many else ""),
         muted=True,
     )
     shown = [name for name in NAMES if name in result.profiles][:PANELS]
@@ -222,12 +333,13 @@ def _features(result: Deconfounding) -> Table:
     rows: list[Any] = []
     for j in np.argsort(-np.maximum(strongest, np.nan_to_num(technical)), kind="stable")[:FEATURES]:
         i = int(np.argmax(np.nan_to_num(profile.biological[:, j])))
-        target = result.targets[i].name if strongest[j] > profile.noise[i] else UNDEFINED
+        target = result.targets[i].name if strongest[j] > profile.level else UNDEFINED
         two = [Cell(f"{x:.2f}", x) if math.isfinite(x) else Cell(UNDEFINED, "") for x in (strongest[j], technical[j])]
         rows.append((f"{name}{j}", target, *two))
     columns = (Column("feature", "name"), Column("target", "text"), Column("biological"), Column("technical"))
     note = (
-        "The target is the one that the feature separates best from controls, if it exceeds the 95 % level of chance."
+        "The target is the one that the feature separates best from controls, if it exceeds the 95 % level of chance "
+        f"({UNDEFINED}: it does not)."
     )
     return Table(
         f"The {len(rows)} most biological or technical features of {words_for(name).label}", columns, rows, note=note
@@ -239,4 +351,6 @@ def _score(value: float, text: str | None = None, **more: Any) -> Cell:
 
 
 def _interval(paired: Paired) -> str:
-    return "" if math.isnan(paired.low) else f"{signed(paired.low)} to {signed(paired.high)}"
+    if math.isnan(paired.low):
+        return ""
+    return "equal in all" if paired.low == paired.high == 0 else f"{signed(paired.low)} to {signed(paired.high)}"

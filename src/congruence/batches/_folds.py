@@ -22,6 +22,11 @@ class Fold:
     train: Array  # (n,) of bool
     test: Array  # (n,) of bool
     held: tuple[str, ...]  # batches held out; with one model per batch, the training batch
+    unit: (
+        Array  # (n,) the number of the sampling unit of each row: its batch, or a cluster of batches held out together
+    )
+    units: int
+    trained: int = -1  # with one model per batch, the unit of the training batch
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,14 @@ def hold_out_batches(screen: Screen, experiments: Sequence[Experiment], folds: i
             "Clusters are held out in addition to batches: each fold is scored on unseen clusters in unseen batches."
         )
     splits = []
+    sampled = (place, k) if crossing else (unit, len(sizes))  # clusters that cross batches are independent over folds
     for number in range(k):
         test, train = place == number, place != number
         if crossing:
             test &= ~screen.treated | (apart == number)
             train &= ~screen.treated | (apart != number)
         held = tuple(map(str, screen.batches[np.unique(screen.batch[place == number])]))
-        splits.append(Fold(train, test, held))
+        splits.append(Fold(train, test, held, *sampled))
     return FoldPlan(tuple(splits), tuple(notes))
 
 
@@ -83,7 +89,8 @@ def batch_by_batch(screen: Screen, experiments: Sequence[Experiment]) -> FoldPla
     for number in with_both:
         train = screen.batch == number
         test = ~np.isin(cluster, np.unique(cluster[train]))
-        splits.append(Fold(train, test, (str(screen.batches[number]),)))
+        held = (str(screen.batches[number]),)
+        splits.append(Fold(train, test, held, cluster, int(cluster.max()) + 1, int(cluster[train][0])))
     return FoldPlan(tuple(splits))
 
 

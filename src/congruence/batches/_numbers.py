@@ -12,7 +12,8 @@ from congruence.arrays import Float
 from congruence.result import Status
 
 if TYPE_CHECKING:
-    from congruence.batches.deconfounding import Levels, Paired, Score, Target
+    from congruence.batches._inference import Paired
+    from congruence.batches.deconfounding import Levels, Score, Target
     from congruence.batches.leakage import FeatureProfile
 
 
@@ -25,6 +26,10 @@ class PairedNumbers(TypedDict):
     low: float
     high: float
     folds: int
+    units: int
+    p: float
+    adjusted: float
+    comparisons: int
     status: Status
 
 
@@ -48,6 +53,7 @@ class TargetNumbers(TypedDict):
     experiments: list[dict[str, Any]]
     scores: dict[str, dict[str, Any]]
     paired: dict[str, PairedNumbers]
+    precision: dict[str, dict[str, Any]]
 
 
 class DeconfoundingNumbers(TypedDict):
@@ -62,6 +68,8 @@ class DeconfoundingNumbers(TypedDict):
     main_condition: str
     targets: list[TargetNumbers]
     skipped: dict[str, str]
+    variance: dict[str, float]
+    nesting: dict[str, Any] | None
     overall: dict[str, PairedNumbers]
     contrasts: list[PairedNumbers]
     means: list[dict[str, Any]]
@@ -96,6 +104,7 @@ def target_numbers(one: Target) -> TargetNumbers:
         ],
         "scores": {name: _score_numbers(score) for name, score in one.scores.items()},
         "paired": {name: paired_numbers(paired) for name, paired in one.paired.items()},
+        "precision": {name: asdict(found) for name, found in one.precision.items()},
     }
 
 
@@ -127,4 +136,5 @@ def level_numbers(one: Levels) -> LevelNumbers:
 
 def profile_numbers(one: FeatureProfile) -> dict[str, Any]:
     """A feature profile as plain data."""
-    return {name: getattr(one, name).tolist() for name in ("technical", "biological", "noise", "entangled")}
+    lists = {name: getattr(one, name).tolist() for name in ("technical", "biological", "noise", "entangled")}
+    return lists | {"level": one.level}

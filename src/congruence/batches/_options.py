@@ -42,7 +42,8 @@ class DeconfoundOptions(ReadOptions):
     )
     cluster: Any = option(
         None,
-        "Column whose rows stay together: sites with several batches, or compounds, held out in addition to batches.",
+        "Column whose rows stay together: weeks or sites with several batches, or compounds, held out in addition to "
+        "batches.",
         panel=DATA,
     )
     image: Any = option(

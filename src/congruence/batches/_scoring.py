@@ -11,13 +11,14 @@ import numpy as np
 
 from congruence.arrays import Array, Float, listing
 from congruence.batches._folds import Fold, FoldPlan, scored_rows
+from congruence.batches._inference import compare_folds, estimate_mean
 from congruence.batches._numbers import mean_of
 from congruence.batches._rows import Experiment, Screen
-from congruence.batches.classify import PAPER, auroc, auroc_within, fit_trees
+from congruence.batches.classify import PAPER, auroc, auroc_by_unit, auroc_within, fit_trees
 from congruence.batches.conditions import Condition, condition_named
-from congruence.batches.deconfounding import Levels, Score, Target, compare_folds
+from congruence.batches.deconfounding import Levels, Score, Target
 from congruence.batches.leakage import predict_batch
-from congruence.batches.retrieval import retrieve_replicates
+from congruence.batches.retrieval import Precision, judge_replicates, retrieve_replicates, search_replicates
 from congruence.batches.sparsity import Concentration, concentrations, hoyer
 
 PartArrays = dict[str, Array]
@@ -98,29 +99,32 @@ def score_variant(
     with ALGEBRA:
         z, fit_notes = embeddings.of(variant, fold)
         leaked = _leakage(screen, fold, z, work)
-        retrieved = _retrieval(screen, fold, z, work)
+        retrieved, replicates = _retrieval(
+            screen, fold, z, work, list(dict.fromkeys(one.target for one in experiments))
+        )
     rows = [_experiment(screen, fold, z, one, work, tick) for one in experiments]
-    keys = ("auroc", "within", "sparsity", "top", "rest")
+    keys = ("auroc", "within", "sparsity", "top", "rest", "units")
     columns = {key: np.array([row[i] for row in rows], dtype=float) for i, key in enumerate(keys)}
     notes = np.frombuffer("\n".join(dict.fromkeys(fit_notes)).encode(), dtype=np.uint8)
-    return columns | {"leakage": np.array(leaked), "retrieval": np.array(retrieved), "notes": notes.copy()}
+    levels = {"leakage": np.array(leaked), "retrieval": np.array(retrieved), "replicates": replicates}
+    return columns | levels | {"notes": notes.copy()}
 
 
 def _experiment(
     screen: Screen, fold: Fold, z: Array, one: Experiment, work: Work, tick: Callable[[], None]
-) -> tuple[float, float, float, list[float], list[float]]:
+) -> tuple[float, float, float, list[float], list[float], Float]:
     test, reason = scored_rows(fold, screen, one)
     nan = float("nan")
     if reason:
         tick()
-        return nan, nan, nan, [nan] * len(work.shares), [nan] * len(work.shares)
+        return nan, nan, nan, [nan] * len(work.shares), [nan] * len(work.shares), np.full(fold.units, nan)
     train = fold.train & screen.fitted_on & (one.positive | screen.control)
     learned, label = z[train], one.positive[train]
-    judged, truth, batch, image = z[test], one.positive[test], screen.batch[test], None
+    judged, truth, batch, unit, image = z[test], one.positive[test], screen.batch[test], fold.unit[test], None
     if screen.image is not None:
         image = np.unique(screen.image[test], return_inverse=True)[1].reshape(-1)
         first = np.unique(image, return_index=True)[1]
-        truth, batch = truth[first], batch[first]
+        truth, batch, unit = truth[first], batch[first], unit[first]
 
     def scores(trees: Any, columns: Any) -> Float:
         score = trees.score(judged[:, columns])
@@ -134,7 +138,8 @@ def _experiment(
     score = scores(trees, slice(None))
     top, rest = concentrations(trees.splits, trees.gain, work.shares, score_features)
     tick()
-    return auroc(truth, score), auroc_within(truth, score, batch), hoyer(trees.splits), top, rest
+    by_unit = auroc_by_unit(truth, score, unit, fold.units)
+    return auroc(truth, score), auroc_within(truth, score, batch), hoyer(trees.splits), top, rest, by_unit
 
 
 def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
@@ -144,14 +149,17 @@ def _leakage(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, f
     return predict_batch(z[rows], screen.batch[rows], work.seed)
 
 
-def _retrieval(screen: Screen, fold: Fold, z: Array, work: Work) -> tuple[float, float]:
-    """Replicates among held-out batches; cosines are relative to the mean training control."""
+def _retrieval(
+    screen: Screen, fold: Fold, z: Array, work: Work, targets: Sequence[str]
+) -> tuple[tuple[float, float], Float]:
+    """Replicates of held-out rows among other targets and among controls; cosines are around the mean control."""
     if not work.retrieval:
-        return float("nan"), float("nan")
+        return (float("nan"), float("nan")), np.empty((0, 4))
     rows = fold.test & screen.treated & screen.fitted_on
     known = fold.train & screen.fitted_on
     origin = z[known & screen.control if (known & screen.control).any() else known].mean(0)
-    return retrieve_replicates(z[rows] - origin, screen.target[rows], screen.batch[rows], work.seed)
+    among_targets = retrieve_replicates(z[rows] - origin, screen.target[rows], screen.batch[rows], work.seed)
+    return among_targets, search_replicates(z, screen, fold, targets, origin, work.seed)
 
 
 def target_of(
@@ -167,7 +175,10 @@ def target_of(
     """One target under all conditions; its experiments are its guides in every fold."""
     own = [i for i, one in enumerate(experiments) if one.target == name]
     units = [(i, number) for i in own for number in range(len(plan.folds))]
+    positive = np.any([experiments[i].positive for i in own], axis=0)
     reasons = [scored_rows(plan.folds[number], screen, experiments[i])[1] for i, number in units]
+    if all(reasons) and len(np.unique(plan.folds[0].unit[positive])) == 1:
+        reasons = ["all its batches are in one group, which is held out whole"] * len(units)
 
     def values(variant: Variant, key: str, *place: int) -> Float:
         return np.array([scores[variant.key, number][key][(i, *place)] for i, number in units])
@@ -185,9 +196,9 @@ def target_of(
             mean("sparsity"),
             tuple(Concentration(share, mean("top", j), mean("rest", j)) for j, share in enumerate(shares)),
             np.array([mean_of(values(variant, "auroc")) for variant in draws]),
+            mean("units"),
         )
 
-    positive = np.any([experiments[i].positive for i in own], axis=0)
     with_positives = len(np.unique(screen.batch[positive]))
     target = Target(
         name=name,
@@ -199,9 +210,30 @@ def target_of(
         left_out=len(screen.batches) - with_positives,
         scores={condition: score(condition) for condition in dict.fromkeys(variant.name for variant in variants)},
         paired={},
+        trained=None if plan.folds[0].trained < 0 else np.array([plan.folds[number].trained for _, number in units]),
     )
+    judged = {
+        condition: replace(score, error=estimate_mean((target,), condition, None, protocol).error)
+        for condition, score in target.scores.items()
+    }
     paired = {one: compare_folds((target,), one, "base", protocol) for one in target.scores if one != "base"}
-    return replace(target, paired=paired)
+    return replace(target, scores=judged, paired=paired)
+
+
+def with_precision(
+    targets: Sequence[Target], variants: Sequence[Variant], scores: FoldScores, seed: int
+) -> tuple[Target, ...]:
+    """The targets with the mean average precision of their replicates; no rotation changes it, so one is enough."""
+    found: list[dict[str, Precision]] = [{} for _ in targets]
+    for variant in variants:
+        if variant.draw:
+            continue
+        queries = np.concatenate(
+            [part["replicates"] for (key, _), part in sorted(scores.items()) if key == variant.key]
+        )
+        for place, one in zip(found, judge_replicates(variant.name, queries, len(targets), seed), strict=True):
+            place[variant.name] = one
+    return tuple(replace(one, precision=place) for one, place in zip(targets, found, strict=True))
 
 
 def levels_of(key: str, names: tuple[str, ...], variants: Sequence[Variant], scores: FoldScores) -> dict[str, Levels]:
@@ -238,12 +270,10 @@ def notes_on(
                 f"{one.name}: {len(bare)} of {one.batches} batches with positives have no controls ({listing(bare)}), "
                 "so its AUROC compares batches there; the AUROC within batches does not."
             )
-        missing = sorted({reason for reason in one.reasons if reason})
+        missing = one.missing
         if missing:
-            count = len(one.reasons) - one.judged
-            notes.append(
-                f"{one.name}: {count} of {len(one.reasons)} experiments were not scored ({'; '.join(missing)})."
-            )
+            count, what = len(one.reasons) - one.judged, "folds of guides" if one.guides else "folds"
+            notes.append(f"{one.name}: {count} of {len(one.reasons)} {what} were not scored ({'; '.join(missing)}).")
         base = one.scores["base"]
         blank = int((np.isfinite(base.auroc) & np.isnan(base.sparsity)).sum())
         if blank:

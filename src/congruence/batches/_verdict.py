@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from congruence.batches._inference import FEWEST_UNITS, LEVEL, ON_ALL
 from congruence.batches._numbers import mean_of
-from congruence.batches.deconfounding import ON_ALL
 from congruence.formatting import UNDEFINED, count
 from congruence.result import Finding
 
 if TYPE_CHECKING:
-    from congruence.batches.deconfounding import Deconfounding, Paired, Score
+    from congruence.batches._inference import Paired
+    from congruence.batches.deconfounding import Deconfounding, Score
 
 
 class Words(NamedTuple):
@@ -44,6 +45,7 @@ WORDS = {
     "tvn": Words("TVN", "TVN", "TVN", "whitened by the controls, each batch aligned on its own controls"),
     "harmony": Words("Harmony", "Harmony", "Harmony", "batches aligned within clusters, all rows at once"),
 }
+CEILING = 0.97  # AUROC of base above which little can be gained
 WHY = {"rotated": ", so the axes matter", "whitened": ", so the gain is not due to whitening alone"}
 
 
@@ -66,13 +68,68 @@ def words_for(condition: str) -> Words:
 
 
 def headlines_of(result: Deconfounding) -> tuple[str, ...]:
-    """The answer, the mean AUROC, the contrasts of the main condition, and other conditions that beat base."""
+    """The answer, the mean AUROC, targets without a score, reservations, contrasts, and other conditions."""
     main = result.main_condition
+    also = [
+        f"Also {word} than base: {', '.join(names)}."
+        for status, word in (("holds", "better"), ("fails", "worse"))
+        if (names := [words_for(n).label for n, one in result.overall.items() if one.status == status and n != main])
+    ]
+    contrasts = filter(None, map(_contrast, result.contrasts))
+    return (_answer(result, main), _means(result, main), *_reservations(result), *contrasts, *also)
+
+
+def _means(result: Deconfounding, main: str) -> str:
+    """The mean AUROC of base and of the main condition, and which targets it leaves out."""
     values = ", ".join(f"{words_for(name).label} {three(result.mean(name))}" for name in dict.fromkeys(("base", main)))
-    means = f"Mean AUROC over {count(len(result.targets), 'target')}: {values}."
-    better = [words_for(n).label for n, one in result.overall.items() if one.status == "holds" and n != main]
-    also = [f"Also better than base: {', '.join(better)}."] if better else []
-    return (_answer(result, main), means, *filter(None, map(_contrast, result.contrasts)), *also)
+    absent = [one.name for one in result.targets if not one.judged] + list(result.skipped)
+    scored = len(result.scored)
+    if not absent:
+        return f"Mean AUROC over {count(scored, 'target')}: {values}."
+    total = count(scored + len(absent), "target")
+    return f"Mean AUROC over {scored} of {total}: {values} (too few batches or rows for {some_of(absent)})."
+
+
+def _reservations(result: Deconfounding) -> Iterator[str]:
+    """Targets without an interval, nested batches, targets at the ceiling, and the size of the batch effect."""
+    few = [one.name for one in result.scored if one.paired and all(p.units < FEWEST_UNITS for p in one.paired.values())]
+    if few:
+        yield (
+            f"{count(len(few), 'target')} scored on fewer than {FEWEST_UNITS} {units_of(result)} "
+            f"{'has' if len(few) == 1 else 'have'} no interval: {some_of(few)}."
+        )
+    if result.nesting is not None:
+        column = result.nesting.column
+        yield (
+            f"The {result.batches} batches are nested in {result.nesting.groups} groups ({column}), which explain "
+            f"{percent(result.nesting.share)} of the variance between batches. Training and held-out batches share "
+            f"groups, so new groups may be harder: hold them out with cluster={column} (--cluster {column})."
+        )
+    high = sum(one.scores["base"].mean >= CEILING for one in result.scored)
+    if high and 2 * high >= len(result.scored):
+        yield (
+            f"{high} of {count(len(result.scored), 'target')} {'has' if high == 1 else 'have'} an AUROC of at least "
+            f"{CEILING} in the embedding itself, so little can be gained."
+        )
+    share = result.variance.get("base", math.nan)
+    if math.isfinite(share):
+        yield f"Batches explain {percent(share)} of the variance of controls (mean ω² over the features)."
+
+
+def units_of(result: Deconfounding) -> str:
+    """What intervals are computed over."""
+    return "groups of batches" if "cluster" in result.settings else "batches"
+
+
+def some_of(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def percent(share: float) -> str:
+    """A share of the variance in per cent."""
+    return f"{100 * share:.1f} %" if share < 0.095 else f"{100 * share:.0f} %"
 
 
 def _answer(result: Deconfounding, main: str) -> str:
@@ -84,7 +141,8 @@ def _answer(result: Deconfounding, main: str) -> str:
         "holds": f"{words.subject} improves classification on held-out batches: {change}.",
         "fails": f"{words.subject} worsens classification on held-out batches: {change}.",
         "ambiguous": f"{words.subject} has no clear effect on held-out batches: {change}.",
-        "unknown": f"The effect of {words.inside} on held-out batches is unknown: too few folds could be scored.",
+        "unknown": f"The effect of {words.inside} on held-out batches is unknown: fewer than {FEWEST_UNITS} "
+        f"{units_of(result)} could be scored.",
     }[paired.status]
 
 
@@ -121,9 +179,9 @@ def _finding(name: str, claim: str, paired: Paired) -> Finding:
         name,
         claim,
         paired.status,
-        evidence=f"AUROC {difference(paired)}, {count(paired.folds, 'fold')}."
+        evidence=f"AUROC {difference(paired)}, {count(paired.units, 'held-out unit')}."
         if known
-        else f"Only {count(paired.folds, 'fold')} could be scored.",
+        else f"Only {count(paired.units, 'held-out unit')} could be scored.",
         number=paired.difference if math.isfinite(paired.difference) else None,
         interval=(paired.low, paired.high) if known else None,
         null=0.0,
@@ -158,6 +216,9 @@ def measures_of(result: Deconfounding) -> list[MeasureMeans]:
         mean("AUROC within batches", lambda score: score.within, 0.5, "within"),
         mean("sparsity", lambda score: score.sparsity, math.nan, "sparsity"),
     ]
+    if len(result.variance) == len({kind_of(name) for name in result.conditions}):
+        shares = {name: result.variance[kind_of(name)] for name in result.conditions}
+        measures.append(MeasureMeans("controls' variance between batches", shares, 0.0, "batch variance"))
     for j, one in enumerate(result.targets[0].scores["base"].concentration):
         name = f"top {100 * one.share:g} % {'− rest' if reading == 'difference' else '/ rest − 1'}"
         measures.append(mean(name, partial(_concentration, j, reading), 0.0, f"top {100 * one.share:g} %"))
@@ -168,6 +229,16 @@ def measures_of(result: Deconfounding) -> list[MeasureMeans]:
         if levels:
             means = {condition: one.mean for condition, one in levels.items()}
             measures.append(MeasureMeans(name, means, levels["base"].by_chance, short))
+    if all(one.precision for one in result.targets):
+        found = {name: [one.precision[name] for one in result.targets] for name in result.conditions}
+        means = {name: mean_of(np.array([one.mean for one in some])) for name, some in found.items()}
+        chance = mean_of(np.array([one.chance for one in found["base"]]))
+        measures.append(MeasureMeans("mAP among controls", means, chance, "mAP"))
+        shares = {
+            name: mean_of(np.array([float(one.adjusted <= LEVEL) for one in some if one.queries]))
+            for name, some in found.items()
+        }
+        measures.append(MeasureMeans("targets with mAP above chance", shares, math.nan, "found"))
     return measures
 
 
@@ -186,5 +257,14 @@ def signed(value: float) -> str:
 
 
 def difference(paired: Paired) -> str:
-    """A difference with its 95 % interval."""
-    return f"{signed(paired.difference)} (95 % interval {signed(paired.low)} to {signed(paired.high)})"
+    """A difference with its 95 % interval; if that excludes 0, with the p value for all comparisons together."""
+    interval = f"95 % interval {signed(paired.low)} to {signed(paired.high)}"
+    if paired.low <= 0 <= paired.high or paired.comparisons < 2:
+        return f"{signed(paired.difference)} ({interval})"
+    corrected = f"{p_value(paired.adjusted)} corrected for {paired.comparisons} comparisons"
+    return f"{signed(paired.difference)} ({interval}; {corrected})"
+
+
+def p_value(p: float) -> str:
+    """A p value in words."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -71,6 +71,26 @@ def auroc(positive: Array, score: Array) -> float:
     return float((ranks - many * (many + 1) / 2) / (many * others))
 
 
+def auroc_by_unit(positive: Array, score: Array, unit: Array, units: int) -> Float:
+    """What each unit (batch) contributes to the AUROC, (units,): their sum is the AUROC; NaN for units without rows.
+
+    Each unit has an equal share of the AUROC, plus the deviations of the placement values of its rows: a linear
+    approximation, whose variance over units is that of the AUROC of clustered rows (Obuchowski 1997).
+    """
+    from scipy.stats import rankdata
+
+    value, many, others = auroc(positive, score), int(positive.sum()), int((~positive).sum())
+    here = np.bincount(unit, minlength=units) > 0
+    if not many or not others:
+        return np.full(units, np.nan)
+    ranks = rankdata(score)
+    above, below = ranks[positive] - rankdata(score[positive]), ranks[~positive] - rankdata(score[~positive])
+    placement = np.empty(len(score))
+    placement[positive], placement[~positive] = (above / others - value) / many, (1 - below / many - value) / others
+    parts = np.bincount(unit, placement, minlength=units) + value / here.sum()
+    return np.where(here, parts, np.nan)
+
+
 def auroc_within(positive: Array, score: Array, batch: Array) -> float:
     """The mean AUROC within batches, weighted by their positives: differences between batches have no effect."""
     values, weights = [], []

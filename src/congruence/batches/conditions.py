@@ -203,6 +203,7 @@ class Harmonised:
 
 
 BY_BATCH = ("standardised", "tvn")  # use the controls of each batch
+WHITENING = ("whitened", "ica", "rotated", "tvn")
 NAMES = ("base", "whitened", "ica", "rotated", "standardised", "tvn", "harmony")
 
 
@@ -235,9 +236,9 @@ def check_conditions(names: Any) -> tuple[str, ...]:
 
 
 def check_components(components: Any) -> int | float | str | None:
-    """The number of components, a share of the variance, "auto" or None (all), from a number or from text."""
+    """The number of components, a share of the variance, "auto" (also for None) or None for "all"."""
     if components is None or components in ("auto", "all"):
-        return "auto" if components == "auto" else None
+        return None if components == "all" else "auto"
     try:
         number = float(components)
     except (TypeError, ValueError):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from congruence.arrays import Array, Float
+from congruence.batches._inference import ON_ALL as ON_ALL
+from congruence.batches._inference import Paired, compare_conditions, main_condition
+from congruence.batches._inference import compare_folds as compare_folds
 from congruence.batches._numbers import (
     DeconfoundingNumbers,
     error_of,
@@ -19,11 +22,11 @@ from congruence.batches._numbers import (
     profile_numbers,
     target_numbers,
 )
-from congruence.batches.leakage import FeatureProfile
+from congruence.batches.leakage import FeatureProfile, Nesting
+from congruence.batches.retrieval import Precision
 from congruence.batches.sparsity import Concentration
 from congruence.errors import InputError
-from congruence.result import Finding, Result, Status, status_above
-from congruence.stats.intervals import t_interval
+from congruence.result import Finding, Result, Status
 from congruence.tables import Table
 
 if TYPE_CHECKING:
@@ -40,33 +43,13 @@ class Score:
     sparsity: Float  # (m,) Hoyer sparsity of the split counts
     concentration: tuple[Concentration, ...]  # for each share of top features
     draws: Float  # (r,) mean AUROC of each random rotation; r is 1 for other conditions
+    units: Float | None = None  # (m, units) what each held-out batch, or cluster of batches, contributes to the AUROC
+    error: float = math.nan  # standard error of the mean, over held-out batches
 
     @property
     def mean(self) -> float:
         """Mean AUROC over the experiments."""
         return mean_of(self.auroc)
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean over all folds of all guides, as in the paper; NaN for one experiment."""
-        return error_of(self.auroc)
-
-
-@dataclass(frozen=True)
-class Paired:
-    """The difference of two conditions, paired by fold, with a 95 % interval."""
-
-    condition: str
-    reference: str
-    difference: float  # of mean AUROC; positive if `condition` is better
-    low: float
-    high: float
-    folds: int  # number of folds in the interval
-
-    @property
-    def status(self) -> Status:
-        """Whether `condition` is better: "holds", "fails" (worse), "ambiguous", or "unknown" without an interval."""
-        return status_above(self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,11 +65,24 @@ class Target:
     left_out: int  # batches without positives, not used for scoring
     scores: Mapping[str, Score]
     paired: Mapping[str, Paired]  # each condition against base
+    trained: Array | None = None  # (m,) with one model per batch, the unit of the training batch
+    precision: Mapping[str, Precision] = field(default_factory=dict)  # of replicates among controls, by condition
 
     @property
     def judged(self) -> int:
         """Number of experiments with a score."""
         return sum(not reason for reason in self.reasons)
+
+    @property
+    def units(self) -> int:
+        """Number of held-out batches, or groups of batches, with a score."""
+        known = self.scores["base"].units
+        return self.judged if known is None else int(np.isfinite(known).any(0).sum())
+
+    @property
+    def missing(self) -> list[str]:
+        """Why experiments were not scored."""
+        return sorted({reason for reason in self.reasons if reason})
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {score.mean:.3f}" for name, score in self.scores.items())
@@ -150,7 +146,7 @@ class Deconfounding(Result):
     controls: int  # rows
     conditions: tuple[str, ...]
     targets: tuple[Target, ...]
-    skipped: Mapping[str, str]  # targets that could not be scored, and why
+    skipped: Mapping[str, str]  # targets on too few batches or rows to be scored, and why
     overall: Mapping[str, Paired]  # each condition against base, all targets together
     leakage: Mapping[str, Levels]  # balanced accuracy for the batch, from held-out controls
     retrieval: Mapping[str, Levels]  # mean average precision of replicates across batches
@@ -158,15 +154,13 @@ class Deconfounding(Result):
     notes: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     embedding: Embedding | None = None  # under the requested condition
+    variance: Mapping[str, float] = field(default_factory=dict)  # share of the controls' variance between batches
+    nesting: Nesting | None = None  # what batches are nested in, if groups of batches are not held out whole
 
     @property
     def main_condition(self) -> str:
         """The condition that the verdict is about: ICA, or else the one with the highest mean AUROC."""
-        if "ica" in self.overall:
-            return "ica"
-        means = {name: self.mean(name) for name in self.overall}
-        known = {name: value for name, value in means.items() if not math.isnan(value)}
-        return max(known, key=lambda name: known[name]) if known else next(iter(self.overall), "base")
+        return main_condition(self.targets, list(self.overall))
 
     @property
     def headlines(self) -> tuple[str, ...]:
@@ -196,11 +190,7 @@ class Deconfounding(Result):
     @property
     def contrasts(self) -> tuple[Paired, ...]:
         """The main condition against its controls: ICA against random rotations and whitening; fits on all rows."""
-        main = self.main_condition
-        pairs = [(main, other) for other in ("rotated", "whitened") if main == "ica"]
-        pairs.append((main + ON_ALL, main))
-        known = [(one, other) for one, other in pairs if {one, other} <= set(self.conditions)]
-        return tuple(self.against(one, other) for one, other in known)
+        return compare_conditions(self.targets, self.conditions, self._protocol)[1]
 
     def parts(self) -> dict[str, Target]:
         """The targets by name."""
@@ -212,10 +202,19 @@ class Deconfounding(Result):
             if name not in self.conditions:
                 raise InputError(f"there is no condition {name!r}; there are {', '.join(self.conditions)}")
         chosen = self.targets if target is None else (self[target],)
-        return compare_folds(chosen, condition, reference, self.settings.get("protocol", "folds"))
+        return compare_folds(chosen, condition, reference, self._protocol)
+
+    @property
+    def _protocol(self) -> str:
+        return str(self.settings.get("protocol", "folds"))
+
+    @property
+    def scored(self) -> tuple[Target, ...]:
+        """The targets with a score."""
+        return tuple(one for one in self.targets if one.judged)
 
     def mean(self, condition: str) -> float:
-        """Mean AUROC over targets, each counted once."""
+        """Mean AUROC over the targets with a score, each counted once."""
         return mean_of(np.array([one.scores[condition].mean for one in self.targets]))
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -223,6 +222,7 @@ class Deconfounding(Result):
         for target in self.targets:
             for score in target.scores.values():
                 paired = target.paired.get(score.condition)
+                found = target.precision.get(score.condition)
                 yield {
                     "target": target.name,
                     "condition": score.condition,
@@ -233,8 +233,13 @@ class Deconfounding(Result):
                     "difference": math.nan if paired is None else paired.difference,
                     "low": math.nan if paired is None else paired.low,
                     "high": math.nan if paired is None else paired.high,
+                    "p": math.nan if paired is None else paired.p,
+                    "p_adjusted": math.nan if paired is None else paired.adjusted,
                     "status": "" if paired is None else paired.status,
                     "within": mean_of(score.within),
+                    "map": math.nan if found is None else found.mean,
+                    "map_p": math.nan if found is None else found.p,
+                    "map_p_adjusted": math.nan if found is None else found.adjusted,
                     "rotations": float(np.std(score.draws)) if len(score.draws) > 1 else math.nan,
                     "sparsity": mean_of(score.sparsity),
                     "sparsity_error": error_of(score.sparsity),
@@ -258,6 +263,8 @@ class Deconfounding(Result):
             "main_condition": self.main_condition,
             "targets": [target_numbers(one) for one in self.targets],
             "skipped": dict(self.skipped),
+            "variance": dict(self.variance),
+            "nesting": None if self.nesting is None else asdict(self.nesting),
             "overall": {name: paired_numbers(one) for name, one in self.overall.items()},
             "contrasts": [paired_numbers(one) for one in self.contrasts],
             "means": [one.to_dict() for one in measures_of(self)],
@@ -271,31 +278,3 @@ class Deconfounding(Result):
         from congruence.batches._document import describe
 
         return describe(self)
-
-
-ON_ALL = ", fitted on all"  # suffix of a condition fitted on all rows, if it is also fitted on training batches
-
-
-def compare_folds(targets: tuple[Target, ...], condition: str, reference: str, protocol: str) -> Paired:
-    """Mean difference of two conditions over folds, with a 95 % t interval.
-
-    Guides and targets are averaged within each fold, whose batches they share. Folds share most of their training
-    rows, so their variance is multiplied by (1 / k + test / train) instead of 1 / k (Nadeau & Bengio 2003): with five
-    folds, intervals are 1.5 times as wide as the naive ones. With one model per batch, training batches are disjoint
-    and the interval is the naive one: it covers other training batches, not other test batches.
-    """
-    by_fold: dict[int, list[float]] = {}
-    for one in targets:
-        difference = one.scores[condition].auroc - one.scores[reference].auroc
-        own: dict[int, list[float]] = {}
-        for (_, fold), value in zip(one.experiments, difference, strict=True):
-            if not math.isnan(value):
-                own.setdefault(fold, []).append(float(value))
-        for fold, values in own.items():
-            by_fold.setdefault(fold, []).append(float(np.mean(values)))
-    folds = np.array([np.mean(values) for _, values in sorted(by_fold.items())])
-    k = len(folds)
-    if not k:
-        return Paired(condition, reference, math.nan, math.nan, math.nan, 0)
-    low, high = t_interval(folds, folds=protocol == "folds")
-    return Paired(condition, reference, float(folds.mean()), low, high, k)

@@ -59,7 +59,7 @@ def ratio_interval(value: float, draws: Float, units: int, inflation: float = 1.
     return (value / math.exp(half), value * math.exp(half)) if half < MOST_SPREAD else NO_INTERVAL
 
 
-def student_quantile(df: int, level: float) -> float:
+def student_quantile(df: float, level: float) -> float:
     """The quantile of Student's t, without the second that importing scipy.stats takes."""
     from scipy.special import stdtrit
 

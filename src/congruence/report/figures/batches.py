@@ -11,7 +11,7 @@ import numpy as np
 from congruence.report.figures.svg import ABOVE, HELD_OUT, INK, MUTED, NULL, Drawing
 
 if TYPE_CHECKING:
-    from congruence.batches.deconfounding import Paired
+    from congruence.batches._inference import Paired
     from congruence.batches.leakage import FeatureProfile
 
 MOST_DOTS = 120  # targets drawn for each condition
@@ -67,12 +67,10 @@ def condition_differences(rows: Sequence[tuple[str, Paired, Sequence[float]]]) -
 def feature_profiles(profiles: Sequence[tuple[str, FeatureProfile]]) -> Drawing:
     """Draw every feature by its share of variance between batches, and by how well it separates a target.
 
-    Each panel is one condition. For several targets, the strongest counts. The dashed line is the 95 % level of a
-    feature unrelated to the target.
+    Each panel is one condition. For several targets, the strongest counts. The dashed line is the 95 % level of the
+    strongest for a feature unrelated to all targets.
     """
-    noise = profiles[0][1].noise
-    noise = noise[np.isfinite(noise)]  # undefined for a target without controls on its batches
-    level = float(np.median(noise)) if len(noise) else math.nan
+    level = profiles[0][1].level
     points = [(label, *_points(one)) for label, one in profiles]
     top = max((float(y.max()) for _, _, y in points if len(y)), default=1.0)
     right = max((float(x.max()) for _, x, _ in points if len(x)), default=1.0)
