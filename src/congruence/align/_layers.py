@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._dependence import check_rows
 from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._options import CompareLayersOptions
 from congruence.align._run_statistics import PairStatistics, RunStatistics, read_paired, sum_run
@@ -21,6 +20,7 @@ from congruence.align.similarities.scores import above_chance
 from congruence.arrays import Array, Float, as_float64_like, row_chunks, to_numpy
 from congruence.checks import check_choice
 from congruence.errors import InputError
+from congruence.maps.dependence import check_rows
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, row_errors
 from congruence.options import takes

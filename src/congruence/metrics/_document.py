@@ -27,8 +27,8 @@ from congruence.document import (
 )
 from congruence.formatting import count, elided, fixed, interval, number
 from congruence.maps._names import MEANINGS, ordered_groups
+from congruence.metrics._own_codes import AHEAD, LEAK, LEAST
 from congruence.metrics._registry import METRIC_MEANINGS, SCORES
-from congruence.metrics.evaluation import AHEAD, LEAST
 
 if TYPE_CHECKING:
     from congruence.metrics.evaluation import Evaluation, Score
@@ -52,7 +52,10 @@ TERMS = (
     ),
     (
         "own code",
-        f"a code with information of at least {LEAST} about a factor, and {AHEAD:g} times as much as about any other.",
+        "a code that depends on one factor and hardly on any other. Given all other factors, this factor explains at "
+        f"least {LEAST:.0%} of what is left of the code (conditional share). Given this factor, all others together "
+        f"move the code at most {LEAK:g} times as far as it does (leakage; a rotation by 17° has 0.3). No other code "
+        f"depends on the factor more than 1/{AHEAD:g} as much, unless it is a copy.",
     ),
     (
         "chance",
