@@ -92,13 +92,14 @@ def test_unrelated_codes_are_nobodys_own(seed):
 def test_the_rule_by_hand():
     own = np.array([[0.5, 0.1, 0.0], [0.0, 0.3, 0.12]])
     leak = np.array([[0.04, 0.0, 0.0], [0.5, 0.02, 0.3]])
-    found = Conditional(own, leak, np.array([0.6, 0.5, 0.4]), np.eye(3, dtype=bool))
+    rest = (own, np.zeros(2))
+    found = Conditional(own, leak, np.array([0.6, 0.5, 0.4]), np.eye(3, dtype=bool), *rest)
     assert found.share[0, 0] == pytest.approx(0.5 / 0.9)
     assert found.leakage[0, 0] == pytest.approx(math.sqrt(0.08))
     everything = np.ones((2, 3), dtype=bool)
     assert found.own_codes(everything) == [0, -1]  # the third code has more than a third of what the second has
     copies = np.eye(3, dtype=bool) | np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0]], dtype=bool)
-    assert Conditional(own, leak, found.explained, copies).own_codes(everything) == [0, 1]
+    assert Conditional(own, leak, found.explained, copies, *rest).own_codes(everything) == [0, 1]
     assert found.own_codes(~everything) == [-1, -1]
 
 

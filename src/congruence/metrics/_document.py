@@ -59,10 +59,24 @@ TERMS = (
     ),
     (
         "chance",
-        "the mean of the same score with the rows of codes and factors paired at random. A score beats chance where "
-        "its whole interval is on the better side.",
+        "the mean of the same score with the rows of codes and factors paired at random. A score beats chance where it "
+        "is better than one more random pairing would be with 95 % probability.",
     ),
-    ("interval", "90 %, from subsamples of the rows, or of the clusters of rows."),
+    (
+        "interval",
+        "95 %, from subsamples of the rows, or of the clusters of rows. Only scores have one whose bias at this number "
+        "of rows is below their spread; the notes say why others have none.",
+    ),
+    (
+        "corrected",
+        "InfoM or InfoC without the information that unrelated codes appear to have, and without codes that are no "
+        "more informative than chance. Unlike the published value it hardly depends on the number of rows.",
+    ),
+    (
+        "misled by",
+        "properties of these data under which the score is known to misjudge codes that are, or are not, the factors; "
+        "“nothing found” means that none of those looked for is present.",
+    ),
 )
 
 
@@ -202,7 +216,7 @@ def _traversal(result: Evaluation, place: int, *, span: bool) -> tuple[Cell, Cel
 
 
 def _scores(result: Evaluation) -> Iterator[Block]:
-    line = "thick line: 90 % interval; " if any(math.isfinite(score.low) for score in result.scores) else ""
+    line = "thick line: 95 % interval; " if any(math.isfinite(score.low) for score in result.scores) else ""
     yield Text(
         f"Bar: the range of the score; dot: its value; {line}dashed mark: chance, the same score with codes and "
         "factors paired at random. Click a heading to sort.",
@@ -213,6 +227,7 @@ def _scores(result: Evaluation) -> Iterator[Block]:
         Column("value"),
         Column("on its range", "text"),
         Column("chance"),
+        Column("misled by", "text", brief=False),
         Column("better", "text"),
         Column("question", "text", brief=False),
     )
@@ -222,12 +237,15 @@ def _scores(result: Evaluation) -> Iterator[Block]:
 def _score_row(score: Score) -> tuple[Any, ...]:
     known = math.isfinite(score.low) and math.isfinite(score.high)
     between = f"{_decimals(score.low)} to {_decimals(score.high)}" if known else ""
+    if math.isfinite(score.corrected):
+        between = f"{_decimals(score.corrected)} corrected"
     drawn = Cell("", score.value, figure=Figure("score_range", (score,)))
     return (
         Cell(_name(score), below=score.score),
         _number(score.value, below=between, strong=True),
         drawn if math.isfinite(score.value) else Cell(score.reason, ""),
         _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
+        ("; ".join(score.conditions) or "nothing found") if math.isfinite(score.value) else "",
         score.direction.split()[0],
         SCORES.get(score.score, ("", ""))[1],
     )
@@ -254,6 +272,8 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         Column("best code", "text"),
         Column("information"),
         Column("next"),
+        Column("given others", brief=False),
+        Column("leakage"),
         *(Column(READOUTS[name]) for name in readouts),
         Column("kind", "text"),
         Column("values", brief=False),
@@ -263,9 +283,15 @@ def _factors(result: Evaluation) -> Iterator[Block]:
     for row in result.per_factor:
         own = own_codes.get(row.factor)
         state = "own code" if own else "mixed codes" if row.explained else "no code"
-        values = (row.share, row.second, *(getattr(row, name) for name in readouts))
+        values = (row.share, row.second, row.conditional, row.leakage, *(getattr(row, name) for name in readouts))
         state = "not measured" if math.isnan(row.share) else state
         rows.append((row.factor, state, own or row.code, *map(_number, values), row.kind, row.levels))
+    yield Text(
+        "Information: of the best code about the factor, and of the next code. Given others: the share of that code "
+        "that is due to this factor, of what the other factors leave unexplained. Leakage: how far all other factors "
+        f"move that code, relative to this factor; an own code has at most {LEAK:g}, and a rotation by 20° has 0.36.",
+        muted=True,
+    )
     yield Table("Factors", columns, rows, brief=True)
     scatter = tuple(_scatter(result))
     if scatter:

@@ -81,9 +81,11 @@ def correct_for_chance(infomec: InfoMEC, null: Sequence[InfoMEC]) -> dict[str, f
 
 
 def find_own_codes(conditional: Conditional, infomec: InfoMEC, null: Sequence[InfoMEC]) -> list[int]:
-    """The own code of each factor, -1 for none, among active codes that are more informative about it than chance."""
-    limits = chance_thresholds(null, len(infomec.nmi))
-    return conditional.own_codes((infomec.nmi > limits[:, None]) & infomec.active)
+    """The own code of each factor, -1 for none, among codes that are more informative about it than chance.
+
+    A code need not be active, which depends on its scale: one code with a few far values makes all others inactive.
+    """
+    return conditional.own_codes(infomec.nmi > chance_thresholds(null, len(infomec.nmi))[:, None])
 
 
 def factor_rows(

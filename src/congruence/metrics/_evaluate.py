@@ -14,6 +14,7 @@ from congruence.arrays import Array
 from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.ica.latents import WAYS, latent_components
+from congruence.metrics._conditions import check_conditions
 from congruence.metrics._dci import check_model
 from congruence.metrics._dependence import check_cluster, measure_row_dependence
 from congruence.metrics._encoding import (
@@ -234,6 +235,7 @@ def _evaluate(
     infomec, null = results["infomec"], measured["infomec"].null_results
     conditional = measure_conditional(z, s, unit=pairing.unit, discrete_codes=options.discrete_codes, seed=options.seed)
     corrected = correct_for_chance(infomec, null)
+    conditions = check_conditions(z, s, names, infomec, conditional, discrete_codes=options.discrete_codes)
     near = results["structural_nearness"] if options.structural else None
     bins = BINS if options.sensitivity is True else options.sensitivity
     shown = np.sort(np.random.default_rng([options.seed, 6]).permutation(len(z))[:SAMPLE])
@@ -243,7 +245,11 @@ def _evaluate(
         codes=names,
         factors=s.names,
         scores=tuple(
-            replace(score, corrected=corrected.get(score.score, math.nan))
+            replace(
+                score,
+                corrected=corrected.get(score.score, math.nan),
+                conditions=conditions.unmet(score.score) if math.isfinite(score.value) else (),
+            )
             for name in select_metrics(options.metrics)
             for score in measured[name].scores
         ),
@@ -333,6 +339,12 @@ def _notes(pairing: Pairing, measured: Mapping[str, Measurement], options: Evalu
     slow = [name for name in select_metrics(options.metrics) if METRICS[name].cost != "fast"]
     if slow and options.resamples and not options.slow_resamples:
         notes.append(Note("No interval, because it takes minutes; ask for one with slow_resamples", metrics=slow))
+    reasons: dict[str, list[str]] = {}
+    for name in select_metrics(options.metrics) if resampled and n >= FEWEST_ROWS else ():
+        for score in measured[name].scores:
+            if score.no_interval and METRICS[name].cost == "fast":
+                reasons.setdefault(score.no_interval, []).append(score.score)
+    notes += [Note(f"No interval. {reason.removesuffix('.')}", metrics=names) for reason, names in reasons.items()]
     if not options.nulls:
         notes.append(Note("Without re-pairings (nulls) there is no chance level: any information counts"))
     near = measured.get("structural_nearness")

@@ -42,6 +42,8 @@ class Conditional:
     leak: Float  # (K, L) what all other factors explain beyond the factor
     explained: Float  # (L,) what all factors explain together
     copies: Array  # (L, L) which codes are copies of each other
+    alone: Float  # (K, L) what the factor alone explains of the ranks of a code
+    by_others: Float  # (K,) what the other factors explain of the factor
 
     @property
     def share(self) -> Float:
@@ -86,13 +88,14 @@ def measure_conditional(
         z, s, unit = z[rows], s.take(rows), None if unit is None else unit[rows]
     live = np.flatnonzero(s.varies)
     own, leak = (np.full((len(s), z.shape[1]), np.nan) for _ in range(2))
-    explained, copies = np.zeros(z.shape[1]), _copies(z, discrete_codes)
+    explained, alone, by_others = np.zeros(z.shape[1]), own.copy(), np.zeros(len(s))
     if len(live) and len(z) >= 2 * FOLDS:
         fold = _folds(len(z), unit, rng)
         columns = [_columns(s[k], _degree(len(z), len(live))) for k in live]
-        design = _Design(columns, fold)
+        design = _Design(columns, [s[k].is_discrete or s[k].kind == "circular" for k in live], fold)
         ranked, valued = (_targets(z, discrete_codes, ranks) for ranks in (True, False))
         own[live], leak[live], explained = design.compare(*ranked)
+        alone[live], by_others[live] = explained - leak[live], design.explain_factors()
         classes = [place for place, k in enumerate(live) if s[k].is_discrete]
         if classes and not discrete_codes:
             also_own, also_leak, _ = design.compare(*valued)
@@ -100,14 +103,14 @@ def measure_conditional(
             own[live[classes]] = np.where(worse, also_own[classes], own[live[classes]])
             leak[live[classes]] = np.where(worse, also_leak[classes], leak[live[classes]])
         _add_products(own, leak, explained, live, design, *ranked)
-    return Conditional(own, leak, explained, copies)
+    return Conditional(own, leak, explained, _copies(z, discrete_codes), alone, by_others)
 
 
 class _Design:
     """Columns of K factors and folds, for regressions on subsets of the factors."""
 
-    def __init__(self, columns: list[Float], fold: Array) -> None:
-        self.columns, self.fold = columns, fold
+    def __init__(self, columns: list[Float], classes: list[bool], fold: Array) -> None:
+        self.columns, self.classes, self.fold = columns, classes, fold
         self.owner = np.repeat(np.arange(len(columns)), [part.shape[1] for part in columns])
         self.x = np.column_stack([np.ones(len(fold)), *columns])
 
@@ -120,6 +123,16 @@ class _Design:
         all_columns = np.arange(len(owner))
         whole, *rest = _held_out(self.x, y, code, self.fold, [all_columns, *without, *alone])
         return whole - np.array(rest[:count]), whole - np.array(rest[count:]), whole
+
+    def explain_factors(self) -> Float:
+        """What the other factors explain of each factor, (K,), held out: of its rank, or of all its classes."""
+        owner = np.append(-1, self.owner)
+        found = []
+        for k, columns in enumerate(self.columns):
+            y = columns - columns.mean(0) if self.classes[k] else columns[:, :1]
+            (share,) = _held_out(self.x, y, np.zeros(y.shape[1], dtype=int), self.fold, [np.flatnonzero(owner != k)])
+            found.append(share[0])
+        return np.array(found)
 
     def products(self, k: int, y: Float) -> Float:
         """The other factors' columns times the fitted effect of factor k on y (n, m)."""

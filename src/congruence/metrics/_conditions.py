@@ -1,0 +1,104 @@
+"""Whether a score means what it says on these data: properties of the data, and the scores that they mislead.
+
+`congruence reproduce metric-validity` shows where the entries of `MISLED` come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.metrics._estimators import standardise
+from congruence.metrics._infomec import InfoMEC
+from congruence.metrics._own_codes import Conditional
+from congruence.metrics.factors import Factors
+
+CORRELATED = 0.1  # a factor is correlated with the others if they explain more of it, held out
+CURVED = 0.05  # a code is curved if a function of its factor explains so much more of it than a line
+ROWS_PER_CELL = 5  # of a table of binned code and factor, at least
+ROWS_PER_CODE = 20  # of a model fitted to all codes, at least
+INFORMATIVE = 0.1  # about some factor
+CELLS = 200  # 20 bins of a code, 10 classes of a factor
+
+_BINNED = {"mig", "modularity", "irs", "mean_mutual_information"}
+_FITTED = {"infoe", "explicitness", "mcc_weak", "r2_linear", "r2_nonlinear", "dci_informativeness", "sis"}
+_NEAR = {"structural_permutation", "structural_rigid", "structural_similarity", "structural_linear"}
+MISLED = {  # which scores a property of the data misleads
+    "correlated": {"infom", "infoc", "mig", "sap", "irs", "block_score", "mcc", "mcc_spearman"}
+    | {"dci_disentanglement", "dci_completeness", "r2_linear", "r2_nonlinear", *_NEAR} - {"structural_linear"},
+    "copies": {"infoc", "mig", "sap", "dci_completeness", "structural_rigid"},
+    "surplus": {"infom", "modularity", "irs", "block_score"},
+    "curved": {"infoe", "mig", "modularity", "sap", "mcc", "mcc_weak", "r2_linear", *_NEAR},
+    "inactive": {"infom", "infoc"},
+    "few per cell": _BINNED | {"infom", "infoc"},
+    "few per code": _FITTED,
+}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Properties of the data that mislead scores."""
+
+    n: int
+    factors: int
+    codes: int  # those that vary
+    inactive: int  # codes that InfoMEC leaves out, although they are informative
+    correlated: float  # the largest share of a factor that the others explain, held out
+    correlated_factor: str
+    copies: int  # codes that copy another
+    curved: float  # the most that a function of a factor explains of its code beyond a line
+    curved_code: str
+
+    def unmet(self, score: str) -> tuple[str, ...]:
+        """What misleads a score, as short phrases."""
+        return tuple(text for name, text in self.properties().items() if score in MISLED[name])
+
+    def properties(self) -> dict[str, str]:
+        """The properties that these data have, by their names in `MISLED`."""
+        found = {}
+        if self.correlated > CORRELATED:
+            found["correlated"] = f"correlated factors ({self.correlated_factor}: R² {self.correlated:.2f} from others)"
+        if self.copies:
+            found["copies"] = f"codes copy others ({self.copies})"
+        if self.codes - self.copies > self.factors:
+            found["surplus"] = f"more codes than factors ({self.codes} and {self.factors})"
+        if self.inactive:
+            found["inactive"] = f"informative codes left out for their small range ({self.inactive})"
+        if self.curved > CURVED:
+            found["curved"] = f"nonlinear codes ({self.curved_code}: R² higher by {self.curved:.2f})"
+        if self.n < ROWS_PER_CELL * CELLS:
+            found["few per cell"] = f"few rows ({self.n}, {ROWS_PER_CELL * CELLS} are needed)"
+        if self.n < ROWS_PER_CODE * (self.codes + 1):
+            found["few per code"] = f"few rows for {self.codes} codes ({self.n})"
+        return found
+
+
+def check_conditions(
+    z: Float, s: Factors, codes: Sequence[str], infomec: InfoMEC, conditional: Conditional, *, discrete_codes: bool
+) -> Conditions:
+    """Measure the properties of codes (n, L) and factors that mislead scores."""
+    correlated = int(conditional.by_others.argmax())
+    copies = np.triu(conditional.copies & (np.ptp(z, axis=0) > 0), 1).any(0)
+    curved, code = 0.0, ""
+    for k, factor in enumerate(s):
+        if discrete_codes or factor.left_out or factor.is_unordered or factor.kind == "circular":
+            continue
+        j = int(np.nan_to_num(infomec.nmi[k]).argmax())
+        line = float((standardise(z[:, j : j + 1]) * standardise(factor.values[:, None])).mean())
+        more = float(conditional.alone[k, j]) - line**2
+        if more > curved:
+            curved, code = more, codes[j]
+    return Conditions(
+        n=len(z),
+        factors=int(s.varies.sum()),
+        codes=int((np.ptp(z, axis=0) > 0).sum()),
+        inactive=int((~infomec.active & (np.nan_to_num(infomec.nmi).max(0) >= INFORMATIVE)).sum()),
+        correlated=float(conditional.by_others[correlated]),
+        correlated_factor=s.names[correlated],
+        copies=int(copies.sum()),
+        curved=curved,
+        curved_code=code,
+    )
