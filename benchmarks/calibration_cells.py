@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import calibration_evaluate
 import calibration_truths as truths
 from calibration_readings import (
     Cell,
@@ -250,5 +251,5 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-    "moved": moved_rows, "coverage": coverage, "layers": layers,
+    "moved": moved_rows, "coverage": coverage, "layers": layers, **calibration_evaluate.SECTIONS,
 }  # fmt: skip

@@ -18,41 +18,52 @@ def s(rng):
 
 
 def found(z, s):
-    return {score.score: " ".join(score.conditions) for score in evaluate(z, s, **QUICK).scores}
+    """The names of what misleads each score, and what was measured."""
+    result = evaluate(z, s, **QUICK)
+    return {score.score: score.conditions for score in result.scores}, result.conditions
 
 
 def test_the_factors_themselves_mislead_nothing(s):
-    assert set(found(s, s).values()) == {""}
+    names, measured = found(s, s)
+    assert set(names.values()) == {()}
+    assert measured == {}
 
 
 def test_correlated_factors_are_named(s):
     s = s + 1.5 * s[:, :1]
-    assert "correlated factors (factor" in found(s, s)["infom"]
-    assert found(s, s)["infoe"] == ""
+    names, measured = found(s, s)
+    assert names["infom"] == ("correlated factors",)
+    assert names["infoe"] == ()
+    assert "of the variance of factor" in measured["correlated factors"]
 
 
 def test_copies_and_more_codes_than_factors_are_named(s, rng):
-    copies = found(np.hstack([s, -s]), s)
-    assert "codes copy others (3)" in copies["infoc"]
-    assert copies["infom"] == ""
-    more = found(np.hstack([s, rng.normal(size=(1200, 2))]), s)
-    assert "more codes than factors (5 and 3)" in more["infom"]
-    assert more["mcc"] == ""
+    names, measured = found(np.hstack([s, -s]), s)
+    assert names["infoc"] == ("copied codes",)
+    assert names["infom"] == ()
+    assert measured == {"copied codes": "3 codes with the ranks of another code"}
+    names, measured = found(np.hstack([s, rng.normal(size=(1200, 2))]), s)
+    assert names["infom"] == ("more codes than factors",)
+    assert names["mcc"] == ()
+    assert measured == {"more codes than factors": "5 codes, 3 factors"}
 
 
 def test_nonlinear_codes_are_named(s):
-    curved = found(np.exp(1.5 * s), s)
-    assert "nonlinear codes (code" in curved["mcc"]
-    assert curved["mcc_spearman"] == ""
+    names, measured = found(np.exp(1.5 * s), s)
+    assert "nonlinear codes" in names["mcc"]
+    assert "nonlinear codes" not in names["mcc_spearman"]
+    assert "than a line" in measured["nonlinear codes"]
 
 
 def test_informative_codes_that_infomec_leaves_out_are_named(s):
-    assert "informative codes left out for their small range (2)" in found(s * [100.0, 1.0, 1.0], s)["infom"]
+    names, measured = found(s * [100.0, 1.0, 1.0], s)
+    assert names["infom"] == ("inactive codes",)
+    assert "leaves out 2 informative codes" in measured["inactive codes"]
 
 
 def test_few_rows_are_named(s):
-    assert "few rows (150, 1000 are needed)" in found(s[:150], s[:150])["mig"]
-    assert "few rows for 3 codes (60)" in found(s[:60], s[:60])["infoe"]
+    assert found(s[:150], s[:150])[0]["mig"] == ("few rows",)
+    assert found(s[:60], s[:60])[0]["infoe"] == ("few rows per code",)
 
 
 def test_every_name_is_that_of_a_score():

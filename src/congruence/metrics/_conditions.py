@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from congruence.arrays import Float
+from congruence.formatting import count
 from congruence.metrics._estimators import standardise
 from congruence.metrics._infomec import InfoMEC
 from congruence.metrics._own_codes import Conditional
@@ -27,14 +28,14 @@ _BINNED = {"mig", "modularity", "irs", "mean_mutual_information"}
 _FITTED = {"infoe", "explicitness", "mcc_weak", "r2_linear", "r2_nonlinear", "dci_informativeness", "sis"}
 _NEAR = {"structural_permutation", "structural_rigid", "structural_similarity", "structural_linear"}
 MISLED = {  # which scores a property of the data misleads
-    "correlated": {"infom", "infoc", "mig", "sap", "irs", "block_score", "mcc", "mcc_spearman"}
+    "correlated factors": {"infom", "infoc", "mig", "sap", "irs", "block_score", "mcc", "mcc_spearman"}
     | {"dci_disentanglement", "dci_completeness", "r2_linear", "r2_nonlinear", *_NEAR} - {"structural_linear"},
-    "copies": {"infoc", "mig", "sap", "dci_completeness", "structural_rigid"},
-    "surplus": {"infom", "modularity", "irs", "block_score"},
-    "curved": {"infoe", "mig", "modularity", "sap", "mcc", "mcc_weak", "r2_linear", *_NEAR},
-    "inactive": {"infom", "infoc"},
-    "few per cell": _BINNED | {"infom", "infoc"},
-    "few per code": _FITTED,
+    "copied codes": {"infoc", "mig", "sap", "dci_completeness", "structural_rigid"},
+    "more codes than factors": {"infom", "modularity", "irs", "block_score"},
+    "nonlinear codes": {"infoe", "mig", "modularity", "sap", "mcc", "mcc_weak", "r2_linear", *_NEAR},
+    "inactive codes": {"infom", "infoc"},
+    "few rows": _BINNED | {"infom", "infoc"},
+    "few rows per code": _FITTED,
 }
 
 
@@ -53,27 +54,27 @@ class Conditions:
     curved_code: str
 
     def unmet(self, score: str) -> tuple[str, ...]:
-        """What misleads a score, as short phrases."""
-        return tuple(text for name, text in self.properties().items() if score in MISLED[name])
+        """The properties that mislead a score, by name."""
+        return tuple(dict.fromkeys(name for name in self.found() if score in MISLED[name]))
 
-    def properties(self) -> dict[str, str]:
-        """The properties that these data have, by their names in `MISLED`."""
-        found = {}
-        if self.correlated > CORRELATED:
-            found["correlated"] = f"correlated factors ({self.correlated_factor}: R² {self.correlated:.2f} from others)"
-        if self.copies:
-            found["copies"] = f"codes copy others ({self.copies})"
-        if self.codes - self.copies > self.factors:
-            found["surplus"] = f"more codes than factors ({self.codes} and {self.factors})"
-        if self.inactive:
-            found["inactive"] = f"informative codes left out for their small range ({self.inactive})"
-        if self.curved > CURVED:
-            found["curved"] = f"nonlinear codes ({self.curved_code}: R² higher by {self.curved:.2f})"
-        if self.n < ROWS_PER_CELL * CELLS:
-            found["few per cell"] = f"few rows ({self.n}, {ROWS_PER_CELL * CELLS} are needed)"
-        if self.n < ROWS_PER_CODE * (self.codes + 1):
-            found["few per code"] = f"few rows for {self.codes} codes ({self.n})"
-        return found
+    def found(self) -> dict[str, str]:
+        """The properties that these data have, by their names in `MISLED`, and what was measured."""
+        enough = ROWS_PER_CELL * CELLS
+        measured = {
+            "correlated factors": self.correlated > CORRELATED
+            and f"the other factors explain {self.correlated:.2f} of the variance of {self.correlated_factor}",
+            "copied codes": self.copies and f"{count(self.copies, 'code')} with the ranks of another code",
+            "more codes than factors": self.codes - self.copies > self.factors
+            and f"{count(self.codes, 'code')}, {count(self.factors, 'factor')}",
+            "inactive codes": self.inactive
+            and f"InfoMEC leaves out {count(self.inactive, 'informative code')} for the small range of values",
+            "nonlinear codes": self.curved > CURVED
+            and f"a curve explains {self.curved:.2f} more of the variance of {self.curved_code} than a line",
+            "few rows": self.n < enough and f"{self.n}, where bins and near neighbours need {enough}",
+            "few rows per code": self.n < ROWS_PER_CODE * (self.codes + 1)
+            and f"{self.n} rows, where models of {count(self.codes, 'code')} need {ROWS_PER_CODE * (self.codes + 1)}",
+        }
+        return {name: text for name, text in measured.items() if text}
 
 
 def check_conditions(

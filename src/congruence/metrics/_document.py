@@ -73,9 +73,9 @@ TERMS = (
         "more informative than chance. Unlike the published value it hardly depends on the number of rows.",
     ),
     (
-        "misled by",
-        "properties of these data under which the score is known to misjudge codes that are, or are not, the factors; "
-        "“nothing found” means that none of those looked for is present.",
+        "conditions",
+        "properties of the data under which a score is known to misjudge codes that are, or are not, the factors. They "
+        "are met where none of them was found.",
     ),
 )
 
@@ -227,11 +227,16 @@ def _scores(result: Evaluation) -> Iterator[Block]:
         Column("value"),
         Column("on its range", "text"),
         Column("chance"),
-        Column("misled by", "text", brief=False),
+        Column("conditions", "text", brief=False),
         Column("better", "text"),
         Column("question", "text", brief=False),
     )
     yield Table("Scores", columns, [_score_row(score) for score in result.scores], brief=True)
+    if result.conditions:
+        yield Heading("Conditions that these data do not meet")
+        yield Text("They mislead the scores that name them: a low or a high value may be due to them.", muted=True)
+        words = (Column("property", "name"), Column("found", "text"))
+        yield Table("Conditions", words, list(result.conditions.items()), sortable=False, brief=True)
 
 
 def _score_row(score: Score) -> tuple[Any, ...]:
@@ -245,7 +250,7 @@ def _score_row(score: Score) -> tuple[Any, ...]:
         _number(score.value, below=between, strong=True),
         drawn if math.isfinite(score.value) else Cell(score.reason, ""),
         _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
-        ("; ".join(score.conditions) or "nothing found") if math.isfinite(score.value) else "",
+        f"not met: {', '.join(score.conditions)}" if score.conditions else "met",
         score.direction.split()[0],
         SCORES.get(score.score, ("", ""))[1],
     )
@@ -272,7 +277,6 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         Column("best code", "text"),
         Column("information"),
         Column("next"),
-        Column("given others", brief=False),
         Column("leakage"),
         *(Column(READOUTS[name]) for name in readouts),
         Column("kind", "text"),
@@ -283,13 +287,18 @@ def _factors(result: Evaluation) -> Iterator[Block]:
     for row in result.per_factor:
         own = own_codes.get(row.factor)
         state = "own code" if own else "mixed codes" if row.explained else "no code"
-        values = (row.share, row.second, row.conditional, row.leakage, *(getattr(row, name) for name in readouts))
+        values = (
+            row.share,
+            row.second,
+            row.leakage if row.explained else math.nan,
+            *(getattr(row, name) for name in readouts),
+        )
         state = "not measured" if math.isnan(row.share) else state
         rows.append((row.factor, state, own or row.code, *map(_number, values), row.kind, row.levels))
     yield Text(
-        "Information: of the best code about the factor, and of the next code. Given others: the share of that code "
-        "that is due to this factor, of what the other factors leave unexplained. Leakage: how far all other factors "
-        f"move that code, relative to this factor; an own code has at most {LEAK:g}, and a rotation by 20° has 0.36.",
+        "Information: of the best code about the factor, and of the next code. Leakage: how far all other factors move "
+        "the best code, relative to this factor, each given the other; an own code has at most "
+        f"{LEAK:g}, and a rotation by 20° has 0.36.",
         muted=True,
     )
     yield Table("Factors", columns, rows, brief=True)
@@ -352,21 +361,23 @@ def _structural(result: Evaluation) -> Iterator[Block]:
     )
     options = {"key": f"structural {result.name!r}", "about": "from the codes to the factors"}
     ladder = Figure("groups_ladder", (groups,), options=options)
-    columns = (Column("up to", "text"), Column("held out"), Column("null"), Column("largest"))
+    columns = (Column("up to", "text"), Column("of chance"), Column("held out"), Column("null"), Column("largest"))
     rows = [
         (
             name,
-            share(near.held_out.mean, strong=True, below=interval(near.held_out.low, near.held_out.high)),
+            share(near.of_chance.mean, strong=True, below=interval(near.of_chance.low, near.of_chance.high)),
+            share(near.held_out.mean),
             share(near.null),
             share(near.sup),
         )
         for name, near in ((name, groups[name]) for name in ordered_groups(groups))
     ]
-    table = Table("Distance to the factors, % of their diameter", columns, rows, sortable=False, brief=True)
+    table = Table("Distance to the factors", columns, rows, sortable=False, brief=True)
     yield Grid((ladder, table), "halves")
     yield Text(
-        "In % of the factors’ diameter, codes and factors at unit variance. “Largest” is in sample: Definition 2 of "
-        "Nelson et al. bounds it.",
+        "“Of chance” is the held-out error relative to that of unrelated codes, with a 95 % interval. The others "
+        "are in % of the factors’ diameter, codes and factors at unit variance; the diameter grows with the number of "
+        "rows. “Largest” is in sample: Definition 2 of Nelson et al. bounds it.",
         muted=True,
     )
 

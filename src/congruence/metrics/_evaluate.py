@@ -248,7 +248,7 @@ def _evaluate(
             replace(
                 score,
                 corrected=corrected.get(score.score, math.nan),
-                conditions=conditions.unmet(score.score) if math.isfinite(score.value) else (),
+                conditions=conditions.unmet(score.score),
             )
             for name in select_metrics(options.metrics)
             for score in measured[name].scores
@@ -260,6 +260,7 @@ def _evaluate(
         structural=near if getattr(near, "groups", None) else None,
         sensitivity=tuple(sensitivity(z, s, bins=bins).rows) if bins is not False else (),
         sample=(z[shown], np.column_stack([factor.values[shown] for factor in s])),
+        conditions=conditions.found(),
         dependence=measure_row_dependence(pairing, discrete_codes=options.discrete_codes, seed=options.seed),
         levels={factor.name: factor.levels for factor in s if factor.levels},
         notes=(*map(Note, rows.notes), *_notes(pairing, measured, options)),

@@ -39,7 +39,7 @@ class Score:
     chance_limit: float = math.nan  # one more random pairing stays on the worse side of this with 95 % probability
     corrected: float = math.nan  # InfoM, InfoC: without the information that unrelated codes appear to have
     no_interval: str = ""  # why there is no interval
-    conditions: tuple[str, ...] = ()  # of a meaningful value, those that these data do not meet
+    conditions: tuple[str, ...] = ()  # properties of these data that mislead the score; see `Evaluation.conditions`
 
     @property
     def beats_chance(self) -> bool | None:
@@ -154,6 +154,7 @@ class EvaluationNumbers(TypedDict):
     structural: dict[str, dict[str, Any]] | None
     sensitivity: list[dict[str, float]]
     notes: list[NoteData]
+    conditions: dict[str, str]
     dependence: dict[str, Any] | None
     compared: NotRequired[list[dict[str, Any]]]
 
@@ -180,6 +181,7 @@ class Evaluation(Result):
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
     notes: tuple[str, ...]  # those of metrics are `congruence.metrics.Note`
     settings: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)  # properties that mislead scores, and what was measured
     dependence: Dependence | None = None  # of the rows, unless clusters or blocks were given
     compared: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
     pictures: Any = None  # images, reconstructions and latent traversals of a model
@@ -319,6 +321,7 @@ class Evaluation(Result):
             "structural": None if near is None else {group: near.groups[group].to_dict() for group in near.asked},
             "sensitivity": [dict(row) for row in self.sensitivity],
             "notes": [note.to_dict() for note in self.notes if isinstance(note, Note)],
+            "conditions": dict(self.conditions),
             "dependence": None if self.dependence is None else self.dependence.to_dict(),
         }
         if self.compared:
