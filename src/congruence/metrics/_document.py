@@ -118,7 +118,7 @@ def _sections(result: Evaluation) -> Iterator[Section]:
         about = (
             "Factors are rows, codes are columns, in the order that puts the code matched with each factor on the "
             "diagonal. If the codes are the factors, each row and each column has one strong cell; several equally "
-            "strong cells mean that the codes are mixed."
+            "strong cells mean that the codes are mixed or the factors correlated: “Factor by factor” tells which."
         )
         yield Section("Which code encodes which factor?", (Text(about, muted=True), *maps), id="heat")
     if result.pictures is not None:
@@ -219,7 +219,8 @@ def _scores(result: Evaluation) -> Iterator[Block]:
     line = "thick line: 95 % interval; " if any(math.isfinite(score.low) for score in result.scores) else ""
     yield Text(
         f"Bar: the range of the score; dot: its value; {line}dashed mark: chance, the same score with codes and "
-        "factors paired at random. Click a heading to sort.",
+        "factors paired at random. Corrected: without the information that unrelated codes appear to have. The notes "
+        "say why a score has no interval. Click a heading to sort.",
         muted=True,
     )
     columns = (
