@@ -70,17 +70,15 @@ def measure_row_dependence(pairing: Pairing, *, discrete_codes: bool, seed: int)
 
 def dependence_sentence(found: Dependence) -> str:
     """What was found, and what to do."""
-    if found.ordered:
-        how, then = "consecutive rows are left out together", "order_blocks (--order-blocks) or cluster (--cluster)"
-        value = found.consecutive
-    elif found.clustered:
-        how, then = "rows with similar codes are left out together", "cluster (--cluster)"
-        value = found.neighbours
-    else:
+    if found.repeated:
         return (
             f"{len(found.copies)} of {found.n} rows are copies of others; leave them out, or give each set of copies a "
             "label as cluster (--cluster)."
         )
+    how, value, then = "rows with similar codes are left out together", found.neighbours, "cluster (--cluster)"
+    if found.ordered:
+        how, value = "consecutive rows are left out together", found.consecutive
+        then = "order_blocks (--order-blocks) or cluster (--cluster)"
     return (
         f"The error of a linear map from codes to factors rises from {percent(found.scattered)} to {percent(value)} of "
         f"chance where {how}; say how rows belong together by {then}."

@@ -251,7 +251,7 @@ def _score_row(score: Score) -> tuple[Any, ...]:
         _number(score.value, below=between, strong=True),
         drawn if math.isfinite(score.value) else Cell(score.reason, ""),
         _number(score.chance, below={True: "beaten", False: "not beaten", None: ""}[score.beats_chance]),
-        f"not met: {', '.join(score.conditions)}" if score.conditions else "met",
+        f"not met: {', '.join(score.conditions)}" if score.conditions else "met" if math.isfinite(score.value) else "",
         score.direction.split()[0],
         SCORES.get(score.score, ("", ""))[1],
     )
