@@ -1,4 +1,4 @@
-"""Error rates of the verdicts of `compare` and `compare_layers` on simulated runs whose relation is known.
+"""Error rates of the verdicts of `compare`, `compare_layers` and `evaluate` on simulated truths.
 
 Every cell draws many samples of one truth (`calibration_truths.py`), calls the verb with its default settings (all
 groups without ICA) and counts its statements (`calibration_readings.py`); only the public API is used. Rates have
@@ -103,7 +103,7 @@ def simulate(task: tuple[int, range]) -> tuple[int, list[list[Any]], float]:
 def run(cells: Sequence[Cell], simulations: int | None, workers: int) -> Iterator[Row]:
     """One row per cell and quantity."""
     CELLS[:] = cells
-    counts = [simulations or (FOR_COVERAGE if cell.section == "coverage" else SIMULATIONS) for cell in cells]
+    counts = [simulations or (FOR_COVERAGE if cell.section.endswith("coverage") else SIMULATIONS) for cell in cells]
     tasks = [
         (index, range(start, min(start + CHUNK, count)))
         for index, count in enumerate(counts)

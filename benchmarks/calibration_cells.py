@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import calibration_evaluate
 import calibration_truths as truths
 from calibration_deconfound import deconfounding
 from calibration_readings import (
@@ -258,6 +259,6 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-    "moved": moved_rows, "coverage": coverage, "layers": layers,
     "deconfound": deconfounding,
+    "moved": moved_rows, "coverage": coverage, "layers": layers, **calibration_evaluate.SECTIONS,
 }  # fmt: skip

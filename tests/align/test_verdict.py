@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from congruence.align._dependence import Dependence
 from congruence.align._distortion import Distortion
 from congruence.align._notes import sampling_notes
 from congruence.align.comparison import efficiency
@@ -18,6 +17,7 @@ from congruence.align.verdict import (
     far_rows,
     judge,
 )
+from congruence.maps.dependence import Dependence
 from congruence.maps.nearness import HeldOut, Nearness, protocol
 
 ORACLE = json.loads((Path(__file__).parents[1] / "oracles" / "alignment.json").read_text())["efficiency"]

@@ -76,7 +76,9 @@ def test_the_screen_says_first_what_was_found_and_what_is_missing(evaluate):
     with open("r.csv") as file:
         rows = list(csv.DictReader(file))
     assert [row["score"] for row in rows] == ["mig", "mcc", "mcc_spearman", "mcc_weak"]
-    assert float(rows[0]["low"]) <= float(rows[0]["value"]) <= float(rows[0]["high"])
+    assert float(rows[1]["low"]) <= float(rows[1]["value"]) <= float(rows[1]["high"])
+    assert rows[0]["low"] == ""
+    assert rows[0]["no_interval"]
     with open("r.html") as file:
         assert "<html" in file.read()
 

@@ -74,14 +74,19 @@ def test_what_is_told_and_what_is_not(result):
     assert result.levels == {"shape": ("ball", "cone")}
 
 
-def test_every_score_has_an_interval_around_it_and_a_level_of_chance(result):
+def test_every_score_has_a_level_of_chance_and_an_interval_or_a_reason_for_none(result):
     assert [score.score for score in result.scores] == [
         "infom", "infoe", "infoc", "mig", "mcc", "mcc_spearman", "mcc_weak",
     ]  # fmt: skip
     for score in result.scores:
-        assert score.range[0] <= score.low <= score.value <= score.high <= score.range[1]
         assert score.chance < score.value
         assert score.reason == ""
+        if score.metric == "mcc":
+            assert score.range[0] <= score.low <= score.value <= score.high <= score.range[1]
+            assert score.no_interval == ""
+        else:
+            assert math.isnan(score.low)
+            assert score.no_interval
     assert result["mig"].beats_chance
     assert result["mcc"].beats_chance
 
@@ -124,8 +129,9 @@ def test_the_same_seed_gives_the_same_result(made, result):
 def test_the_factors_themselves_score_better_than_a_mixture(rng):
     s = rng.uniform(size=(300, 4))
     found = [evaluate(codes, s, **FEW) for codes in (s, s @ ortho_group.rvs(4, random_state=0))]
-    for score in ("mig", "mcc", "infom", "infoc"):
-        assert found[0][score].low > found[1][score].high
+    for score in ("mig", "infom", "infoc"):
+        assert found[0][score].value > found[1][score].value + 0.3
+    assert found[0]["mcc"].low > found[1]["mcc"].high
 
 
 def test_noise_tells_nothing_and_most_of_its_intervals_cover_chance():
@@ -135,9 +141,9 @@ def test_noise_tells_nothing_and_most_of_its_intervals_cover_chance():
         found = evaluate(rng.normal(size=(200, 4)), rng.normal(size=(200, 3)), **FEW | {"resamples": 20})
         assert found.idle == found.codes
         assert found.unexplained == found.factors
-        covered += [score.low <= score.chance <= score.high for score in found.scores]
-    assert len(covered) == 28
-    assert np.mean(covered) >= 0.75  # of 90 % intervals, whose chance is a mean of three
+        covered += [score.low <= score.chance <= score.high for score in found.scores if score.metric == "mcc"]
+    assert len(covered) == 12
+    assert np.mean(covered) >= 0.75  # of 95 % intervals, whose chance is a mean of three
 
 
 @pytest.mark.parametrize("n", [400, 12_000])

@@ -389,6 +389,14 @@ def structural_by_hand(factors, errors=None):
     )
 
 
+def own_code_by_hand(nmi, i, names):
+    """The code with three times as much information about the factor as about any other; share and leakage."""
+    others = np.delete(nmi, i, axis=0).max(0, initial=0.0)
+    pure = (nmi[i] >= 0.1) & (nmi[i] >= 3 * others)
+    best = int(np.argmax(np.where(pure, nmi[i], -1.0)))
+    return (names[best], 0.9, 0.1) if pure.any() else ("", 0.4, 0.8)
+
+
 def evaluation_by_hand(shares=None, values=None, **changes):
     """Codes against factors: two factors with codes of their own, one that is lost, and a code that tells nothing.
 
@@ -423,7 +431,10 @@ def evaluation_by_hand(shares=None, values=None, **changes):
         ),
         "matrices": {"nmi": nmi, "correlation": -nmi},
         "per_factor": tuple(
-            FactorRow(name, kinds[i], 3, best[i], nmi[i].max(), np.sort(nmi[i])[-2:][0], 0.8, 0.9, bool(told[i]))
+            FactorRow(
+                *(name, kinds[i], 3, best[i], nmi[i].max(), np.sort(nmi[i])[-2:][0], 0.8, 0.9, bool(told[i])),
+                *own_code_by_hand(nmi, i, names),
+            )
             for i, name in enumerate(factors)
         ),
         "per_code": tuple(

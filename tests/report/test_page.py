@@ -6,8 +6,8 @@ import pytest
 
 from congruence.align import _document as document
 from congruence.align import _pair_section
-from congruence.align._dependence import Dependence
 from congruence.maps._names import MEANINGS
+from congruence.maps.dependence import Dependence
 from congruence.report import html
 from congruence.result import STATUSES, Finding
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._dependence import measure_dependence
 from congruence.align._distortion import measure_distortion
 from congruence.align._notes import diameter_notes, sampling_notes
 from congruence.align._options import ROWS_FOR_ICA, CompareOptions, check_groups, is_auto
@@ -33,6 +32,7 @@ from congruence.arrays import Array, to_numpy
 from congruence.checks import check_choice, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.formatting import count
+from congruence.maps.dependence import measure_dependence
 from congruence.maps.groups import GROUPS, Map, centred_map, fit_group
 from congruence.maps.matching import fit_cca, matched_correlation
 from congruence.maps.nearness import Fit, Nearness, Protocol, measure

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from congruence.align._dependence import check_rows
 from congruence.align._layer_runs import layered_run
 from congruence.align._layer_tests import (
     count_tested,
@@ -29,6 +28,7 @@ from congruence.align.similarities.scores import above_chance
 from congruence.arrays import Array, Float
 from congruence.checks import check_choice
 from congruence.errors import InputError
+from congruence.maps.dependence import check_rows
 from congruence.maps.groups import GROUPS, fit_group
 from congruence.maps.nearness import Protocol, row_errors
 from congruence.options import takes

@@ -25,8 +25,8 @@ from congruence.document import facts as fact_table
 from congruence.formatting import UNDEFINED, fixed, number, percent
 
 if TYPE_CHECKING:
-    from congruence.align._dependence import Dependence
     from congruence.align.comparison import Pair
+    from congruence.maps.dependence import Dependence
     from congruence.maps.nearness import HeldOut
     from congruence.result import Finding
 

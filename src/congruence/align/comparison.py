@@ -20,10 +20,10 @@ from congruence.tables import Table
 
 if TYPE_CHECKING:
     from congruence.align._consensus import Consensus
-    from congruence.align._dependence import Dependence
     from congruence.align._distortion import Distortion
     from congruence.align.similarities import SimilarityScore
     from congruence.document import Document
+    from congruence.maps.dependence import Dependence
 
 ROUNDING = 1e-6  # of float32, as a share of the diameter
 

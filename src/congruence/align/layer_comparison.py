@@ -17,8 +17,8 @@ from congruence.formatting import number, percent
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
-    from congruence.align._dependence import Dependence
     from congruence.document import Document
+    from congruence.maps.dependence import Dependence
 
 LEVEL = 0.05  # of the test of a layer
 FEWEST = 19  # re-pairings with which a p value can reach it

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from congruence.align._dependence import Dependence
 from congruence.align._distortion import Distortion
 from congruence.align._notes import ROWS_PER_DIMENSION
 from congruence.align.comparison import Pair, PairVerdict
 from congruence.arrays import Array, Float
 from congruence.formatting import count, fixed, interval, number, percent
+from congruence.maps.dependence import Dependence
 from congruence.maps.groups import GROUPS, Map
 from congruence.maps.nearness import RELATED as RELATED
 from congruence.maps.nearness import Nearness, Protocol

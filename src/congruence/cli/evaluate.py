@@ -63,8 +63,9 @@ def evaluate(
     """Are these axes the true factors? Which factor has a code of its own, and which is missing?
 
     Scores codes against factors of the same rows by published metrics, each
-    with an interval and the score that unrelated codes would get. The report
-    of a run folder also shows what the model does with images. Examples:
+    with the score that unrelated codes would get, the conditions that these
+    data do not meet and, where one is valid, an interval. The report of a run
+    folder also shows what the model does with images. Examples:
 
         congruence evaluate codes.npy factors.csv --report report.html
 
@@ -97,9 +98,9 @@ def _codes_of(run: Run, options: EvaluateOptions) -> tuple[Any, EvaluateOptions]
     """The codes of a run as a table, and the options with its factors, their kinds and whether codes are classes."""
     from congruence.experiments.runs import LATENTS
 
-    for name in ("id", "features", "metadata", "key", "cluster"):
+    for name in ("id", "features", "metadata", "key", "cluster", "order_blocks"):
         if getattr(options, name) is not None:
-            raise InputError(f"--{name} means nothing for a run folder such as {run.folder}")
+            raise InputError(f"--{name.replace('_', '-')} means nothing for a run folder such as {run.folder}")
     data = run.config.get("data")
     names = data.get("factors") if isinstance(data, dict) else None
     if not names or not isinstance(data, dict):

@@ -10,8 +10,9 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.metrics._dci import DCI
-from congruence.metrics._infomec import InfoMEC
+from congruence.metrics._infomec import InfoMEC, distribution
 from congruence.metrics._mcc import CorrelationScores
+from congruence.metrics._own_codes import Conditional
 from congruence.metrics._regression import RegressionScores
 from congruence.metrics.evaluation import CodeRow, FactorRow
 from congruence.metrics.factors import Factors, factor_columns
@@ -60,11 +61,44 @@ def are_explained(infomec: InfoMEC, null: Sequence[InfoMEC]) -> Array:
     return better
 
 
+def correct_for_chance(infomec: InfoMEC, null: Sequence[InfoMEC]) -> dict[str, float]:
+    """InfoM and InfoC without the information that unrelated codes appear to have; NaN without re-pairings.
+
+    The mean share of re-paired rows is subtracted from the shares of each factor. Codes that are no more informative
+    than chance have no distribution of information, and are left out: published InfoM counts their noise.
+    """
+    measured = [one.nmi for one in null if np.isfinite(one.nmi).any()]
+    known = np.isfinite(infomec.nmi).all(1)
+    if not measured or not known.any():
+        return {}
+    chance = np.concatenate(measured, axis=1)[known].mean(1, keepdims=True)  # (K, 1)
+    above = infomec.nmi[known] > chance_thresholds(null, len(infomec.nmi))[known, None]
+    shares, counted = np.maximum(infomec.nmi[known] - chance, 0), infomec.active & above.any(0)
+    if not counted.any():
+        return {}
+    infom, infoc, *_ = distribution(shares, counted)
+    return {"infom": infom, "infoc": infoc}
+
+
+def find_own_codes(conditional: Conditional, infomec: InfoMEC, null: Sequence[InfoMEC]) -> list[int]:
+    """The own code of each factor, -1 for none, among codes that are more informative about it than chance.
+
+    A code need not be active, which depends on its scale: one code with a few far values makes all others inactive.
+    """
+    return conditional.own_codes(infomec.nmi > chance_thresholds(null, len(infomec.nmi))[:, None])
+
+
 def factor_rows(
-    s: Factors, codes: Sequence[str], infomec: InfoMEC, null: Sequence[InfoMEC], regression: Any
+    s: Factors,
+    codes: Sequence[str],
+    infomec: InfoMEC,
+    null: Sequence[InfoMEC],
+    regression: Any,
+    conditional: Conditional,
 ) -> tuple[FactorRow, ...]:
     """One row for each factor; `regression` is the result of that metric, or anything else without it."""
     limits, explained = chance_thresholds(null, len(s)), are_explained(infomec, null)
+    own = find_own_codes(conditional, infomec, null)
     read = {}
     if isinstance(regression, RegressionScores):
         read = dict(zip(regression.factors, zip(regression.linear, regression.nonlinear, strict=True), strict=True))
@@ -73,6 +107,7 @@ def factor_rows(
         share = infomec.nmi[k]
         order = np.argsort(-share, kind="stable")
         informative = bool(share[order[0]] > limits[k])
+        judged = own[k] if own[k] >= 0 else order[0]
         linear, nonlinear = read.get(factor.name, (math.nan, math.nan))
         rows.append(
             FactorRow(
@@ -85,6 +120,9 @@ def factor_rows(
                 linear=float(linear),
                 nonlinear=float(nonlinear),
                 explained=informative or bool(explained[k]),
+                own_code=codes[own[k]] if own[k] >= 0 else "",
+                conditional=float(conditional.share[k, judged]),
+                leakage=float(conditional.leakage[k, judged]),
             )
         )
     return tuple(rows)

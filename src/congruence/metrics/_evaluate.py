@@ -10,18 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from congruence.arrays import Array
 from congruence.checks import check_choice, check_integers, check_seed
 from congruence.errors import InputError
 from congruence.ica.latents import WAYS, latent_components
+from congruence.metrics._conditions import check_conditions
 from congruence.metrics._dci import check_model
-from congruence.metrics._encoding import code_rows, count_pairings, factor_code_matrices, factor_rows, matched_order
+from congruence.metrics._dependence import check_cluster, measure_row_dependence
+from congruence.metrics._encoding import (
+    code_rows,
+    correct_for_chance,
+    count_pairings,
+    factor_code_matrices,
+    factor_rows,
+    matched_order,
+)
 from congruence.metrics._infomec import NEIGHBOURS
 from congruence.metrics._options import EvaluateOptions
+from congruence.metrics._own_codes import measure_conditional
 from congruence.metrics._registry import METRICS, select_metrics
 from congruence.metrics._regression import HELD_OUT
 from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, number_clusters
 from congruence.metrics._results import Note, merge_notes
-from congruence.metrics._scoring import INFOMEC_ROWS, NULL_FACTORS, Measurement, Pairing, score_by
+from congruence.metrics._scoring import NULL_FACTORS, Measurement, Pairing, score_by
 from congruence.metrics._sensitivity import sensitivity
 from congruence.metrics.evaluation import Evaluation
 from congruence.metrics.factors import Factors, read_pair
@@ -46,10 +57,12 @@ def evaluate(
 ) -> Evaluation:
     """Score learned codes against the true factors by several metrics, with intervals and chance levels.
 
-    Intervals (90 %) come from subsamples of the rows, half of them or 2500 (infomec: 1000), drawn without replacement:
-    repeated rows would break estimates from nearest neighbours. Scores of fewer rows are biased, so only their standard
-    deviation is used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves), times the quantile of Student's t,
-    around the value. Chance is the mean score after codes and factors were paired at random; `regression` uses 3
+    Intervals (95 %) come from subsamples of the rows, half of them or 2500, drawn without replacement. Only the
+    standard deviation of their scores is used, rescaled to all rows (by sqrt(m / (n - m)), 1 for halves), times the
+    quantile of Student's t, around the value. A score whose bias at this number of rows may exceed its spread has no
+    interval (`Score.no_interval` says why); `Score.corrected` is InfoM or InfoC without the information that unrelated
+    codes appear to have. If rows depend on each other, or repeat, and no clusters or blocks are given, the status is
+    "unknown". Chance is the mean score after codes and factors were paired at random; `regression` uses 3
     factors, drawn at random, of each pairing. Metrics that take minutes use at most 10,000 rows; the notes state if
     that was so, and `settings` how many rows and re-pairings were used.
 
@@ -78,7 +91,11 @@ def evaluate(
     kinds : str, list or dict, default "auto"
         Kinds of the factors; see `congruence.metrics.read_factors`.
     cluster : array of shape (n,), or name of a column, optional
-        Rows of one cluster (plate, patient, video) stay together in subsamples, held-out rows and re-pairings.
+        Rows of one cluster (plate, patient, video) stay together in subsamples, held-out rows and re-pairings. It
+        cannot be one of the factors.
+    order_blocks : int, optional
+        Rows are ordered (time series), and rows fewer than so many places apart depend on each other: blocks of so many
+        stay together, and re-pairings shift the rows.
     drop_missing : bool, default False
         Leave out rows with missing values or infinity instead of refusing them.
     metrics : str or sequence of str, default ("infomec", "mig", "modularity", "mcc", "regression")
@@ -135,7 +152,8 @@ def evaluate(
     z, s = read_pair(rows.codes, rows.factors, options.kinds)
     names = _name_codes(options.code_names or rows.code_names, z.shape[1])
     rows = replace(rows, name=options.name or rows.name, code_names=names)
-    pairing = Pairing(z, _rename(s, options.factor_names), number_clusters(rows.cluster))
+    pairing = Pairing(z, _rename(s, options.factor_names), _units(rows, options), options.order_blocks)
+    check_cluster(pairing, rows.cluster)
     if options.ica and options.discrete_codes:
         raise InputError(f"ica needs codes that are numbers, but the codes of {rows.name} are classes")
     ways = [latent_components(z, way=way, seed=options.seed) for way in (WAYS if options.ica else ())]
@@ -175,6 +193,19 @@ def _check(options: EvaluateOptions) -> EvaluateOptions:
     return options
 
 
+def _units(rows: CodesAndFactors, options: EvaluateOptions) -> Array | None:
+    """The cluster or the block of each row, (n,); None if rows are independent."""
+    n, block = len(rows.codes), options.order_blocks
+    if block is None:
+        return number_clusters(rows.cluster)
+    check_integers(1, order_blocks=block)
+    if rows.cluster is not None:
+        raise InputError("cluster and order_blocks exclude each other: rows are held out by one of them")
+    if n < 4 * block:
+        raise InputError(f"order_blocks must be at most a quarter of the {n} rows, or too few are left; got {block}")
+    return np.arange(n) // block
+
+
 def _name_codes(given: Sequence[str] | None, width: int) -> tuple[str, ...]:
     """The names of the codes; those that have only numbers are called code0, code1, ..."""
     names = tuple(map(str, range(width) if given is None else given))
@@ -202,6 +233,9 @@ def _evaluate(
     measured = _measure(pairing, options, progress)
     results = {name: one.result for name, one in measured.items()}
     infomec, null = results["infomec"], measured["infomec"].null_results
+    conditional = measure_conditional(z, s, unit=pairing.unit, discrete_codes=options.discrete_codes, seed=options.seed)
+    corrected = correct_for_chance(infomec, null)
+    conditions = check_conditions(z, s, names, infomec, conditional, discrete_codes=options.discrete_codes)
     near = results["structural_nearness"] if options.structural else None
     bins = BINS if options.sensitivity is True else options.sensitivity
     shown = np.sort(np.random.default_rng([options.seed, 6]).permutation(len(z))[:SAMPLE])
@@ -210,14 +244,24 @@ def _evaluate(
         n=len(z),
         codes=names,
         factors=s.names,
-        scores=tuple(score for name in select_metrics(options.metrics) for score in measured[name].scores),
+        scores=tuple(
+            replace(
+                score,
+                corrected=corrected.get(score.score, math.nan),
+                conditions=conditions.unmet(score.score),
+            )
+            for name in select_metrics(options.metrics)
+            for score in measured[name].scores
+        ),
         matrices=factor_code_matrices(s, results),
-        per_factor=factor_rows(s, names, infomec, null, results.get("regression")),
+        per_factor=factor_rows(s, names, infomec, null, results.get("regression"), conditional),
         per_code=code_rows(s, names, infomec, null),
         order=matched_order(infomec.nmi),
         structural=near if getattr(near, "groups", None) else None,
         sensitivity=tuple(sensitivity(z, s, bins=bins).rows) if bins is not False else (),
         sample=(z[shown], np.column_stack([factor.values[shown] for factor in s])),
+        conditions=conditions.found(),
+        dependence=measure_row_dependence(pairing, discrete_codes=options.discrete_codes, seed=options.seed),
         levels={factor.name: factor.levels for factor in s if factor.levels},
         notes=(*map(Note, rows.notes), *_notes(pairing, measured, options)),
         settings=_settings(rows, pairing, options),
@@ -275,8 +319,8 @@ def _settings(rows: CodesAndFactors, pairing: Pairing, options: EvaluateOptions)
         "kinds": dict(zip(pairing.s.names, pairing.s.kinds, strict=True)),
         "paired": "by id" if rows.by_id else "by position",
         "clusters": None if pairing.unit is None else int(pairing.unit.max()) + 1,
+        "order_blocks": options.order_blocks,
         "subsample_rows": min(len(pairing.z) // 2, MOST_ROWS),
-        "infomec_subsample_rows": min(len(pairing.z) // 2, INFOMEC_ROWS),
         "information_nulls": _count_informed(pairing, options),
         "regression_null_factors": NULL_FACTORS,
         "regression_held_out": HELD_OUT,
@@ -292,10 +336,16 @@ def _notes(pairing: Pairing, measured: Mapping[str, Measurement], options: Evalu
     if resampled and n < FEWEST_ROWS:
         notes.append(Note(f"There are no intervals: {n} rows are fewer than {FEWEST_ROWS}"))
     elif resampled and n // 2 > MOST_ROWS:
-        notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} ({INFOMEC_ROWS} for infomec) of {n} rows"))
+        notes.append(Note(f"Intervals come from subsamples of {MOST_ROWS} of {n} rows"))
     slow = [name for name in select_metrics(options.metrics) if METRICS[name].cost != "fast"]
     if slow and options.resamples and not options.slow_resamples:
         notes.append(Note("No interval, because it takes minutes; ask for one with slow_resamples", metrics=slow))
+    reasons: dict[str, list[str]] = {}
+    for name in select_metrics(options.metrics) if resampled and n >= FEWEST_ROWS else ():
+        for score in measured[name].scores:
+            if score.no_interval and METRICS[name].cost == "fast":
+                reasons.setdefault(score.no_interval, []).append(score.score)
+    notes += [Note(f"No interval. {reason.removesuffix('.')}", metrics=names) for reason, names in reasons.items()]
     if not options.nulls:
         notes.append(Note("Without re-pairings (nulls) there is no chance level: any information counts"))
     near = measured.get("structural_nearness")

@@ -24,13 +24,18 @@ class EvaluateOptions(ReadOptions):
         panel=DATA,
     )
     cluster: Any = option(None, "Column whose rows stay together (plate, patient, document).", panel=DATA)
+    order_blocks: int | None = option(
+        None,
+        "Rows are ordered, and rows fewer than so many places apart depend on each other: blocks stay together.",
+        panel=DATA,
+    )
     drop_missing: bool = option(False, "Leave out rows with missing values or infinity.", panel=DATA)
     metrics: str | Sequence[str] = option(DEFAULT, "Metrics, separated by commas; 'fast' or 'all'. --list shows them.")
     infomec_version: str = option("standalone", "Version of InfoMEC: standalone, training or tripod.")
     discrete_codes: bool = option(False, "The values of codes are classes (quantised).")
     dci_model: str = option("boosting", "Trees of DCI: boosting, forest or lightgbm.")
     ica: bool = option(False, "Evaluate independent components of the codes, and compare with the codes.")
-    resamples: int = option(10, "Number of subsamples for the interval; 0 for none.")
+    resamples: int = option(10, "Number of subsamples for intervals; 0 for none.")
     nulls: int = option(5, "Number of random re-pairings for the chance level; 0 for none.")
     slow_resamples: int = option(0, "The same as --resamples for metrics that take minutes (dci, regression, sis).")
     slow_nulls: int | None = option(

@@ -146,6 +146,20 @@ METRIC_MEANINGS = {  # the name of a metric in reports, and what its scores meas
     ),
 }
 
+_BINNED = "It is computed from bins: its bias at this number of rows exceeds its spread."
+_NEIGHBOURS = "It is computed from near neighbours: its bias at this number of rows may exceed its spread."
+_FITTED = "It grows with the number of rows that a model is fitted to, so it has no value for more rows to cover."
+_IN_SAMPLE = "It is in sample: it falls as the number of rows grows, by more than its spread."
+NO_INTERVAL = {  # scores whose intervals, from subsamples of the rows, do not cover the value of many rows; and why
+    **dict.fromkeys(("mig", "modularity", "irs"), _BINNED),
+    **dict.fromkeys(("infom", "infoc"), _NEIGHBOURS),
+    "infoe": _IN_SAMPLE,
+    **dict.fromkeys(_DEPENDENCE, "Sampling errors count as dependence: it falls as the number of rows grows."),
+    **dict.fromkeys(("explicitness", "sap", "beta_vae", "factor_vae", "r2_nonlinear", "sis", "block_score"), _FITTED),
+    **dict.fromkeys(_DCI_SCORES, _FITTED),
+    **dict.fromkeys(_NEARNESS, "It is a share of the diameter, which grows with the number of rows."),
+}
+
 SCORES = {  # the name of a score in reports, and the question it answers
     "infom": ("InfoM", "is each code informative about one factor only?"),
     "infoe": ("InfoE", "does a linear readout of all codes predict the factors?"),

@@ -13,7 +13,7 @@ from congruence.arrays import Array, to_numpy
 from congruence.errors import InputError
 from congruence.metrics._results import Note, note_if
 from congruence.metrics.factors import NO_FACTORS, Factors
-from congruence.stats.nulls import exchange_clusters
+from congruence.stats.nulls import exchange_clusters, shift_rows
 
 MOST_ROWS = 2500  # of a subsample; more add little to the estimate of the variance
 FEWEST_ROWS = 20  # below which halves are too small for an interval
@@ -103,12 +103,14 @@ def _rows_of_clusters(unit: Array, sizes: Array, order: Array, least: float) -> 
     return np.flatnonzero(np.isin(unit, order[: max(1, min(count, len(order) - 1))]))
 
 
-def draw_repairings(n: int, unit: Array | None, count: int, seed: int) -> list[Array]:
+def draw_repairings(n: int, unit: Array | None, count: int, seed: int, block: int | None = None) -> list[Array]:
     """Draw the row whose factors each row gets, shape (n,), `count` times.
 
-    Clusters are paired whole; rows keep their order in them where all have the same size.
+    Clusters are paired whole; rows keep their order in them where all have the same size. Ordered rows are shifted.
     """
     rng = np.random.default_rng([seed, 2])
+    if block is not None:
+        return [shift_rows(n, block, rng) for _ in range(count)]
     return [_draw_repairing(n, unit, rng) for _ in range(count)]
 
 

@@ -13,16 +13,17 @@ import numpy as np
 
 from congruence.arrays import Array, Float
 from congruence.errors import CongruenceWarning, InputError
-from congruence.metrics._registry import Metric
-from congruence.metrics._resampling import FEWEST_ROWS, MOST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
+from congruence.metrics._registry import NO_INTERVAL, Metric
+from congruence.metrics._resampling import FEWEST_ROWS, draw_repairings, draw_subsamples, hold_out_clusters
 from congruence.metrics._results import MetricResult, Note
 from congruence.metrics.evaluation import Score
 from congruence.metrics.factors import Factors
-from congruence.stats.intervals import subsample_interval
+from congruence.stats.intervals import student_quantile, subsample_interval
 
 SLOW_ROWS = 10_000  # used at most by metrics that take minutes
-INFOMEC_ROWS = 1000  # of a subsample of infomec; its scores then deviate as those of more rows, rescaled
 CHANCE_ROWS = 20_000  # used at most for re-pairings
+LEVEL = 0.95  # of intervals, and of the limit of chance
+FEWEST_NULLS = 3  # for that limit
 HELD_OUT = {"dci": 0.3, "explicitness": 0.3, "sap": 0.3, "block_score": 0.2}  # shares of metrics that take `test`
 NULL_FACTORS = 3  # regressed in each re-pairing: boosting is fitted for each, and the score is their mean
 ONLY_VALUE = {"nulls": 0, "bootstrap": 0}  # of metrics that have a chance level and an interval of their own
@@ -34,12 +35,13 @@ class Pairing:
 
     z: Float  # (n, L)
     s: Factors
-    unit: Array | None = None  # (n,) cluster of each row
+    unit: Array | None = None  # (n,) cluster of each row, or block of ordered rows
+    block: int | None = None  # length of the blocks of ordered rows
 
     def take(self, rows: Array, partners: Array | None = None) -> Pairing:
         """Some of the rows; with `partners`, paired with the factors of other rows."""
         unit = None if self.unit is None else np.unique(self.unit[rows], return_inverse=True)[1].reshape(-1)
-        return Pairing(self.z[rows], self.s.take(rows if partners is None else partners), unit)
+        return Pairing(self.z[rows], self.s.take(rows if partners is None else partners), unit, self.block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +95,17 @@ def score_by(
         tick()
         return again
 
-    most = INFOMEC_ROWS if metric.name == "infomec" else MOST_ROWS
-    subsamples = draw_subsamples(n, pairing.unit, resamples, seed, most)
+    resamples = resamples if any(name not in NO_INTERVAL for name in metric.scores) else 0
+    subsamples = draw_subsamples(n, pairing.unit, resamples, seed)
     resampled = [repeat(pairing.take(rows)) for rows in subsamples]
     chance_notes, repaired = [], pairing
     if nulls and n > CHANCE_ROWS:
-        repaired = pairing.take(np.sort(np.random.default_rng([seed, 5]).permutation(n)[:CHANCE_ROWS]))
+        some = np.arange(n) if pairing.block else np.sort(np.random.default_rng([seed, 5]).permutation(n))
+        repaired = pairing.take(some[:CHANCE_ROWS])
         chance_notes = [Note(f"Chance was measured on {CHANCE_ROWS} of {n} rows")]
     m = len(repaired.z)
     null, rng = list[Any](), np.random.default_rng([seed, 7])
-    for i, rows in enumerate(draw_repairings(m, repaired.unit, nulls, seed)):
+    for i, rows in enumerate(draw_repairings(m, repaired.unit, nulls, seed, repaired.block)):
         part = repaired.take(np.arange(m), rows)
         if metric.name == "regression":
             live = [factor for factor in part.s if not factor.left_out] or part.s
@@ -114,9 +117,6 @@ def score_by(
     scores = tuple(_score(metric, name, result, resampled, sizes, n, null) for name in metric.scores)
     notes += [*result.notes, *warned]
     notes += chance_notes if any(math.isfinite(score.value) for score in scores) else []
-    if resamples and n >= FEWEST_ROWS:
-        few = [score.score for score in scores if math.isfinite(score.value) and math.isnan(score.low)]
-        notes += [Note(f"{name} has no interval, because too few subsamples have a score") for name in few]
     return Measurement(scores, result, tuple(null), tuple(notes))
 
 
@@ -169,19 +169,33 @@ def _run(
 def _score(
     metric: Metric, name: str, result: Any, resampled: list[Any], sizes: Float, n: int, null: list[Any]
 ) -> Score:
-    value = result.scores[name]
-    values = np.array([one.scores[name] for one in resampled])
-    low, high = subsample_interval(value, values, sizes, n, metric.range)
+    value, absent = result.scores[name], NO_INTERVAL.get(name, "")
+    values = np.array([] if absent else [one.scores[name] for one in resampled])
+    low, high = subsample_interval(value, values, sizes[: len(values)], n, metric.range, LEVEL)
+    if math.isfinite(value) and math.isnan(low) and not absent:
+        absent = "Too few subsamples of the rows have a score." if len(values) else "None was asked for."
+        absent = f"{n} rows are fewer than {FEWEST_ROWS}." if n < FEWEST_ROWS else absent
     chance = np.array([one.scores[name] for one in null])
-    chance = chance[np.isfinite(chance)]
+    chance = chance[np.isfinite(chance)] if math.isfinite(value) else chance[:0]
     return Score(
         metric=metric.name,
         score=name,
         value=value,
         low=low,
         high=high,
-        chance=float(chance.mean()) if chance.size and not math.isnan(value) else math.nan,
+        chance=float(chance.mean()) if chance.size else math.nan,
         range=metric.range,
         direction=metric.direction,
         reason="" if math.isfinite(value) else result.reasons.get(name, ""),
+        chance_limit=_chance_limit(chance, 1 if metric.direction.startswith("higher") else -1),
+        no_interval=absent if math.isfinite(value) else "",
     )
+
+
+def _chance_limit(chance: Float, better: int) -> float:
+    """The limit that the score of one more random pairing exceeds with probability 5 %, on its better side."""
+    count = len(chance)
+    if count < FEWEST_NULLS:
+        return math.nan
+    wide = student_quantile(count - 1, LEVEL) * math.sqrt((1 + 1 / count) * float(np.var(chance, ddof=1)))
+    return float(chance.mean()) + better * wide

@@ -11,15 +11,15 @@ import numpy as np
 
 from congruence.arrays import Float, listing
 from congruence.formatting import count
+from congruence.metrics._dependence import dependence_sentence
 from congruence.metrics._results import Note, NoteData
 from congruence.metrics._structural import StructuralNearness
 from congruence.result import Finding, Result, Status
 
 if TYPE_CHECKING:
     from congruence.document import Document
+    from congruence.maps.dependence import Dependence
 
-AHEAD = 3.0  # a factor's own code is this many times as informative about it as about any other factor,
-LEAST = 0.1  # and at least this informative
 _LISTED = 12  # names in a sentence at most
 
 
@@ -30,19 +30,32 @@ class Score:
     metric: str  # such as "infomec"
     score: str  # such as "infom"
     value: float  # NaN where it is undefined; see `reason`
-    low: float  # 90 % interval over subsamples of rows (or clusters); NaN where it was not asked for
+    low: float  # 95 % interval over subsamples of rows (or clusters); NaN where there is none, see `no_interval`
     high: float
     chance: float  # mean of the same score with the rows of codes and factors paired at random
     range: tuple[float, float]
     direction: str  # "higher is better" or "lower is better"
     reason: str = ""  # why the value is NaN or infinite, for which JSON has null
+    chance_limit: float = math.nan  # one more random pairing stays on the worse side of this with 95 % probability
+    corrected: float = math.nan  # InfoM, InfoC: without the information that unrelated codes appear to have
+    no_interval: str = ""  # why there is no interval
+    conditions: tuple[str, ...] = ()  # properties of these data that mislead the score; see `Evaluation.conditions`
 
     @property
     def beats_chance(self) -> bool | None:
-        """Whether the whole interval lies on the better side of chance; None where that is unknown."""
-        if any(math.isnan(x) for x in (self.value, self.low, self.high, self.chance)):
+        """Whether the value is beyond `chance_limit`, or else its interval beyond chance; None if that is unknown."""
+        higher = self.direction.startswith("higher")
+        end, limit = (
+            (self.value, self.chance_limit)
+            if math.isfinite(self.chance_limit)
+            else (
+                self.low if higher else self.high,
+                self.chance,
+            )
+        )
+        if any(math.isnan(x) for x in (self.value, end, limit)):
             return None
-        return self.low > self.chance if self.direction.startswith("higher") else self.high < self.chance
+        return end > limit if higher else end < limit
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,9 @@ class FactorRow:
     linear: float  # R2 of all codes together, held out; NaN where it was not asked for
     nonlinear: float
     explained: bool  # whether any code, or all together, are more informative than chance
+    own_code: str = ""  # the code that depends on this factor and, beside it, hardly on any other; empty if none does
+    conditional: float = math.nan  # of the best code's variance beyond all other factors, the share due to this factor
+    leakage: float = math.nan  # how far all other factors move that code, relative to this factor
 
 
 @dataclass(frozen=True)
@@ -85,10 +101,14 @@ class ScoreNumbers(TypedDict):
     range: list[float]
     direction: str
     reason: str
+    chance_limit: float
+    corrected: float
+    no_interval: str
+    conditions: list[str]
 
 
 class FactorNumbers(TypedDict):
-    """A factor in JSON: the fields of `FactorRow`, and its own code ("" for none)."""
+    """A factor in JSON: the fields of `FactorRow`."""
 
     factor: str
     kind: str
@@ -100,6 +120,8 @@ class FactorNumbers(TypedDict):
     nonlinear: float
     explained: bool
     own_code: str
+    conditional: float
+    leakage: float
 
 
 class CodeNumbers(TypedDict):
@@ -132,6 +154,8 @@ class EvaluationNumbers(TypedDict):
     structural: dict[str, dict[str, Any]] | None
     sensitivity: list[dict[str, float]]
     notes: list[NoteData]
+    conditions: dict[str, str]
+    dependence: dict[str, Any] | None
     compared: NotRequired[list[dict[str, Any]]]
 
 
@@ -157,6 +181,8 @@ class Evaluation(Result):
     levels: Mapping[str, tuple[str, ...]]  # of factors given as words: what each number of the sample stands for
     notes: tuple[str, ...]  # those of metrics are `congruence.metrics.Note`
     settings: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)  # properties that mislead scores, and what was measured
+    dependence: Dependence | None = None  # of the rows, unless clusters or blocks were given
     compared: tuple[Evaluation, ...] = ()  # the same rows with other codes; the first are the codes as they were given
     pictures: Any = None  # images, reconstructions and latent traversals of a model
 
@@ -164,18 +190,11 @@ class Evaluation(Result):
     def own_codes(self) -> dict[str, str]:
         """The factors that have a code of their own, and that code.
 
-        It is active, has at least `LEAST` of the information about the factor, and `AHEAD` times as much as about any
-        other factor. Rotated codes are equally informative about several factors, so none belongs to one.
+        It is more informative about the factor than chance, and given this factor it hardly depends on any other (see
+        `leakage`); no other code depends on the factor a third as much, unless it is a copy. Correlated factors do not
+        change this, since each is judged given the others; a rotated code depends on several, so it belongs to none.
         """
-        nmi = np.nan_to_num(np.asarray(self.matrices["nmi"], dtype=float))  # (K, L)
-        usable = np.array([row.active and not row.idle for row in self.per_code], dtype=bool)
-        found = {}
-        for i, row in enumerate(self.per_factor):
-            others = np.delete(nmi, i, axis=0).max(0, initial=0.0)
-            pure = usable & (nmi[i] >= LEAST) & (nmi[i] >= AHEAD * others)
-            if row.explained and pure.any():
-                found[row.factor] = self.codes[int(np.argmax(np.where(pure, nmi[i], -1.0)))]
-        return found
+        return {row.factor: row.own_code for row in self.per_factor if row.own_code}
 
     @property
     def unexplained(self) -> tuple[str, ...]:
@@ -204,12 +223,22 @@ class Evaluation(Result):
         return bool(np.isfinite(self.matrices["nmi"]).any())
 
     @property
+    def depends(self) -> bool:
+        """Whether rows depend on each other so much that the result could be due to that; see `dependence`."""
+        return self.dependence is not None and self.dependence.matters
+
+    @property
     def headlines(self) -> tuple[str, ...]:
         """How many factors have a code of their own, and which do not."""
         if not self.is_measured:
             reason = next((score.reason for score in self.scores if score.reason), "")
             return tuple(filter(None, ("No factor could be measured.", reason)))
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
+        if self.depends and self.dependence is not None:
+            return (
+                "Rows depend on each other, so no code can be told from chance.",
+                dependence_sentence(self.dependence),
+            )
         if measured == 1:
             subject = "The only factor that could be measured" if self.unmeasured else "The factor"
             sentences = [f"{subject} has {'a' if own else 'no'} code of its own."]
@@ -226,7 +255,7 @@ class Evaluation(Result):
     @property
     def details(self) -> tuple[str, ...]:
         """Which codes encode nothing, and which factors could not be measured."""
-        if not self.is_measured:
+        if not self.is_measured or self.depends:
             return ()
         sentences = ["Every code encodes a factor."]
         if self.idle:
@@ -246,9 +275,9 @@ class Evaluation(Result):
         """One finding: does each factor have a code of its own? It is ambiguous where only some have."""
         own, measured = len(self.own_codes), len(self.factors) - len(self.unmeasured)
         status: Status = "unknown"
-        if self.is_measured:
+        if self.is_measured and not self.depends:
             status = "ambiguous" if 0 < own < measured else "holds" if own else "fails"
-        share = own / measured if self.is_measured else None
+        share = own / measured if self.is_measured and not self.depends else None
         evidence = " ".join((*self.headlines, *self.details))
         return (Finding("own codes", "Each factor has a code of its own.", status, number=share, evidence=evidence),)
 
@@ -258,34 +287,42 @@ class Evaluation(Result):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row per score, of this evaluation and then of those it is compared with."""
-        names = ("metric", "score", "value", "low", "high", "chance", "direction", "reason")
+        names = ("metric", "score", "value", "low", "high", "chance", "corrected", "direction", "reason", "no_interval")
         for evaluation in (self, *self.compared):
             for score in evaluation.scores:
-                yield {"codes": evaluation.name} | {name: getattr(score, name) for name in names}
+                row = {"codes": evaluation.name} | {name: getattr(score, name) for name in names}
+                yield row | {"conditions": "; ".join(score.conditions)}
 
     def numbers(self) -> EvaluationNumbers:
         """Everything but the sample of rows and the pictures."""
-        near, own = self.structural, self.own_codes
+        near = self.structural
         numbers: EvaluationNumbers = {
             "name": self.name,
             "n": self.n,
             "codes": list(self.codes),
             "factors": list(self.factors),
             "scores": [
-                {**asdict(score), "range": list(score.range), "beats_chance": score.beats_chance}  # type: ignore[typeddict-item]
+                {
+                    **asdict(score),  # type: ignore[typeddict-item]
+                    "range": list(score.range),
+                    "conditions": list(score.conditions),
+                    "beats_chance": score.beats_chance,
+                }
                 for score in self.scores
             ],
             "matrices": {name: np.asarray(matrix).tolist() for name, matrix in self.matrices.items()},
             "order": list(self.order),
-            "per_factor": [{**asdict(row), "own_code": own.get(row.factor, "")} for row in self.per_factor],  # type: ignore[typeddict-item]
+            "per_factor": [asdict(row) for row in self.per_factor],  # type: ignore[misc]
             "per_code": [asdict(row) for row in self.per_code],  # type: ignore[misc]
-            "own_codes": own,
+            "own_codes": self.own_codes,
             "unexplained": list(self.unexplained),
             "unmeasured": list(self.unmeasured),
             "idle": list(self.idle),
             "structural": None if near is None else {group: near.groups[group].to_dict() for group in near.asked},
             "sensitivity": [dict(row) for row in self.sensitivity],
             "notes": [note.to_dict() for note in self.notes if isinstance(note, Note)],
+            "conditions": dict(self.conditions),
+            "dependence": None if self.dependence is None else self.dependence.to_dict(),
         }
         if self.compared:
             numbers["compared"] = [dict(one.numbers()) for one in self.compared]

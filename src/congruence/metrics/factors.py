@@ -48,7 +48,7 @@ class Factor:
         """Whether the values are classes: categorical, or ordinal (or circular) with few distinct values."""
         if self.classes is not None:
             return self.classes
-        return self.kind == "categorical" or (self.kind != "continuous" and _has_few_levels(self.values))
+        return self.kind == "categorical" or (self.kind != "continuous" and has_few_levels(self.values))
 
     @property
     def is_guessed(self) -> bool:
@@ -254,7 +254,7 @@ def read_factors(factors: Any, kinds: Any = "auto") -> Factors:
     return Factors(tuple(_read_factor(name, column, wanted[name]) for name, column in columns.items()))
 
 
-def _has_few_levels(values: Float) -> bool:
+def has_few_levels(values: Float) -> bool:
     """Whether a column of numbers repeats so few of them that they may be classes."""
     return len(np.unique(values)) <= min(_MOST_LEVELS, max(2, len(values) // _ROWS_PER_LEVEL))
 
@@ -305,7 +305,7 @@ def _read_factor(name: str, column: Array, kind: str) -> Factor:
         return Factor(name, kind, values, **_read_period(name, values, period))
     if kind != "auto" or column.dtype.kind == "b":
         return Factor(name, "categorical" if kind == "auto" else kind, values)
-    guess, words = ("categorical", "classes") if _has_few_levels(values) else ("continuous", "continuous")
+    guess, words = ("categorical", "classes") if has_few_levels(values) else ("continuous", "continuous")
     return Factor(name, guess, values, note=f"{len(np.unique(values))} distinct values, taken as {words}")
 
 
@@ -338,7 +338,7 @@ def _read_period(name: str, values: Float, given: str) -> dict[str, Any]:
             return {"period": period, "note": f"period taken as {words}"}
     levels = np.unique(values)
     steps = np.diff(levels)
-    if len(levels) > 2 and _has_few_levels(values) and np.allclose(steps, steps[0], rtol=1e-3):
+    if len(levels) > 2 and has_few_levels(values) and np.allclose(steps, steps[0], rtol=1e-3):
         period = float(steps.mean() * len(levels))
         return {"period": period, "note": f"evenly spaced values, period taken as {period:g}"}
     raise InputError(f"the period of the circular factor {name} cannot be guessed; give it, as in circular:360")

@@ -111,6 +111,13 @@ RECIPES = (
         module="congruence.experiments.recipes.disentanglement.run",
     ),
     Recipe(
+        name="metric-validity",
+        question="Where do metrics of disentanglement misjudge codes that are, or are not, the factors?",
+        sentence="A grid of generators and encoders whose truth is known: every metric, and where it errs.",
+        source="after Joshi et al. 2026 (conditions of validity); the grid is ours",
+        module="congruence.experiments.recipes.metric_validity",
+    ),
+    Recipe(
         name="model-pairs",
         question="Do two trainings of a language model, an autoencoder or a classifier find the same representation?",
         sentence="Table 1: pairs of GPT-NeoX, masked autoencoders, ResNets and graph networks, by group of maps.",

@@ -93,12 +93,12 @@ def measure_dependence(
     return Dependence(scattered, consecutive_, neighbours, ordered, lost and clustered, copies, len(sample))
 
 
-def check_rows(source: Rows, target: Rows, plan: Protocol) -> Dependence:
+def check_rows(source: Rows, target: Rows, plan: Protocol, group: str = "similarity") -> Dependence:
     """Measure the dependence for a pair whose held-out errors are not known yet."""
     null = float(np.sqrt(squared_lengths(target)).mean())  # the map of unrelated runs has a scale near 0
     index = np.arange(source.n)
-    known = _errors(source, target, index, plan.folds, None) if source.n <= MOST_ROWS else np.zeros(source.n)
-    return measure_dependence(source, target, plan, known, null)
+    known = _errors(source, target, index, plan.folds, None, group) if source.n <= MOST_ROWS else np.zeros(source.n)
+    return measure_dependence(source, target, plan, known, null, group)
 
 
 def _rises(before: Float, after: Float, part: Array, factor: float) -> bool:

@@ -1,0 +1,105 @@
+"""Whether a score means what it says on these data: properties of the data, and the scores that they mislead.
+
+`congruence reproduce metric-validity` shows where the entries of `MISLED` come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from congruence.arrays import Float
+from congruence.formatting import count
+from congruence.metrics._estimators import standardise
+from congruence.metrics._infomec import InfoMEC
+from congruence.metrics._own_codes import Conditional
+from congruence.metrics.factors import Factors
+
+CORRELATED = 0.1  # a factor is correlated with the others if they explain more of it, held out
+CURVED = 0.05  # a code is curved if a function of its factor explains so much more of it than a line
+ROWS_PER_CELL = 5  # of a table of binned code and factor, at least
+ROWS_PER_CODE = 20  # of a model fitted to all codes, at least
+INFORMATIVE = 0.1  # about some factor
+CELLS = 200  # 20 bins of a code, 10 classes of a factor
+
+_BINNED = {"mig", "modularity", "irs", "mean_mutual_information"}
+_FITTED = {"infoe", "explicitness", "mcc_weak", "r2_linear", "r2_nonlinear", "dci_informativeness", "sis"}
+_NEAR = {"structural_permutation", "structural_rigid", "structural_similarity", "structural_linear"}
+MISLED = {  # which scores a property of the data misleads
+    "correlated factors": {"infom", "infoc", "mig", "sap", "irs", "block_score", "mcc", "mcc_spearman"}
+    | {"dci_disentanglement", "dci_completeness", "r2_linear", "r2_nonlinear", *_NEAR} - {"structural_linear"},
+    "copied codes": {"infoc", "mig", "sap", "dci_completeness", "structural_rigid"},
+    "more codes than factors": {"infom", "modularity", "irs", "block_score"},
+    "nonlinear codes": {"infoe", "mig", "modularity", "sap", "mcc", "mcc_weak", "r2_linear", *_NEAR},
+    "inactive codes": {"infom", "infoc"},
+    "few rows": _BINNED | {"infom", "infoc"},
+    "few rows per code": _FITTED,
+}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Properties of the data that mislead scores."""
+
+    n: int
+    factors: int
+    codes: int  # those that vary
+    inactive: int  # codes that InfoMEC leaves out, although they are informative
+    correlated: float  # the largest share of a factor that the others explain, held out
+    correlated_factor: str
+    copies: int  # codes that copy another
+    curved: float  # the most that a function of a factor explains of its code beyond a line
+    curved_code: str
+
+    def unmet(self, score: str) -> tuple[str, ...]:
+        """The properties that mislead a score, by name."""
+        return tuple(dict.fromkeys(name for name in self.found() if score in MISLED[name]))
+
+    def found(self) -> dict[str, str]:
+        """The properties that these data have, by their names in `MISLED`, and what was measured."""
+        enough = ROWS_PER_CELL * CELLS
+        measured = {
+            "correlated factors": self.correlated > CORRELATED
+            and f"the other factors explain {self.correlated:.2f} of the variance of {self.correlated_factor}",
+            "copied codes": self.copies and f"{count(self.copies, 'code')} with the ranks of another code",
+            "more codes than factors": self.codes - self.copies > self.factors
+            and f"{count(self.codes, 'code')}, {count(self.factors, 'factor')}",
+            "inactive codes": self.inactive
+            and f"InfoMEC leaves out {count(self.inactive, 'informative code')} for the small range of values",
+            "nonlinear codes": self.curved > CURVED
+            and f"a curve explains {self.curved:.2f} more of the variance of {self.curved_code} than a line",
+            "few rows": self.n < enough and f"{self.n}, where bins and near neighbours need {enough}",
+            "few rows per code": self.n < ROWS_PER_CODE * (self.codes + 1)
+            and f"{self.n} rows, where models of {count(self.codes, 'code')} need {ROWS_PER_CODE * (self.codes + 1)}",
+        }
+        return {name: text for name, text in measured.items() if text}
+
+
+def check_conditions(
+    z: Float, s: Factors, codes: Sequence[str], infomec: InfoMEC, conditional: Conditional, *, discrete_codes: bool
+) -> Conditions:
+    """Measure the properties of codes (n, L) and factors that mislead scores."""
+    correlated = int(conditional.by_others.argmax())
+    copies = np.triu(conditional.copies & (np.ptp(z, axis=0) > 0), 1).any(0)
+    curved, code = 0.0, ""
+    for k, factor in enumerate(s):
+        if discrete_codes or factor.left_out or factor.is_unordered or factor.kind == "circular":
+            continue
+        j = int(np.nan_to_num(infomec.nmi[k]).argmax())
+        line = float((standardise(z[:, j : j + 1]) * standardise(factor.values[:, None])).mean())
+        more = float(conditional.alone[k, j]) - line**2
+        if more > curved:
+            curved, code = more, codes[j]
+    return Conditions(
+        n=len(z),
+        factors=int(s.varies.sum()),
+        codes=int((np.ptp(z, axis=0) > 0).sum()),
+        inactive=int((~infomec.active & (np.nan_to_num(infomec.nmi).max(0) >= INFORMATIVE)).sum()),
+        correlated=float(conditional.by_others[correlated]),
+        correlated_factor=s.names[correlated],
+        copies=int(copies.sum()),
+        curved=curved,
+        curved_code=code,
+    )
