@@ -259,6 +259,6 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-    "deconfound": deconfounding,
     "moved": moved_rows, "coverage": coverage, "layers": layers, **calibration_evaluate.SECTIONS,
+    "deconfound": deconfounding,
 }  # fmt: skip
