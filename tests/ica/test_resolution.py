@@ -11,7 +11,6 @@ from congruence.ica import ICA, Resolution, component_stability, resolve
 from congruence.ica.profiles import EDGES, EXTREMES, PROFILED, first_profiles
 from congruence.tables import Table, write_table
 
-
 NONE = np.zeros(5, bool)
 
 

@@ -181,6 +181,8 @@ def components_of(
     if check:
         limits = {"tol": options.get("tol", TOLERANCE), "max_iter": options.get("max_iter", MAX_ITER)}
         unmixing = check_components(prepared, unmixing, index, labels, rng, **limits)
+        if left is not None and not np.isnan(unmixing.sampling_error).any():
+            left = _upper_limit(prepared, unmixing, index)  # of the components that are still identified
     unmixing = unmixing if prepared.whiten else first_components(unmixing, n_components)
     return Components(prepared.whitening, unmixing, left, index)
 
