@@ -1,5 +1,6 @@
 """Which components are called identified: only those that return on other rows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import dask.array as da
@@ -12,7 +13,7 @@ from congruence.ica import load_ica, resolve
 from congruence.ica._halves import BLOCKS, blocks_of, halves_of, pair_errors, units
 from congruence.ica._options import ResolveOptions
 from congruence.ica._solver import point_at
-from congruence.ica.components import independent_components, prepare_rows
+from congruence.ica.components import components_of, independent_components, prepare_rows
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CELLS = [
@@ -139,11 +140,16 @@ def test_dask_rows_are_checked_like_rows_in_memory(rng):
     assert_array_equal(there.identified_, [True] * 3 + [False] * 2)
 
 
-def test_tensors_are_checked_like_arrays(rng):
+@pytest.mark.parametrize("contrast", ["logcosh", "exp", "cube"])
+def test_rows_on_a_device_are_checked_like_arrays(contrast, rng):
     torch = pytest.importorskip("torch")
     x = mixed(rng)
-    here, there = (ICA(random_state=0).fit(rows) for rows in (x, torch.from_numpy(x)))
-    assert_allclose(there.returned_, here.returned_, atol=1e-6)
+    here = prepare_rows(x, n_components=None, contrast=contrast, whiten=True, device="cpu")
+    there = replace(here, data=torch.from_numpy(x), device="cpu:0")  # torch, as on a GPU
+    one, other = (components_of(rows, check=True).unmixing for rows in (here, there))
+    assert_allclose(other.returned, one.returned, atol=1e-3)
+    assert_allclose(other.sampling_error, one.sampling_error, rtol=0.01)
+    assert_array_equal(other.identified, one.identified)
 
 
 def test_too_few_rows_or_clusters_identify_nothing(rng):
