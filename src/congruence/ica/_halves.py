@@ -26,7 +26,7 @@ BLOCKS = 16  # of successive rows: long ones for the sake of series, as many as 
 FEWEST_BLOCKS = 4
 TWO_COMPONENTS_ERROR = 0.08  # radians: in a single plane, axes that do not exist are often below `NOISE_PAIR_ERROR`
 DISTINCT = 0.02  # share of rows that are distinct, below which equal rows are values of discrete columns, not copies
-EQUAL = 1e-9  # standard deviations
+CHUNK = 2**20  # bytes of rows that are projected at a time
 ENOUGH, ROWS_PER_SQUARE = 30_000, 30  # rows of a half, in all or per squared number of components, that are enough
 ROUGH_TURN = 0.01  # radians that the components of a half may still turn: they are compared with `SAME_AXIS` alone
 
@@ -107,13 +107,10 @@ def units(prepared: PreparedRows, labels: Array | None = None) -> Array | None:
     """
     if labels is None:
         value = _projection(prepared)
-        apart = EQUAL * max(float(value.std()), 1e-300)
-        distinct = 1 + np.count_nonzero(np.diff(np.sort(value)) > apart)
+        distinct = 1 + np.count_nonzero(np.diff(np.sort(value)))
         if distinct == len(value) or distinct < DISTINCT * len(value):
             return None
-        order = np.argsort(value)
-        labels = np.empty(len(value), dtype=np.int64)
-        labels[order] = np.cumsum(np.diff(value[order], prepend=-np.inf) > apart)
+        labels = value
     _, first, unit = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[unit]
 
@@ -128,8 +125,9 @@ def _projection(prepared: PreparedRows) -> Float:
 
 
 def _project(rows: Any, part: Partition, mean: Float, direction: Float) -> Float:
-    chunks = (to_numpy(rows[some]).astype(np.float64) for some in row_chunks(*rows.shape))
-    return np.concatenate([(chunk - mean) @ direction for chunk in chunks])
+    chunks = (to_numpy(rows[some]).astype(np.float64, order="C") for some in row_chunks(*rows.shape[:2], size=CHUNK))
+    # a sum along each row rounds equal rows equally, which a matrix product need not
+    return np.concatenate([((chunk - mean) * direction).sum(1) for chunk in chunks])
 
 
 def blocks_of(unit: Array | None, n: int, rows: Array | None = None) -> Array:
