@@ -125,7 +125,8 @@ def _projection(prepared: PreparedRows) -> Float:
 
 
 def _project(rows: Any, part: Partition, mean: Float, direction: Float) -> Float:
-    chunks = (to_numpy(rows[some]).astype(np.float64, order="C") for some in row_chunks(*rows.shape[:2], size=CHUNK))
+    n, d = rows.shape
+    chunks = (to_numpy(rows[some]).astype(np.float64, order="C") for some in row_chunks(n, d, CHUNK))
     # a sum along each row rounds equal rows equally, which a matrix product need not
     return np.concatenate([((chunk - mean) * direction).sum(1) for chunk in chunks])
 
