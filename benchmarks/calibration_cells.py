@@ -36,6 +36,7 @@ from calibration_readings import (
     share_of_diameter,
     trimmed_share,
 )  # fmt: skip
+from calibration_resolve import resolve
 
 NOISE = (0.986, 0.9, 0.7, 0.5)  # R2 of an exact similarity plus noise
 TOLERANCE = 0.1  # the share of the variance that may stay unexplained, the default of compare
@@ -259,6 +260,6 @@ def layers() -> Iterator[Cell]:
 
 SECTIONS = {
     "headline": headline, "dependence": dependence, "noise": noise, "distortion": distortion, "copies": copies,
-    "moved": moved_rows, "coverage": coverage, "layers": layers, **calibration_evaluate.SECTIONS,
-    "deconfound": deconfounding,
+    "moved": moved_rows, "coverage": coverage, "layers": layers, "resolve": resolve,
+    **calibration_evaluate.SECTIONS, "deconfound": deconfounding,
 }  # fmt: skip

@@ -110,7 +110,7 @@ def fit(peer, x, start, max_iter):
     if library == "congruence":
         from congruence import ICA
 
-        ica = ICA(w_init=start, starts=2 if solver else 1, random_state=0, max_iter=max_iter).fit(x)
+        ica = ICA(w_init=start, starts=2 if solver else 1, check=False, random_state=0, max_iter=max_iter).fit(x)
         return ica.components_, ica.n_iter_, ica.converged_
     if library == "sklearn":
         from sklearn.decomposition import FastICA

@@ -108,7 +108,7 @@ def work(path, engine, workers, passes):
     from congruence import ICA
 
     warnings.simplefilter("ignore")  # so few passes need not be enough
-    ica = ICA(starts=1, max_iter=passes, tol=1e-12, random_state=0)
+    ica = ICA(starts=1, check=False, max_iter=passes, tol=1e-12, random_state=0)
     if engine == "dask":
         from distributed import Client, LocalCluster
 

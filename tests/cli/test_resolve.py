@@ -128,7 +128,7 @@ def test_json_and_csv_hold_every_component(folder, capsys):
     assert [row["identified"] for row in numbers["components"]] == [True] * 3 + [False] * 3
     assert result["settings"]["command"] == "congruence resolve e.npy --json r.json --csv r.csv -q"
     lines = (folder / "r.csv").read_text().splitlines()
-    columns = "component,status,problem,identified,negentropy,kurtosis,skewness,sampling_error,agreement"
+    columns = "component,status,problem,identified,negentropy,kurtosis,skewness,sampling_error,agreement,returned"
     columns += ",feature1,loading1,feature2,loading2,feature3,loading3"
     assert lines[0] == columns
     assert len(lines) == 7
@@ -324,7 +324,10 @@ def test_ids_need_not_be_unique(folder, capsys):
         (["e.npy", "--curve", "a,b"], "curve[0] must be an integer of at least 1; got 'a'"),
         (["e.npy", "--curve", "2", "--stability", "0"], "curve needs resamples"),
         (["e.npy", "--seed", "-1"], "seed must be an integer from 0 to 4294967295; got -1"),
-        (["e.npy", "--cluster", "plate"], "cluster keeps rows together in resamples, but there are none"),
+        (
+            ["e.npy", "--cluster", "plate", "--no-check"],
+            "cluster keeps rows together in halves and resamples, but there",
+        ),
         (["e.npy", "--cluster", "plate", "--stability", "5"], "e has no metadata column 'plate'"),
         (["e.npy", "--curve", "3,99"], "curve[1] must be an integer from 1 to 6; got 99"),
         (["e.npy", "--curve", "3", "--no-whiten"], "a curve chooses how many directions to whiten"),

@@ -11,6 +11,8 @@ from congruence.ica import ICA, Resolution, component_stability, resolve
 from congruence.ica.profiles import EDGES, EXTREMES, PROFILED, first_profiles
 from congruence.tables import Table, write_table
 
+NONE = np.zeros(5, bool)
+
 
 def mixed(rng, *, laplace=3, gaussian=2, n=4000):
     sources = np.column_stack([rng.laplace(size=(n, laplace)), rng.normal(size=(n, gaussian))])
@@ -58,6 +60,7 @@ def test_identified_components_are_counted_and_the_others_explained(result):
 
 def test_the_verdict_has_the_right_grammar_for_every_count(result):
     def verdict(*sure, noise=(0,) * 5, **more):
+        more = {"agreement": np.zeros(5)} | more
         return changed(result, identified=np.array(sure, bool), noise=np.array(noise, bool), **more).verdict
 
     assert verdict(1, 1, 1, 1, 1) == "All 5 components are identified."
@@ -90,7 +93,8 @@ def test_there_is_a_finding_for_what_was_measured(result):
 
 def test_limits_are_noted(result):
     assert "max_iter" in changed(result, converged=False, reason="cap").notes[0]
-    assert "Fewer components or more rows" in changed(result, identified=np.zeros(5, bool)).notes[0]
+    assert "Fewer components or more rows" in changed(result, identified=NONE, agreement=np.zeros(5)).notes[0]
+    assert "not checked on disjoint halves" in changed(result, returned=None).notes[0]
     assert changed(result, agreement=None).notes[0].startswith("There was one start")
     assert "were not compared with Gaussian noise" in changed(result, sampling_error=np.full(5, np.nan)).notes[0]
     spiky = changed(result, kurtosis=np.array([1300.0, 3, 3, 0, 0])).notes[0]
@@ -230,7 +234,10 @@ def test_rows_that_are_left_out_are_noted(table):
         ({"curve": 3}, "curve must be a sequence of numbers of components; got 3"),
         ({"curve": (2,), "stability": 0}, "curve needs resamples"),
         ({"seed": -1}, "seed must be an integer from 0 to 4294967295; got -1"),
-        ({"cluster": "plate"}, "cluster keeps rows together in resamples, but there are none"),
+        (
+            {"cluster": "plate", "check": False},
+            "cluster keeps rows together in halves and resamples, but there are none",
+        ),
         ({"cluster": "well", "stability": 5}, "run has no metadata column 'well'; it has plate, day"),
     ],
 )

@@ -95,7 +95,12 @@ class Independent:
     def fit(self, x: Array, batch: Array, control: Array) -> Independent:
         """Find the components of all rows."""
         components = independent_components(
-            x, n_components=count_components(self.components, *x.shape), starts=1, seed=self.seed, device=self.device
+            x,
+            n_components=count_components(self.components, *x.shape),
+            starts=1,
+            check=False,
+            seed=self.seed,
+            device=self.device,
         )
         self.unmixing = components.unmixing
         if not self.unmixing.converged:

@@ -62,7 +62,8 @@ def resolve(
 
     Whitens the rows and rotates them to independent components, from several
     random starts, and reports which components are identified: distinguishable
-    from noise, and found from every start. Examples:
+    from noise, found from every start, and found again on disjoint halves of
+    the rows. Examples:
 
         congruence resolve embeddings.parquet --out components.parquet --model ica.safetensors
 

@@ -24,8 +24,8 @@ from congruence.document import (
     share,
 )
 from congruence.formatting import count, elided, fixed, number, percent
-from congruence.ica._solver import NOISE_ERROR
-from congruence.ica.components import AGREES
+from congruence.ica._halves import SAME_AXIS
+from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR
 from congruence.ica.profiles import EDGES, PROFILED
 from congruence.ica.results import LISTED
 
@@ -45,13 +45,15 @@ BADGES: dict[Problem, str] = {
     "gaussian": "Gaussian",
     "start": "depends on start",
     "not converged": "not converged",
+    "halves": "not on both halves",
+    "uncertain": "uncertain axis",
     "resamples": "unstable",
 }
 ERROR = (
     "error",
-    "the standard error of an axis, as an angle: how far it would typically turn on other rows of the same kind, "
-    "assuming independent components and independent rows. Where these assumptions fail it is too small, and "
-    "resamples are more reliable. More rows make it smaller.",
+    "the standard error of an axis, as an angle: how far it would typically turn on other rows of the same kind. With "
+    "the check on halves it is estimated from blocks of successive rows; without, it assumes independent components "
+    "and independent rows, and is too small where they are not. More rows make it smaller.",
 )
 RESAMPLES = (
     "resamples",
@@ -62,6 +64,11 @@ RESAMPLES = (
 STARTS = (
     "starts",
     "the smallest correlation with the same component found from another random start; 1 is the same axis.",
+)
+HALVES = (
+    "halves",
+    "the smallest correlation between the component and the same component of fits to two disjoint halves of the rows, "
+    f"each from its own random start; at least {SAME_AXIS} counts as the same axis.",
 )
 CHANCE = ("chance", "the same correlation with a random rotation.")
 COMPONENT = ("component", "one axis, of mean 0 and variance 1, signed so that its longer tail is positive.")
@@ -180,7 +187,9 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
     rows, resampled = list(resolution.rows()), resolution.stability is not None
     with_starts = resolution.components.unmixing.agreement is not None
     columns = [Column("component", "text"), Column("verdict", "text")]
-    columns += [Column("resamples")] * resampled + [Column("starts")] * with_starts + [Column("error")]
+    checked = resolution.components.unmixing.returned is not None
+    columns += [Column("resamples")] * resampled + [Column("halves")] * checked
+    columns += [Column("starts", brief=not checked)] * with_starts + [Column("error")]
     columns += [Column("negentropy", brief=False)]
     columns += [Column(name, brief=not resampled) for name in ("kurtosis", "skewness")]
     sure = "stable" if resampled else "identified"
@@ -189,6 +198,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
             row["component"],
             _badge(row["status"], row["problem"], sure),
             *([_interval(row["median"], row["low"], row["high"])] if resampled else []),
+            *([_fixed(row["returned"], 3)] if row["returned"] is not None else []),
             *([_fixed(row["agreement"], 3)] if row["agreement"] is not None else []),
             _angle(row["sampling_error"]),
             *_shape(row),
@@ -196,6 +206,7 @@ def _overview(resolution: Resolution) -> Iterator[Block]:
         for row in rows
     ]
     meanings = ["Resamples: median correlation with refits on bootstrap resamples (90 % interval)."] * resampled
+    meanings += ["Halves: smallest correlation with fits to two disjoint halves of the rows."] * checked
     meanings += ["Starts: smallest correlation across random starts."] * with_starts
     meanings += ["Error: standard error of the axis."]
     yield Table("Components", columns, cells, brief=True, note=" ".join(meanings))
@@ -371,7 +382,8 @@ def convergence_sentence(resolution: Resolution) -> str:
     if left is None or not math.isfinite(left):
         return ends[unmixing.reason]
     angle = f"{math.degrees(left):.1f}°"
-    return f"{ends[unmixing.reason]} More rows would turn nine in ten components by at most {angle}."
+    limit = f"More rows would turn nine in ten identified components by at most {angle} (95 % limit)."
+    return f"{ends[unmixing.reason]} {limit}"
 
 
 def _stability_sections(stability: ComponentStability) -> Iterator[Section]:
@@ -404,14 +416,20 @@ def _glossary(resolution: Resolution) -> Iterator[tuple[str, str]]:
     unmixing = resolution.components.unmixing
     criteria = []
     if not math.isnan(unmixing.sampling_error.sum()):
-        criteria.append(f"distinguishable from Gaussian noise (error below {math.degrees(NOISE_ERROR):.1f}°)")
+        limits = [f"{math.degrees(limit):.1f}°" for limit in (NOISE_ERROR, NOISE_PAIR_ERROR)]
+        one = f"{limits[1]} towards any one other component" if unmixing.k > 2 else "4.6° of two components"
+        criteria.append(f"distinguishable from Gaussian noise (error below {limits[0]}, and below {one})")
     if unmixing.agreement is not None:
-        criteria.append(f"found from every random start (correlation of at least {AGREES})")
-    judged = " and ".join(criteria) or "converged; neither noise nor random starts were judged"
+        criteria.append(f"found from every random start (correlation of at least {SAME_AXIS})")
+    if unmixing.returned is not None:
+        criteria.append(f"found again on disjoint halves of the rows (correlation of at least {SAME_AXIS})")
+    judged = ", and ".join(criteria) or "converged; neither noise nor random starts were judged"
     yield COMPONENT
     yield "identified", f"{judged}. The other components are listed and written too, but their axes may be arbitrary."
     if resolution.stability is not None:
         yield from (RESAMPLES, CHANCE)
+    if unmixing.returned is not None:
+        yield HALVES
     if unmixing.agreement is not None:
         yield STARTS
     yield ERROR

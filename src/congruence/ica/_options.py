@@ -15,7 +15,7 @@ RESAMPLES = 20  # default number for a report or a curve
 class ResolveOptions(ReadOptions):
     """How a table is read and its independent components are found."""
 
-    cluster: Any = option(None, "Column whose rows are resampled together (plate, patient).", panel=DATA)
+    cluster: Any = option(None, "Column whose rows stay together in halves and resamples (plate, patient).", panel=DATA)
     drop_missing: bool = option(False, "Leave out rows with NaN or infinity.", panel=DATA)
     components: Any = option(
         None, "Number of components, or share of the variance to keep (64 or 0.95).", metavar="N|SHARE"
@@ -25,6 +25,7 @@ class ResolveOptions(ReadOptions):
     standardize: bool = option(False, "Scale columns to unit variance first, e.g. if they have different units.")
     normalize: str | None = option(None, "'cosine' scales rows to the unit sphere first.")
     starts: int = option(3, "Number of random starts.")
+    check: bool = option(True, "Identified components must also return on disjoint halves of the rows.")
     rows: Any = option("all", "Rows used to fit the rotation: all, auto or a number.")
     tol: float = option(1e-4, "Converged when components turn by less (radians).")
     max_iter: int = option(500, "Maximum number of passes over the rows.")

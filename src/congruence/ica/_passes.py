@@ -51,6 +51,7 @@ class Contrast:
     name: str
     apply: Callable[[Any], Sums]  # turns s (n, k) into g(s) in place
     value: Callable[[Any], Any]  # G(s), elementwise
+    derivative: Callable[[Any, Any], Any]  # g'(s) from s and g(s), elementwise
     gaussian: float  # the expectation of G for a standard Gaussian
     slope: float  # sup |g|
     curvature: float  # sup |g'|
@@ -88,6 +89,11 @@ def _exp_value(s: Any) -> Any:
     return -library(s).exp(s * s * -0.5)
 
 
+def _exp_derivative(s: Any, g: Any) -> Any:
+    square = s * s
+    return (1 - square) * library(s).exp(square * -0.5)
+
+
 def _cube(s: Any) -> Sums:
     square = s * s
     slope = 3 * square.sum(0)
@@ -98,9 +104,15 @@ def _cube(s: Any) -> Sums:
 CONTRASTS = {
     contrast.name: contrast
     for contrast in (
-        Contrast("logcosh", _logcosh, _logcosh_value, 0.3745672075, 1.0, 1.0),  # E[log cosh] by quadrature
-        Contrast("exp", _exp, _exp_value, -(0.5**0.5), float(np.exp(-0.5)), 1.0),  # for very heavy tails
-        Contrast("cube", _cube, lambda s: s**4 / 4, 0.75, float("inf"), float("inf")),  # kurtosis; not robust
+        Contrast(
+            "logcosh", _logcosh, _logcosh_value, lambda s, g: 1 - g * g, 0.3745672075, 1.0, 1.0
+        ),  # E[log cosh] by quadrature
+        Contrast(
+            "exp", _exp, _exp_value, _exp_derivative, -(0.5**0.5), float(np.exp(-0.5)), 1.0
+        ),  # for very heavy tails
+        Contrast(
+            "cube", _cube, lambda s: s**4 / 4, lambda s, g: 3 * s * s, 0.75, float("inf"), float("inf")
+        ),  # kurtosis; not robust
     )
 }
 
@@ -133,6 +145,15 @@ class Fourth:
     """Fourth moments of the whitened rows z, contracted with a symmetric matrix M of unit size."""
 
     product: Any  # (k, k) average of (z^T M z) z z^T
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Averages of the scores of rotations in all planes, and their true curvature, at one rotation."""
+
+    cross: Any  # (k, k) of g(s_i) s_j
+    second: Any  # (k, k) of s_i s_j
+    curvature: Any  # (k, k) of g'(s_i) s_j^2
 
 
 class Passes:
@@ -230,6 +251,12 @@ class Passes:
         contrast, third, fourth = to_numpy(sums)
         return Shape(contrast, third, fourth - 3)
 
+    def scores(self, rotation: Float) -> Scores:
+        """Return what the errors of the axes are made of where components need not be independent."""
+        self.count += 1
+        averages = self._average(self._score_sums, self.lift(rotation) @ self._folded)
+        return Scores(*map(to_numpy, averages))
+
     def fourth(self, matrix: Float) -> Fourth:
         """Return fourth moments of the whitened rows z; rows with a far z^T M z count no more than less far ones."""
         self.count += 1
@@ -254,6 +281,17 @@ class Passes:
             slope += slopes
             power += powers
         return cross, slope, power
+
+    def _score_sums(self, parts: list[slice], matrix: Any) -> tuple[Any, Any, Any]:
+        k = matrix.shape[1]
+        cross, second, curvature = (self._zeros(k, k) for _ in range(3))
+        for _, s in self._components(parts, matrix):
+            g = s + 0.0
+            self._apply(g)
+            cross += g.T @ s
+            second += s.T @ s
+            curvature += self.contrast.derivative(s, g).T @ (s * s)
+        return cross, second, curvature
 
     def _fourth_sums(self, parts: list[slice], matrix: Any) -> tuple[Any]:
         total, product = self._zeros(*matrix.shape), self._empty(*matrix.shape)
@@ -435,6 +473,12 @@ class DaskPasses:
         """Return how the components at this rotation are distributed."""
         shape: Shape = self._pool("shape", rotation)
         return shape
+
+    def scores(self, rotation: Float) -> Scores:
+        """Return what the errors of the axes are made of where components need not be independent."""
+        self.count += 1
+        scores: Scores = self._pool("scores", rotation)
+        return scores
 
     def fourth(self, matrix: Float) -> Fourth:
         """Return fourth moments of the whitened rows z, contracted with a symmetric matrix."""

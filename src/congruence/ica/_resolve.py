@@ -32,8 +32,9 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
     """Find independent components of an embedding, and measure which of them are identified.
 
     Whitens the rows and rotates them until every axis is as far from Gaussian as possible, from several random starts.
-    A component is identified if it is distinguishable from Gaussian noise and found from every start; with
-    `stability`, it is also compared with fits on bootstrap resamples.
+    A component is identified if it is distinguishable from Gaussian noise, found from every start and, with `check`,
+    found again on two disjoint halves of the rows. With `stability`, it is also compared with fits on bootstrap
+    resamples.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
     progress : callable, optional
         Called as progress(what, done, total) while working.
     cluster : array of shape (n,), or name of a metadata column, optional
-        Rows of one cluster (patient, plate, document) are resampled together.
+        Rows of one cluster (patient, plate, document) stay in one half of the check, and are resampled together.
     components : int, float or None, default None
         Number of components, or the share (below 1) of the variance to keep; by default all directions that vary.
     rows : int, "all" or "auto", default "all"
@@ -85,7 +86,8 @@ def resolve(x: Any, *, options: ResolveOptions, progress: Progress | None = None
     }
     if progress is not None:
         progress("finding components", 0, 1)
-    ica = ICA(**fit, starts=options.starts, random_state=options.seed).fit(table.values)
+    ica = ICA(**fit, starts=options.starts, check=options.check, random_state=options.seed)
+    ica.fit(table.values, cluster=labels)
     if table.features is not None:
         ica.feature_names_in_ = np.array(table.features, dtype=object)
     stability = None
@@ -124,8 +126,8 @@ def _check(options: ResolveOptions) -> int:
         raise InputError("curve needs resamples to refit on, but stability is 0")
     check_seed(options.seed)
     resamples = (RESAMPLES if curve else 0) if runs is None else runs
-    if options.cluster is not None and not resamples:
-        raise InputError("cluster keeps rows together in resamples, but there are none; set stability, such as 20")
+    if options.cluster is not None and not resamples and not options.check:
+        raise InputError("cluster keeps rows together in halves and resamples, but there are none; set check=True")
     return resamples
 
 
@@ -158,7 +160,18 @@ def _as_table(x: Any, options: ResolveOptions) -> Table:
 
 def _settings(options: ResolveOptions, resamples: int, table: Table) -> dict[str, Any]:
     """The options as shown on the page and in JSON, with the input files; reading options only where they are set."""
-    names = ("components", "contrast", "whiten", "standardize", "normalize", "starts", "rows", "tol", "max_iter")
+    names = (
+        "components",
+        "contrast",
+        "whiten",
+        "standardize",
+        "normalize",
+        "starts",
+        "check",
+        "rows",
+        "tol",
+        "max_iter",
+    )
     reads = reading(options) | {"drop_missing": options.drop_missing}
     cluster = options.cluster if options.cluster is None or isinstance(options.cluster, str) else "labels"
     chosen: dict[str, Any] = {name: getattr(options, name) for name in (*names, "seed", "device")}

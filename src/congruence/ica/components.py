@@ -13,11 +13,13 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from scipy.stats import f
 
 from congruence.arrays import Array, Float, as_matrix, resolve_device, to_numpy
 from congruence.checks import check_integers, check_number
 from congruence.errors import InputError, NotConvergedWarning
 from congruence.formatting import count
+from congruence.ica._halves import SAME_AXIS, blocks_of, check_components, error_limit, pair_errors, units
 from congruence.ica._passes import AnyPasses, Contrast, DaskPasses, Passes, contrast_named
 from congruence.ica._solver import polar, random_gradient, random_rotation, solve
 from congruence.ica._spectral import nearer, rows_needed
@@ -31,8 +33,8 @@ from congruence.stats.matching import matched_correlations
 MAX_ITER = 500
 MAX_ITER_FREE = 200  # passes until all components converge, including noise: the default of FastICA
 TOLERANCE = 1e-4
-AGREES = 0.98  # correlation with the same component of another start, from which both count as one
-CONVERGED = float(np.arccos(AGREES))  # radians that the next step may still turn a component that counts as converged
+STARTS = 3  # the default number of random starts
+CONVERGED = 0.2  # radians that the next step may still turn a component that counts as converged
 SYMMETRIC = 1e-5  # skewness below which its sign is rounding
 ROUGHLY = 1e-3  # the tolerance of the fit of `compare` to all rows; `COARSE_TOLERANCE` is that of its folds
 ROUNDING_TURN = 1e-5  # radians: rounding of float32 products may turn components by this indefinitely
@@ -54,16 +56,20 @@ class Unmixing:
     negentropy: Float  # (k,) squared distance of the average contrast from a Gaussian's; 0 is Gaussian
     skewness: Float  # (k,) never negative, up to rounding
     kurtosis: Float  # (k,) 0 is Gaussian, below is flat, above has heavy tails
-    sampling_error: Float  # (k,) standard error of each axis in radians; NaN where rows are not white
+    sampling_error: (
+        Float  # (k,) standard error of each axis in radians; NaN where rows are not white. By blocks of rows
+    )
+    # where checked, else for independent components and rows
     agreement: Float | None  # (k,) smallest correlation with the same component of another start
     noise: Array  # (k,) whether the component is indistinguishable from Gaussian noise
-    identified: Array  # (k,) whether it is not noise, agrees across all starts, and has converged
+    identified: Array  # (k,) whether it is not noise, agrees across all starts, has converged and, if checked, returns
     converged: bool
     reason: str  # "converged", "gaussian" (all components indistinguishable from noise) or "cap"
     changes: tuple[float, ...]  # largest turn of a pair of components, per pass, in radians
     gradients: tuple[float, ...]  # largest gradient per pass, relative to a random rotation's
     switched: int | None  # the pass at which L-BFGS took over from the fixed point
     n: int  # rows used
+    returned: Float | None = None  # (k,) smallest correlation with it on disjoint halves of the rows, where checked
 
     @property
     def k(self) -> int:
@@ -82,7 +88,7 @@ class Components:
 
     whitening: Whitening
     unmixing: Unmixing
-    error_left: float | None  # radians by which more rows would still turn the components, where rows were chosen
+    error_left: float | None  # upper 95 % limit of how far more rows would turn the components, where rows were chosen
     rows: Array | None = None  # (m,) the rows that the rotation was fitted to, if not all
 
 
@@ -93,7 +99,9 @@ def independent_components(
     contrast: str = "logcosh",
     whiten: bool = True,
     standardize: bool = False,
-    starts: int = 2,
+    starts: int = STARTS,
+    check: bool = True,
+    cluster: Array | None = None,
     rows: int | str = "all",
     tol: float = TOLERANCE,
     max_iter: int = MAX_ITER,
@@ -118,6 +126,10 @@ def independent_components(
         Scale columns to unit variance before whitening.
     starts : int
         Number of random starts; with more than one, their agreement is reported.
+    check : bool
+        Whether identified components must also be found on two disjoint halves of the rows, each from its own start.
+    cluster : (n,), optional
+        The cluster of every row, for the check: clusters are not divided between the halves.
     rows : int, "all" or "auto"
         Number of rows used to fit the rotation, chosen at random; "auto" uses as many as two halves need to agree.
         The whitening always uses all rows.
@@ -136,7 +148,8 @@ def independent_components(
     prepared = prepare_rows(
         data, n_components=n_components, contrast=contrast, whiten=whiten, standardize=standardize, device=device
     )
-    return components_of(prepared, n_components, rows, seed, start, starts=starts, tol=tol, max_iter=max_iter)
+    options: dict[str, Any] = {"starts": starts, "tol": tol, "max_iter": max_iter}
+    return components_of(prepared, n_components, rows, seed, start, check=check, labels=cluster, **options)
 
 
 def check_fit(rows: Any, tol: Any, max_iter: Any, starts: Any = 1) -> None:
@@ -154,9 +167,15 @@ def components_of(
     rows: int | str = "all",
     seed: int | np.random.Generator = 0,
     start: Float | None = None,
+    *,
+    check: bool = False,
+    labels: Array | None = None,
     **options: Any,
 ) -> Components:
-    """Find the components of rows whose whitening is known; `options` are those of `Sample.unmix`."""
+    """Find the components of rows whose whitening is known; `options` are those of `Sample.unmix`.
+
+    `check` is that of `independent_components`, and `labels` its `cluster`.
+    """
     rng, n = np.random.default_rng(seed), len(prepared.data)
     start, options["seed"] = _as_rotation(start, prepared.whitening.retained), rng
     left = None
@@ -165,6 +184,11 @@ def components_of(
     else:
         index = None if rows == "all" or int(rows) >= n else np.sort(rng.permutation(n)[: int(rows)])
         unmixing = prepared.subset(index).unmix(start=start, **options)
+    if check:
+        limits = {"tol": options.get("tol", TOLERANCE), "max_iter": options.get("max_iter", MAX_ITER)}
+        unmixing = check_components(prepared, unmixing, index, labels, rng, **limits)
+        if left is not None and not np.isnan(unmixing.sampling_error).any():
+            left = _upper_limit(prepared, unmixing, index)  # of the components that are still identified
     unmixing = unmixing if prepared.whiten else first_components(unmixing, n_components)
     return Components(prepared.whitening, unmixing, left, index)
 
@@ -178,7 +202,7 @@ def first_components(unmixing: Unmixing, n_components: int | float | None) -> Un
     if n_components >= unmixing.k:
         return unmixing
     k = int(n_components)
-    of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "noise", "identified")
+    of_each = ("negentropy", "skewness", "kurtosis", "sampling_error", "agreement", "returned", "noise", "identified")
     parts: dict[str, Any] = {name: None if (part := getattr(unmixing, name)) is None else part[:k] for name in of_each}
     return replace(unmixing, unmixing=unmixing.unmixing[:k], mixing=unmixing.mixing[:, :k], **parts)
 
@@ -200,10 +224,28 @@ def _enough_rows(
         left = _nine_in_ten(sure) / 2  # both halves together err half as much as they differ
         if left <= TARGET:
             index = np.sort(order[: 2 * half])
-            return prepared.subset(index).unmix(start=rotations[0], near=True, **options), index, left
+            fit = prepared.subset(index).unmix(start=rotations[0], near=True, **options)
+            left = _upper_limit(prepared, fit, index, left)
+            if left <= TARGET:
+                return fit, index, left
         half *= int(min(8, max(2, np.ceil((left / TARGET) ** 2))))  # `left` is infinite where neither half is sure
     fit = prepared.subset(None).unmix(start=start, **options)
-    return fit, None, _nine_in_ten(fit.sampling_error[fit.identified])
+    return fit, None, _upper_limit(prepared, fit, None)
+
+
+def _upper_limit(prepared: PreparedRows, fit: Unmixing, index: Array | None, left: float = np.nan) -> float:
+    """The angle that nine in ten identified components err by less than, with 95 % confidence.
+
+    `left` is an estimate of that angle from two halves of the rows, which is used where errors are unknown.
+    """
+    if not fit.identified.any():
+        return np.inf
+    if np.isnan(fit.sampling_error).any():
+        return left * float(np.sqrt(f.ppf(0.95, fit.k - 1, fit.k - 1)))  # two such angles are equally distributed
+    block = blocks_of(units(prepared), len(prepared.data), index)
+    pairs = pair_errors(prepared.subset(index), fit.unmixing, block)
+    limit = _nine_in_ten(error_limit(pairs[fit.identified]))
+    return limit if np.isnan(left) else max(left, limit)
 
 
 def _nine_in_ten(angles: Float) -> float:
@@ -244,12 +286,13 @@ class PreparedRows:
         here, at = self.gather(index)
         return Sample(here, here.rewhiten(self.whitening, at), None, at, self.whitening)
 
-    def resample(self, index: Array) -> Sample:
+    def resample(self, index: Array, *, gather: bool = True) -> Sample:
         """Resampled rows, to be fitted independently: directions, whitening and components.
 
-        Fewer components than those of all rows where the rows drawn do not vary in as many directions.
+        Fewer components than those of all rows where the rows drawn do not vary in as many directions. With `gather`,
+        a few rows of a dask array are copied here.
         """
-        here, at = self.gather(index)
+        here, at = self.gather(index) if gather else (self, index)
         reread = partial(row_moments, here.data, self.device, at)
         return Sample(
             here, *_whiten(reread(), self.whitening.retained, self.whiten, reread, self.standardize), index=at
@@ -433,7 +476,7 @@ def unmix_rows(
         noise = to_numpy(best.point.noise) if white else np.zeros(source.k, dtype=bool)
         error = to_numpy(best.point.sampling_error) if white else np.full(source.k, np.nan)
         identified = ~noise if best.moves is None else ~noise & (to_numpy(best.moves) < CONVERGED)
-        identified = identified if agreement is None else identified & (agreement >= AGREES)
+        identified = identified if agreement is None else identified & (agreement >= SAME_AXIS)
         order = np.lexsort((-negentropy, noise))  # not by agreement, which another fit with other starts may not share
         signs = _signs(shape.skewness, inverse @ rotation.T)[order]
         unmixing = rotation[order] * signs[:, None]

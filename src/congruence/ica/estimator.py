@@ -19,6 +19,7 @@ from congruence.errors import CongruenceWarning, InputError
 from congruence.files import replacing
 from congruence.ica.components import (
     MAX_ITER,
+    STARTS,
     TOLERANCE,
     Components,
     fewer_than_requested,
@@ -34,7 +35,7 @@ from congruence.tables.inputs import warn_of
 from congruence.tables.table import is_frame, names_of
 
 ARRAYS = ("mean_", "components_", "mixing_", "negentropy_", "skewness_", "kurtosis_", "sampling_error_", "identified_")
-OPTIONAL = ("agreement_", "variances_", "changes_", "gradients_")
+OPTIONAL = ("agreement_", "returned_", "variances_", "changes_", "gradients_")
 
 
 def open_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -188,9 +189,12 @@ class ICA(LinearEstimator):
         Number of random starts. The best is kept, and `agreement_` measures how well the others agree with it: on real
         data some components depend on the start, which only further starts reveal. 1 is faster, with `agreement_` None.
         Where rows are few for so many components, a start is random eigenvectors of fourth cumulants.
+    check : bool
+        Whether identified components must also return on two disjoint halves of the rows, each fitted from its own
+        start. Successive rows, equal rows and those of a cluster stay together. Takes about as long as the fit.
     rows : int, "all" or "auto"
         Number of rows used to fit the rotation, chosen at random. "auto" uses as many as two disjoint halves need to
-        agree, and reports the remaining error in `error_left_`. The whitening always uses all rows.
+        agree, and reports a limit of the remaining error in `error_left_`. The whitening always uses all rows.
     tol : float
         Converged when the last step turns no pair of components by more than `tol` radians, and the gradient before it
         is below ``30 * tol`` of a random rotation's.
@@ -218,12 +222,17 @@ class ICA(LinearEstimator):
     kurtosis_ : (k,)
         That of a Gaussian is 0.
     sampling_error_ : (k,)
-        Standard error of each axis in radians, assuming independent components; NaN for rows that are not white.
+        Standard error of each axis in radians; NaN for rows that are not white. With `check` from blocks of rows (a
+        sandwich estimate), which assumes neither independent components nor independent rows; else assuming both.
     identified_ : (k,) of bool
-        Whether the component is distinguishable from noise (sampling error below 0.2) and, with several starts, agrees
-        across all of them.
+        Whether the component is distinguishable from noise (an error below 0.2 in all, and below 0.12 in the direction
+        of any one other component) and agrees across all starts (correlation of at least 0.9). With `check` also by
+        the error from blocks (below 0.08 of two components), and only if it returns on disjoint halves of the rows
+        (correlation of at least 0.9). Without, axes that exist on these rows alone count, too.
     agreement_ : (k,) or None
         Smallest correlation with the same component of another start.
+    returned_ : (k,) or None
+        Smallest correlation between the component and its partners on the two halves; None without `check`.
     converged_ : bool
     n_iter_ : int
         Passes over the rows.
@@ -236,13 +245,14 @@ class ICA(LinearEstimator):
     n_rows_ : int
         Rows used to fit the rotation.
     error_left_ : float or None
-        With ``rows="auto"``, the angle in radians below which more rows would turn nine in ten components.
+        With ``rows="auto"``, the angle in radians below which more rows would turn nine in ten identified components,
+        with 95 % confidence.
     found_ : Components
         All of this as one object, with the whitening; not saved to files.
 
     References
     ----------
-    Hyvärinen 1999; Ablin, Cardoso & Gramfort 2018; Tichavský, Koldovský & Oja 2006.
+    Hyvärinen 1999; Ablin, Cardoso & Gramfort 2018; Tichavský, Koldovský & Oja 2006; White 1980 (sandwich errors).
 
     Examples
     --------
@@ -267,7 +277,8 @@ class ICA(LinearEstimator):
         whiten: bool = True,
         standardize: bool = False,
         normalize: str | None = None,
-        starts: int = 2,
+        starts: int = STARTS,
+        check: bool = True,
         rows: int | str = "all",
         tol: float = TOLERANCE,
         max_iter: int = MAX_ITER,
@@ -281,6 +292,7 @@ class ICA(LinearEstimator):
         self.standardize = standardize
         self.normalize = normalize
         self.starts = starts
+        self.check = check
         self.rows = rows
         self.tol = tol
         self.max_iter = max_iter
@@ -288,10 +300,11 @@ class ICA(LinearEstimator):
         self.random_state = random_state
         self.device = device
 
-    def fit(self, X: Any, y: Any = None) -> ICA:
+    def fit(self, X: Any, y: Any = None, *, cluster: Any = None) -> ICA:
         """Fit to the rows of X, shape (n, d): anything that `as_table` takes, or an iterator of chunks.
 
-        A path may be a pattern such as ``export/*.parquet``, whose files are read as one table.
+        A path may be a pattern such as ``export/*.parquet``, whose files are read as one table. `cluster`, shape (n,),
+        is the cluster of every row (patient, plate, document); the check does not divide clusters between halves.
         """
         components = independent_components(
             open_rows(self, X, reset=True),
@@ -300,6 +313,8 @@ class ICA(LinearEstimator):
             whiten=self.whiten,
             standardize=self.standardize,
             starts=self.starts,
+            check=self.check,
+            cluster=cluster,
             rows=self.rows,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -327,6 +342,7 @@ class ICA(LinearEstimator):
         self.mean_, self.components_, self.mixing_ = ica.mean, ica.unmixing, ica.mixing
         self.negentropy_, self.skewness_, self.kurtosis_ = ica.negentropy, ica.skewness, ica.kurtosis
         self.sampling_error_, self.identified_, self.agreement_ = ica.sampling_error, ica.identified, ica.agreement
+        self.returned_ = ica.returned
         self.converged_, self.n_iter_ = ica.converged, ica.iterations
         self.changes_, self.gradients_ = np.array(ica.changes), np.array(ica.gradients)
         self.rank_, self.variances_ = components.whitening.rank, components.whitening.variances
@@ -418,7 +434,9 @@ def _check_parts(parts: dict[str, Any], more: dict[str, Any], path: str | Path) 
     shape = parts["components_"].shape
     k, d = shape if len(shape) == 2 else (0, 0)
     expected = dict.fromkeys(ARRAYS, (k,)) | {"mean_": (d,), "components_": (k, d), "mixing_": (d, k)}
-    fits = more.get("agreement_", parts["negentropy_"]).shape == (k,) and all(part.ndim == 1 for part in more.values())
+    fits = all(more.get(name, parts["negentropy_"]).shape == (k,) for name in ("agreement_", "returned_")) and all(
+        part.ndim == 1 for part in more.values()
+    )
     if not k or not fits or any(parts[name].shape != expected[name] for name in ARRAYS):
         raise InputError(f"{path} does not hold components: its parts have shapes {[p.shape for p in parts.values()]}")
     floats = [part for name, part in parts.items() if name not in ("identified_", "sampling_error_")]

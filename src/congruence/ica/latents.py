@@ -86,9 +86,9 @@ def latent_components(codes: Any, *, way: str = "centred", least: float = ACTIVE
         raise InputError("all codes are equal, so they have no components")
     if way == "whitened":
         active = int((sizes > least * sizes[0]).sum())
-        ica, rows = ICA(active, max_iter=MAX_ITER_FREE, random_state=seed), z
+        ica, rows = ICA(active, check=False, max_iter=MAX_ITER_FREE, random_state=seed), z
     else:
-        ica = ICA(whiten=False, max_iter=MAX_ITER_FREE, random_state=seed)
+        ica = ICA(whiten=False, check=False, max_iter=MAX_ITER_FREE, random_state=seed)
         rows = (z - mean) / sizes[0] if way == "centred" else z
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)

@@ -12,6 +12,7 @@ import numpy as np
 from congruence.arrays import Array, Float, listing
 from congruence.errors import InputError
 from congruence.formatting import count, percent
+from congruence.ica._halves import SAME_AXIS
 from congruence.ica._icasso import Clusters
 from congruence.ica.components import Components, advice, fewer_than_requested
 from congruence.ica.estimator import ICA
@@ -22,21 +23,21 @@ from congruence.result import Finding, Result, Status
 if TYPE_CHECKING:
     from congruence.document import Document
 
-STABLE = 0.9  # correlation from which a component counts as reproduced
 INTERVAL = (0.05, 0.95)
 LISTED = 3  # features in the row of a component
 SHARE, FEW_COLUMNS = 0.95, 0.1  # of the variance, and of the columns: fewer columns that hold so much differ in scale
 UNCORRELATED = 1e-6  # relative difference of column variances from those of the principal axes
 FEW_ROWS = 10  # n / (kurtosis + 3) estimates how many rows make up a component; fewer are suspect
 
-Problem = Literal[
-    "single", "gaussian", "start", "not converged", "resamples"
-]  # why a component is not identified or not stable
+# why a component is not identified or not stable
+Problem = Literal["single", "gaussian", "start", "not converged", "halves", "uncertain", "resamples"]
 REASONS: dict[Problem, str] = {
     "single": "the only direction kept",
     "gaussian": "indistinguishable from Gaussian noise",
     "start": "dependent on the random start",
     "not converged": "not converged",
+    "halves": "not found again on disjoint halves of the rows",
+    "uncertain": "with too large a standard error of the axis",
     "resamples": "unstable across resamples",
 }
 ONE_DIRECTION = "Only one direction was kept, so there is no rotation to undo."
@@ -77,7 +78,7 @@ class Agreement:
     @property
     def stable(self) -> Array:
         """Whether a component is reproduced by every restart and by 95 % of the resamples, (k,)."""
-        lost = (self.restarts_min < STABLE) | (self.low < STABLE)  # NaN is not below
+        lost = (self.restarts_min < SAME_AXIS) | (self.low < SAME_AXIS)  # NaN is not below
         return np.asarray(~lost)
 
     def _quantile(self, share: float) -> Float:
@@ -136,8 +137,9 @@ class ComponentRow(TypedDict):
     """A component in JSON. `problem` is the reason why it is not identified or not stable.
 
     `sampling_error` is in radians; `agreement` is the smallest correlation with the same component of another random
-    start. `feature1` is the column with the largest |correlation| with the component, and `loading1` its correlation.
-    With resamples, `median`, `low` and `high` are correlations with the same component of fits on these.
+    start, `returned` that with the same component of fits to two disjoint halves of the rows. `feature1` is the column
+    with the largest |correlation| with the component, and `loading1` its correlation. With resamples, `median`, `low`
+    and `high` are correlations with the same component of fits on these.
     """
 
     component: str
@@ -149,6 +151,7 @@ class ComponentRow(TypedDict):
     skewness: float
     sampling_error: float
     agreement: float | None
+    returned: float | None
     feature1: str | None
     loading1: float | None
     feature2: str | None
@@ -259,7 +262,7 @@ class ComponentStability(ComponentResult):
     @property
     def problems(self) -> list[Problem | None]:
         """Why each component is not stable, k; None for those that are."""
-        restarts, resamples = self.agreement.restarts_min < STABLE, self.agreement.low < STABLE
+        restarts, resamples = self.agreement.restarts_min < SAME_AXIS, self.agreement.low < SAME_AXIS
         why = np.select([self.components.unmixing.noise, restarts, resamples], ["gaussian", "start", "resamples"], "")
         return [cast(Problem, str(text)) if text else None for text in why]
 
@@ -356,7 +359,10 @@ class Resolution(ComponentResult):
 
     @property
     def identified(self) -> int:
-        """How many components are identified; 0 where one direction was kept, since no rotation was resolved."""
+        """How many are distinguishable from noise, agree across starts and, with `check`, return on halves of rows.
+
+        0 where one direction was kept, since no rotation was resolved.
+        """
         return int(self._identified.sum())
 
     @property
@@ -374,10 +380,23 @@ class Resolution(ComponentResult):
         unmixing = self.components.unmixing
         if self.k == 1:
             return ["single"]
-        lost = "not converged" if unmixing.reason == "cap" else "start"
+        agreed, returned = (
+            np.ones(self.k) if part is None else part for part in (unmixing.agreement, unmixing.returned)
+        )
         unstable = np.zeros(self.k, dtype=bool) if self.stability is None else ~self.stability.agreement.stable
+        sure, capped = unmixing.identified, unmixing.reason == "cap"
+        unchecked = unmixing.returned is None
         why = np.select(
-            [unmixing.identified & unstable, unmixing.identified, unmixing.noise], ["resamples", "", "gaussian"], lost
+            [
+                sure & unstable,
+                sure,
+                unmixing.noise,
+                np.full(self.k, capped),
+                unchecked | (agreed < SAME_AXIS),
+                returned < SAME_AXIS,
+            ],
+            ["resamples", "", "gaussian", "not converged", "start", "halves"],
+            "uncertain",
         )
         return [cast(Problem, str(text)) if text else None for text in why]
 
@@ -436,6 +455,11 @@ class Resolution(ComponentResult):
                 "Where components depend on the start, several rotations are nearly equally good. Fewer components or "
                 "more rows may resolve them."
             )
+        if unmixing.returned is None:
+            yield (
+                "Components were not checked on disjoint halves of the rows (check=False, --no-check), so axes that "
+                "exist on these rows alone may count as identified."
+            )
         if unmixing.agreement is None:
             yield "There was one start, so agreement across starts is unknown; use starts=3 (--starts 3)."
         if np.isnan(unmixing.sampling_error).any():
@@ -481,7 +505,7 @@ class Resolution(ComponentResult):
 
     def rows(self) -> Iterator[ComponentRow]:
         """One row per component, see `ComponentRow`."""
-        names = ("negentropy", "kurtosis", "skewness", "sampling_error", "agreement")
+        names = ("negentropy", "kurtosis", "skewness", "sampling_error", "agreement", "returned")
         columns: dict[str, Any] = {"identified": self._identified}
         columns |= {name: getattr(self.components.unmixing, name) for name in names}
         for i in range(LISTED):

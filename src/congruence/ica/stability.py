@@ -15,6 +15,7 @@ import numpy as np
 from congruence.arrays import Array, Float, as_matrix, is_tensor, listing, to_numpy
 from congruence.checks import check_integer, check_integers
 from congruence.errors import InputError
+from congruence.ica._halves import directions, whitened_space
 from congruence.ica._icasso import Clusters, cluster_components
 from congruence.ica._solver import random_rotation
 from congruence.ica.components import (
@@ -33,7 +34,6 @@ from congruence.ica.estimator import ICA, open_rows
 from congruence.ica.profiles import profile_components
 from congruence.ica.results import Agreement, ComponentStability, StabilityPoint
 from congruence.progress import Progress, Steps
-from congruence.rows.algebra import eigh
 from congruence.stats.matching import matched_correlations
 from congruence.stats.resampling import Units, units_of
 from congruence.tables import Table, as_table, is_table
@@ -281,26 +281,6 @@ def cluster_labels(cluster: Any, table: Table | None, n: int) -> Array | None:
     if missing.size:
         raise InputError(f"cluster has missing labels (row {listing(missing)})")
     return as_labels(labels)
-
-
-def whitened_space(prepared: PreparedRows) -> Float:
-    """Return a matrix B, shape (d, r), with B @ B.T the covariance of all rows (second moments, if not whitened).
-
-    From the whitening and not from the covariance itself, in which rounding may hide the smallest directions.
-    """
-    if prepared.whiten:
-        white = prepared.whitening
-        return white.inverse if white.retained == white.rank else prepared.retain(None).whitening.inverse
-    mean = prepared.moments.mean
-    values, vectors = eigh(prepared.moments.finish() + np.outer(mean, mean))
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
-
-
-def directions(unmixing: Float, space: Float) -> Float:
-    """Return unit vectors (k, r), one per row of `unmixing` (k, d): their products are correlations over all rows."""
-    components = unmixing @ space
-    length = np.linalg.norm(components, axis=1, keepdims=True)
-    return np.asarray(components / np.where(length > 0, length, 1.0))
 
 
 def matched_to(base: Float, other: Float) -> Float:

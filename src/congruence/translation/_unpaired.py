@@ -139,7 +139,9 @@ class _ComponentFit:
 
 
 def _fit(x: Float, y: Float, k: int, seed: int) -> _ComponentFit:
-    new, old = (independent_components(rows, n_components=k, starts=1, seed=seed).unmixing for rows in (x, y))
+    new, old = (
+        independent_components(rows, n_components=k, starts=1, check=False, seed=seed).unmixing for rows in (x, y)
+    )
     if new.k != old.k:  # rows of low rank have fewer components
         return _fit(x, y, min(new.k, old.k), seed)
     return _ComponentFit(new, old, *_match_shapes(_quantile_functions(x, new), _quantile_functions(y, old)))

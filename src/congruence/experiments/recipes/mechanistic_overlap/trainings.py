@@ -297,6 +297,6 @@ def score_ica(x: Array, latents: Float, fresh: Array, true: Float, seed: int) ->
     d = latents.shape[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # a Gaussian direction has no solution to converge to
-        ica = ICA(d, starts=1, random_state=seed).fit(x)
+        ica = ICA(d, starts=1, check=False, random_state=seed).fit(x)
     cross = np.corrcoef(ica.transform(x), latents, rowvar=False)[:d, d:]
     return score_codes(ica.transform(fresh) @ np.abs(signed_permutation(cross)), true, SLOTS)

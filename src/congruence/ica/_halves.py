@@ -1,0 +1,218 @@
+"""Does a component return on other rows? Fits of disjoint halves, and errors that assume no independence.
+
+Rows that belong together stay in one half: those of a cluster, exact copies of a row, and neighbours. Both halves and
+the errors use blocks of successive rows, so that rows of a series count as no more than they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import chi2, t
+
+from congruence.arrays import Array, Float, row_chunks, to_numpy
+from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR, polar
+from congruence.ica._spectral import NARROW, rows_needed
+from congruence.rows.algebra import eigh
+from congruence.rows.blocks import DaskRows, Partition, compute
+
+if TYPE_CHECKING:
+    from congruence.ica.components import PreparedRows, Sample, Unmixing
+
+SAME_AXIS = 0.9  # correlation from which two fits count as having found the same component
+BLOCKS = 16  # of successive rows: long ones for the sake of series, as many as an estimate of a variance needs
+FEWEST_BLOCKS = 4
+TWO_COMPONENTS_ERROR = 0.08  # radians: in a single plane, axes that do not exist are often below `NOISE_PAIR_ERROR`
+DISTINCT = 0.02  # share of rows that are distinct, below which equal rows are values of discrete columns, not copies
+CHUNK = 2**20  # bytes of rows that are projected at a time
+ENOUGH, ROWS_PER_SQUARE = 30_000, 30  # rows of a half, in all or per squared number of components, that are enough
+ROUGH_TURN = 0.01  # radians that the components of a half may still turn: they are compared with `SAME_AXIS` alone
+
+
+def check_components(
+    prepared: PreparedRows,
+    unmixing: Unmixing,
+    rows: Array | None,
+    labels: Array | None,
+    rng: np.random.Generator,
+    *,
+    tol: float,
+    max_iter: int,
+) -> Unmixing:
+    """Return the components with errors that assume no independence, identified only if they return on other rows.
+
+    Parameters
+    ----------
+    prepared : PreparedRows
+        All rows.
+    unmixing : Unmixing
+        The components found.
+    rows : (m,) or None
+        The rows they were fitted to, if not all.
+    labels : (n,) or None
+        The cluster of every row.
+    rng : Generator
+        Of the starts on the halves.
+    tol, max_iter : float, int
+        Of the solver.
+    """
+    block = blocks_of(units(prepared, labels), len(prepared.data), rows)
+    if block.max(initial=-1) + 1 < FEWEST_BLOCKS or not unmixing.k:
+        nothing = np.zeros(unmixing.k)
+        return replace(unmixing, returned=nothing, identified=nothing > 0)
+    most = max(ENOUGH, ROWS_PER_SQUARE * unmixing.k**2)
+    halves = [half if rows is None else rows[half] for half in halves_of(block, most)]
+    returned = _returned(prepared, unmixing, halves, rng, tol, max_iter)
+    sure, error = returned >= SAME_AXIS, unmixing.sampling_error
+    if not np.isnan(error).any():
+        pairs = pair_errors(prepared.subset(rows), unmixing.unmixing, block)
+        error, largest = np.sqrt(np.square(pairs).sum(1)), pairs.max(1, initial=0)
+        limit = NOISE_PAIR_ERROR if unmixing.k > 2 else TWO_COMPONENTS_ERROR
+        sure &= (error < NOISE_ERROR) & (largest < limit)
+    return replace(unmixing, returned=returned, sampling_error=error, identified=unmixing.identified & sure)
+
+
+def _returned(
+    prepared: PreparedRows, unmixing: Unmixing, halves: list[Array], rng: np.random.Generator, tol: float, max_iter: int
+) -> Float:
+    """The smallest |correlation| between a component and its partners on both halves, all three pairs, (k,)."""
+    space = whitened_space(prepared)
+    ours = directions(unmixing.unmixing, space)
+    partners, found = [], []
+    for half in halves:
+        sample = prepared.resample(half, gather=False)
+        options: dict[str, Any] = {"tol": max(tol, ROUGH_TURN), "max_iter": max_iter}
+        if too_few_for_own_start(len(half), unmixing.k) and sample.whitening.retained == unmixing.k:
+            options |= {"start": polar(unmixing.unmixing @ sample.whitening.inverse), "near": True}
+        fit = sample.unmix(seed=rng, **options)
+        theirs = directions(fit.unmixing, space)
+        match = np.abs(ours @ theirs.T)
+        partners.append(theirs[match.argmax(1)])
+        found.append(match.max(1))
+    between = np.abs((partners[0] * partners[1]).sum(1))
+    return np.asarray(np.minimum(np.min([*found, between], axis=0), 1.0))
+
+
+def too_few_for_own_start(n: int, k: int) -> bool:
+    """Whether n rows are too few to find k components from a start of their own, even where all rows suffice."""
+    return k >= NARROW and n < rows_needed(k)
+
+
+def units(prepared: PreparedRows, labels: Array | None = None) -> Array | None:
+    """The unit of every row, in order of first occurrence, (n,): its cluster, or all copies of the row.
+
+    None where every row is a unit of its own.
+    """
+    if labels is None:
+        value = _projection(prepared)
+        distinct = 1 + np.count_nonzero(np.diff(np.sort(value)))
+        if distinct == len(value) or distinct < DISTINCT * len(value):
+            return None
+        labels = value
+    _, first, unit = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[unit]
+
+
+def _projection(prepared: PreparedRows) -> Float:
+    """Every row on one random direction, (n,): only equal rows have equal values."""
+    white, data = prepared.whitening, prepared.data
+    direction = np.random.default_rng(0).normal(size=white.retained) @ white.matrix
+    if isinstance(data, DaskRows):
+        return np.concatenate(compute(data.each(_project, white.mean, direction)))
+    return _project(data, Partition(0), white.mean, direction)
+
+
+def _project(rows: Any, part: Partition, mean: Float, direction: Float) -> Float:
+    n, d = rows.shape
+    chunks = (to_numpy(rows[some]).astype(np.float64, order="C") for some in row_chunks(n, d, CHUNK))
+    # a sum along each row rounds equal rows equally, which a matrix product need not
+    return np.concatenate([((chunk - mean) * direction).sum(1) for chunk in chunks])
+
+
+def blocks_of(unit: Array | None, n: int, rows: Array | None = None) -> Array:
+    """The block of each of the chosen rows, (m,): successive units, at most `BLOCKS` blocks of about equal size."""
+    if unit is None:
+        m = n if rows is None else len(rows)
+        return np.repeat(
+            np.arange(blocks := min(BLOCKS, m), dtype=np.int8), np.diff(np.arange(blocks + 1) * m // blocks)
+        )
+    unit = unit if rows is None else np.unique(unit[rows], return_inverse=True)[1]
+    size = np.bincount(unit)
+    middle = np.cumsum(size) - size / 2
+    return np.unique((middle * BLOCKS / len(unit)).astype(np.int64)[unit], return_inverse=True)[1].astype(np.int8)
+
+
+def halves_of(block: Array, most: int) -> tuple[Array, Array]:
+    """The rows of both halves, rising: blocks in turn to the smaller half; of each the first rows, so many in all."""
+    size = np.bincount(block)
+    halves: tuple[list[Array], list[Array]] = ([], [])
+    taken, share = [0, 0], min(1.0, 2 * most / len(block))
+    for i, rows in enumerate(size.tolist()):
+        smaller = int(taken[1] < taken[0])
+        taken[smaller] += rows
+        halves[smaller].append(np.flatnonzero(block == i)[: int(np.ceil(share * rows))])
+    one, other = (np.sort(np.concatenate(half)) for half in halves)
+    return one, other
+
+
+def pair_errors(sample: Sample, unmixing: Float, block: Array) -> Float:
+    """Standard error of component i in the direction of component j, in radians, (k, k), by a sandwich estimate.
+
+    The variance of the score of a rotation in a plane is that of its sums over blocks, and its derivative is that of
+    these rows: components need not be independent, nor rows. For independent ones it is eq. 11 of Tichavský, Koldovský
+    & Oja 2006, which `_solver.Point.pair_errors` uses. At most a right angle, as where the contrast has no maximum.
+    """
+    white, source = sample.whitening, sample.source
+    rotation = polar(unmixing @ white.inverse)
+    averages = source.averages(source.lift(rotation))
+    cross, slope = to_numpy(averages.cross), to_numpy(averages.slope)
+    own = np.diag(cross)
+    size, sign = np.abs(slope - own), np.where(slope >= own, 1.0, -1.0)[:, None]
+    variance, curvature = np.zeros_like(cross), np.zeros_like(cross)
+    count = int(block.max()) + 1
+    for part in range(count):
+        index = np.flatnonzero(block == part)
+        at = index if sample.index is None else sample.index[index]
+        scores, share = sample.prepared.passes(white, at).scores(rotation), len(index) / source.n
+        pushed = sign * (scores.cross - own[:, None] * scores.second)
+        variance += np.square(share * (pushed - pushed.T + size[:, None] * scores.second))
+        curvature += share * sign * (scores.curvature - own[:, None])
+    curvature += curvature.T
+    few = t.ppf(0.975, count - 1) / 1.96  # a variance of few blocks is often too small
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = few * np.sqrt(variance * count / (count - 1)) / np.maximum(curvature, 0)
+    return np.where(np.eye(len(error), dtype=bool), 0.0, np.minimum(error, np.pi / 2))
+
+
+def error_limit(pairs: Float) -> Float:
+    """The angle that each of k axes errs by with a probability below 5 % over all of them, from `pair_errors`, (k,).
+
+    A squared angle is a sum over planes, with the distribution of Satterthwaite 1946.
+    """
+    square = np.square(pairs)
+    total, fourth = square.sum(1), np.square(square).sum(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = np.where(fourth > 0, total**2 / fourth, 1.0)
+    return np.asarray(np.sqrt(total * chi2.ppf(1 - 0.05 / max(len(pairs), 1), freedom) / freedom))
+
+
+def whitened_space(prepared: PreparedRows) -> Float:
+    """Return a matrix B, shape (d, r), with B @ B.T the covariance of all rows (second moments, if not whitened).
+
+    From the whitening and not from the covariance itself, in which rounding may hide the smallest directions.
+    """
+    if prepared.whiten:
+        white = prepared.whitening
+        return white.inverse if white.retained == white.rank else prepared.retain(None).whitening.inverse
+    mean = prepared.moments.mean
+    values, vectors = eigh(prepared.moments.finish() + np.outer(mean, mean))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+
+
+def directions(unmixing: Float, space: Float) -> Float:
+    """Return unit vectors (k, r), one per row of `unmixing` (k, d): their products are correlations over all rows."""
+    components = unmixing @ space
+    length = np.linalg.norm(components, axis=1, keepdims=True)
+    return np.asarray(components / np.where(length > 0, length, 1.0))

@@ -1,0 +1,179 @@
+"""Which components are called identified: only those that return on other rows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from congruence import ICA
+from congruence.ica import load_ica, resolve
+from congruence.ica._halves import BLOCKS, blocks_of, halves_of, pair_errors, units
+from congruence.ica._options import ResolveOptions
+from congruence.ica._solver import point_at
+from congruence.ica.components import components_of, independent_components, prepare_rows
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+CELLS = [
+    ("Gaussian", 2000),
+    ("spherical t5", 2000),
+    ("Gaussian scale mixture", 2000),
+    ("Gaussian, rows 5x", 2000),
+    ("Gaussian, AR 0.98", 2000),
+    ("Gaussian, 40 clusters, given", 2000),
+    ("Gaussian, AR 0.98, two components", 2000),
+    ("10 non-Gaussian and 10 Gaussian sources", 5000),
+    ("mixture", 2000),
+    ("mixture, rows auto", 20_000),
+    ("breast cancer", 569),
+]
+
+
+def prepared(x):
+    return prepare_rows(x, n_components=None, contrast="logcosh", whiten=True, device="cpu")
+
+
+def mixed(rng, n=4000, laplace=3, gaussian=2):
+    sources = np.column_stack([rng.laplace(size=(n, laplace)), rng.normal(size=(n, gaussian))])
+    return sources @ rng.normal(size=(laplace + gaussian,) * 2)
+
+
+@pytest.fixture(scope="module")
+def cells():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        from calibration_resolve import resolve as make
+    return {(cell.name, cell.n): cell for cell in make()}
+
+
+@pytest.mark.parametrize("key", CELLS, ids=str)
+def test_rates_of_identified_components_are_within_their_limits(cells, key):
+    """On a few samples with fixed seeds; `benchmarks/calibration.py` has all of them."""
+    cell = cells[key]
+    columns = zip(*(cell.simulate(seed) for seed in range(1 if key[0] == "breast cancer" else 4)), strict=True)
+    for quantity, values in zip(cell.quantities, columns, strict=True):
+        assert quantity.is_met(float(np.mean(values))), f"{quantity.name}: {values}"
+
+
+def test_the_bare_fit_calls_axes_of_a_sphere_identified_and_the_check_does_not(rng):
+    x = rng.normal(size=(2000, 5)) / np.sqrt(rng.chisquare(5, size=(2000, 1)))
+    bare, checked = (ICA(check=check, random_state=0).fit(x) for check in (False, True))
+    assert bare.identified_.any()
+    assert bare.returned_ is None
+    assert not checked.identified_.any()
+    assert (checked.returned_ < 0.9).any()
+    assert_array_equal(bare.components_, checked.components_)
+    assert (checked.sampling_error_ > 2 * bare.sampling_error_).all()
+
+
+def test_python_and_the_command_have_the_same_defaults():
+    ours, theirs = ICA().get_params(), ResolveOptions()
+    for name in ("contrast", "whiten", "starts", "check", "rows", "tol", "max_iter", "device"):
+        assert ours[name] == getattr(theirs, name)
+
+
+def test_errors_by_blocks_are_those_of_independent_components_on_a_mixture(rng):
+    x = rng.laplace(size=(20_000, 6)) @ rng.normal(size=(6, 6))
+    sample, found = prepared(x).subset(None), independent_components(x, check=False).unmixing
+    robust = pair_errors(sample, found.unmixing, blocks_of(None, len(x)))
+    rotation = found.unmixing @ sample.whitening.inverse
+    assert_allclose(robust.mean(), point_at(rotation, sample.source).pair_errors.mean(), rtol=0.25)
+
+
+@pytest.mark.parametrize("contrast", ["logcosh", "exp", "cube"])
+def test_scores_have_the_curvature_of_their_contrast(contrast, rng):
+    """The derivative of the average score in a plane, by a small rotation."""
+    x = rng.laplace(size=(3000, 3))
+    ready = prepare_rows(x, n_components=None, contrast=contrast, whiten=True, device="cpu")
+    source, turn = ready.subset(None).source, 1e-5
+    at = source.scores(np.eye(3))
+    step = np.eye(3)
+    step[0, 1], step[1, 0] = turn, -turn
+    slope = (source.averages(step).cross - source.averages(step.T).cross)[0, 1] / (2 * turn)
+    assert_allclose(slope, at.curvature[0, 1] - at.cross[0, 0], rtol=1e-4)
+    assert_allclose(at.second, np.eye(3), atol=1e-8)
+
+
+def test_copies_and_clusters_stay_in_one_half(rng):
+    x = rng.normal(size=(200, 3))
+    copy = rng.permutation(np.arange(1000) % 200)
+    unit = units(prepared(x[copy]))
+    for row in range(200):
+        assert len(set(unit[copy == row])) == 1
+    assert len(set(unit)) == 200
+    one, other = halves_of(blocks_of(unit, 1000), 1000)
+    assert len(one) + len(other) == 1000
+    assert not set(copy[one]) & set(copy[other])
+    label = rng.integers(30, size=1000)
+    one, other = halves_of(blocks_of(units(prepared(x[copy]), label), 1000), 1000)
+    assert not set(label[one]) & set(label[other])
+    assert 300 < len(one) < 700
+
+
+def test_rows_of_their_own_and_values_of_discrete_columns_are_units(rng):
+    assert units(prepared(rng.normal(size=(500, 3)))) is None
+    assert units(prepared(rng.integers(2, size=(5000, 3)).astype(float))) is None
+
+
+def test_halves_are_blocks_of_successive_rows_in_turn():
+    block = blocks_of(None, 1600)
+    assert_array_equal(np.bincount(block), np.full(BLOCKS, 100))
+    one, other = halves_of(block, 1600)
+    assert_array_equal(one[:200], [*range(100), *range(200, 300)])
+    assert not set(one) & set(other)
+    few = halves_of(block, 80)
+    assert [len(half) for half in few] == [80, 80]
+
+
+def test_sources_that_are_binary_are_identified(rng):
+    x = rng.choice([-1.0, 1.0], size=(3000, 3)) @ rng.normal(size=(3, 3))
+    assert ICA(random_state=0).fit(x).identified_.all()
+
+
+def test_dask_rows_are_checked_like_rows_in_memory(rng):
+    x = mixed(rng, n=6000)
+    here, there = (ICA(random_state=0).fit(rows) for rows in (x, da.from_array(x, chunks=(1500, 5))))
+    assert_allclose(there.returned_, here.returned_, atol=1e-3)
+    assert_allclose(there.sampling_error_, here.sampling_error_, rtol=1e-3)
+    assert_array_equal(there.identified_, [True] * 3 + [False] * 2)
+
+
+@pytest.mark.parametrize("contrast", ["logcosh", "exp", "cube"])
+def test_rows_on_a_device_are_checked_like_arrays(contrast, rng):
+    torch = pytest.importorskip("torch")
+    x = mixed(rng)
+    here = prepare_rows(x, n_components=None, contrast=contrast, whiten=True, device="cpu")
+    there = replace(here, data=torch.from_numpy(x), device="cpu:0")  # torch, as on a GPU
+    one, other = (components_of(rows, check=True).unmixing for rows in (here, there))
+    assert_allclose(other.returned, one.returned, atol=1e-3)
+    assert_allclose(other.sampling_error, one.sampling_error, rtol=0.01)
+    assert_array_equal(other.identified, one.identified)
+
+
+def test_too_few_rows_or_clusters_identify_nothing(rng):
+    x = mixed(rng, n=3000)
+    found = ICA(random_state=0).fit(x, cluster=np.arange(3000) % 3)
+    assert not found.identified_.any()
+    assert_array_equal(found.returned_, np.zeros(5))
+
+
+def test_the_check_is_saved_and_said(rng, tmp_path):
+    x = mixed(rng)
+    result = resolve(x)
+    result.ica.save(tmp_path / "m.safetensors")
+    assert_array_equal(load_ica(tmp_path / "m.safetensors").returned_, result.ica.returned_)
+    assert result.settings["check"] is True
+    assert result[0]["returned"] > 0.9
+    assert "disjoint halves" in str(result.document())
+    assert "not checked" in resolve(x, check=False).notes[0]
+
+
+def test_one_limit_is_stated_on_the_page(rng):
+    glossary = dict(resolve(mixed(rng)).document().glossary)
+    assert "correlation of at least 0.9)" in glossary["identified"]
+    assert "0.95" not in glossary["identified"]
+    assert "0.98" not in glossary["identified"]
+    assert "11.5°" in glossary["identified"]
+    assert "6.9°" in glossary["identified"]
