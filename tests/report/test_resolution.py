@@ -113,7 +113,9 @@ def test_convergence_is_described(make_resolution):
     assert "no component was distinguishable" in convergence_sentence(make_resolution(reason="gaussian"))
     assert convergence_sentence(make_resolution(changes=(), gradients=())) == "There was nothing to rotate."
     auto = make_resolution(error_left=math.radians(2), stable=False)
-    assert convergence_sentence(auto).endswith("More rows would turn nine in ten components by at most 2.0°.")
+    assert convergence_sentence(auto).endswith(
+        "More rows would turn nine in ten identified components by at most 2.0° (95 % limit)."
+    )
 
 
 @pytest.mark.parametrize("changes", [{"k": 1}, {"k": 7}, {"changes": (0.0,), "gradients": (0.0,)}, {"switched": None}])

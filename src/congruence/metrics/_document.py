@@ -270,6 +270,11 @@ def _decimals(value: float) -> str:
     return number(value, 1) if 0 < abs(value) < 0.0005 else number(value) if abs(value) >= 100 else fixed(value, 3)
 
 
+def _kind(row: Any) -> str:
+    """The kind of a factor; of classes, how many there are."""
+    return f"{row.levels} classes" if row.kind == "categorical" else str(row.kind)
+
+
 def _factors(result: Evaluation) -> Iterator[Block]:
     readouts = [name for name in READOUTS if any(math.isfinite(getattr(row, name)) for row in result.per_factor)]
     columns = (
@@ -281,7 +286,6 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         Column("leakage"),
         *(Column(READOUTS[name]) for name in readouts),
         Column("kind", "text"),
-        Column("values", brief=False),
     )
     rows: list[tuple[Any, ...]] = []
     own_codes = result.own_codes
@@ -295,7 +299,7 @@ def _factors(result: Evaluation) -> Iterator[Block]:
             *(getattr(row, name) for name in readouts),
         )
         state = "not measured" if math.isnan(row.share) else state
-        rows.append((row.factor, state, own or row.code, *map(_number, values), row.kind, row.levels))
+        rows.append((row.factor, state, own or row.code, *map(_number, values), _kind(row)))
     yield Text(
         "Information: of the best code about the factor, and of the next code. Leakage: how far all other factors move "
         "the best code, relative to this factor, each given the other; an own code has at most "
