@@ -282,10 +282,10 @@ def _factors(result: Evaluation) -> Iterator[Block]:
         Column("encoded by", "text"),
         Column("best code", "text"),
         Column("information"),
-        Column("next"),
+        Column("next", brief=False),
         Column("leakage"),
         *(Column(READOUTS[name]) for name in readouts),
-        Column("kind", "text"),
+        Column("kind", "text", brief=False),
     )
     rows: list[tuple[Any, ...]] = []
     own_codes = result.own_codes
