@@ -28,7 +28,7 @@ RESULTS = {  # of every verb
     "LayerComparison": "congruence.align.layer_comparison",
     "Translation": "congruence.translation.result",
     "ComponentStability": "congruence.ica.results",
-    "Resolution": "congruence.ica.results",
+    "Resolution": "congruence.ica.resolution",
     "Evaluation": "congruence.metrics.evaluation",
     "MixtureExamination": "congruence.mixture.examination",
     "RecipeResult": "congruence.experiments.recipes.result",

@@ -33,7 +33,8 @@ from congruence.ica._whitening import Whitening
 from congruence.ica.components import Components, Unmixing
 from congruence.ica.estimator import ICA
 from congruence.ica.profiles import EDGES, ComponentProfile, ComponentProfiles, ExtremeRow
-from congruence.ica.results import Agreement, ComponentStability, Resolution, StabilityPoint
+from congruence.ica.resolution import Resolution
+from congruence.ica.results import Agreement, ComponentStability, StabilityPoint
 from congruence.ica.stability import chance_agreement
 from congruence.maps.groups import Map
 from congruence.maps.nearness import HeldOut, Nearness

@@ -9,7 +9,7 @@ from congruence.ica.estimator import ICA as ICA
 from congruence.ica.estimator import load_ica as load_ica
 from congruence.ica.latents import LatentComponents as LatentComponents
 from congruence.ica.latents import latent_components as latent_components
+from congruence.ica.resolution import Resolution as Resolution
 from congruence.ica.results import ComponentStability as ComponentStability
-from congruence.ica.results import Resolution as Resolution
 from congruence.ica.stability import component_stability as component_stability
 from congruence.ica.whitener import Whitener as Whitener

@@ -27,13 +27,14 @@ from congruence.formatting import count, elided, fixed, number, percent
 from congruence.ica._halves import SAME_AXIS
 from congruence.ica._solver import NOISE_ERROR, NOISE_PAIR_ERROR
 from congruence.ica.profiles import EDGES, PROFILED
-from congruence.ica.results import LISTED
+from congruence.ica.resolution import LISTED
 
 if TYPE_CHECKING:
     from congruence.ica.components import Unmixing
     from congruence.ica.loadings import Loading
     from congruence.ica.profiles import ComponentProfile, ExtremeRow
-    from congruence.ica.results import ComponentStability, Problem, Resolution, StabilityPoint
+    from congruence.ica.resolution import Resolution
+    from congruence.ica.results import ComponentStability, Problem, StabilityPoint
     from congruence.result import Status
 
 LISTED_COLUMNS = 3  # of metadata of extreme rows: those that explain most of the component

@@ -17,7 +17,7 @@ from congruence.ica._whitening import check_share
 from congruence.ica.estimator import ICA
 from congruence.ica.loadings import column_correlations, top_loadings
 from congruence.ica.profiles import first_profiles
-from congruence.ica.results import Resolution
+from congruence.ica.resolution import Resolution
 from congruence.ica.stability import cluster_labels, component_stability
 from congruence.options import reading, takes
 from congruence.progress import Progress
