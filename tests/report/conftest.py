@@ -479,7 +479,9 @@ def decoder_by_hand():
     stretch = BiLipschitz(low, high, np.column_stack([high, low]), "exact", 2, 5, notes=("Only 30 points.",))
     convex = Finding("convex", "The latents fill a convex set.", "unknown", evidence="5.0 % lie in holes.")
     finding = conclude("theorem1", "Two trainings differ by a rigid motion.", (convex,))
-    return DecoderExamination(stretch, theorem1(stretch, 4.0), finding, 4.0, "given", stretch.notes, {"seed": 0})
+    similar = conclude("theorem1_similarity", "Two trainings differ by a similarity.", (convex,))
+    bounds = {group: theorem1(stretch, 4.0, up_to=group) for group in ("rigid", "similarity")}
+    return DecoderExamination(stretch, bounds, finding, similar, 4.0, "given", stretch.notes, {"seed": 0})
 
 
 def _theorems_by_hand():
