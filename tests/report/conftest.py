@@ -39,6 +39,7 @@ from congruence.maps.nearness import HeldOut, Nearness
 from congruence.mechanism._criteria import Tolerance
 from congruence.mechanism.block_check import BlockCheck
 from congruence.mechanism.examination import MechanismExamination
+from congruence.mechanism.part_curve import TOLERANCES, PartCurve
 from congruence.mechanism.profile import BlockProfile, action_graph
 from congruence.mechanism.theorems import Theorem, make_criterion
 from congruence.metrics._structural import StructuralNearness
@@ -536,7 +537,9 @@ def mechanism_by_hand(*, shape=(6,), theorems=None, discovery=None, effects=None
     )
     settings = {"command": "congruence mechanism <model>", "seed": 0}
     origin = "given" if discovery is None else "D"
-    return MechanismExamination(check, profile, discovery, origin, ("Supports are uncertain.",), settings)
+    one = np.ones(len(TOLERANCES), dtype=int)
+    curve = PartCurve(TOLERANCES, np.where(TOLERANCES > 0.01, 2, one), one, 2 * one, one, 8)
+    return MechanismExamination(check, profile, curve, discovery, origin, ("Supports are uncertain.",), settings)
 
 
 def _many_ticks(figure):

@@ -67,7 +67,7 @@ def _load_run(folder: str) -> Any:
 
     from congruence.experiments.training import load_model
 
-    class Decoder(torch.nn.Module):
+    class Decoder(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, model: Any) -> None:
             super().__init__()
             self.model = model

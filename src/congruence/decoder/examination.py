@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
@@ -287,12 +287,11 @@ def _bound(
     and only estimates.
     """
     both = [one for one in (first, second) if one is not None]
-    chosen = [[one.best for one in both], [one.stretch for one in both]]
+    chosen: list[list[Any]] = [[one.best for one in both], [one.stretch for one in both]]
     bounds: list[dict[UpTo, Bound]] = []
     for used in chosen:
         other = used[1] if second is not None else None
-        groups = get_args(UpTo)
-        bounds.append({g: theorem1(used[0], diameter, constant=constant, other=other, up_to=g) for g in groups})
+        bounds.append({g: theorem1(used[0], diameter, constant=constant, other=other, up_to=g) for g in _GROUPS})
     certified = any(one.certificate is not None for one in both)
     if certified and not all(bound.vacuous for bound in bounds[0].values()):
         return bounds[0], True
