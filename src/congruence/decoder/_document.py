@@ -141,7 +141,15 @@ def _bounds(bounds: Sequence[Bound]) -> Table:
             (up_to, "trivial", bound.trivial, "holds for any two sets of this size"),
         ]
         if bound.other is not None:  # the form of the paper for the larger of both constants, and for their product
-            rows.insert(-2, (up_to, "form of the paper, both constants", bound.sharp, "of this package"))
+            rows.insert(
+                -2,
+                (
+                    up_to,
+                    "form of the paper, both constants",
+                    bound.sharp,
+                    "of this package; needs a product of at most 2",
+                ),
+            )
     columns = (*(Column(name, "text") for name in ("up to a", "bound")), Column("distance"))
     columns += (Column("share of the diameter"), Column("reason", "text"))
     cells = [

@@ -89,7 +89,7 @@ def _judge_stretch(stretch: BiLipschitz, certificate: StretchCertificate | None)
         evidence = f"The Jacobian loses a direction at {lost} of {stretch.n} points."
         return Finding(name, claim, "fails", evidence=evidence)
     if certificate is not None:
-        evidence = f"It is at most {certificate.constant:.4g}, by {certificate.how}."
+        evidence = f"It is at most {certificate.constant:.7g}, by {certificate.how}."
         return Finding(name, claim, "holds", "certified", evidence, certificate.constant)
     evidence = (
         f"The largest of {stretch.n} points is {stretch.constant:.4g}, a lower estimate of the supremum. Larger "
@@ -128,7 +128,7 @@ def _judge_injectivity(one: MeasuredDecoder, seed: int) -> Finding:
     """Whether distinct rows have distinct outputs: by a certificate, or the least ratio of distances over pairs."""
     name, claim = "injective", "The decoder is injective."
     if one.certificate is not None and one.certificate.injective:
-        evidence = f"No distance is multiplied by less than {one.certificate.low:.3g}, by {one.certificate.how}."
+        evidence = f"No distance is multiplied by less than {one.certificate.low:.7g}, by {one.certificate.how}."
         return Finding(name, claim, "holds", "certified", evidence, one.certificate.low)
     if np.isinf(one.stretch.constants).any():
         return Finding(name, claim, "unknown", evidence="It loses a direction at some points.")

@@ -18,6 +18,7 @@ from congruence.decoder.certificates import StretchCertificate
 from congruence.decoder.prepared_decoder import prepare_decoder
 from congruence.decoder.stretch import BiLipschitz, bilipschitz
 from congruence.errors import InputError
+from congruence.formatting import percent
 from congruence.maps._diameter import diameter
 from congruence.maps.groups import fit_map
 from congruence.options import takes
@@ -138,7 +139,7 @@ class DecoderExamination(Result):
         bound = self.bounds[up_to]
         if bound.vacuous:
             return "The bound of Theorem 1 is vacuous: it holds for any two sets of this size."
-        share = f"{_GROUPS[up_to]}, up to {100 * bound.epsilon / bound.diameter:.3g} % of the diameter"
+        share = f"{_GROUPS[up_to]}, up to {percent(bound.epsilon / bound.diameter)} of the diameter"
         if best.status == "fails":
             return f"The codes are not within the bound of Theorem 1, so a premise fails. {best.evidence}"
         if best.status == "holds":
@@ -319,9 +320,7 @@ def _conclude(
     bound = bounds[up_to]
     share, trivial = bound.epsilon / bound.diameter, bound.trivial / bound.diameter
     against = "no better than" if bound.vacuous else "against"
-    evidence = (
-        f"The bound is {100 * share:.3g} % of the diameter, {against} the trivial bound of {100 * trivial:.3g} %."
-    )
+    evidence = f"The bound is {percent(share)} of the diameter, {against} the trivial bound of {percent(trivial)}."
     more: dict[str, Any] = {"number": share, "null": trivial}
     concluded = conclude(name, claim, premises, **more)
     if second is not None:
@@ -329,8 +328,8 @@ def _conclude(
         apart = np.linalg.norm(fit_map(there, here, up_to)(there) - here, axis=1) / bound.diameter
         rms = float(np.sqrt(np.square(apart).mean()))
         evidence += (
-            f" The least-squares map of these codes leaves {100 * rms:.3g} % (root mean square), "
-            f"{100 * float(apart.max()):.3g} % at most."
+            f" The least-squares map of these codes leaves {percent(rms)} (root mean square), "
+            f"{percent(float(apart.max()))} at most."
         )
         if rms > share + _ROUNDING:
             return Finding(name, claim, "fails", evidence=evidence, premises=premises, **more)

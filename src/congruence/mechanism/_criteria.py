@@ -161,8 +161,8 @@ def disjoint_leak(j: Float, blocks: Blocks) -> float:
     """
     squares = np.square(scale_to_unit(j, 0))
     energy = np.stack([squares[:, list(block)].sum(axis=1) for block in blocks], axis=1)  # (m, K)
-    total = float(energy.sum())
-    return 1.0 - float(energy.max(axis=1).sum()) / total if total > 0 else 0.0
+    others = np.sort(energy, axis=1)[:, :-1].sum()
+    return float(others / max(energy.sum(), np.finfo(float).tiny))
 
 
 def common_share(j: Float, blocks: Blocks) -> float:

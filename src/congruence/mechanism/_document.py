@@ -120,7 +120,9 @@ def _sections(examination: MechanismExamination) -> Iterator[Section]:
     )
     yield Section("How many parts are there at each tolerance?", (intro, curve), id="tolerance")
     criteria = _criteria(check.criteria, f"Criteria for the blocks {blocks}, {count(check.points, 'point')}")
-    yield Section(f"Which criteria hold for the blocks {blocks}?", (criteria,), id="criteria")
+    grades = _grades(check.criteria, "Distance from each criterion")
+    graded = (Heading("How far are they from holding?"), grades) if grades.rows else ()
+    yield Section(f"Which criteria hold for the blocks {blocks}?", (criteria, *graded), id="criteria")
     yield Section("Which theorem applies?", tuple(_theorems(check.theorems)), id="theorems")
     yield Section("Where does each block act?", tuple(_blocks(profile)), id="blocks")
     if examination.disentanglement is not None:
@@ -165,8 +167,6 @@ def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> 
         Column("points"),
         Column("margin"),
         Column("margin is the", "text"),
-        Column("typical"),
-        Column("random directions"),
         Column("worst", "text", brief=False),
         Column("basis", "text"),
     )
@@ -177,16 +177,23 @@ def _criteria(criteria: Sequence[Criterion], label: str, brief: bool = True) -> 
             doc.share(one.fraction),
             one.margin,
             Cell(one.measures),
-            Cell(percent(one.typical) if one.graded else "", one.typical if one.graded else "", hint=one.graded),
-            Cell(percent(one.null) if one.graded else "", one.null if one.graded else "", hint=one.graded),
             f"row {one.worst}" if one.worst is not None and (one.status != "holds" or one.margin != 0) else "",
             Cell(one.basis, below="; ".join(one.remarks)),
         )
         for one in criteria
     ]
-    graded = "; ".join(f"{LABELS.get(one.name, one.name)}: {one.graded}" for one in criteria if one.graded)
-    note = f"“Typical” is a mean over points, 0 where the criterion holds: {graded}." if graded else ""
-    return Table(label, columns, rows, brief=brief, note=note)
+    return Table(label, columns, rows, brief=brief)
+
+
+def _grades(criteria: Sequence[Criterion], label: str) -> Table:
+    """How far each criterion is from holding, beside random directions."""
+    columns = (*_texts("criterion"), Column("mean over points"), Column("random directions"), *_texts("share"))
+    rows = [
+        (LABELS.get(one.name, one.name), doc.share(one.typical), doc.share(one.null), one.graded)
+        for one in criteria
+        if one.graded
+    ]
+    return Table(label, columns, rows, brief=True, note="0 where the criterion holds.")
 
 
 def _theorems(theorems: Sequence[Theorem]) -> Iterator[Block]:

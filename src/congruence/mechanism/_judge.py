@@ -225,7 +225,7 @@ def judge_criteria(
         statuses = np.where(margins > 0, np.where(beyond > THIN, "holds", "ambiguous"), "fails")
         statuses = np.where(np.isnan(margins), "unknown", statuses)
         remarks = ["in a sparsest basis of each block, the first of several", *small]
-        if (statuses == "ambiguous").any():
+        if (statuses[:, 0] == "ambiguous").any():
             remarks.append("hardly more than the choice of a basis gives in a dense Jacobian")
         unknown = int(np.isnan(margins[:, 0]).sum())
         remarks += [f"past the budget at {unknown} points"] if unknown else []

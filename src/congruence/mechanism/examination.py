@@ -118,7 +118,10 @@ class MechanismExamination(Result):
         if names:
             criteria += f"; regions with less than {100 * self.check.unseen:.2g} % of the latents are not excluded"
         model = () if self.disentanglement is None else self.disentanglement.headlines
-        return (self._answer, f"{criteria}.", self.curve.sentence, _ORIGINS[self.blocks_from], *model)
+        failing = [one for one in self.strongest.conclusion.premises if one.status == "fails"]
+        reason = f"A premise of Theorem {self.strongest.number} fails: " + "".join(one.claim for one in failing[:1])
+        why = (reason,) if failing and self.disentanglement is not None else ()
+        return (self._answer, *why, f"{criteria}.", self.curve.sentence, _ORIGINS[self.blocks_from], *model)
 
     @property
     def _answer(self) -> str:
@@ -134,10 +137,7 @@ class MechanismExamination(Result):
             models = f"for models {like} that explain the same observations"
             return f"Theorem {best.number} identifies the blocks {self.blocks_text} near the points, {models}: {why}."
         if self.disentanglement is not None and best.strength == "premise fails":
-            fails = next(one for one in best.conclusion.premises if one.status == "fails")
-            claim = f"{fails.claim[0].lower()}{fails.claim[1:]}"
-            failing = f"A premise of Theorem {best.number} fails: {claim}"
-            return f"No theorem identifies the blocks {self.blocks_text} in this model. {failing}"
+            return f"No theorem identifies the blocks {self.blocks_text} in this model."
         if self.blocks_from == "none" and self.discovery is not None:
             for parts in self.discovery.found:
                 if parts.dims is not None and len(parts.dims) > 1:

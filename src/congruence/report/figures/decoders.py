@@ -27,7 +27,7 @@ def stretch_histogram(b: BiLipschitz) -> Drawing:
     constants = b.constants[np.isfinite(b.constants)]
     low, high = float(constants.min()), float(constants.max())
     log = far_apart([low, high])
-    margin = 0.02 * max(high - low, 1e-3 * high)
+    margin = 0.02 * max(high - low, 0.05 * high)
     bins = np.geomspace(low, high, _BINS + 1) if log else np.linspace(low - margin, high + margin, _BINS + 1)
 
     def paint(axes: Any) -> None:
