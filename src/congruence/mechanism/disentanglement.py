@@ -289,7 +289,7 @@ def _judge_injective(slopes: Float) -> Finding:
 def _judge_covering(known: bool, missed: bool) -> Finding:
     about = "covering", "The decoder is a covering map onto its image."
     if known:
-        return Finding(*about, "holds", "certified", "It is declared as a covering map (covering=True).")
+        return Finding(*about, "holds", evidence="It is declared as a covering map by the user (covering=True).")
     evidence = "It is assumed: a sample cannot prove it. Invertible networks are covering maps (covering=True)."
     return Finding(*about, "unknown", evidence="It misses some outputs of the generator." if missed else evidence)
 

@@ -113,8 +113,13 @@ class MechanismExamination(Result):
     @property
     def headlines(self) -> tuple[str, ...]:
         """The sentences of the verdict, the answer first."""
-        names = [one.name for one in self.check.criteria if one.status == "holds"]
-        criteria = f"Criteria that hold at {count(self.check.points, 'point')}: {', '.join(names) or 'none'}"
+        every = self.check.points
+        names = [
+            one.name if one.points == every else f"{one.name} (at {one.points})"  # S is computed at a few
+            for one in self.check.criteria
+            if one.status == "holds"
+        ]
+        criteria = f"Criteria that hold at {count(every, 'point')}: {', '.join(names) or 'none'}"
         if names:
             criteria += f"; regions with less than {100 * self.check.unseen:.2g} % of the latents are not excluded"
         model = () if self.disentanglement is None else self.disentanglement.headlines
