@@ -218,3 +218,14 @@ def test_decoders_are_loaded_from_files(folder, capsys):
     options = ("--blocks", "0,1,2-3", "--points", 4, "--orders", "2", "--model", "elsewhere/made.py:model", "-q")
     assert call("elsewhere/made.py:disjoint", "latents.npy", *options, "--json", "-") == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["status"] == "holds"
+
+
+def test_the_decoder_of_a_run_folder_is_examined_at_its_latents(folder, capsys):
+    from congruence.experiments.training import train
+
+    how = {"data": "random-relu", "n": 60, "steps": 2, "batch": 20, "device": "cpu", "hidden": (8,)}
+    (run,) = train("mixvae", "runs", seeds=(0,), **how)
+    assert call(run.folder, "--points", 3, "--orders", "2", "--types", "D", "--json", "-", "-q") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["settings"]["decoder"] == str(run.folder)
+    assert result["numbers"]["check"]["points"] == 3

@@ -228,7 +228,7 @@ def discover(
         warnings.warn(notes[0], FewOutputsWarning, stacklevel=2)
     if small == SINGLE and rtol is None:
         notes.append(
-            f"The decoder works in float32 only: links up to {SINGLE:g} count as zero in the search for parts."
+            f"The decoder works in float32 only: to find parts, links up to {SINGLE:g} count as zero."
         )
     finders: dict[str, Callable[[], FinestParts]] = {
         "D": lambda: _find_disjoint(prepared, rows, small, chunk),
